@@ -1,0 +1,9 @@
+# Flags of our own targets: strict warnings, and the sanitizers of TUTTI_SANITIZE.
+add_library(tutti_flags INTERFACE)
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+
+if(TUTTI_SANITIZE)
+  add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${TUTTI_SANITIZE})
+endif()

@@ -1,0 +1,104 @@
+// A plan: the steps one rank performs for one collective or one bucket of an algorithm. Plain data: it can be
+// verified for all ranks, costed, printed, replayed and executed; it touches no network, thread, clock or allocator.
+#ifndef TUTTI_PLAN_H_
+#define TUTTI_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tutti/codec.h"
+#include "tutti/collective.h"
+#include "tutti/dtype.h"
+
+namespace tutti {
+
+// Where a reference points.
+enum class Space : std::uint8_t {
+  kIn,       // the caller's input; read-only; unused when the call is in place
+  kOut,      // the caller's output (and input, when in place)
+  kScratch,  // working memory of one run; contents undefined at its start
+  kState,    // persistent per bucket: what a checkpoint saves
+};
+
+inline constexpr Rank kSelf = -1;
+
+// A range of bytes that holds `dtype` elements in one space of this rank, or of a peer whose memory is mapped.
+struct Ref {
+  Space space = Space::kOut;
+  DType dtype = DType::kF32;
+  Rank owner = kSelf;
+  std::int64_t offset = 0;  // bytes from the start of the space
+  std::int64_t bytes = 0;
+
+  std::int64_t count() const { return bytes / SizeOf(dtype); }
+  // Elements [first, first + n) of this range.
+  Ref Elements(std::int64_t first, std::int64_t n) const;
+  // The same range in the memory of `rank`.
+  Ref At(Rank rank) const;
+
+  bool operator==(const Ref&) const = default;
+};
+
+enum class StepKind : std::uint8_t {
+  kSend,    // srcs[0] → message to `peer`
+  kRecv,    // message from `peer` → dsts[0]
+  kSignal,  // tell every rank that this rank has completed all earlier steps (its `ordinal`-th signal of the run)
+  kWait,    // wait until `peer` has made its `ordinal`-th signal of this run
+  kReduce,  // every dst ← op(srcs…), combined in the order given; avg divides by `divisor`
+  kCopy,    // every dst ← srcs[0], converting when the dtypes differ
+  kScale,   // dsts[0] ← srcs[0] / divisor
+  kEncode,  // dsts[0] (bytes) ← codec(srcs[0])
+  kDecode,  // dsts[0] ← codec⁻¹(srcs[0] (bytes)); adds instead when `accumulate`
+};
+
+absl::string_view Name(StepKind kind);
+absl::string_view Name(Space space);
+
+// Index of a step in its plan.
+using StepId = std::uint32_t;
+
+// One step. Lists live in the plan's pools, so that a step is a plain, fixed-size struct.
+struct Step {
+  StepKind kind = StepKind::kCopy;
+  ReduceOp op = ReduceOp::kSum;        // kReduce
+  bool accumulate = false;             // kDecode
+  std::uint16_t codec = 0;             // kEncode, kDecode: index into Plan::codecs
+  std::uint32_t ordinal = 0;           // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
+  Rank peer = kSelf;                   // kSend, kRecv, kWait
+  std::int32_t divisor = 1;            // kReduce with avg, kScale
+  std::uint32_t first_ref = 0;         // dsts, then srcs
+  std::uint16_t num_dsts = 0;
+  std::uint16_t num_srcs = 0;
+  std::uint32_t first_dep = 0;         // steps that must be complete before this one starts
+  std::uint32_t num_deps = 0;
+};
+
+struct Plan {
+  std::string name;  // "all_reduce:ring", "bytegrad"
+  Rank rank = 0;
+  int size = 1;
+  CollectiveSpec spec;
+  std::int64_t in_bytes = 0;
+  std::int64_t out_bytes = 0;
+  std::int64_t scratch_bytes = 0;
+  std::int64_t state_bytes = 0;
+  std::vector<Step> steps;
+  std::vector<Ref> refs;
+  std::vector<StepId> deps;
+  std::vector<CodecChoice> codecs;
+
+  absl::Span<const Ref> dsts(const Step& s) const { return {refs.data() + s.first_ref, s.num_dsts}; }
+  absl::Span<const Ref> srcs(const Step& s) const { return {refs.data() + s.first_ref + s.num_dsts, s.num_srcs}; }
+  absl::Span<const StepId> deps_of(const Step& s) const { return {deps.data() + s.first_dep, s.num_deps}; }
+  // True when a step reads or writes a peer's memory, or signals: such a plan runs only where peers are mapped.
+  bool maps_peers() const;
+};
+
+// Bytes a rank moves to or from other ranks in one run: messages sent, and reads and writes of mapped peer memory.
+std::int64_t WireBytes(const Plan& plan);
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_H_

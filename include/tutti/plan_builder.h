@@ -1,0 +1,100 @@
+// Writes a plan: the author states steps in sequential order, the builder derives which may run at the same time.
+#ifndef TUTTI_PLAN_BUILDER_H_
+#define TUTTI_PLAN_BUILDER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// A half-open range of elements.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+// Chunk `index` of `parts` nearly equal chunks of `count` elements: the first count mod parts are one longer.
+Range ChunkOf(std::int64_t count, int parts, int index);
+
+struct PlanOptions {
+  // Messages longer than this are cut into segments, so that transfer and reduction of one chunk overlap.
+  std::int64_t segment_bytes = 256 << 10;
+  // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
+  bool peers_mapped = false;
+};
+
+// Example, a rank of a ring that passes its input on:
+//   b.Send((b.rank() + 1) % b.size(), b.in());
+//   b.Recv((b.rank() + b.size() - 1) % b.size(), b.out());
+//
+// Dependencies: two steps are ordered when they touch overlapping bytes of this rank and one of them writes.
+// Signal follows every earlier step; every later step follows Wait. The k-th Send from a to b is received by the
+// k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step.
+//
+// Not thread-safe. Misuse (a range outside its space, differing lengths, a peer out of range) is remembered and
+// returned by Build as InvalidArgument that names the step.
+class PlanBuilder {
+ public:
+  PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank, int size, const PlanOptions& options);
+  ~PlanBuilder();
+  PlanBuilder(PlanBuilder&&) noexcept;
+  PlanBuilder& operator=(PlanBuilder&&) noexcept;
+
+  const CollectiveSpec& spec() const { return plan_.spec; }
+  const PlanOptions& options() const { return options_; }
+  Rank rank() const { return plan_.rank; }
+  int size() const { return plan_.size; }
+
+  // The whole input and output, as the caller sees them: in place they are (parts of) the same memory.
+  Ref in() const { return in_; }
+  Ref out() const { return out_; }
+  // Working memory for `count` elements (64-byte aligned). A fixed place for the length of the run.
+  Ref Scratch(DType dtype, std::int64_t count);
+  // Persistent memory, zero before the first run.
+  Ref State(DType dtype, std::int64_t count);
+
+  void Send(Rank to, const Ref& src);
+  void Recv(Rank from, const Ref& dst);
+  void Signal();
+  void Wait(Rank peer);
+  // Waits for the signal of every other rank that corresponds to this rank's latest one.
+  void WaitAll();
+  // Every dst ← op(srcs…), in the order given. Avg divides by `divisor` (default: the size of the world).
+  // All refs have one length and one dtype per side; an f32 source may be rounded into a 16-bit destination.
+  void Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op);
+  void Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op);
+  void Copy(const Ref& dst, const Ref& src);
+  void Scale(const Ref& dst, const Ref& src, std::int32_t divisor);
+  // `dst` is a kU8 range of exactly codec.encoded_bytes(src.count()) bytes; sources and decoded values are f32.
+  void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
+  void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
+
+  absl::StatusOr<Plan> Build() &&;
+
+ private:
+  class Dependencies;
+
+  Step& Append(StepKind kind, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
+  void Fail(const std::string& what);
+
+  Plan plan_;
+  PlanOptions options_;
+  Ref in_;
+  Ref out_;
+  absl::Status status_;
+  std::uint32_t signals_ = 0;
+  std::vector<std::uint32_t> waits_;
+  std::vector<std::uint32_t> sends_;
+  std::vector<std::uint32_t> recvs_;
+  std::unique_ptr<Dependencies> dependencies_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_BUILDER_H_

@@ -1,0 +1,44 @@
+// Schedules: how a collective moves bytes. One file under algorithms/schedules/<collective>/ defines one schedule.
+#ifndef TUTTI_SCHEDULE_H_
+#define TUTTI_SCHEDULE_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tutti/collective.h"
+#include "tutti/plan.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti {
+
+struct Schedule {
+  Collective collective;
+  absl::string_view name;     // "ring": the file's name
+  absl::string_view summary;  // one line: how it works
+  absl::string_view cost;     // steps and bytes per rank as a formula, for the docs
+  // OK, or why this schedule cannot serve a call; equal on all ranks.
+  absl::Status (*supports)(const CollectiveSpec& spec, int size, const PlanOptions& options);
+  // Writes the steps of builder.rank(); `supports` holds.
+  void (*build)(PlanBuilder& builder);
+};
+
+// `supports` of a schedule that can do everything its collective can.
+absl::Status SupportsAll(const CollectiveSpec& spec, int size, const PlanOptions& options);
+// `supports` of a schedule that reads and writes mapped memory of its peers.
+absl::Status SupportsMappedPeers(const CollectiveSpec& spec, int size, const PlanOptions& options);
+
+// Every schedule of this build, by collective, then name (generated from the file names).
+absl::Span<const Schedule* const> AllSchedules();
+// NotFound lists the names that exist for the collective.
+absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name);
+
+// The plan of one rank. InvalidArgument or Unimplemented with the reason when the schedule does not serve the spec.
+absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
+                               const PlanOptions& options);
+
+}  // namespace tutti
+
+// Defines the schedule of algorithms/schedules/<collective>/<name>.cc; the manifest finds it by the file's name.
+#define TUTTI_SCHEDULE(collective, name) extern constinit const ::tutti::Schedule tutti_schedule_##collective##_##name
+
+#endif  // TUTTI_SCHEDULE_H_

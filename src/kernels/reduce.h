@@ -1,0 +1,30 @@
+// Arithmetic on host memory: the inner loops under Reduce, Copy and Scale steps. SIMD with run-time dispatch (Highway).
+#ifndef TUTTI_KERNELS_REDUCE_H_
+#define TUTTI_KERNELS_REDUCE_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tutti/dtype.h"
+
+namespace tutti::kernels {
+
+// Whether results should bypass the cache: worth it when they are larger than it and nobody here reads them soon.
+enum class Stores : std::uint8_t { kCached, kStreaming };
+
+// Every dst[i] = op(srcs[0][i], srcs[1][i], …) for i < count, combined strictly left to right; kAvg divides the sum by
+// `divisor` (true division; integers truncate). 16-bit types accumulate in fp32 and round once (nearest even). A dst may
+// be one of the srcs (exact alias); partial overlap is undefined. 1 ≤ srcs.size(), 1 ≤ dsts.size(). Pointers need
+// only the alignment of their element. Thread-safe, allocates nothing.
+void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
+            absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
+
+// dst[i] = src[i] converted (nearest even; float to narrower integer saturates); a plain copy when the types are equal.
+void Convert(DType dst_type, void* dst, DType src_type, const void* src, std::int64_t count, Stores stores);
+
+// dst[i] = src[i] / divisor (floats: true division; integers truncate). dst may be src.
+void Divide(DType dtype, void* dst, const void* src, std::int32_t divisor, std::int64_t count);
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_REDUCE_H_
