@@ -1,0 +1,109 @@
+// The seam between plans and wires. A transport moves messages between the ranks of one world and owns the memory
+// region of its rank, which peers on the same node can map.
+#ifndef TUTTI_TRANSPORT_H_
+#define TUTTI_TRANSPORT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "tutti/dtype.h"
+
+namespace tutti {
+
+// Told when one Send or Recv has ended: exactly once, from inside Progress or Shutdown, never from the call that
+// posted it. A plain struct that its owner embeds; the owner keeps it, and the message's memory, alive until then.
+struct Completion {
+  void (*done)(Completion* self, const absl::Status& status) = nullptr;
+};
+
+// Memory as this process sees it. `base` is page-aligned.
+struct MappedRegion {
+  std::byte* base = nullptr;
+  std::int64_t bytes = 0;
+};
+
+// The way to one peer (or to this rank itself).
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Sends `bytes` (≥ 0) to the peer; it matches the peer's Recv of the same tag. `tag` has kTagBits bits and is not in
+  // use by another unfinished message of the same direction between the two ranks.
+  virtual void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) = 0;
+  // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths.
+  virtual void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
+
+  // The peer's region, mapped here since Connect; base == nullptr when the peer's memory cannot be mapped.
+  virtual MappedRegion region() const = 0;
+};
+
+inline constexpr int kTagBits = 48;
+
+// Threads: Send, Recv, Progress, Sleep, Check and Shutdown are called by one thread at a time (the engine's driver,
+// which may move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual absl::string_view name() const = 0;
+
+  // The region that belongs to this rank: zero at first, mapped by the peers on this node after Connect, resident only
+  // where touched. Valid from creation until destruction.
+  virtual MappedRegion region() const = 0;
+
+  // What peers need in order to connect: an opaque blob, carried by the (authenticated) store.
+  virtual absl::StatusOr<std::string> Address() = 0;
+
+  // Connects this rank to all ranks of the world; `addresses` is in rank order and contains this rank's own.
+  // Unavailable or DeadlineExceeded name the rank that could not be reached.
+  virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) = 0;
+
+  virtual Endpoint& endpoint(Rank peer) = 0;
+
+  // Moves messages and calls completions; true when any was called.
+  virtual bool Progress() = 0;
+
+  // Returns when Progress has something to do, after Wake, or at `until`, whichever is first; may return early.
+  // Never spins.
+  virtual void Sleep(absl::Time until) = 0;
+  virtual void Wake() = 0;
+
+  // What is known to be wrong: Unavailable that names a dead rank, or the cause with which a peer aborted; else OK.
+  // Cheap enough to be called every few milliseconds, not for every step. Finds the death of a peer on this node
+  // within 100 ms of the call, also when no message is under way to it.
+  virtual absl::Status Check() = 0;
+
+  // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then returns it. With an OK
+  // cause: an orderly goodbye, after which peers do not take this rank for dead. Safe to call again (no effect).
+  virtual void Shutdown(const absl::Status& cause) = 0;
+};
+
+struct TransportOptions {
+  // Size of this rank's region: address space, not memory, which is used only where touched.
+  std::int64_t region_bytes = std::int64_t{16} << 30;
+};
+
+// Threads of one process as ranks: the reference transport. All ranks of a world are made from one hub.
+class InprocHub;
+std::shared_ptr<InprocHub> MakeInprocHub(int size);
+absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
+                                                               const TransportOptions& options);
+
+// UCX: shared memory and TCP between processes (or threads), on one node or several. Listens on loopback only unless
+// `interface` names another network device: UCX's TCP port has no authentication (docs/security.md).
+struct UcxOptions {
+  // Network device such as "eth0"; empty: loopback.
+  std::string interface;
+  // Ranks with equal node names map each other's memory; empty: the machine's boot id.
+  std::string node;
+};
+absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx, const TransportOptions& options);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TRANSPORT_H_
