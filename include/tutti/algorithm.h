@@ -1,0 +1,72 @@
+// Algorithms: how replicas are kept in step. One file under algorithms/ defines one algorithm.
+#ifndef TUTTI_ALGORITHM_H_
+#define TUTTI_ALGORITHM_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti {
+
+enum class Exchanges : std::uint8_t { kGradients, kWeights, kMomentum, kWeightDifferences };
+enum class Phase : std::uint8_t { kBackward, kForward, kAfterStep, kBackground };
+absl::string_view Name(Exchanges exchanges);
+absl::string_view Name(Phase phase);
+
+// One option of an algorithm, as users write it in a strategy name.
+struct AlgorithmOption {
+  absl::string_view name;
+  absl::string_view default_value;
+  absl::string_view values;  // "true | false", "a power of two, or 0 for the whole bucket"
+  absl::string_view doc;
+};
+
+struct Algorithm;
+
+// A strategy name, parsed: "bytegrad:codec=uint8_block,block=512". Every option of the algorithm has a value.
+struct Strategy {
+  const Algorithm* algorithm = nullptr;
+  std::vector<std::pair<std::string, std::string>> options;  // in the algorithm's order
+
+  absl::string_view option(absl::string_view name) const;
+  bool flag(absl::string_view name) const { return option(name) == "true"; }
+  std::int64_t integer(absl::string_view name) const;
+  // The full form, with every option.
+  std::string ToString() const;
+};
+
+struct Algorithm {
+  absl::string_view name;
+  absl::string_view summary;
+  absl::string_view cost;  // wire bytes per rank as a formula, for the docs
+  Exchanges exchanges;
+  Phase phase;
+  absl::Span<const AlgorithmOption> options;
+  // OK, or why the options make no sense or cannot run in this world; names the option.
+  absl::Status (*validate)(const Strategy& strategy, int size, const PlanOptions& plan);
+  // Writes the plan of one bucket: builder.spec() is an in-place all_reduce of the bucket; `validate` holds.
+  void (*build)(const Strategy& strategy, PlanBuilder& builder);
+};
+
+// Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
+absl::Span<const Algorithm* const> AllAlgorithms();
+
+// InvalidArgument that lists the valid algorithms, options or values.
+absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name);
+
+// The plan of one rank for a bucket of `count` elements.
+absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
+                               const PlanOptions& options);
+
+}  // namespace tutti
+
+// Defines the algorithm of algorithms/<name>.cc; the manifest finds it by the file's name.
+#define TUTTI_ALGORITHM(name) extern constinit const ::tutti::Algorithm tutti_algorithm_##name
+
+#endif  // TUTTI_ALGORITHM_H_

@@ -1,0 +1,100 @@
+// Keeps the replicas of one model in step: the torch-free heart of every adapter.
+#ifndef TUTTI_SYNCHRONIZER_H_
+#define TUTTI_SYNCHRONIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tutti/communicator.h"
+#include "tutti/dtype.h"
+
+namespace tutti {
+
+// One tensor that is trained, in the order of its use in forward.
+struct Parameter {
+  std::string name;  // for errors
+  DType dtype = DType::kF32;
+  std::int64_t count = 0;
+};
+
+struct SynchronizerOptions {
+  // "gradient_allreduce", "bytegrad:codec=minmax_uint8", …
+  std::string strategy = "gradient_allreduce";
+  // A bucket is closed before it would grow beyond this; the first one (last layers) is small, so that communication
+  // starts early.
+  std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t first_bucket_bytes = 1 << 20;
+  // Parameters that get no gradient in a step count as zero; when false, they are an error that names them.
+  bool allow_unused = false;
+};
+
+// What a rank has exchanged since the last call of TakeStatistics.
+struct SyncStatistics {
+  std::int64_t wire_bytes = 0;
+  std::int64_t gradient_bytes = 0;      // size of what was synchronized, before compression
+  absl::Duration exposed;               // time FinishBackward waited for communication
+  absl::Duration communication;         // sum over buckets, from launch to end
+  // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
+  double hidden() const;
+};
+
+// One step, per rank, on one thread (the hooks of an adapter may run on autograd's):
+//
+//   sync.BeginBackward();
+//   … write gradient i into GradientView(i) (accumulating, as autograd does), then sync.MarkReady(i), in any order …
+//   status = sync.FinishBackward();      // gradients in the views are now the synchronized ones
+//
+// Buckets are filled in reverse order of the parameters and launched in index order while backward still runs.
+// All ranks must have equal parameters and options: checked once at creation, with an error on every rank that names
+// the rank and the field that differ.
+class Synchronizer {
+ public:
+  // Collective. `communicator` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<Synchronizer>> Create(Communicator& communicator,
+                                                              std::vector<Parameter> parameters,
+                                                              const SynchronizerOptions& options);
+  ~Synchronizer();
+  Synchronizer(const Synchronizer&) = delete;
+  Synchronizer& operator=(const Synchronizer&) = delete;
+
+  int bucket_count() const;
+  const std::string& strategy() const;  // full form, every option
+
+  // Memory of gradient `i`, in its bucket; valid for the life of the synchronizer; zero at first.
+  void* GradientView(int i) const;
+
+  // A step begins. FailedPrecondition when the last one was not finished.
+  absl::Status BeginBackward();
+  // Gradient `i` is complete. One atomic operation; launches the buckets that are full and next in order. Any thread.
+  // A second call for the same parameter in one step is an error that FinishBackward returns.
+  void MarkReady(int i);
+  // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing, unless
+  // allow_unused; the sticky error of the communicator otherwise.
+  absl::Status FinishBackward();
+
+  // While false, MarkReady and FinishBackward only accumulate locally (no_sync).
+  void set_synchronize(bool synchronize);
+  bool synchronize() const;
+
+  // Sets all gradients to zero.
+  void ZeroGradients();
+
+  // Overwrites `memory` on every rank with rank 0's, then checks by hash that all are equal. Collective.
+  absl::Status BroadcastState(absl::Span<const std::pair<void*, std::int64_t>> memory);
+
+  SyncStatistics TakeStatistics();
+
+ private:
+  class Impl;
+  explicit Synchronizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNCHRONIZER_H_

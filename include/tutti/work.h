@@ -1,0 +1,56 @@
+// A handle to something asynchronous.
+#ifndef TUTTI_WORK_H_
+#define TUTTI_WORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace tutti {
+
+class Operation;
+
+// The result of a call that was submitted to a communicator. Movable, not copyable; any thread may use it, one at a
+// time. Dropping it does not cancel the call: the buffers must stay valid until the call has ended. A Work may outlive
+// its communicator, whose destruction ends every unfinished call with Aborted.
+class Work {
+ public:
+  Work() = default;
+  // A call that has ended already, such as one that was refused.
+  explicit Work(absl::Status status) : status_(std::move(status)) {}
+  // Adopts one reference to `operation`.
+  explicit Work(Operation* operation) : operation_(operation) {}
+  Work(Work&& other) noexcept { swap(other); }
+  Work& operator=(Work&& other) noexcept {
+    Work(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Work();
+  void swap(Work& other) noexcept {
+    std::swap(operation_, other.operation_);
+    std::swap(status_, other.status_);
+  }
+
+  // True once the call has ended, well or not. Does not drive progress.
+  bool done() const;
+
+  // Waits until the call has ended and returns how. The waiting thread drives progress itself. The wait is bounded by
+  // the call's own deadline; after an error it returns at once, and every later call on the communicator ends likewise.
+  absl::Status Wait();
+
+  // Calls `callback` once, when the call has ended: on the thread that drives progress, or at once on this one when it
+  // has ended already. The callback must not block or submit. At most one per Work. Allocates.
+  void OnDone(std::function<void(const absl::Status&)> callback);
+
+ private:
+  Operation* operation_ = nullptr;
+  absl::Status status_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_WORK_H_
