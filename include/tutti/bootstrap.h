@@ -1,0 +1,67 @@
+// Bootstrap: who am I, and where are the others? Read from whatever started the process.
+//
+//   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(absl::Seconds(300));
+//   if (!job.ok()) return job.status();
+//   absl::StatusOr<std::vector<std::string>> addresses =
+//       ExchangeBlobs(*job->store, "addresses", job->identity.rank, job->identity.size, my_address,
+//                     absl::Now() + absl::Seconds(30));
+#ifndef TUTTI_BOOTSTRAP_H_
+#define TUTTI_BOOTSTRAP_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "tutti/dtype.h"
+#include "tutti/store.h"
+
+namespace tutti {
+
+// This process among the ranks of its job.
+struct Identity {
+  Rank rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among the ranks of this node
+  int local_size = 1;
+  std::string job_id;    // equal on all ranks, different for two jobs that run at the same time
+  std::string launcher;  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"
+  int epoch = 0;         // how often the launcher has restarted the job
+
+  bool operator==(const Identity&) const = default;
+};
+
+// Looks for, in this order: TUTTI_RANK, torchrun (RANK with WORLD_SIZE), Open MPI, PMIx, PMI (MPICH, Intel MPI), Slurm
+// (only inside a step), Horovod; none of them: a world of one. InvalidArgument names the variable that is missing or
+// wrong.
+absl::StatusOr<Identity> IdentityFromEnvironment();
+
+struct Bootstrap {
+  Identity identity;
+  std::shared_ptr<Store> store;
+};
+
+// Identity, and a store that all ranks of the job share:
+//   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names
+//   all ranks on this node                 a server in rank 0, found through a file that only this user can read
+//   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
+//                                          Slurm's first node; needs a job secret
+// Every rank makes the same number of calls; each call gets keys of its own. DeadlineExceeded says who was not found.
+absl::StatusOr<Bootstrap> BootstrapFromEnvironment(absl::Duration timeout);
+
+// Every rank contributes a blob (≤ kMaxValueBytes) and gets everybody's, in rank order. `name` is equal on all ranks
+// and not used by an exchange that some rank has not left yet. DeadlineExceeded names the ranks that are missing.
+absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
+                                                       absl::string_view blob, absl::Time deadline);
+
+// Compares named fields over all ranks. InvalidArgument, the same on every rank, when one differs:
+// "rank 2 has bucket_bytes=1048576, rank 0 has 26214400".
+absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,
+                            const std::vector<std::pair<std::string, std::string>>& fields, absl::Time deadline);
+
+}  // namespace tutti
+
+#endif  // TUTTI_BOOTSTRAP_H_

@@ -1,0 +1,36 @@
+// The secret that the ranks of one job share: whoever holds it may join the job.
+#ifndef TUTTI_JOB_SECRET_H_
+#define TUTTI_JOB_SECRET_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+
+// 32 random bytes, written as 64 hexadecimal digits wherever they are text (`openssl rand -hex 32` makes one).
+// Never put one on a command line: every user of the machine can read it there.
+struct JobSecret {
+  std::array<std::uint8_t, 32> bytes{};
+};
+
+// A fresh secret from the system's random source.
+JobSecret RandomJobSecret();
+
+std::string ToHex(const JobSecret& secret);
+// Surrounding white space is ignored. InvalidArgument says what is wrong, without repeating the text.
+absl::StatusOr<JobSecret> ParseJobSecret(absl::string_view hex);
+
+// The secret this process was given, or nothing when it was given none. Looked for, in this order, in
+//   TUTTI_JOB_SECRET_FD     an inherited descriptor of a file or memfd; read from its start, then marked close-on-exec
+//   TUTTI_JOB_SECRET_FILE   a file that only its owner may read; PermissionDenied when others may
+//   TUTTI_JOB_SECRET        the digits themselves; other processes of the same user can see them
+absl::StatusOr<std::optional<JobSecret>> JobSecretFromEnvironment();
+
+}  // namespace tutti
+
+#endif  // TUTTI_JOB_SECRET_H_

@@ -1,0 +1,45 @@
+// The stores that the conformance suite runs over.
+#ifndef TUTTI_TESTS_STORE_STORE_FIXTURES_H_
+#define TUTTI_TESTS_STORE_STORE_FIXTURES_H_
+
+#include <memory>
+#include <vector>
+
+#include "tests/store/store_conformance.h"
+
+namespace tutti {
+
+class MemoryStoreFixture final : public StoreFixture {
+ public:
+  std::shared_ptr<Store> Join(Rank) override { return store_; }
+
+ private:
+  std::shared_ptr<Store> store_ = MakeMemoryStore();
+};
+
+class PrefixStoreFixture final : public StoreFixture {
+ public:
+  PrefixStoreFixture() {
+    // A neighbour with the same keys, which must stay out of sight.
+    auto other = MakePrefixStore(base_, "other/");
+    for (const char* key : {"count", "k", "a", "b", "late", "address/7"})
+      EXPECT_TRUE(other->Set(key, "neighbour").ok());
+  }
+  std::shared_ptr<Store> Join(Rank) override { return MakePrefixStore(base_, "x/"); }
+
+ private:
+  std::shared_ptr<Store> base_ = MakeMemoryStore();
+};
+
+template <typename Fixture>
+StoreKind KindOf(const char* name) {
+  return {name, [] { return std::make_unique<Fixture>(); }};
+}
+
+inline std::vector<StoreKind> AllStoreKinds() {
+  return {KindOf<MemoryStoreFixture>("Memory"), KindOf<PrefixStoreFixture>("Prefix")};
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_STORE_STORE_FIXTURES_H_
