@@ -1,6 +1,7 @@
-# Flags of our own targets: strict warnings, and the sanitizers of TUTTI_SANITIZE.
+# Flags of our own targets: strict warnings, no fused multiply-add behind our back (results must have the same bits on
+# every processor), and the sanitizers of TUTTI_SANITIZE.
 add_library(tutti_flags INTERFACE)
-target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 
 if(TUTTI_SANITIZE)

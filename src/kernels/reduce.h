@@ -13,8 +13,8 @@ namespace tutti::kernels {
 enum class Stores : std::uint8_t { kCached, kStreaming };
 
 // Every dst[i] = op(srcs[0][i], srcs[1][i], …) for i < count, combined strictly left to right; kAvg divides the sum by
-// `divisor` (true division; integers truncate). 16-bit types accumulate in fp32 and round once (nearest even). A dst may
-// be one of the srcs (exact alias); partial overlap is undefined. 1 ≤ srcs.size(), 1 ≤ dsts.size(). Pointers need
+// `divisor` (true division; integers truncate). 16-bit types accumulate in fp32 and round once (nearest even). A dst
+// may be one of the srcs (exact alias); partial overlap is undefined. 1 ≤ srcs.size(), 1 ≤ dsts.size(). Pointers need
 // only the alignment of their element. Thread-safe, allocates nothing.
 void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
             absl::Span<const void* const> srcs, std::int64_t count, Stores stores);

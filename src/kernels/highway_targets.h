@@ -1,0 +1,9 @@
+// The instruction sets our Highway kernels are compiled for; include before any hwy header.
+#ifndef TUTTI_KERNELS_HIGHWAY_TARGETS_H_
+#define TUTTI_KERNELS_HIGHWAY_TARGETS_H_
+
+// On x86: AVX-512, AVX2, and the compiler's baseline. The sets in between would double the code and the build time for
+// processors older than 2013.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+
+#endif  // TUTTI_KERNELS_HIGHWAY_TARGETS_H_

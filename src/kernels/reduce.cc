@@ -1,0 +1,21 @@
+#include "kernels/reduce.h"
+
+#include "kernels/reduce_floating.h"
+#include "kernels/reduce_integer.h"
+
+namespace tutti::kernels {
+
+void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
+            absl::Span<const void* const> srcs, std::int64_t count, Stores stores) {
+  if (IsFloating(dtype)) {
+    ReduceFloating(dtype, op, divisor, dsts, srcs, count, stores);
+  } else {
+    ReduceInteger(dtype, op, divisor, dsts, srcs, count);
+  }
+}
+
+void Divide(DType dtype, void* dst, const void* src, std::int32_t divisor, std::int64_t count) {
+  Reduce(dtype, ReduceOp::kAvg, divisor, {&dst, 1}, {&src, 1}, count, Stores::kCached);
+}
+
+}  // namespace tutti::kernels
