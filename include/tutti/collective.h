@@ -2,6 +2,7 @@
 #ifndef TUTTI_COLLECTIVE_H_
 #define TUTTI_COLLECTIVE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,8 +41,8 @@ absl::StatusOr<Collective> ParseCollective(absl::string_view name);
 //   all_reduce, broadcast, reduce, send, recv    elements of the whole buffer
 //   reduce_scatter, scatter                      elements each rank receives (input: size·count)
 //   all_gather, gather, all_to_all               elements each rank sends to one peer (output: size·count)
-//   all_to_all_v                                 unused; send_counts / recv_counts hold `size` entries, packed in rank order
-//   barrier                                      unused (0)
+//   all_to_all_v                                 unused; send_counts / recv_counts hold `size` entries, packed in rank
+//   order barrier                                      unused (0)
 struct CollectiveSpec {
   Collective collective = Collective::kAllReduce;
   DType dtype = DType::kF32;
@@ -50,10 +51,11 @@ struct CollectiveSpec {
   // Root of a rooted collective; the peer of send and recv.
   Rank root = 0;
   // Input and output are the same memory. all_gather, gather: the input is this rank's block of the output;
-  // reduce_scatter, scatter: the output is this rank's block of the input; all_to_all(v) cannot be in place.
+  // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value;
+  // all_to_all(v), send, recv and barrier have no in-place form. Equal on all ranks.
   bool in_place = false;
-  std::vector<std::int64_t> send_counts;
-  std::vector<std::int64_t> recv_counts;
+  std::vector<std::int64_t> send_counts = {};
+  std::vector<std::int64_t> recv_counts = {};
 
   bool operator==(const CollectiveSpec&) const = default;
 };

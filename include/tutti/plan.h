@@ -14,9 +14,11 @@
 
 namespace tutti {
 
-// Where a reference points.
+// Where a reference points. In place there is one memory, kOut, as long as the longer of input and output: the whole
+// output of all_gather and gather, the whole input of reduce_scatter and scatter; the shorter is this rank's block of
+// it. Bytes of an in-place input that are not output keep their value. kIn is then empty.
 enum class Space : std::uint8_t {
-  kIn,       // the caller's input; read-only; unused when the call is in place
+  kIn,       // the caller's input; read-only; empty when the call is in place
   kOut,      // the caller's output (and input, when in place)
   kScratch,  // working memory of one run; contents undefined at its start
   kState,    // persistent per bucket: what a checkpoint saves
@@ -62,16 +64,16 @@ using StepId = std::uint32_t;
 // One step. Lists live in the plan's pools, so that a step is a plain, fixed-size struct.
 struct Step {
   StepKind kind = StepKind::kCopy;
-  ReduceOp op = ReduceOp::kSum;        // kReduce
-  bool accumulate = false;             // kDecode
-  std::uint16_t codec = 0;             // kEncode, kDecode: index into Plan::codecs
-  std::uint32_t ordinal = 0;           // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
-  Rank peer = kSelf;                   // kSend, kRecv, kWait
-  std::int32_t divisor = 1;            // kReduce with avg, kScale
-  std::uint32_t first_ref = 0;         // dsts, then srcs
+  ReduceOp op = ReduceOp::kSum;  // kReduce
+  bool accumulate = false;       // kDecode
+  std::uint16_t codec = 0;       // kEncode, kDecode: index into Plan::codecs
+  std::uint32_t ordinal = 0;     // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
+  Rank peer = kSelf;             // kSend, kRecv, kWait
+  std::int32_t divisor = 1;      // kReduce with avg, kScale
+  std::uint32_t first_ref = 0;   // dsts, then srcs
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
-  std::uint32_t first_dep = 0;         // steps that must be complete before this one starts
+  std::uint32_t first_dep = 0;  // steps that must be complete before this one starts
   std::uint32_t num_deps = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -23,7 +24,7 @@ struct Range {
 Range ChunkOf(std::int64_t count, int parts, int index);
 
 struct PlanOptions {
-  // Messages longer than this are cut into segments, so that transfer and reduction of one chunk overlap.
+  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks.
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
@@ -33,9 +34,14 @@ struct PlanOptions {
 //   b.Send((b.rank() + 1) % b.size(), b.in());
 //   b.Recv((b.rank() + b.size() - 1) % b.size(), b.out());
 //
-// Dependencies: two steps are ordered when they touch overlapping bytes of this rank and one of them writes.
+// Dependencies: two steps are ordered when they touch overlapping bytes of one rank's memory and one of them writes.
 // Signal follows every earlier step; every later step follows Wait. The k-th Send from a to b is received by the
 // k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step.
+//
+// Segments: Send, Recv, Reduce, Copy and Scale of more than options.segment_bytes become one step per segment. Steps
+// on one chunk are cut at the same elements, so that straight-line text over chunks becomes a pipeline: nothing has
+// to be cut by hand. Encode and Decode stay whole, because a message of a codec cannot be cut: encode segment by
+// segment.
 //
 // Not thread-safe. Misuse (a range outside its space, differing lengths, a peer out of range) is remembered and
 // returned by Build as InvalidArgument that names the step.
@@ -51,7 +57,9 @@ class PlanBuilder {
   Rank rank() const { return plan_.rank; }
   int size() const { return plan_.size; }
 
-  // The whole input and output, as the caller sees them: in place they are (parts of) the same memory.
+  // The whole input and output of the call. In place both are ranges of kOut, which is then the larger of the two
+  // (see Space): in() is this rank's block of out() in all_gather and gather at the root, out() this rank's block of
+  // in() in reduce_scatter and scatter at the root, otherwise they are equal or one is empty.
   Ref in() const { return in_; }
   Ref out() const { return out_; }
   // Working memory for `count` elements (64-byte aligned). A fixed place for the length of the run.
@@ -65,10 +73,13 @@ class PlanBuilder {
   void Wait(Rank peer);
   // Waits for the signal of every other rank that corresponds to this rank's latest one.
   void WaitAll();
-  // Every dst ← op(srcs…), in the order given. Avg divides by `divisor` (default: the size of the world).
-  // All refs have one length and one dtype per side; an f32 source may be rounded into a 16-bit destination.
+  // Every dst ← op(srcs…), in the order given. Avg divides the sum by the size of the world.
+  // All refs have one length and one dtype per side; f32 sources may be rounded into 16-bit destinations.
+  // A dst may be one of the srcs (the same range); no two dsts overlap.
   void Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op);
   void Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op);
+  // Every dst ← src, converting when the dtypes differ. Copying a range to itself makes no step.
+  void Copy(absl::Span<const Ref> dsts, const Ref& src);
   void Copy(const Ref& dst, const Ref& src);
   void Scale(const Ref& dst, const Ref& src, std::int32_t divisor);
   // `dst` is a kU8 range of exactly codec.encoded_bytes(src.count()) bytes; sources and decoded values are f32.
@@ -80,7 +91,16 @@ class PlanBuilder {
  private:
   class Dependencies;
 
-  Step& Append(StepKind kind, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
+  Ref Allocate(Space space, DType dtype, std::int64_t count);
+  std::int64_t SegmentCount(DType dtype) const;
+  bool CheckPeer(StepKind kind, Rank peer);
+  bool CheckMapped(StepKind kind);
+  bool CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written);
+  bool CheckRefs(StepKind kind, absl::Span<Ref> dsts, absl::Span<Ref> srcs);
+  bool CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain, const CodecChoice& choice);
+  Step& Append(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
+  void AppendSegments(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
+  void AppendCodec(StepKind kind, Ref dst, Ref src, const CodecChoice& choice, bool accumulate);
   void Fail(const std::string& what);
 
   Plan plan_;

@@ -10,8 +10,8 @@ absl::StatusOr<const Codec*> FindCodec(absl::string_view name) {
   for (const Codec* codec : AllCodecs()) {
     if (codec->name == name) return codec;
   }
-  const std::string valid = absl::StrJoin(
-      AllCodecs(), ", ", [](std::string* out, const Codec* codec) { absl::StrAppend(out, codec->name); });
+  const std::string valid =
+      absl::StrJoin(AllCodecs(), ", ", [](std::string* out, const Codec* codec) { absl::StrAppend(out, codec->name); });
   return absl::NotFoundError(absl::StrCat("unknown codec '", name, "'; valid: ", valid));
 }
 

@@ -1,0 +1,44 @@
+// Cost of writing and checking plans.
+#include <benchmark/benchmark.h>
+
+#include <utility>
+
+#include "tutti/plan_builder.h"
+
+namespace tutti {
+namespace {
+
+// A pipelined ring all-reduce in `steps` steps: every chunk is received, reduced and sent on, segment by segment.
+void BM_BuildRing(benchmark::State& state) {
+  const std::int64_t segments = state.range(0) / 3;
+  for (auto _ : state) {
+    PlanBuilder b("bench", {.count = segments * 1024}, 0, 4, {.segment_bytes = 4096});
+    const Ref scratch = b.Scratch(DType::kF32, segments * 1024);
+    b.Recv(3, scratch);
+    b.Reduce(b.out(), {scratch, b.in()}, ReduceOp::kSum);
+    b.Send(1, b.out());
+    absl::StatusOr<Plan> plan = std::move(b).Build();
+    benchmark::DoNotOptimize(plan);
+  }
+  state.SetItemsProcessed(state.iterations() * segments * 3);
+}
+BENCHMARK(BM_BuildRing)->Arg(100)->Arg(10000)->Arg(100000)->Unit(benchmark::kMicrosecond);
+
+// Hard on the interval map: many readers of one range, then writes of small parts of it.
+void BM_BuildManyReaders(benchmark::State& state) {
+  const std::int64_t steps = state.range(0);
+  for (auto _ : state) {
+    PlanBuilder b("bench", {.count = 64}, 0, 4, {});
+    for (std::int64_t i = 0; i < steps; ++i) {
+      if (i % 64 == 63) b.Recv(1, b.out().Elements(i / 64 % 64, 1));
+      if (i % 64 != 63) b.Send(1, b.out().Elements(i % 63, 2));
+    }
+    absl::StatusOr<Plan> plan = std::move(b).Build();
+    benchmark::DoNotOptimize(plan);
+  }
+  state.SetItemsProcessed(state.iterations() * steps);
+}
+BENCHMARK(BM_BuildManyReaders)->Arg(100000)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,170 @@
+#include "tutti/collective.h"
+
+#include <limits>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti {
+namespace {
+
+std::int64_t Total(const std::vector<std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+bool Rooted(Collective collective) {
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+absl::Status Invalid(const CollectiveSpec& spec, Rank rank, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(Name(spec.collective), " of rank ", rank, ": ", what));
+}
+
+absl::Status ValidateCounts(const CollectiveSpec& spec, absl::string_view field,
+                            const std::vector<std::int64_t>& counts, Rank rank, int size) {
+  if (spec.collective != Collective::kAllToAllV) {
+    if (counts.empty()) return absl::OkStatus();
+    return Invalid(spec, rank, absl::StrCat(field, " must be empty: only all_to_all_v has counts per peer"));
+  }
+  if (counts.size() != static_cast<std::size_t>(size)) {
+    return Invalid(spec, rank, absl::StrCat(field, " has ", counts.size(), " entries; it needs one per rank, ", size));
+  }
+  const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / SizeOf(spec.dtype) / size;
+  for (int peer = 0; peer < size; ++peer) {
+    if (counts[peer] < 0 || counts[peer] > limit) {
+      return Invalid(spec, rank, absl::StrCat(field, "[", peer, "] = ", counts[peer], " is not in 0…", limit));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view Name(Collective collective) {
+  static constexpr std::array<absl::string_view, kAllCollectives.size()> kNames = {
+      "all_reduce", "reduce_scatter", "all_gather",   "broadcast", "reduce", "gather",
+      "scatter",    "all_to_all",     "all_to_all_v", "barrier",   "send",   "recv"};
+  return kNames[static_cast<std::size_t>(collective)];
+}
+
+absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
+  for (Collective collective : kAllCollectives) {
+    if (Name(collective) == name) return collective;
+  }
+  const std::string valid = absl::StrJoin(
+      kAllCollectives, ", ", [](std::string* out, Collective collective) { absl::StrAppend(out, Name(collective)); });
+  return absl::InvalidArgumentError(absl::StrCat("unknown collective '", name, "'; valid: ", valid));
+}
+
+std::int64_t InputCount(const CollectiveSpec& spec, Rank rank, int size) {
+  switch (spec.collective) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kSend:
+      return spec.count;
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return spec.count * size;
+    case Collective::kBroadcast:
+      return rank == spec.root ? spec.count : 0;
+    case Collective::kScatter:
+      return rank == spec.root ? spec.count * size : 0;
+    case Collective::kAllToAllV:
+      return Total(spec.send_counts);
+    case Collective::kBarrier:
+    case Collective::kRecv:
+      return 0;
+  }
+  return 0;
+}
+
+std::int64_t OutputCount(const CollectiveSpec& spec, Rank rank, int size) {
+  switch (spec.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+    case Collective::kRecv:
+      return spec.count;
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return spec.count * size;
+    case Collective::kReduce:
+      return rank == spec.root ? spec.count : 0;
+    case Collective::kGather:
+      return rank == spec.root ? spec.count * size : 0;
+    case Collective::kAllToAllV:
+      return Total(spec.recv_counts);
+    case Collective::kBarrier:
+    case Collective::kSend:
+      return 0;
+  }
+  return 0;
+}
+
+absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
+  if (size < 1) return Invalid(spec, rank, absl::StrCat("size ", size, " must be at least 1"));
+  if (rank < 0 || rank >= size) return Invalid(spec, rank, absl::StrCat("rank must be in 0…", size - 1));
+  const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / SizeOf(spec.dtype) / size;
+  if (spec.count < 0 || spec.count > limit) {
+    return Invalid(spec, rank, absl::StrCat("count ", spec.count, " is not in 0…", limit));
+  }
+  const bool counted = spec.collective != Collective::kBarrier && spec.collective != Collective::kAllToAllV;
+  if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));
+  if (Rooted(spec.collective) && (spec.root < 0 || spec.root >= size)) {
+    return Invalid(spec, rank, absl::StrCat("root ", spec.root, " must be in 0…", size - 1));
+  }
+  const bool point_to_point = spec.collective == Collective::kSend || spec.collective == Collective::kRecv;
+  if (point_to_point && spec.root == rank) {
+    return Invalid(spec, rank, absl::StrCat("root ", spec.root, " (the peer) must be another rank"));
+  }
+  if (absl::Status s = ValidateCounts(spec, "send_counts", spec.send_counts, rank, size); !s.ok()) return s;
+  if (absl::Status s = ValidateCounts(spec, "recv_counts", spec.recv_counts, rank, size); !s.ok()) return s;
+  if (spec.collective == Collective::kAllToAllV && spec.send_counts[rank] != spec.recv_counts[rank]) {
+    return Invalid(spec, rank,
+                   absl::StrCat("send_counts[", rank, "] = ", spec.send_counts[rank], " must equal recv_counts[", rank,
+                                "] = ", spec.recv_counts[rank]));
+  }
+  const bool one_memory = point_to_point || spec.collective == Collective::kAllToAll || !counted;
+  if (spec.in_place && one_memory) {
+    return Invalid(spec, rank, "in_place must be false: this collective has no in-place form");
+  }
+  return absl::OkStatus();
+}
+
+std::string ToString(const CollectiveSpec& spec) {
+  std::string text = absl::StrCat(Name(spec.collective));
+  if (spec.collective == Collective::kBarrier) return text;
+  absl::StrAppend(&text, " ", Name(spec.dtype));
+  if (Reduces(spec.collective)) absl::StrAppend(&text, " ", Name(spec.op));
+  if (spec.collective == Collective::kAllToAllV) {
+    absl::StrAppend(&text, " send_counts=", absl::StrJoin(spec.send_counts, ","),
+                    " recv_counts=", absl::StrJoin(spec.recv_counts, ","));
+  } else {
+    absl::StrAppend(&text, " count=", spec.count);
+  }
+  if (Rooted(spec.collective)) absl::StrAppend(&text, " root=", spec.root);
+  if (spec.in_place) absl::StrAppend(&text, " in_place");
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+// Which earlier steps a step must follow, derived from the bytes both touch.
+#ifndef TUTTI_PLAN_DEPENDENCIES_H_
+#define TUTTI_PLAN_DEPENDENCIES_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti {
+
+// For every space of every owner a map of disjoint byte intervals, each with its last writer and the readers since.
+// A step costs O(log intervals + dependencies).
+class PlanBuilder::Dependencies {
+ public:
+  // Adds the dependencies of the next step to plan.deps and fills step.first_dep and num_deps. The step's id is
+  // plan.steps.size(); its refs are already in plan.refs.
+  void Add(Plan& plan, Step& step);
+
+ private:
+  static constexpr StepId kNone = ~StepId{0};
+  static constexpr std::uint32_t kNoReader = ~std::uint32_t{0};
+
+  // Readers are immutable lists with shared tails, so that an interval splits in constant time.
+  struct Reader {
+    StepId step;
+    std::uint32_t next;
+  };
+  struct Interval {
+    std::int64_t end;
+    StepId writer = kNone;
+    std::uint32_t readers = kNoReader;
+  };
+  using Intervals = std::map<std::int64_t, Interval>;  // keyed by the first byte
+
+  Intervals::iterator Split(Intervals& intervals, std::int64_t at);
+  void Read(Intervals& intervals, const Ref& ref, StepId step);
+  void Write(Intervals& intervals, const Ref& ref, StepId step);
+  void Prune(const Plan& plan);
+
+  std::map<std::pair<Rank, Space>, Intervals> memory_;
+  std::vector<Reader> readers_;
+  std::vector<StepId> found_;    // dependencies of the step being added
+  std::vector<StepId> implied_;  // what some of them already follow
+  // Steps that nothing follows yet: what a Signal must wait for.
+  std::vector<bool> leaf_;
+  std::vector<StepId> leaves_;
+  StepId last_wait_ = kNone;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_DEPENDENCIES_H_

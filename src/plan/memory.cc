@@ -1,0 +1,36 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// The smaller of the two is this rank's block of the larger, or all of it when they are equal.
+Ref PlaceOf(const CollectiveSpec& spec, std::int64_t count, std::int64_t other, Rank rank) {
+  const bool block = spec.in_place && count > 0 && count < other;
+  return {.space = Space::kOut,
+          .dtype = spec.dtype,
+          .offset = block ? rank * spec.count * SizeOf(spec.dtype) : 0,
+          .bytes = count * SizeOf(spec.dtype)};
+}
+
+}  // namespace
+
+Ref InputOf(const CollectiveSpec& spec, Rank rank, int size) {
+  Ref in = PlaceOf(spec, InputCount(spec, rank, size), OutputCount(spec, rank, size), rank);
+  if (!spec.in_place) in.space = Space::kIn;
+  return in;
+}
+
+Ref OutputOf(const CollectiveSpec& spec, Rank rank, int size) {
+  return PlaceOf(spec, OutputCount(spec, rank, size), InputCount(spec, rank, size), rank);
+}
+
+std::int64_t SpaceBytes(const CollectiveSpec& spec, Space space, Rank rank, int size) {
+  const std::int64_t in = InputCount(spec, rank, size) * SizeOf(spec.dtype);
+  const std::int64_t out = OutputCount(spec, rank, size) * SizeOf(spec.dtype);
+  if (spec.in_place) return space == Space::kOut ? std::max(in, out) : 0;
+  return space == Space::kOut ? out : in;
+}
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+#include "tutti/plan.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tutti {
+
+absl::string_view Name(StepKind kind) {
+  static constexpr std::array<absl::string_view, 9> kNames = {"send", "recv",  "signal", "wait",  "reduce",
+                                                              "copy", "scale", "encode", "decode"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+absl::string_view Name(Space space) {
+  static constexpr std::array<absl::string_view, 4> kNames = {"in", "out", "scratch", "state"};
+  return kNames[static_cast<std::size_t>(space)];
+}
+
+Ref Ref::Elements(std::int64_t first, std::int64_t n) const {
+  Ref part = *this;
+  part.offset = offset + first * SizeOf(dtype);
+  part.bytes = n * SizeOf(dtype);
+  return part;
+}
+
+Ref Ref::At(Rank rank) const {
+  Ref there = *this;
+  there.owner = rank;
+  return there;
+}
+
+bool Plan::maps_peers() const {
+  return std::any_of(refs.begin(), refs.end(), [](const Ref& ref) { return ref.owner != kSelf; }) ||
+         std::any_of(steps.begin(), steps.end(),
+                     [](const Step& step) { return step.kind == StepKind::kSignal || step.kind == StepKind::kWait; });
+}
+
+std::int64_t WireBytes(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind == StepKind::kSend) bytes += plan.srcs(step)[0].bytes;
+  }
+  for (const Ref& ref : plan.refs) {
+    if (ref.owner != kSelf) bytes += ref.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace tutti

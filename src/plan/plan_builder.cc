@@ -1,0 +1,323 @@
+#include "tutti/plan_builder.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "plan/dependencies.h"
+#include "plan/memory.h"
+
+namespace tutti {
+namespace {
+
+// Scratch and state ranges start at cache lines, so that two of them never share one.
+constexpr std::int64_t kAlignment = 64;
+
+bool Overlap(const Ref& a, const Ref& b) {
+  return a.owner == b.owner && a.space == b.space && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+bool SameBytes(const Ref& a, const Ref& b) {
+  return a.owner == b.owner && a.space == b.space && a.offset == b.offset && a.bytes == b.bytes && a.dtype == b.dtype;
+}
+
+std::string Where(const Ref& ref) {
+  return absl::StrCat(Name(ref.space), "[", ref.offset, ", ", ref.offset + ref.bytes, ")",
+                      ref.owner == kSelf ? "" : absl::StrCat(" of rank ", ref.owner));
+}
+
+}  // namespace
+
+Range ChunkOf(std::int64_t count, int parts, int index) {
+  const std::int64_t each = count / parts;
+  const std::int64_t longer = count % parts;
+  return {index * each + std::min<std::int64_t>(index, longer), each + (index < longer ? 1 : 0)};
+}
+
+PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank, int size, const PlanOptions& options)
+    : options_(options), dependencies_(std::make_unique<Dependencies>()) {
+  plan_.name = std::move(name);
+  plan_.rank = rank;
+  plan_.size = size;
+  plan_.spec = spec;
+  status_ = Validate(spec, rank, size);
+  if (status_.ok() && options.segment_bytes < 8) {
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("segment_bytes ", options.segment_bytes, " must hold at least one element: 8 or more"));
+  }
+  if (!status_.ok()) return;
+  in_ = InputOf(spec, rank, size);
+  out_ = OutputOf(spec, rank, size);
+  plan_.in_bytes = SpaceBytes(spec, Space::kIn, rank, size);
+  plan_.out_bytes = SpaceBytes(spec, Space::kOut, rank, size);
+  waits_.resize(size);
+  sends_.resize(size);
+  recvs_.resize(size);
+}
+
+PlanBuilder::~PlanBuilder() = default;
+PlanBuilder::PlanBuilder(PlanBuilder&&) noexcept = default;
+PlanBuilder& PlanBuilder::operator=(PlanBuilder&&) noexcept = default;
+
+Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
+  std::int64_t& used = space == Space::kState ? plan_.state_bytes : plan_.scratch_bytes;
+  if (count < 0 || count > (std::numeric_limits<std::int64_t>::max() - used - kAlignment) / SizeOf(dtype)) {
+    Fail(absl::StrCat(Name(space), ": count ", count, " is negative or too large"));
+    count = 0;
+  }
+  const std::int64_t offset = (used + kAlignment - 1) / kAlignment * kAlignment;
+  if (count > 0) used = offset + count * SizeOf(dtype);
+  return {.space = space, .dtype = dtype, .offset = offset, .bytes = count * SizeOf(dtype)};
+}
+
+Ref PlanBuilder::Scratch(DType dtype, std::int64_t count) { return Allocate(Space::kScratch, dtype, count); }
+Ref PlanBuilder::State(DType dtype, std::int64_t count) { return Allocate(Space::kState, dtype, count); }
+
+void PlanBuilder::Fail(const std::string& what) {
+  if (!status_.ok()) return;
+  status_ = absl::InvalidArgumentError(
+      absl::StrCat(plan_.name, ", rank ", plan_.rank, " of ", plan_.size, ", step ", plan_.steps.size(), ": ", what));
+}
+
+bool PlanBuilder::CheckPeer(StepKind kind, Rank peer) {
+  if (!status_.ok()) return false;
+  if (peer < 0 || peer >= size()) {
+    Fail(absl::StrCat(Name(kind), ": peer ", peer, " must be in 0…", size() - 1));
+  } else if (peer == rank()) {
+    Fail(absl::StrCat(Name(kind), ": peer ", peer, " is this rank; use Copy"));
+  }
+  return status_.ok();
+}
+
+bool PlanBuilder::CheckMapped(StepKind kind) {
+  if (status_.ok() && !options_.peers_mapped) {
+    Fail(absl::StrCat(Name(kind), ": options.peers_mapped is false, so peers' memory and signals cannot be used"));
+  }
+  return status_.ok();
+}
+
+// Finds the first reason why `ref` cannot be used; a range in this rank's own memory gets the owner kSelf.
+bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written) {
+  const std::string at = absl::StrCat(Name(kind), ": ", field, " ");
+  if (ref.owner == rank()) ref.owner = kSelf;
+  if (ref.owner != kSelf) {
+    if (ref.owner < 0 || ref.owner >= size()) {
+      Fail(absl::StrCat(at, "owner ", ref.owner, " must be in 0…", size() - 1));
+      return false;
+    }
+    if (!CheckMapped(kind)) return false;
+    if (ref.space == Space::kState) {
+      Fail(absl::StrCat(at, Where(ref), ": state of a peer is not mapped"));
+      return false;
+    }
+  }
+  std::int64_t limit = ref.space == Space::kScratch ? plan_.scratch_bytes : plan_.state_bytes;
+  if (ref.space == Space::kIn || ref.space == Space::kOut) {
+    const bool unknown = ref.owner != kSelf && spec().collective == Collective::kAllToAllV;
+    limit = unknown ? std::numeric_limits<std::int64_t>::max()
+                    : SpaceBytes(spec(), ref.space, ref.owner == kSelf ? rank() : ref.owner, size());
+  }
+  if (ref.offset < 0 || ref.bytes < 0 || ref.offset > limit - ref.bytes) {
+    Fail(absl::StrCat(at, Where(ref), " lies outside its space of ", limit, " bytes"));
+  } else if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
+    Fail(absl::StrCat(at, Where(ref), " is not whole elements of ", Name(ref.dtype)));
+  } else if (written && ref.space == Space::kIn) {
+    Fail(absl::StrCat(at, Where(ref), ": the input is read-only"));
+  }
+  return status_.ok();
+}
+
+bool PlanBuilder::CheckRefs(StepKind kind, absl::Span<Ref> dsts, absl::Span<Ref> srcs) {
+  if (!status_.ok()) return false;
+  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
+  if (dsts.empty() || srcs.empty() || dsts.size() > kMost || srcs.size() > kMost) {
+    Fail(
+        absl::StrCat(Name(kind), ": ", dsts.size(), " dsts and ", srcs.size(), " srcs; 1…", kMost, " each are needed"));
+    return false;
+  }
+  for (std::size_t i = 0; i < dsts.size(); ++i) {
+    if (!CheckRef(kind, absl::StrCat("dsts[", i, "]"), dsts[i], true)) return false;
+  }
+  for (std::size_t i = 0; i < srcs.size(); ++i) {
+    if (!CheckRef(kind, absl::StrCat("srcs[", i, "]"), srcs[i], false)) return false;
+  }
+  for (std::size_t i = 0; i < dsts.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (Overlap(dsts[i], dsts[j])) Fail(absl::StrCat(Name(kind), ": dsts[", i, "] overlaps dsts[", j, "]"));
+    }
+    for (std::size_t j = 0; j < srcs.size(); ++j) {
+      if (Overlap(dsts[i], srcs[j]) && !SameBytes(dsts[i], srcs[j])) {
+        Fail(absl::StrCat(Name(kind), ": dsts[", i, "] ", Where(dsts[i]), " overlaps srcs[", j, "] ", Where(srcs[j]),
+                          " without being the same range"));
+      }
+    }
+  }
+  return status_.ok();
+}
+
+Step& PlanBuilder::Append(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs) {
+  Step added = step;
+  added.first_ref = static_cast<std::uint32_t>(plan_.refs.size());
+  added.num_dsts = static_cast<std::uint16_t>(dsts.size());
+  added.num_srcs = static_cast<std::uint16_t>(srcs.size());
+  plan_.refs.insert(plan_.refs.end(), dsts.begin(), dsts.end());
+  plan_.refs.insert(plan_.refs.end(), srcs.begin(), srcs.end());
+  dependencies_->Add(plan_, added);
+  plan_.steps.push_back(added);
+  return plan_.steps.back();
+}
+
+// Elements of `dtype` in one segment: the same number for the spec's dtype and its accumulator, so that steps that
+// work on one chunk are cut at the same elements.
+std::int64_t PlanBuilder::SegmentCount(DType dtype) const {
+  const DType accumulator = AccumulatorOf(spec().dtype);
+  return options_.segment_bytes / SizeOf(dtype == spec().dtype ? accumulator : dtype);
+}
+
+void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs) {
+  const Ref& whole = dsts.empty() ? srcs[0] : dsts[0];
+  std::int64_t segment = SegmentCount(whole.dtype);
+  for (const Ref& ref : srcs) segment = std::min(segment, SegmentCount(ref.dtype));
+  std::vector<Ref> parts(dsts.size() + srcs.size());
+  for (std::int64_t first = 0; first < whole.count(); first += segment) {
+    const std::int64_t n = std::min(segment, whole.count() - first);
+    auto part = [&](const Ref& ref) { return ref.Elements(first, n); };
+    std::transform(dsts.begin(), dsts.end(), parts.begin(), part);
+    std::transform(srcs.begin(), srcs.end(), parts.begin() + static_cast<std::ptrdiff_t>(dsts.size()), part);
+    Step& added = Append(step, {parts.data(), dsts.size()}, {parts.data() + dsts.size(), srcs.size()});
+    if (step.kind == StepKind::kSend) added.ordinal = sends_[step.peer]++;
+    if (step.kind == StepKind::kRecv) added.ordinal = recvs_[step.peer]++;
+  }
+}
+
+void PlanBuilder::Send(Rank to, const Ref& src) {
+  Ref from = src;
+  if (!CheckPeer(StepKind::kSend, to) || !CheckRef(StepKind::kSend, "srcs[0]", from, false)) return;
+  AppendSegments({.kind = StepKind::kSend, .peer = to}, {}, {&from, 1});
+}
+
+void PlanBuilder::Recv(Rank from, const Ref& dst) {
+  Ref to = dst;
+  if (!CheckPeer(StepKind::kRecv, from) || !CheckRef(StepKind::kRecv, "dsts[0]", to, true)) return;
+  AppendSegments({.kind = StepKind::kRecv, .peer = from}, {&to, 1}, {});
+}
+
+void PlanBuilder::Signal() {
+  if (!CheckMapped(StepKind::kSignal)) return;
+  Append({.kind = StepKind::kSignal, .ordinal = ++signals_}, {}, {});
+}
+
+void PlanBuilder::Wait(Rank peer) {
+  if (!CheckPeer(StepKind::kWait, peer) || !CheckMapped(StepKind::kWait)) return;
+  Append({.kind = StepKind::kWait, .ordinal = ++waits_[peer], .peer = peer}, {}, {});
+}
+
+void PlanBuilder::WaitAll() {
+  if (!CheckMapped(StepKind::kWait)) return;
+  if (signals_ == 0) return Fail("wait: WaitAll needs a Signal of this rank before it");
+  // The nearest successor first: in a world where ranks arrive together no peer is everybody's first.
+  for (int i = 1; i < size(); ++i) {
+    const Rank peer = (rank() + i) % size();
+    if (waits_[peer] >= signals_) continue;
+    waits_[peer] = signals_;
+    Append({.kind = StepKind::kWait, .ordinal = signals_, .peer = peer}, {}, {});
+  }
+}
+
+void PlanBuilder::Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op) {
+  std::vector<Ref> to(dsts.begin(), dsts.end());
+  std::vector<Ref> from(srcs.begin(), srcs.end());
+  if (!CheckRefs(StepKind::kReduce, absl::MakeSpan(to), absl::MakeSpan(from))) return;
+  const DType into = to[0].dtype;
+  const DType type = from[0].dtype;
+  const bool rounds = type == DType::kF32 && AccumulatorOf(into) == DType::kF32;
+  if (into != type && !rounds) {
+    return Fail(absl::StrCat("reduce: dsts of ", Name(into), " cannot hold srcs of ", Name(type),
+                             "; equal dtypes, or f32 into f16 or bf16"));
+  }
+  for (const Ref& ref : to) {
+    if (ref.dtype != into || ref.count() != to[0].count()) return Fail("reduce: dsts differ in dtype or length");
+  }
+  for (const Ref& ref : from) {
+    if (ref.dtype != type || ref.count() != to[0].count()) {
+      return Fail(absl::StrCat("reduce: srcs must all be ", Name(type), " and ", to[0].count(), " elements, got ",
+                               Name(ref.dtype), " and ", ref.count()));
+    }
+  }
+  AppendSegments({.kind = StepKind::kReduce, .op = op, .divisor = op == ReduceOp::kAvg ? size() : 1}, to, from);
+}
+
+void PlanBuilder::Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op) {
+  Reduce({&dst, 1}, absl::Span<const Ref>(srcs.begin(), srcs.size()), op);
+}
+
+void PlanBuilder::Copy(absl::Span<const Ref> dsts, const Ref& src) {
+  std::vector<Ref> to(dsts.begin(), dsts.end());
+  Ref from = src;
+  if (!CheckRefs(StepKind::kCopy, absl::MakeSpan(to), {&from, 1})) return;
+  for (const Ref& ref : to) {
+    if (ref.dtype != to[0].dtype) return Fail("copy: dsts differ in dtype");
+    if (ref.count() != from.count()) {
+      return Fail(absl::StrCat("copy: dsts of ", ref.count(), " elements, srcs[0] of ", from.count()));
+    }
+  }
+  AppendSegments({.kind = StepKind::kCopy}, to, {&from, 1});
+}
+
+void PlanBuilder::Copy(const Ref& dst, const Ref& src) {
+  // In place the input often already is where the output belongs.
+  if (SameBytes(dst, src)) return;
+  Copy({&dst, 1}, src);
+}
+
+void PlanBuilder::Scale(const Ref& dst, const Ref& src, std::int32_t divisor) {
+  Ref to = dst;
+  Ref from = src;
+  if (!CheckRefs(StepKind::kScale, {&to, 1}, {&from, 1})) return;
+  if (divisor < 1) return Fail(absl::StrCat("scale: divisor ", divisor, " must be at least 1"));
+  if (to.dtype != from.dtype || to.count() != from.count()) return Fail("scale: dst and src differ in dtype or length");
+  AppendSegments({.kind = StepKind::kScale, .divisor = divisor}, {&to, 1}, {&from, 1});
+}
+
+bool PlanBuilder::CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain, const CodecChoice& choice) {
+  if (choice.codec == nullptr) {
+    Fail(absl::StrCat(Name(kind), ": codec is null"));
+  } else if (absl::Status valid = choice.codec->validate(choice.options); !valid.ok()) {
+    Fail(absl::StrCat(Name(kind), ": codec ", choice.codec->name, ": ", valid.message()));
+  } else if (encoded.dtype != DType::kU8 || plain.dtype != DType::kF32) {
+    Fail(absl::StrCat(Name(kind), ": encoded ranges are u8 and plain ones f32, got ", Name(encoded.dtype), " and ",
+                      Name(plain.dtype)));
+  } else if (const std::int64_t need = choice.codec->encoded_bytes(plain.count(), choice.options);
+             encoded.bytes != need) {
+    Fail(absl::StrCat(Name(kind), ": ", plain.count(), " elements are encoded in ", need, " bytes, not ",
+                      encoded.bytes));
+  }
+  return status_.ok();
+}
+
+void PlanBuilder::AppendCodec(StepKind kind, Ref dst, Ref src, const CodecChoice& choice, bool accumulate) {
+  if (!CheckRefs(kind, {&dst, 1}, {&src, 1})) return;
+  const Ref& plain = kind == StepKind::kEncode ? src : dst;
+  if (!CheckCodec(kind, kind == StepKind::kEncode ? dst : src, plain, choice) || plain.bytes == 0) return;
+  auto found = std::find(plan_.codecs.begin(), plan_.codecs.end(), choice);
+  if (found == plan_.codecs.end()) found = plan_.codecs.insert(found, choice);
+  const auto index = static_cast<std::uint16_t>(found - plan_.codecs.begin());
+  Append({.kind = kind, .accumulate = accumulate, .codec = index}, {&dst, 1}, {&src, 1});
+}
+
+void PlanBuilder::Encode(const Ref& dst, const Ref& src, const CodecChoice& codec) {
+  AppendCodec(StepKind::kEncode, dst, src, codec, false);
+}
+
+void PlanBuilder::Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate) {
+  AppendCodec(StepKind::kDecode, dst, src, codec, accumulate);
+}
+
+absl::StatusOr<Plan> PlanBuilder::Build() && {
+  if (!status_.ok()) return status_;
+  return std::move(plan_);
+}
+
+}  // namespace tutti

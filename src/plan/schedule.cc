@@ -1,0 +1,47 @@
+#include "tutti/schedule.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti {
+
+absl::Status SupportsAll(const CollectiveSpec& /*spec*/, int /*size*/, const PlanOptions& /*options*/) {
+  return absl::OkStatus();
+}
+
+absl::Status SupportsMappedPeers(const CollectiveSpec& /*spec*/, int /*size*/, const PlanOptions& options) {
+  if (options.peers_mapped) return absl::OkStatus();
+  return absl::UnimplementedError("it reads and writes peers' memory, which is not mapped on this transport");
+}
+
+absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name) {
+  std::vector<absl::string_view> valid;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective != collective) continue;
+    if (schedule->name == name) return schedule;
+    valid.push_back(schedule->name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("unknown schedule '", name, "' of ", Name(collective), "; valid: ", absl::StrJoin(valid, ", ")));
+}
+
+absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
+                               const PlanOptions& options) {
+  const std::string name = absl::StrCat(Name(schedule.collective), ":", schedule.name);
+  if (spec.collective != schedule.collective) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("collective ", Name(spec.collective), " cannot be served by schedule ", name));
+  }
+  if (absl::Status status = Validate(spec, rank, size); !status.ok()) return status;
+  if (absl::Status status = schedule.supports(spec, size, options); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("schedule ", name, ": ", status.message()));
+  }
+  PlanBuilder builder(name, spec, rank, size, options);
+  schedule.build(builder);
+  return std::move(builder).Build();
+}
+
+}  // namespace tutti

@@ -1,0 +1,287 @@
+#include "tutti/plan_builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr PlanOptions kMapped{.peers_mapped = true};
+
+PlanBuilder Builder(const CollectiveSpec& spec = {.count = 8}, const PlanOptions& options = kMapped, Rank rank = 1,
+                    int size = 4) {
+  return PlanBuilder("test", spec, rank, size, options);
+}
+
+Plan Built(PlanBuilder& builder) {
+  absl::StatusOr<Plan> plan = std::move(builder).Build();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : Plan();
+}
+
+std::vector<StepId> Deps(const Plan& plan, StepId step) {
+  const absl::Span<const StepId> deps = plan.deps_of(plan.steps[step]);
+  return {deps.begin(), deps.end()};
+}
+
+TEST(ChunkOfTest, CoversEveryElementOnceAndNearlyEqually) {
+  for (std::int64_t count : {0, 1, 6, 7, 8, 97}) {
+    std::int64_t at = 0;
+    for (int i = 0; i < 7; ++i) {
+      const Range chunk = ChunkOf(count, 7, i);
+      EXPECT_EQ(chunk.begin, at);
+      EXPECT_GE(chunk.count, count / 7);
+      EXPECT_LE(chunk.count, count / 7 + 1);
+      at += chunk.count;
+    }
+    EXPECT_EQ(at, count);
+  }
+}
+
+TEST(PlanBuilderTest, InputAndOutputOutOfPlace) {
+  PlanBuilder b = Builder({.collective = Collective::kReduceScatter, .count = 3});
+  EXPECT_EQ(b.in(), (Ref{.space = Space::kIn, .bytes = 48}));
+  EXPECT_EQ(b.out(), (Ref{.space = Space::kOut, .bytes = 12}));
+  const Plan plan = Built(b);
+  EXPECT_EQ(plan.in_bytes, 48);
+  EXPECT_EQ(plan.out_bytes, 12);
+}
+
+TEST(PlanBuilderTest, InPlaceTheSmallerIsABlockOfTheLarger) {
+  PlanBuilder scatter = Builder({.collective = Collective::kReduceScatter, .count = 3, .in_place = true});
+  EXPECT_EQ(scatter.in(), (Ref{.space = Space::kOut, .bytes = 48}));
+  EXPECT_EQ(scatter.out(), (Ref{.space = Space::kOut, .offset = 12, .bytes = 12}));
+  PlanBuilder gather = Builder({.collective = Collective::kAllGather, .count = 3, .in_place = true});
+  EXPECT_EQ(gather.in(), (Ref{.space = Space::kOut, .offset = 12, .bytes = 12}));
+  EXPECT_EQ(gather.out(), (Ref{.space = Space::kOut, .bytes = 48}));
+  const Plan plan = Built(gather);
+  EXPECT_EQ(plan.in_bytes, 0);
+  EXPECT_EQ(plan.out_bytes, 48);
+}
+
+TEST(PlanBuilderTest, InPlaceWhereOneSideIsEmpty) {
+  PlanBuilder gather = Builder({.collective = Collective::kGather, .count = 3, .root = 0, .in_place = true});
+  EXPECT_EQ(gather.in(), (Ref{.space = Space::kOut, .bytes = 12}));
+  EXPECT_EQ(gather.out().bytes, 0);
+  PlanBuilder scatter = Builder({.collective = Collective::kScatter, .count = 3, .root = 0, .in_place = true});
+  EXPECT_EQ(scatter.in().bytes, 0);
+  EXPECT_EQ(scatter.out(), (Ref{.space = Space::kOut, .bytes = 12}));
+}
+
+TEST(PlanBuilderTest, ScratchIsAlignedAndZeroCountsTakeNothing) {
+  PlanBuilder b = Builder();
+  EXPECT_EQ(b.Scratch(DType::kU8, 3).offset, 0);
+  EXPECT_EQ(b.Scratch(DType::kF32, 0).bytes, 0);
+  EXPECT_EQ(b.Scratch(DType::kF64, 2).offset, 64);
+  EXPECT_EQ(b.State(DType::kF32, 5).offset, 0);
+  const Plan plan = Built(b);
+  EXPECT_EQ(plan.scratch_bytes, 80);
+  EXPECT_EQ(plan.state_bytes, 20);
+}
+
+TEST(PlanBuilderTest, WritersAndReadersOfOverlappingBytesAreOrdered) {
+  PlanBuilder b = Builder();
+  const Ref s = b.Scratch(DType::kF32, 8);
+  b.Recv(0, s.Elements(0, 4));                     // 0
+  b.Recv(0, s.Elements(4, 4));                     // 1
+  b.Send(2, s.Elements(2, 4));                     // 2 reads halves of both
+  b.Send(3, s.Elements(0, 2));                     // 3
+  b.Recv(2, s.Elements(3, 1));                     // 4 writes what 2 reads
+  b.Reduce(b.out(), {b.in(), s}, ReduceOp::kSum);  // 5 reads all
+  b.Recv(3, s);                                    // 6 overwrites all
+  b.Copy(b.out(), s);                              // 7
+  const Plan plan = Built(b);
+  EXPECT_THAT(Deps(plan, 0), ElementsAre());
+  EXPECT_THAT(Deps(plan, 1), ElementsAre());
+  EXPECT_THAT(Deps(plan, 2), ElementsAre(0, 1));
+  EXPECT_THAT(Deps(plan, 3), ElementsAre(0));
+  EXPECT_THAT(Deps(plan, 4), ElementsAre(2));
+  EXPECT_THAT(Deps(plan, 5), ElementsAre(4));     // 0 and 1 are implied by 4 through 2
+  EXPECT_THAT(Deps(plan, 6), ElementsAre(3, 5));  // 2 is implied by 5
+  EXPECT_THAT(Deps(plan, 7), ElementsAre(6));
+}
+
+TEST(PlanBuilderTest, SendsAndReadsOfOneRangeRunAtTheSameTime) {
+  PlanBuilder b = Builder();
+  for (Rank peer : {0, 2, 3, 0}) b.Send(peer, b.in());
+  const Plan plan = Built(b);
+  EXPECT_TRUE(plan.deps.empty());
+  EXPECT_EQ(plan.steps[0].ordinal, 0u);
+  EXPECT_EQ(plan.steps[2].ordinal, 0u);
+  EXPECT_EQ(plan.steps[3].ordinal, 1u);
+  EXPECT_EQ(WireBytes(plan), 4 * 32);
+}
+
+TEST(PlanBuilderTest, InPlaceTheInputOrdersLikeTheOutput) {
+  PlanBuilder b = Builder({.count = 8, .in_place = true});
+  b.Send(0, b.in().Elements(0, 4));
+  b.Recv(0, b.out());
+  b.Send(2, b.in().Elements(7, 1));
+  const Plan plan = Built(b);
+  EXPECT_THAT(Deps(plan, 1), ElementsAre(0));
+  EXPECT_THAT(Deps(plan, 2), ElementsAre(1));
+}
+
+TEST(PlanBuilderTest, PeersMemoryIsOrderedPerOwner) {
+  PlanBuilder b = Builder();
+  b.Copy(b.out().At(0), b.in());         // 0
+  b.Copy(b.out().At(2), b.in());         // 1
+  b.Copy(b.out(), b.out().At(0));        // 2
+  b.Copy(b.out().At(1), b.out().At(2));  // 3: its own rank written as a peer
+  const Plan plan = Built(b);
+  EXPECT_THAT(Deps(plan, 1), ElementsAre());
+  EXPECT_THAT(Deps(plan, 2), ElementsAre(0));
+  EXPECT_THAT(Deps(plan, 3), ElementsAre(1, 2));
+  EXPECT_EQ(plan.dsts(plan.steps[3])[0].owner, kSelf);
+  EXPECT_TRUE(plan.maps_peers());
+  EXPECT_EQ(WireBytes(plan), 4 * 32);
+}
+
+TEST(PlanBuilderTest, SignalFollowsEverythingAndEverythingFollowsWait) {
+  PlanBuilder b = Builder();
+  b.Copy(b.out(), b.in());  // 0
+  b.Send(0, b.out());       // 1
+  b.Send(2, b.in());        // 2
+  b.Signal();               // 3
+  b.WaitAll();              // 4, 5, 6
+  b.Send(3, b.in());        // 7
+  b.Recv(3, b.out());       // 8
+  b.Signal();               // 9
+  b.Wait(0);                // 10
+  const Plan plan = Built(b);
+  EXPECT_THAT(Deps(plan, 3), ElementsAre(1, 2));
+  EXPECT_THAT(Deps(plan, 4), ElementsAre());
+  EXPECT_THAT(Deps(plan, 5), ElementsAre(4));
+  EXPECT_THAT(Deps(plan, 6), ElementsAre(5));
+  EXPECT_THAT(Deps(plan, 7), ElementsAre(6));
+  EXPECT_THAT(Deps(plan, 8), ElementsAre(1, 6));
+  EXPECT_THAT(Deps(plan, 9), ElementsAre(3, 7, 8));
+  EXPECT_THAT(Deps(plan, 10), ElementsAre(6));
+  EXPECT_EQ(plan.steps[9].ordinal, 2u);
+  EXPECT_EQ(plan.steps[10].ordinal, 2u);
+  EXPECT_EQ(plan.steps[4].peer, 2);
+}
+
+TEST(PlanBuilderTest, WaitAllWaitsOnlyForWhatIsStillOutstanding) {
+  PlanBuilder b = Builder();
+  b.Signal();
+  b.Wait(0);
+  b.WaitAll();
+  b.WaitAll();
+  EXPECT_EQ(Built(b).steps.size(), 4u);
+}
+
+TEST(PlanBuilderTest, EmptyRangesMakeNoStep) {
+  PlanBuilder b = Builder();
+  const Ref none = b.out().Elements(8, 0);
+  b.Send(0, none);
+  b.Recv(0, none);
+  b.Copy(none, b.in().Elements(0, 0));
+  b.Reduce(none, {none, none}, ReduceOp::kSum);
+  b.Scale(none, none, 2);
+  b.Copy(b.out(), b.out());
+  const Plan plan = Built(b);
+  EXPECT_TRUE(plan.steps.empty());
+}
+
+TEST(PlanBuilderTest, LongRangesBecomeSegmentsThatPipeline) {
+  PlanBuilder b = Builder({.count = 8}, {.segment_bytes = 12});
+  const Ref s = b.Scratch(DType::kF32, 8);
+  b.Recv(0, s);                                    // 0 1 2
+  b.Reduce(b.out(), {b.in(), s}, ReduceOp::kSum);  // 3 4 5
+  b.Send(2, b.out());                              // 6 7 8
+  const Plan plan = Built(b);
+  ASSERT_EQ(plan.steps.size(), 9u);
+  EXPECT_EQ(plan.dsts(plan.steps[0])[0].bytes, 12);
+  EXPECT_EQ(plan.dsts(plan.steps[2])[0].bytes, 8);
+  EXPECT_EQ(plan.steps[8].ordinal, 2u);
+  EXPECT_THAT(Deps(plan, 4), ElementsAre(1));
+  EXPECT_THAT(Deps(plan, 8), ElementsAre(5));
+}
+
+TEST(PlanBuilderTest, SixteenBitRangesAreCutWhereTheirAccumulatorsAre) {
+  PlanBuilder b = Builder({.dtype = DType::kBF16, .count = 8}, {.segment_bytes = 16});
+  const Ref s = b.Scratch(DType::kF32, 8);
+  b.Recv(0, b.out());                         // 0 1
+  b.Copy(s, b.out());                         // 2 3
+  b.Reduce(b.out(), {s, s}, ReduceOp::kAvg);  // 4 5
+  const Plan plan = Built(b);
+  ASSERT_EQ(plan.steps.size(), 6u);
+  EXPECT_THAT(Deps(plan, 3), ElementsAre(1));
+  EXPECT_THAT(Deps(plan, 5), ElementsAre(3));
+  EXPECT_EQ(plan.steps[5].divisor, 4);
+}
+
+TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
+  struct Row {
+    std::function<void(PlanBuilder&)> author;
+    const char* error;
+  };
+  const PlanOptions unmapped;
+  const std::vector<Row> rows = {
+      {[](PlanBuilder& b) { b.Send(4, b.in()); }, "step 1: send: peer 4 must be in 0…3"},
+      {[](PlanBuilder& b) { b.Recv(1, b.out()); }, "step 1: recv: peer 1 is this rank"},
+      {[](PlanBuilder& b) { b.Recv(0, b.in()); }, "dsts[0] in[0, 32): the input is read-only"},
+      {[](PlanBuilder& b) { b.Send(0, b.in().Elements(5, 4)); }, "srcs[0] in[20, 36) lies outside its space of 32"},
+      {[](PlanBuilder& b) { b.Send(0, b.in().Elements(-1, 4)); }, "lies outside"},
+      {[](PlanBuilder& b) { b.Copy(b.out(), b.in().At(9)); }, "srcs[0] owner 9 must be in 0…3"},
+      {[](PlanBuilder& b) { b.Copy(b.out(), b.in().Elements(0, 3)); }, "copy: dsts of 8 elements, srcs[0] of 3"},
+      {[](PlanBuilder& b) { b.Copy(b.out().Elements(1, 7), b.out().Elements(0, 7)); }, "without being the same range"},
+      {[](PlanBuilder& b) { b.Reduce(b.out(), {}, ReduceOp::kSum); }, "reduce: 1 dsts and 0 srcs"},
+      {[](PlanBuilder& b) {
+         b.Reduce(b.out(), {b.in(), b.in().Elements(0, 1)}, ReduceOp::kSum);
+       },
+       "reduce: srcs must all be f32 and 8 elements, got f32 and 1"},
+      {[](PlanBuilder& b) { b.Reduce(b.out(), {b.Scratch(DType::kI32, 8)}, ReduceOp::kSum); },
+       "reduce: dsts of f32 cannot hold srcs of i32"},
+      {[](PlanBuilder& b) {
+         const Ref out = b.out();
+         b.Reduce(std::vector<Ref>{out, out.Elements(0, 8)}, std::vector<Ref>{b.in()}, ReduceOp::kSum);
+       },
+       "reduce: dsts[1] overlaps dsts[0]"},
+      {[](PlanBuilder& b) { b.Scale(b.out(), b.in(), 0); }, "scale: divisor 0"},
+      {[](PlanBuilder& b) { b.WaitAll(); }, "wait: WaitAll needs a Signal"},
+      {[](PlanBuilder& b) { b.Scratch(DType::kF32, -1); }, "scratch: count -1"},
+      {[](PlanBuilder& b) { b.Copy(b.out(), b.State(DType::kF32, 8).At(0)); }, "state of a peer is not mapped"},
+      {[](PlanBuilder& b) { b.Encode(b.Scratch(DType::kU8, 8), b.in(), {}); }, "encode: codec is null"},
+  };
+  for (const Row& row : rows) {
+    PlanBuilder b = Builder();
+    b.Send(0, b.in());
+    row.author(b);
+    b.Send(7, b.in());  // only the first mistake is reported
+    const absl::Status status = std::move(b).Build().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.error));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("test, rank 1 of 4, step 1"));
+  }
+}
+
+TEST(PlanBuilderTest, PeersMemoryNeedsMapping) {
+  for (const auto& author : std::vector<std::function<void(PlanBuilder&)>>{
+           [](PlanBuilder& b) { b.Copy(b.out(), b.in().At(0)); }, [](PlanBuilder& b) { b.Signal(); },
+           [](PlanBuilder& b) { b.Wait(0); }, [](PlanBuilder& b) { b.WaitAll(); }}) {
+    PlanBuilder b = Builder({.count = 8}, {});
+    author(b);
+    EXPECT_THAT(std::string(std::move(b).Build().status().message()), HasSubstr("options.peers_mapped is false"));
+  }
+}
+
+TEST(PlanBuilderTest, BadSpecAndOptionsAreErrorsOfBuild) {
+  PlanBuilder spec = Builder({.count = -1});
+  spec.Send(0, spec.in());
+  EXPECT_THAT(std::string(std::move(spec).Build().status().message()), HasSubstr("count -1"));
+  PlanBuilder options = Builder({.count = 1}, {.segment_bytes = 0});
+  options.Send(0, options.in());
+  EXPECT_THAT(std::string(std::move(options).Build().status().message()), HasSubstr("segment_bytes 0"));
+}
+
+}  // namespace
+}  // namespace tutti
