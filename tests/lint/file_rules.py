@@ -1,0 +1,85 @@
+"""Rules about single files: size, names, text, what a library must not do, and tests that mirror the tree."""
+
+import pathlib
+import re
+import sys
+
+import tree
+
+MAX_LINES = 600
+VAGUE = {"util", "utils", "helper", "helpers", "common", "misc"}
+LIBRARY = ("include", "src", "algorithms", "transports")
+# Folders of tests/ that mirror nothing: what they hold spans layers.
+SUITES = {"harness", "install", "lint", "sanitizers", "worlds", "processes", "docs", "examples", "fuzz"}
+PRINTS = re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w.:>])(std::)?(printf|puts|putchar)\s*\(")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+
+
+def size(path, text):
+    lines = text.count("\n")
+    if lines > MAX_LINES:
+        yield f"{path}: {lines} lines; a file over {MAX_LINES} is two files"
+
+
+def names(path, text):
+    parts = pathlib.PurePosixPath(path)
+    for word in {w for part in [*parts.parent.parts, parts.stem] for w in re.split(r"[_\-.]", part)} & VAGUE:
+        yield f"{path}: '{word}' in a name says nothing; name what it does"
+
+
+def text(path, text):
+    if "\t" in text and not path.endswith("Makefile"):
+        yield f"{path}: has a tab; indent with spaces"
+    if text and not text.endswith("\n"):
+        yield f"{path}: does not end with a newline"
+    if UNFINISHED.search(text):
+        yield f"{path}: '{UNFINISHED.search(text).group()}': finish it, or open an issue"
+
+
+def quiet(path, text):
+    if path.split("/")[0] not in LIBRARY:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = PRINTS.search(line.split("//")[0])
+        if match:
+            yield f"{path}:{number}: {match.group().strip('( ')} in the library; return a status or use base/logging"
+
+
+def mirrored(path, root):
+    """tests/F/x_test.cc tests F/x.* or src/F/x.*, or a part of it when x goes on after an underscore."""
+    parts = pathlib.PurePosixPath(path)
+    if parts.parts[0] != "tests" or not parts.name.endswith("_test.cc") or parts.parts[1] in SUITES:
+        return
+    folder = pathlib.PurePosixPath(*parts.parts[1:-1])
+    stem = parts.stem.removesuffix("_test")
+    places = [root / base / folder for base in ("src", ".", "bindings")]
+    if not any(p.is_dir() for p in places):
+        yield f"{path}: no src/{folder}, {folder} or bindings/{folder} that it could mirror"
+        return
+    subjects = {f.stem for place in [*places, root / "include/tutti"] if place.is_dir() for f in place.iterdir()}
+    if not any(stem == s or stem.startswith(s + "_") for s in subjects):
+        yield f"{path}: no source file named {stem} in {folder} that it could test"
+
+
+def violations_of(path, content, root=tree.ROOT):
+    for rule in (size, names, text, quiet):
+        yield from rule(path, content)
+    yield from mirrored(path, root)
+
+
+def main():
+    found = []
+    for path in tree.files(suffixes=tree.CODE | tree.SCRIPTS):
+        try:
+            content = (tree.ROOT / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            found.append(f"{path}: is not UTF-8")
+            continue
+        if path.name == "file_rules.py" or path.name == "lint_test.py":
+            continue  # names what it forbids
+        found += violations_of(str(path), content)
+    return tree.report(found, "file rules")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Each rule rejects a bad sample and accepts a good one."""
+
+import pathlib
+import tempfile
+import unittest
+
+import file_rules
+import format
+import includes
+import tidy
+import tree
+
+
+class Includes(unittest.TestCase):
+    def setUp(self):
+        self.tables = includes.read_tables((tree.ROOT / includes.ARCHITECTURE).read_text())
+
+    def violations(self, path, *headers):
+        return includes.violations_of(path, "".join(f"#include {h}\n" for h in headers), *self.tables)
+
+    def test_each_forbidden_direction_is_rejected(self):
+        for path, header in [
+            ("include/tutti/x.h", '"engine/x.h"'),
+            ("src/plan/x.cc", '"engine/host_executor.h"'),
+            ("src/engine/x.cc", '"comm/x.h"'),
+            ("src/engine/x.cc", '"transports/ucx/endpoint.h"'),
+            ("src/sync/x.cc", '"tutti/transport.h"'),
+            ("algorithms/schedules/all_reduce/ring.cc", '"engine/x.h"'),
+            ("algorithms/bytegrad.cc", '"tutti/transport.h"'),
+            ("algorithms/bytegrad.cc", "<thread>"),
+            ("src/plan/x.cc", "<chrono>"),
+            ("transports/inproc/x.cc", '"transports/ucx/x.h"'),
+            ("transports/inproc/x.cc", "<ucp/api/ucp.h>"),
+            ("src/comm/x.cc", "<nccl.h>"),
+            ("src/memory/arena.cc", "<cuda_runtime.h>"),
+            ("src/sync/x.cc", "<torch/torch.h>"),
+            ("bindings/torch/x.cc", '"sync/synchronizer.h"'),
+            ("src/comm/x.cc", "<iostream>"),
+        ]:
+            self.assertEqual(len(self.violations(path, header)), 1, (path, header))
+
+    def test_what_the_table_allows_passes(self):
+        for path, *headers in [
+            ("include/tutti/plan.h", '"tutti/codec.h"', "<memory>", '"absl/types/span.h"'),
+            ("src/engine/x.cc", '"engine/x.h"', '"plan/x.h"', '"tutti/transport.h"', "<thread>"),
+            ("algorithms/codecs/x.cc", '"kernels/x.h"', '"tutti/codec.h"', "<hwy/highway.h>"),
+            ("transports/ucx/endpoint.cc", '"transports/ucx/endpoint.h"', "<ucp/api/ucp.h>", '"base/x.h"'),
+            ("src/memory/cuda_memory.cc", "<cuda_runtime.h>"),
+            ("tests/engine/x_test.cc", '"comm/x.h"', '"transports/ucx/x.h"'),
+        ]:
+            self.assertEqual(self.violations(path, *headers), [])
+
+    def test_a_folder_without_a_row_is_rejected(self):
+        self.assertEqual(len(self.violations("src/new/x.cc")), 1)
+
+
+class Files(unittest.TestCase):
+    def violations(self, path, content="", root=tree.ROOT):
+        return list(file_rules.violations_of(path, content, root))
+
+    def test_bad_files_are_rejected(self):
+        for path, content in [
+            ("src/plan/x.cc", "\n" * 601),
+            ("src/base/string_utils.h", ""),
+            ("src/common/x.h", ""),
+            ("src/plan/x.cc", "\tint x;\n"),
+            ("src/plan/x.cc", "int x;"),
+            ("src/plan/x.cc", "// TODO: the rest\n"),
+            ("src/plan/x.cc", "std::cout << 1;\n"),
+            ("src/plan/x.cc", 'printf("1");\n'),
+        ]:
+            self.assertEqual(len(self.violations(path, content)), 1, (path, content[:20]))
+
+    def test_good_files_pass(self):
+        for path, content in [
+            ("src/plan/x.cc", "\n" * 600),
+            ("src/base/logging.cc", 'std::fprintf(stderr, "x");\nstd::snprintf(b, 1, "x");\nabsl::SNPrintF();\n'),
+            ("bindings/cli/main.cc", 'printf("1");\n'),
+        ]:
+            self.assertEqual(self.violations(path, content), [])
+
+    def test_tests_mirror_the_tree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "src/plan").mkdir(parents=True)
+            (root / "src/plan/verifier.cc").touch()
+            for path in ("plan/verifier_test.cc", "plan/verifier_mutation_test.cc", "harness/world_test.cc"):
+                self.assertEqual(self.violations("tests/" + path, root=root), [], path)
+            for path in ("plan/builder_test.cc", "elsewhere/verifier_test.cc"):
+                self.assertEqual(len(self.violations("tests/" + path, root=root)), 1, path)
+
+
+class Format(unittest.TestCase):
+    def test_only_what_clang_format_writes_passes(self):
+        self.assertTrue(format.formatted("src/plan/x.cc", "int x = 1;\n"))
+        self.assertFalse(format.formatted("src/plan/x.cc", "int  x=1;\n"))
+
+
+class Tidy(unittest.TestCase):
+    def test_bad_names_and_use_after_move_are_found(self):
+        with tempfile.TemporaryDirectory(dir=tree.ROOT / "build") as folder:  # below .clang-tidy
+            build = pathlib.Path(folder)
+            source = build / "x.cc"
+            source.write_text(
+                "#include <string>\n#include <utility>\n"
+                "std::string F(std::string a) { std::string B = std::move(a); return B + a; }\n")
+            (build / "compile_commands.json").write_text(
+                f'[{{"directory": "{build}", "command": "c++ -std=c++20 -c x.cc", "file": "x.cc"}}]')
+            output = tidy.check(source.relative_to(tree.ROOT), build)
+            self.assertIn("bugprone-use-after-move", output)
+            self.assertIn("readability-identifier-naming", output)
+            source.write_text("int F(int a) { return a; }\n")
+            self.assertEqual(tidy.check(source.relative_to(tree.ROOT), build), "")
+
+    def test_a_changed_header_changes_the_fingerprint(self):
+        seen = set()
+        tidy.dependencies("src/plan/codec.cc", seen)
+        self.assertIn("include/tutti/codec.h", seen)
+        first = tidy.fingerprint("src/plan/codec.cc", "c++", tree.ROOT)
+        self.assertNotEqual(first, tidy.fingerprint("src/plan/codec.cc", "c++ -O2", tree.ROOT))
+        self.assertEqual(first, tidy.fingerprint("src/plan/codec.cc", "c++", tree.ROOT))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+"""clang-tidy over the library's and the command's sources, two at a time: tidy.py BUILD_DIRECTORY.
+
+A source that passed is remembered by a hash of all it depends on (its text, our headers it includes, its flags,
+.clang-tidy), so only what changed is looked at again.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import tree
+
+TIDY = "clang-tidy-14"
+FOLDERS = ("src/", "algorithms/", "transports/", "bindings/cli/")
+# clang's parser over g++'s command: what it does not know is no finding.
+EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-unused-command-line-argument"]
+QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+
+
+def dependencies(path, seen):
+    """Adds to `seen` our files that `path` (relative) includes, and theirs."""
+    if path in seen:
+        return
+    seen.add(path)
+    for include in QUOTED.findall((tree.ROOT / path).read_text()):
+        for folder in ("include", "src", "."):
+            if (tree.ROOT / folder / include).is_file():
+                dependencies(os.path.normpath(f"{folder}/{include}"), seen)
+                break
+
+
+def fingerprint(path, command, build):
+    seen = set()
+    dependencies(path, seen)
+    digest = hashlib.sha256()
+    flags = command.replace(str(build), "BUILD").replace(str(tree.ROOT), "ROOT")
+    for text in [flags, (tree.ROOT / ".clang-tidy").read_text(), *EXTRA]:
+        digest.update(text.encode() + b"\0")
+    for name in sorted(seen):
+        digest.update(name.encode() + b"\0" + (tree.ROOT / name).read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def check(path, build):
+    """What clang-tidy says of `path`: empty when nothing."""
+    command = [TIDY, "--quiet", f"-p={build}", *EXTRA, str(tree.ROOT / path)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    return run.stdout + run.stderr if run.returncode else ""
+
+
+def main(build):
+    if not shutil.which(TIDY):
+        print(f"{TIDY} is not installed: run .ci/install")
+        return 1
+    build = pathlib.Path(build).resolve()
+    passed = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti") / "tidy"
+    passed.mkdir(parents=True, exist_ok=True)
+    todo = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), tree.ROOT)
+        if path.startswith(FOLDERS):
+            stamp = passed / fingerprint(path, entry["command"], build)
+            if not stamp.exists():
+                todo[path] = stamp
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        for path, output in zip(todo, pool.map(lambda p: check(p, build), todo)):
+            if output:
+                failed += 1
+                print(output)
+            else:
+                todo[path].touch()
+    print(f"tidy: {len(todo)} source(s) looked at, {failed} with findings")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
