@@ -1,0 +1,21 @@
+# `cmake --install`: headers, library, and what lets others find them: find_package(tutti) and pkg-config.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
+install(TARGETS tutti EXPORT tuttiTargets)
+install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+set(TUTTI_PC_UCX "")
+if(TUTTI_UCX)
+  set(TUTTI_PC_UCX ucx)
+endif()
+configure_file(cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/generated/tutti.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
