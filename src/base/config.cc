@@ -1,0 +1,206 @@
+#include "base/config.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+namespace tutti {
+namespace {
+
+// Parse and Print, one pair for each type of field. Parse returns what would be right, or nothing.
+using Expected = std::optional<absl::string_view>;
+
+Expected Parse(absl::string_view text, std::string& value) {
+  value = std::string(text);
+  return std::nullopt;
+}
+std::string Print(const std::string& value) { return value; }
+
+Expected Parse(absl::string_view text, int& value) {
+  if (absl::SimpleAtoi(text, &value) && value >= 0) return std::nullopt;
+  return "an integer that is not negative";
+}
+std::string Print(int value) { return absl::StrCat(value); }
+
+Expected Parse(absl::string_view text, std::optional<int>& value) { return Parse(text, value.emplace()); }
+std::string Print(const std::optional<int>& value) { return value ? Print(*value) : ""; }
+
+Expected Parse(absl::string_view text, absl::Duration& value) {
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return "seconds greater than 0, or inf";
+  value = absl::Seconds(seconds);
+  return std::nullopt;
+}
+std::string Print(absl::Duration value) { return absl::StrCat(absl::ToDoubleSeconds(value)); }
+
+Expected Parse(absl::string_view text, std::int64_t& value) {
+  constexpr absl::string_view kExpected = "bytes, as in 4096, 64K, 16M or 1G";
+  constexpr absl::string_view kUnits = "KMG";
+  int shift = 0;
+  if (const std::size_t unit = text.empty() ? text.npos : kUnits.find(text.back()); unit != text.npos) {
+    shift = 10 * (static_cast<int>(unit) + 1);
+    text.remove_suffix(1);
+  }
+  if (!absl::SimpleAtoi(text, &value) || value < 0 || value > (std::numeric_limits<std::int64_t>::max() >> shift)) {
+    return kExpected;
+  }
+  value <<= shift;
+  return std::nullopt;
+}
+std::string Print(std::int64_t value) {
+  for (auto [unit, shift] : {std::pair{"G", 30}, {"M", 20}, {"K", 10}}) {
+    if (value > 0 && value % (std::int64_t{1} << shift) == 0) return absl::StrCat(value >> shift, unit);
+  }
+  return absl::StrCat(value);
+}
+
+struct Variable {
+  absl::string_view name;
+  Expected (*parse)(absl::string_view text, Config& config);
+  std::string (*print)(const Config& config);
+  absl::string_view doc;
+  bool is_secret = false;
+};
+
+template <auto Field>
+constexpr Variable Make(absl::string_view name, absl::string_view doc) {
+  return {name, [](absl::string_view text, Config& config) { return Parse(text, config.*Field); },
+          [](const Config& config) { return Print(config.*Field); }, doc};
+}
+
+Expected ParseTransport(absl::string_view text, Config& config) {
+  config.transport = std::string(text);
+  if (text == "auto" || text == "inproc" || text == "ucx") return std::nullopt;
+  return "auto, inproc or ucx";
+}
+
+constexpr Variable kVariables[] = {
+    Make<&Config::rank>("TUTTI_RANK", "Rank of this process. Set it, with TUTTI_SIZE, when no launcher does."),
+    Make<&Config::size>("TUTTI_SIZE", "Number of ranks of the job."),
+    Make<&Config::local_rank>("TUTTI_LOCAL_RANK",
+                              "Rank among the ranks of this node. Without it all ranks are taken to be on one node."),
+    Make<&Config::local_size>("TUTTI_LOCAL_SIZE", "Number of ranks on this node."),
+    Make<&Config::epoch>("TUTTI_EPOCH", "How often the job has been restarted; read with TUTTI_RANK."),
+    Make<&Config::job_id>("TUTTI_JOB_ID",
+                          "Name of the job, equal on all ranks and different for jobs that run at the same time. "
+                          "Overrides what the launcher says."),
+    Make<&Config::node>("TUTTI_NODE",
+                        "Name of this node. Ranks of one name may share memory; tests set it to act as several nodes."),
+    Make<&Config::store>("TUTTI_STORE",
+                         "The store of the job, when something else runs it: tcp://host:port of a server, or "
+                         "file:///directory on a file system that all ranks share, new for each job."),
+    Make<&Config::rendezvous>("TUTTI_RENDEZVOUS",
+                              "host:port where rank 0 serves the store of a job that spans nodes. "
+                              "Default: MASTER_ADDR and the port after MASTER_PORT; under Slurm, the first node."),
+    Make<&Config::interface>("TUTTI_INTERFACE",
+                             "Network interface (eth0) or numeric address that a job that spans nodes uses. "
+                             "Default: the address of the rendezvous host."),
+    Make<&Config::job_secret_fd>(
+        "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
+    Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",
+                                   "File with the job secret, readable by its owner only. "
+                                   "Make one with: (umask 077; openssl rand -hex 32 > FILE)"),
+    Variable{"TUTTI_JOB_SECRET", [](absl::string_view text, Config& config) { return Parse(text, config.job_secret); },
+             [](const Config& config) -> std::string { return config.job_secret.empty() ? "" : "(set)"; },
+             "The job secret itself. Other processes of the same user can see it: prefer the file.", true},
+    Make<&Config::timeout>("TUTTI_TIMEOUT", "Seconds after which waiting for another rank is an error."),
+    Make<&Config::arena_bytes>(
+        "TUTTI_ARENA_BYTES",
+        "Address space of the arena from which shared host buffers come; memory is used as needed."),
+    Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
+             "Transport between ranks: auto, inproc (threads of one process) or ucx."},
+    Make<&Config::schedule>("TUTTI_SCHEDULE",
+                            "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
+};
+
+const Variable* FindVariable(absl::string_view name) {
+  const auto* found = std::find_if(std::begin(kVariables), std::end(kVariables),
+                                   [&](const Variable& variable) { return variable.name == name; });
+  return found == std::end(kVariables) ? nullptr : found;
+}
+
+int EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    int diagonal = std::exchange(row[0], static_cast<int>(i) + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const int substitute = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = std::exchange(row[j + 1], std::min({substitute, row[j] + 1, row[j + 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+absl::StatusOr<Config> ParseConfig(const Environment& environment) {
+  Config config;
+  for (const Variable& variable : kVariables) {
+    const auto found = environment.find(variable.name);
+    if (found == environment.end() || found->second.empty()) continue;
+    if (Expected expected = variable.parse(found->second, config)) {
+      const std::string value = variable.is_secret ? "(set)" : found->second;
+      return absl::InvalidArgumentError(absl::StrCat(variable.name, "=", value, ": expected ", *expected));
+    }
+  }
+  return config;
+}
+
+const absl::StatusOr<Config>& LoadConfig() {
+  static const absl::StatusOr<Config>& config = *new absl::StatusOr<Config>(ParseConfig(ProcessEnvironment()));
+  return config;
+}
+
+absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& environment) {
+  absl::StatusOr<Config> config = ParseConfig(environment);
+  if (!config.ok()) return config.status();
+  std::vector<ConfigEntry> entries;
+  for (const Variable& variable : kVariables) {
+    const auto found = environment.find(variable.name);
+    const bool is_set = found != environment.end() && !found->second.empty();
+    entries.push_back({std::string(variable.name), variable.print(*config), is_set ? "environment" : "default",
+                       std::string(variable.doc)});
+  }
+  return entries;
+}
+
+std::vector<std::string> UnknownVariables(const Environment& environment) {
+  std::vector<std::string> warnings;
+  for (const auto& [name, value] : environment) {
+    if (!absl::StartsWith(name, "TUTTI_") || FindVariable(name) != nullptr) continue;
+    const auto* nearest =
+        std::min_element(std::begin(kVariables), std::end(kVariables), [&, &key = name](const auto& a, const auto& b) {
+          return EditDistance(key, a.name) < EditDistance(key, b.name);
+        });
+    warnings.push_back(
+        absl::StrCat(name, " is no variable of Tutti and has no effect; did you mean ", nearest->name, "?"));
+  }
+  return warnings;
+}
+
+absl::StatusOr<std::vector<ConfigEntry>> EffectiveConfig() { return DescribeConfig(ProcessEnvironment()); }
+
+std::vector<std::string> ConfigWarnings() { return UnknownVariables(ProcessEnvironment()); }
+
+std::string ConfigurationMarkdown() {
+  std::string text =
+      "# Configuration\n\n"
+      "Environment variables that Tutti reads. An empty value counts as unset. `tutti info` prints the values in "
+      "force.\n"
+      "This page is printed by the library (`tutti info --markdown`); a test compares the two.\n\n"
+      "| variable | default | meaning |\n|---|---|---|\n";
+  for (const Variable& variable : kVariables) {
+    const std::string value = variable.print(Config());
+    absl::StrAppend(&text, "| `", variable.name, "` | ", value.empty() ? "" : absl::StrCat("`", value, "`"), " | ",
+                    variable.doc, " |\n");
+  }
+  return text;
+}
+
+}  // namespace tutti

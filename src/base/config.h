@@ -1,0 +1,57 @@
+// Everything that the environment can set, read once. Code below the API takes values from this struct, never from
+// getenv. A new variable is one field here and one line in config.cc; `tutti info` and the docs follow by themselves.
+#ifndef TUTTI_BASE_CONFIG_H_
+#define TUTTI_BASE_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/environment.h"
+#include "tutti/config.h"
+
+namespace tutti {
+
+// What each field means is said once, in the table of config.cc, from which the docs are printed.
+struct Config {
+  // Who this rank is.
+  std::optional<int> rank;
+  std::optional<int> size;
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  int epoch = 0;
+  std::string job_id;
+  std::string node;
+
+  // How ranks find each other.
+  std::string store;
+  std::string rendezvous;
+  std::string interface;
+  std::optional<int> job_secret_fd;
+  std::string job_secret_file;
+  std::string job_secret;
+
+  // How collectives run.
+  absl::Duration timeout = absl::Seconds(300);
+  std::int64_t arena_bytes = std::int64_t{1} << 30;
+  std::string transport = "auto";
+  std::string schedule;
+};
+
+// InvalidArgument names the variable, its value and what would be right.
+absl::StatusOr<Config> ParseConfig(const Environment& environment);
+
+// The configuration of this process, read at the first call. Thread-safe.
+const absl::StatusOr<Config>& LoadConfig();
+
+// Testable halves of tutti/config.h.
+absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& environment);
+std::vector<std::string> UnknownVariables(const Environment& environment);
+
+}  // namespace tutti
+
+#endif  // TUTTI_BASE_CONFIG_H_
