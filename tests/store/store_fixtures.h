@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/store/store_conformance.h"
+#include "tests/store/temporary_directory.h"
 
 namespace tutti {
 
@@ -31,13 +33,33 @@ class PrefixStoreFixture final : public StoreFixture {
   std::shared_ptr<Store> base_ = MakeMemoryStore();
 };
 
+class FileStoreFixture final : public StoreFixture {
+ public:
+  std::shared_ptr<Store> Join(Rank) override { return MakeFileStore(directory_.path() + "/store").value(); }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+class TcpStoreFixture final : public StoreFixture {
+ public:
+  std::shared_ptr<Store> Join(Rank rank) override {
+    return ConnectTcpStore(server_->address(), job_, rank, absl::Now() + absl::Seconds(60)).value();
+  }
+
+ private:
+  const JobKey job_{RandomJobSecret(), "conformance", 4};
+  std::unique_ptr<TcpStoreServer> server_ = TcpStoreServer::Start(job_).value();
+};
+
 template <typename Fixture>
 StoreKind KindOf(const char* name) {
   return {name, [] { return std::make_unique<Fixture>(); }};
 }
 
 inline std::vector<StoreKind> AllStoreKinds() {
-  return {KindOf<MemoryStoreFixture>("Memory"), KindOf<PrefixStoreFixture>("Prefix")};
+  return {KindOf<MemoryStoreFixture>("Memory"), KindOf<PrefixStoreFixture>("Prefix"), KindOf<FileStoreFixture>("File"),
+          KindOf<TcpStoreFixture>("Tcp")};
 }
 
 }  // namespace tutti

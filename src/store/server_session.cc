@@ -1,0 +1,146 @@
+#include "store/server_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "store/limits.h"
+
+namespace tutti {
+namespace {
+
+// One client may have this many Gets waiting; more is an error of the program.
+constexpr int kMaxWaiting = 4096;
+
+StoreResponse Failure(std::uint64_t id, const absl::Status& status) {
+  return {.id = id, .code = status.code(), .text = std::string(status.message())};
+}
+
+}  // namespace
+
+ServerTable::ServerTable(const JobKey& job, bool admit_each_rank_once)
+    : job_(job), admit_each_rank_once_(admit_each_rank_once), admitted_(static_cast<std::size_t>(job.size)) {}
+
+absl::Status ServerTable::Admit(const ClientHello& client) {
+  if (absl::Status status = CheckClient(client, job_); !status.ok()) return status;
+  const auto rank = static_cast<std::size_t>(client.rank);
+  if (admit_each_rank_once_ && admitted_[rank]) {
+    return absl::FailedPreconditionError(absl::StrCat("rank ", client.rank, " has joined this store before"));
+  }
+  admitted_[rank] = true;
+  return absl::OkStatus();
+}
+
+void ServerTable::Put(const std::string& key, std::string value) {
+  std::string& stored = values_[key] = std::move(value);
+  const auto found = waiters_.find(key);
+  if (found == waiters_.end()) return;
+  const std::vector<Waiter> waiters = std::move(found->second);
+  waiters_.erase(found);
+  for (const Waiter& waiter : waiters) {
+    --waiter.session->waiting;
+    waiter.session->Answer({.id = waiter.id, .text = stored});
+  }
+}
+
+void ServerTable::Cancel(ServerSession& session, std::uint64_t id) {
+  for (auto& [key, waiters] : waiters_) {
+    session.waiting -= static_cast<int>(
+        std::erase_if(waiters, [&](const Waiter& waiter) { return waiter.session == &session && waiter.id == id; }));
+  }
+  absl::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void ServerTable::Leave(ServerSession& session) {
+  for (auto& [key, waiters] : waiters_) {
+    std::erase_if(waiters, [&](const Waiter& waiter) { return waiter.session == &session; });
+  }
+  absl::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void ServerTable::Handle(ServerSession& session, StoreRequest request) {
+  if (request.op == StoreOp::kCancel) return Cancel(session, request.id);
+  if (absl::Status status = CheckKeyAndValue(request.key, request.value); !status.ok()) {
+    return session.Answer(Failure(request.id, status));
+  }
+  switch (request.op) {
+    case StoreOp::kSet:
+      session.Answer({.id = request.id});
+      return Put(request.key, std::move(request.value));
+    case StoreOp::kGet: {
+      if (const auto found = values_.find(request.key); found != values_.end()) {
+        return session.Answer({.id = request.id, .text = found->second});
+      }
+      if (!request.wait) return session.Answer(Failure(request.id, KeyNotSet(request.key)));
+      if (session.waiting == kMaxWaiting) {
+        return session.Answer(Failure(
+            request.id, absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxWaiting, " Gets wait at once"))));
+      }
+      ++session.waiting;
+      waiters_[request.key].push_back({&session, request.id});
+      return;
+    }
+    case StoreOp::kAdd: {
+      const auto found = values_.find(request.key);
+      absl::StatusOr<std::int64_t> sum =
+          AddToValue(request.key, found == values_.end() ? "" : absl::string_view(found->second), request.delta);
+      if (!sum.ok()) return session.Answer(Failure(request.id, sum.status()));
+      session.Answer({.id = request.id, .sum = *sum});
+      return Put(request.key, absl::StrCat(*sum));
+    }
+    case StoreOp::kDelete:
+      values_.erase(request.key);
+      return session.Answer({.id = request.id});
+    case StoreOp::kCancel:
+      return;
+  }
+}
+
+ServerSession::ServerSession(ServerTable& table, std::function<void(std::string)> send)
+    : table_(table), send_(std::move(send)) {}
+
+ServerSession::~ServerSession() { table_.Leave(*this); }
+
+absl::Status ServerSession::Receive(absl::string_view bytes) {
+  // Until the client is authenticated no more is kept of what it sends than the two messages it owes.
+  if (!authenticated()) {
+    const std::size_t owed = (client_hello_.empty() ? kClientHelloBytes : kProofBytes) - handshake_.size();
+    const absl::string_view now = bytes.substr(0, owed);
+    absl::StrAppend(&handshake_, now);
+    if (now.size() < owed) return absl::OkStatus();
+    absl::Status status = client_hello_.empty() ? TakeHello() : TakeProof();
+    if (!status.ok()) return status;
+    return Receive(bytes.substr(owed));
+  }
+  reader_->Append(bytes);
+  while (true) {
+    absl::StatusOr<std::optional<std::string>> body = reader_->Next();
+    if (!body.ok()) return body.status();
+    if (!body->has_value()) return absl::OkStatus();
+    absl::StatusOr<StoreRequest> request = ParseRequest(**body);
+    if (!request.ok()) return request.status();
+    table_.Handle(*this, *std::move(request));
+  }
+}
+
+absl::Status ServerSession::TakeHello() {
+  client_hello_ = std::exchange(handshake_, {});
+  if (!DecodeClientHello(client_hello_)) return absl::UnauthenticatedError("not a client of a Tutti store");
+  ServerHello hello;
+  FillRandom(absl::MakeSpan(hello.nonce));
+  const std::string encoded = Encode(hello);
+  keys_ = DeriveKeys(table_.job().secret, client_hello_, encoded);
+  send_(absl::StrCat(encoded, View(keys_->server_proof)));
+  return absl::OkStatus();
+}
+
+absl::Status ServerSession::TakeProof() {
+  if (!SameMac(handshake_, keys_->client_proof)) return absl::UnauthenticatedError("client without the job secret");
+  reader_.emplace(keys_->client_to_server);
+  writer_.emplace(keys_->server_to_client);
+  absl::Status admitted = table_.Admit(*DecodeClientHello(client_hello_));
+  Answer(Failure(kWelcome, admitted));
+  return admitted;
+}
+
+}  // namespace tutti

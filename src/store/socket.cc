@@ -1,0 +1,123 @@
+#include "store/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace tutti {
+namespace {
+
+absl::Status Unavailable(absl::string_view what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
+}
+
+absl::Status WaitFor(int fd, short events, absl::Time deadline) {
+  while (true) {
+    const absl::Duration left = deadline - absl::Now();
+    // Rounded up, so that poll does not return just before the deadline; in slices, since it counts in int.
+    const auto wait = std::clamp<std::int64_t>(absl::ToInt64Milliseconds(left) + 1, 0, 1 << 30);
+    pollfd poll{fd, events, 0};
+    const int ready = ::poll(&poll, 1, left <= absl::ZeroDuration() ? 0 : static_cast<int>(wait));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return Unavailable("poll", errno);
+    if (ready == 0 && absl::Now() >= deadline) return absl::DeadlineExceededError("no answer in time");
+  }
+}
+
+absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, absl::Time deadline) {
+  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Unavailable("socket", errno);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) {
+    return Unavailable("connect", errno);
+  }
+  if (absl::Status status = WaitFor(fd.get(), POLLOUT, deadline); !status.ok()) return status;
+  int error = 0;
+  socklen_t length = sizeof(error);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) return Unavailable("connect", error);
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  absl::string_view host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (colon == address.npos || host.empty() || colon + 1 == address.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address; expected host:port"));
+  }
+  return std::pair{std::string(host), std::string(address.substr(colon + 1))};
+}
+
+absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, absl::Time deadline) {
+  auto parts = SplitAddress(address);
+  if (!parts.ok()) return parts.status();
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(parts->first.c_str(), parts->second.c_str(), &hints, &list); error != 0) {
+    const std::string what = absl::StrCat("'", address, "': ", ::gai_strerror(error));
+    return error == EAI_AGAIN ? absl::UnavailableError(what) : absl::InvalidArgumentError(what);
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");
+  for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) fd = ConnectOne(*next, deadline);
+  return fd;
+}
+
+absl::Status SendAll(int fd, absl::string_view bytes, absl::Time deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (absl::Status status = WaitFor(fd, POLLOUT, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return Unavailable("send", errno);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReceiveSome(int fd, std::size_t most, absl::Time deadline) {
+  std::string bytes(most, '\0');
+  while (true) {
+    const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), 0);
+    if (received > 0) {
+      bytes.resize(static_cast<std::size_t>(received));
+      return bytes;
+    }
+    if (received == 0) return absl::UnavailableError("connection closed");
+    if (errno == EAGAIN) {
+      if (absl::Status status = WaitFor(fd, POLLIN, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return Unavailable("receive", errno);
+    }
+  }
+}
+
+absl::StatusOr<std::string> ReceiveExactly(int fd, std::size_t bytes, absl::Time deadline) {
+  std::string result;
+  while (result.size() < bytes) {
+    absl::StatusOr<std::string> more = ReceiveSome(fd, bytes - result.size(), deadline);
+    if (!more.ok()) return more.status();
+    absl::StrAppend(&result, *more);
+  }
+  return result;
+}
+
+}  // namespace tutti
