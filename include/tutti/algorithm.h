@@ -23,9 +23,17 @@ absl::string_view Name(Phase phase);
 struct AlgorithmOption {
   absl::string_view name;
   absl::string_view default_value;
-  absl::string_view values;  // "true | false", "a power of two, or 0 for the whole bucket"
+  absl::string_view values;  // for the docs and errors: "true | false", "a power of two, or 0 for the whole message"
   absl::string_view doc;
+  // OK when `value` is one of `values`; otherwise what would be right.
+  absl::Status (*check)(const AlgorithmOption& option, absl::string_view value);
 };
+
+// Checks for AlgorithmOption::check.
+absl::Status CheckListed(const AlgorithmOption& option, absl::string_view value);    // `values` is a list: "a | b | c"
+absl::Status CheckCodec(const AlgorithmOption& option, absl::string_view value);     // names a codec of this build
+absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view value);  // "auto", or names an all_reduce
+absl::Status CheckPowerOfTwoOrZero(const AlgorithmOption& option, absl::string_view value);
 
 struct Algorithm;
 
@@ -34,6 +42,7 @@ struct Strategy {
   const Algorithm* algorithm = nullptr;
   std::vector<std::pair<std::string, std::string>> options;  // in the algorithm's order
 
+  // Empty when the algorithm has no such option.
   absl::string_view option(absl::string_view name) const;
   bool flag(absl::string_view name) const { return option(name) == "true"; }
   std::int64_t integer(absl::string_view name) const;
@@ -48,19 +57,20 @@ struct Algorithm {
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
-  // OK, or why the options make no sense or cannot run in this world; names the option.
-  absl::Status (*validate)(const Strategy& strategy, int size, const PlanOptions& plan);
-  // Writes the plan of one bucket: builder.spec() is an in-place all_reduce of the bucket; `validate` holds.
+  // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
+  absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
+  // Writes the plan of one bucket: builder.spec() is an in-place all_reduce of the bucket; `supports` holds.
   void (*build)(const Strategy& strategy, PlanBuilder& builder);
 };
 
 // Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
 absl::Span<const Algorithm* const> AllAlgorithms();
 
-// InvalidArgument that lists the valid algorithms, options or values.
+// "name" or "name:option=value,option=value". InvalidArgument lists the valid algorithms, options or values.
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name);
 
-// The plan of one rank for a bucket of `count` elements.
+// The plan of one rank for a bucket of `count` elements. Unimplemented with the reason when the algorithm does not
+// serve the bucket.
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options);
 

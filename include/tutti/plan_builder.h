@@ -28,6 +28,8 @@ struct PlanOptions {
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
+  // All ranks are on one node, mapped or not: a hierarchy of nodes has one level.
+  bool one_node = true;
 };
 
 // Example, a rank of a ring that passes its input on:

@@ -17,9 +17,10 @@ namespace tutti {
 
 // One tensor that is trained, in the order of its use in forward.
 struct Parameter {
-  std::string name;  // for errors
+  std::string name;
   DType dtype = DType::kF32;
-  std::int64_t count = 0;
+  std::int64_t count = 0;  // elements
+  std::string shape;       // "64x3x3x3", or anything else that must be equal on all ranks
 };
 
 struct SynchronizerOptions {
@@ -29,18 +30,26 @@ struct SynchronizerOptions {
   // starts early.
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;
-  // Parameters that get no gradient in a step count as zero; when false, they are an error that names them.
+  // Parameters that get no gradient in a step contribute what their view holds (zero, unless gradients were
+  // accumulated there before); when false, they are an error that names them.
   bool allow_unused = false;
 };
 
 // What a rank has exchanged since the last call of TakeStatistics.
 struct SyncStatistics {
+  std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
-  std::int64_t gradient_bytes = 0;      // size of what was synchronized, before compression
-  absl::Duration exposed;               // time FinishBackward waited for communication
-  absl::Duration communication;         // sum over buckets, from launch to end
+  std::int64_t gradient_bytes = 0;  // size of what was synchronized, before compression
+  absl::Duration exposed;           // time FinishBackward waited for communication
+  absl::Duration communication;     // sum over buckets, from launch to end
   // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
   double hidden() const;
+};
+
+// Memory that belongs to a model: weights, or the state of an optimizer.
+struct StateMemory {
+  void* data = nullptr;
+  std::int64_t bytes = 0;
 };
 
 // One step, per rank, on one thread (the hooks of an adapter may run on autograd's):
@@ -54,7 +63,8 @@ struct SyncStatistics {
 // the rank and the field that differ.
 class Synchronizer {
  public:
-  // Collective. `communicator` must outlive the result.
+  // Collective. `communicator` must outlive the result. InvalidArgument names the option that is wrong or the rank and
+  // field that differ; Unimplemented says what the strategy cannot do.
   static absl::StatusOr<std::unique_ptr<Synchronizer>> Create(Communicator& communicator,
                                                               std::vector<Parameter> parameters,
                                                               const SynchronizerOptions& options);
@@ -65,27 +75,34 @@ class Synchronizer {
   int bucket_count() const;
   const std::string& strategy() const;  // full form, every option
 
-  // Memory of gradient `i`, in its bucket; valid for the life of the synchronizer; zero at first.
-  void* GradientView(int i) const;
+  // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds it, also after the
+  // synchronizer is gone.
+  std::shared_ptr<void> GradientView(int i) const;
 
   // A step begins. FailedPrecondition when the last one was not finished.
   absl::Status BeginBackward();
-  // Gradient `i` is complete. One atomic operation; launches the buckets that are full and next in order. Any thread.
+  // Gradient `i` is complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns.
   void MarkReady(int i);
-  // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing, unless
-  // allow_unused; the sticky error of the communicator otherwise.
+  // The parameters that are not marked ready in this step.
+  std::vector<int> MissingGradients() const;
+  // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
+  // allow_unused) or was marked twice, and is told to the peers, whose step ends with Aborted; the sticky error of the
+  // communicator otherwise.
   absl::Status FinishBackward();
 
-  // While false, MarkReady and FinishBackward only accumulate locally (no_sync).
+  // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
   void set_synchronize(bool synchronize);
   bool synchronize() const;
 
   // Sets all gradients to zero.
   void ZeroGradients();
 
-  // Overwrites `memory` on every rank with rank 0's, then checks by hash that all are equal. Collective.
-  absl::Status BroadcastState(absl::Span<const std::pair<void*, std::int64_t>> memory);
+  // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
+  // sizes on all ranks, else InvalidArgument names the rank and the range.
+  absl::Status BroadcastState(absl::Span<const StateMemory> memory);
+  // OK when `memory` holds the same bytes on all ranks; DataLoss names a rank and a range that differ. Collective.
+  absl::Status CheckState(absl::Span<const StateMemory> memory);
 
   SyncStatistics TakeStatistics();
 

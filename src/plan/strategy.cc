@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tutti/algorithm.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+absl::Status NotOneOf(const AlgorithmOption& option, absl::string_view value, absl::string_view valid) {
+  return absl::InvalidArgumentError(absl::StrCat("option ", option.name, "=", value, "; valid: ", valid));
+}
+
+std::string NamesOf(absl::Span<const AlgorithmOption> options) {
+  return absl::StrJoin(options, ", ",
+                       [](std::string* out, const AlgorithmOption& option) { absl::StrAppend(out, option.name); });
+}
+
+absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
+  std::vector<absl::string_view> valid;
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    if (algorithm->name == name) return algorithm;
+    valid.push_back(algorithm->name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown algorithm '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
+}
+
+// Sets what one "option=value" says. `given` remembers what was set before.
+absl::Status ApplyOption(absl::string_view setting, Strategy& strategy, std::vector<bool>& given) {
+  const absl::Span<const AlgorithmOption> options = strategy.algorithm->options;
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(setting, absl::MaxSplits('=', 1));
+  const auto option = std::find_if(options.begin(), options.end(),
+                                   [&](const AlgorithmOption& candidate) { return candidate.name == parts.first; });
+  if (option == options.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown option '", parts.first, "'; valid: ", NamesOf(options)));
+  }
+  const std::size_t index = option - options.begin();
+  if (given[index]) return absl::InvalidArgumentError(absl::StrCat("option ", option->name, " is given twice"));
+  given[index] = true;
+  strategy.options[index].second = std::string(parts.second);
+  return option->check(*option, parts.second);
+}
+
+}  // namespace
+
+absl::string_view Name(Exchanges exchanges) {
+  switch (exchanges) {
+    case Exchanges::kGradients:
+      return "gradients";
+    case Exchanges::kWeights:
+      return "weights";
+    case Exchanges::kMomentum:
+      return "momentum";
+    case Exchanges::kWeightDifferences:
+      return "weight differences";
+  }
+  return "";
+}
+
+absl::string_view Name(Phase phase) {
+  switch (phase) {
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kAfterStep:
+      return "after the step";
+    case Phase::kBackground:
+      return "background";
+  }
+  return "";
+}
+
+absl::Status CheckListed(const AlgorithmOption& option, absl::string_view value) {
+  const std::vector<absl::string_view> valid = absl::StrSplit(option.values, " | ");
+  if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
+  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+}
+
+absl::Status CheckCodec(const AlgorithmOption& option, absl::string_view value) {
+  std::vector<absl::string_view> valid;
+  for (const Codec* codec : AllCodecs()) {
+    if (codec->name == value) return absl::OkStatus();
+    valid.push_back(codec->name);
+  }
+  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+}
+
+absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view value) {
+  std::vector<absl::string_view> valid = {"auto"};
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective == Collective::kAllReduce) valid.push_back(schedule->name);
+  }
+  if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
+  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+}
+
+absl::Status CheckPowerOfTwoOrZero(const AlgorithmOption& option, absl::string_view value) {
+  std::int64_t number = -1;
+  if (absl::SimpleAtoi(value, &number) && number >= 0 && (number & (number - 1)) == 0) return absl::OkStatus();
+  return NotOneOf(option, value, option.values);
+}
+
+absl::string_view Strategy::option(absl::string_view name) const {
+  for (const auto& [key, value] : options) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+std::int64_t Strategy::integer(absl::string_view name) const {
+  std::int64_t number = 0;
+  (void)absl::SimpleAtoi(option(name), &number);  // `check` has seen to it that it is a number
+  return number;
+}
+
+std::string Strategy::ToString() const {
+  return absl::StrCat(algorithm->name, options.empty() ? "" : ":",
+                      absl::StrJoin(options, ",", absl::PairFormatter("=")));
+}
+
+absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(strategy_name, absl::MaxSplits(':', 1));
+  absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(parts.first);
+  if (!algorithm.ok()) return algorithm.status();
+
+  Strategy strategy;
+  strategy.algorithm = *algorithm;
+  for (const AlgorithmOption& option : strategy.algorithm->options) {
+    strategy.options.emplace_back(option.name, option.default_value);
+  }
+  std::vector<bool> given(strategy.options.size());
+  for (absl::string_view setting : absl::StrSplit(parts.second, ',', absl::SkipEmpty())) {
+    if (absl::Status status = ApplyOption(setting, strategy, given); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
+    }
+  }
+  return strategy;
+}
+
+absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
+                               const PlanOptions& options) {
+  const Algorithm& algorithm = *strategy.algorithm;
+  CollectiveSpec bucket;
+  bucket.dtype = dtype;
+  bucket.op = strategy.flag("average") ? ReduceOp::kAvg : ReduceOp::kSum;
+  bucket.count = count;
+  bucket.in_place = true;
+  if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
+  if (absl::Status status = algorithm.supports(strategy, bucket, size, options); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));
+  }
+  PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
+  algorithm.build(strategy, builder);
+  return std::move(builder).Build();
+}
+
+}  // namespace tutti
