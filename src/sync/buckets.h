@@ -1,0 +1,38 @@
+// Which gradient lies where: the layout of buckets, a pure function of the parameters.
+#ifndef TUTTI_SYNC_BUCKETS_H_
+#define TUTTI_SYNC_BUCKETS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+struct BucketLayout {
+  DType dtype = DType::kF32;
+  std::int64_t count = 0;  // elements
+  std::vector<int> parameters;
+};
+
+struct GradientPlace {
+  int bucket = 0;
+  std::int64_t offset = 0;  // elements from the start of the bucket
+};
+
+struct Layout {
+  std::vector<BucketLayout> buckets;
+  std::vector<GradientPlace> places;  // one per parameter
+};
+
+// Walks the parameters from last to first, as backward does, and fills one bucket per dtype at a time, back to back.
+// A bucket is closed before it would exceed its limit: the first of each dtype `first_bucket_bytes`, the others
+// `bucket_bytes`; a parameter that alone exceeds it gets a bucket of its own. Buckets are numbered in the order in
+// which backward completes them.
+Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket_bytes,
+                     std::int64_t first_bucket_bytes);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_BUCKETS_H_
