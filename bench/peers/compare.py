@@ -90,7 +90,8 @@ def summarize(rows):
 
 def table(entries, names):
     ratios = [r for r in ("times_faster_than_best_mpi", "times_faster_than_gloo") if any(r in e for e in entries)]
-    yield "| ranks | size | " + " | ".join([*names, *("× " + r.split("than_")[1].replace("_", " ") for r in ratios)]) + " |"
+    titles = [*names, *("× " + r.split("than_")[1].replace("_", " ") for r in ratios)]
+    yield "| ranks | size | " + " | ".join(titles) + " |"
     yield "|" + " ---: |" * (2 + len(names) + len(ratios))
     for e in entries:
         cells = [show_us(e["p50_us"].get(n)) for n in names] + [f"{e[r]:.2f}" if r in e else "—" for r in ratios]
@@ -110,13 +111,13 @@ def processor():
 
 def markdown(result, names):
     yield "# all_reduce beside its peers\n"
-    yield f"{result['date']}, {result['machine']}. Medians of {result['rounds']} interleaved rounds, µs; f32, sum, in place."
-    yield "`tutti` has its buffers in the shared arena, `tutti-private` in ordinary memory. Written by `bench/peers/compare.py`;"
-    yield "every row of every round, with p99 and maximum, is in `all_reduce.json`.\n"
+    yield f"{result['date']}, {result['machine']}. Medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
+    yield "in place. `tutti` has its buffers in the shared arena, `tutti-private` in ordinary memory. Written by"
+    yield "`bench/peers/compare.py`; every row of every round, with p99 and maximum, is in `all_reduce.json`.\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"
     for rewrite in (False, True):
         entries = [e for e in result["summary"] if e["rewrite"] == rewrite]
-        yield "## " + ("Every rank rewrites its whole buffer before each call" if rewrite else "The same buffer again and again")
+        yield "## Every rank rewrites its whole buffer before each call" if rewrite else "## The same buffer again"
         behind = sorted((e for e in entries if worst(e) < 1), key=worst)
         if any("tutti" in e["p50_us"] for e in entries):
             yield "\n### Where Tutti is behind\n"
@@ -133,7 +134,7 @@ def main():
     parser.add_argument("-e", "--end", type=parse_bytes, default=256 << 20)
     parser.add_argument("-f", "--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size, for the peers")
+    parser.add_argument("--seconds", type=float, default=0.2, help="bound on a peer's timed calls of one size")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=" ".join(PEERS))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
     options = parser.parse_args()
@@ -152,9 +153,9 @@ def main():
     }
     options.out.mkdir(parents=True, exist_ok=True)
     lines = ["{"] + [f'"{k}": {json.dumps(v)},' for k, v in result.items() if k not in ("summary", "rows")]
-    for key in ("summary", "rows"):
-        lines += [f'"{key}": [', ",\n".join(json.dumps(entry) for entry in result[key]), "]," if key == "summary" else "]"]
-    (options.out / "all_reduce.json").write_text("\n".join(lines) + "\n}\n")
+    for key, end in (("summary", "],"), ("rows", "]\n}\n")):
+        lines += [f'"{key}": [', ",\n".join(json.dumps(entry) for entry in result[key]), end]
+    (options.out / "all_reduce.json").write_text("\n".join(lines))
     (options.out / "all_reduce.md").write_text("\n".join(markdown(result, options.only)).rstrip() + "\n")
     print((options.out / "all_reduce.md").read_text())
 

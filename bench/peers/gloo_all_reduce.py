@@ -2,8 +2,8 @@
 
     gloo_all_reduce.py RANKS SECONDS [--rewrite] BYTES...        (run by the Python that has torch)
 
-Prints one JSON row for each size. The time of a call is the maximum over the ranks; SECONDS bounds the timed calls of one
-size. With --rewrite every rank rewrites its whole buffer before each call, untimed, with a barrier between.
+Prints one JSON row for each size. The time of a call is the maximum over the ranks; SECONDS bounds the timed calls of
+one size. With --rewrite every rank rewrites its whole buffer before each call, untimed, with a barrier between.
 """
 
 import json
@@ -44,9 +44,9 @@ def measure(torch, dist, rank, size, nbytes, seconds, rewrite):
     times = torch.tensor([timed_call(dist, data, rewrite_as) for _ in range(int(calls))], dtype=torch.float64)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
     times = sorted((times * 1e6).tolist())
-    return {"library": "gloo", "version": "torch " + torch.__version__, "transport": "tcp", "ranks": size, "bytes": nbytes,
-            "p50_us": round(statistics.median_high(times), 3), "p99_us": round(times[int(len(times) * 0.99)], 3),
-            "max_us": round(times[-1], 3), "calls": len(times), "wrong": int(wrong)}
+    return {"library": "gloo", "version": "torch " + torch.__version__, "transport": "tcp", "ranks": size,
+            "bytes": nbytes, "p50_us": round(statistics.median_high(times), 3),
+            "p99_us": round(times[int(len(times) * 0.99)], 3), "max_us": round(times[-1], 3), "calls": len(times), "wrong": int(wrong)}
 
 
 def run_rank(rank, size, store, seconds, rewrite, sizes):
@@ -66,7 +66,8 @@ def main(arguments):
     numbers = [a for a in arguments if a != "--rewrite"]
     size, seconds, sizes = int(numbers[0]), float(numbers[1]), [int(b) for b in numbers[2:]]
     if "GLOO_BENCH_RANK" in os.environ:
-        return run_rank(int(os.environ["GLOO_BENCH_RANK"]), size, os.environ["GLOO_BENCH_STORE"], seconds, rewrite, sizes)
+        rank, store = int(os.environ["GLOO_BENCH_RANK"]), os.environ["GLOO_BENCH_STORE"]
+        return run_rank(rank, size, store, seconds, rewrite, sizes)
     with tempfile.TemporaryDirectory() as folder:
         ranks = [subprocess.Popen([sys.executable, *sys.argv], env={
             **os.environ, "GLOO_BENCH_RANK": str(rank), "GLOO_BENCH_STORE": folder + "/store",

@@ -77,17 +77,20 @@ def open_mpi(transport, options):
 
 
 def mpich(run):
-    # What its own choice, release_gather, does when ranks outnumber cores: 10 ms for 4 B, since it spins.
-    placing = ["-genv", "MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM", "mpir"] if run.oversubscribed else ["-bind-to", "core"]
-    return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"), "mpich", "shm",
-                    *run.arguments()])
+    placing = ["-bind-to", "core"]
+    if run.oversubscribed:  # its own choice, release_gather, spins: 10 ms for 4 B
+        placing = ["-genv", "MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM", "mpir",
+                   "-genv", "MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM", "mpir"]
+    return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"), "mpich",
+                    "shm", *run.arguments()])
 
 
 def gloo(run):
     return rows_of([DEPS / "torch-2.11/bin/python", HERE / "gloo_all_reduce.py", run.ranks, *run.arguments()])
 
 
-UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_NET_DEVICES=lo"]
+UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
+       "-x", "UCX_NET_DEVICES=lo"]
 
 # Name in the tables → function of a Run that returns rows.
 PEERS = {

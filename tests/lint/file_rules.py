@@ -11,6 +11,7 @@ VAGUE = {"util", "utils", "helper", "helpers", "common", "misc"}
 LIBRARY = ("include", "src", "algorithms", "transports")
 # Folders of tests/ that mirror nothing: what they hold spans layers.
 SUITES = {"harness", "install", "lint", "sanitizers", "worlds", "processes", "docs", "examples", "fuzz"}
+MIRRORED = ("src", ".", "algorithms", "bindings")
 PRINTS = re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w.:>])(std::)?(printf|puts|putchar)\s*\(")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
@@ -46,17 +47,19 @@ def quiet(path, text):
 
 
 def mirrored(path, root):
-    """tests/F/x_test.cc tests F/x.* or src/F/x.*, or a part of it when x goes on after an underscore."""
+    """tests/F/x_test.cc tests x.* in the folder F of src, algorithms or bindings or the top, or, when x goes on after an
+    underscore, a part of it; tests/F/conformance_test.cc tests all of F."""
     parts = pathlib.PurePosixPath(path)
     if parts.parts[0] != "tests" or not parts.name.endswith("_test.cc") or parts.parts[1] in SUITES:
         return
     folder = pathlib.PurePosixPath(*parts.parts[1:-1])
     stem = parts.stem.removesuffix("_test")
-    places = [root / base / folder for base in ("src", ".", "bindings")]
+    places = [root / base / folder for base in MIRRORED]
     if not any(p.is_dir() for p in places):
-        yield f"{path}: no src/{folder}, {folder} or bindings/{folder} that it could mirror"
+        yield f"{path}: no folder {folder} in {', '.join(MIRRORED)} that it could mirror"
         return
-    subjects = {f.stem for place in [*places, root / "include/tutti"] if place.is_dir() for f in place.iterdir()}
+    places = [p for p in [*places, root / "include/tutti"] if p.is_dir()]
+    subjects = {"conformance"} | {f.stem for place in places for f in place.iterdir()}
     if not any(stem == s or stem.startswith(s + "_") for s in subjects):
         yield f"{path}: no source file named {stem} in {folder} that it could test"
 
