@@ -17,6 +17,7 @@ namespace tutti {
 
 // Told when one Send or Recv has ended: exactly once, from inside Progress or Shutdown, never from the call that
 // posted it. A plain struct that its owner embeds; the owner keeps it, and the message's memory, alive until then.
+// `done` may call Send and Recv (they end in a later Progress), but no other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
 };
@@ -35,7 +36,8 @@ class Endpoint {
   // Sends `bytes` (≥ 0) to the peer; it matches the peer's Recv of the same tag. `tag` has kTagBits bits and is not in
   // use by another unfinished message of the same direction between the two ranks.
   virtual void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) = 0;
-  // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths.
+  // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths. The
+  // contents of `data` are then undefined. The message may be sent before or after Recv is called.
   virtual void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
   // The peer's region, mapped here since Connect; base == nullptr when the peer's memory cannot be mapped.
@@ -68,18 +70,25 @@ class Transport {
   // Moves messages and calls completions; true when any was called.
   virtual bool Progress() = 0;
 
-  // Returns when Progress has something to do, after Wake, or at `until`, whichever is first; may return early.
-  // Never spins.
+  // Returns when Progress has something to do, when Check may have news, after Wake, or at `until`, whichever is first;
+  // may return early. A Wake before the call counts. Never spins. Messages move only under Progress: a rank that waits
+  // for something else keeps alternating Progress and Sleep, or its peers wait for it.
   virtual void Sleep(absl::Time until) = 0;
   virtual void Wake() = 0;
 
-  // What is known to be wrong: Unavailable that names a dead rank, or the cause with which a peer aborted; else OK.
-  // Cheap enough to be called every few milliseconds, not for every step. Finds the death of a peer on this node
-  // within 100 ms of the call, also when no message is under way to it.
+  // What is known to be wrong: Unavailable that names a dead rank, or the cause with which this rank or a peer aborted
+  // (the code of that cause; its text ends with "(told by rank N)"); the first such error stays; else OK. Cheap enough
+  // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
+  // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
+  // engine's. An error ends no message by itself: what is unfinished with a dead rank ends by Shutdown, or before that
+  // with the error that Check returns.
   virtual absl::Status Check() = 0;
 
   // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then returns it. With an OK
-  // cause: an orderly goodbye, after which peers do not take this rank for dead. Safe to call again (no effect).
+  // cause: an orderly goodbye, after which peers do not take this rank for dead; what was sent is still received;
+  // messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at most two
+  // seconds. Posts made after it end with the same error at the next Progress. Safe to call again (no effect). The
+  // destructor calls it with Unavailable if nobody has.
   virtual void Shutdown(const absl::Status& cause) = 0;
 };
 

@@ -1,0 +1,78 @@
+#include "memory/shared_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+absl::Status CannotHave(absl::string_view what, std::int64_t bytes) {
+  const absl::Status cause = absl::ErrnoToStatus(errno, what);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("region of ", bytes, " bytes: ", cause.message(), "; ask for fewer region_bytes"));
+}
+
+absl::Status CheckSize(std::int64_t bytes) {
+  if (bytes >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("region_bytes = ", bytes, "; must be at least 1"));
+}
+
+absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
+  void* base = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) return CannotHave("mmap", bytes);
+  return Mapping(base, bytes);
+}
+
+}  // namespace
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
+}
+
+absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes) {
+  if (absl::Status size = CheckSize(bytes); !size.ok()) return size;
+  return Map(-1, MAP_PRIVATE | MAP_ANONYMOUS, bytes);
+}
+
+absl::StatusOr<SharedRegion> CreateSharedRegion(std::int64_t bytes) {
+  if (absl::Status size = CheckSize(bytes); !size.ok()) return size;
+  UniqueFd fd(memfd_create("tutti-region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return CannotHave("memfd_create", bytes);
+  if (ftruncate(fd.get(), bytes) != 0) return CannotHave("ftruncate", bytes);
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return CannotHave("seal", bytes);
+  absl::StatusOr<Mapping> mapping = Map(fd.get(), MAP_SHARED, bytes);
+  if (!mapping.ok()) return mapping.status();
+  return SharedRegion{std::move(fd), *std::move(mapping)};
+}
+
+absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes) {
+  if (absl::Status size = CheckSize(bytes); !size.ok()) return size;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::InvalidArgumentError("region: the descriptor is not a memory file whose size is sealed");
+  }
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || info.st_size != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("region: holds ", info.st_size, " bytes; announced were ", bytes));
+  }
+  return Map(fd, MAP_SHARED, bytes);
+}
+
+}  // namespace tutti

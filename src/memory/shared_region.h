@@ -1,0 +1,52 @@
+// The memory behind a rank's region: address space that costs nothing until it is touched.
+#ifndef TUTTI_MEMORY_SHARED_REGION_H_
+#define TUTTI_MEMORY_SHARED_REGION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace tutti {
+
+// A mapped range of address space; unmapped on destruction.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(void* base, std::int64_t bytes) : base_(static_cast<std::byte*>(base)), bytes_(bytes) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  // Page-aligned; nullptr when nothing is mapped.
+  std::byte* base() const { return base_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+// Memory that this process alone can map. Zero at first; resident only where touched.
+// InvalidArgument when bytes < 1; ResourceExhausted when the address space is not to be had.
+absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes);
+
+// Memory that other processes can map once they are given `fd`. It has no name in any file system, so nobody can open
+// it who was not given it, and nothing is left behind when its processes die. Its size is sealed.
+struct SharedRegion {
+  UniqueFd fd;
+  Mapping mapping;
+};
+
+// Zero at first; resident only where touched (nothing is reserved, and /dev/shm's size does not matter). Errors as
+// above.
+absl::StatusOr<SharedRegion> CreateSharedRegion(std::int64_t bytes);
+
+// Maps a region that a peer created. InvalidArgument unless `fd` is such a region of exactly `bytes` whose size is
+// sealed: a peer that could shrink it later could kill this process.
+absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes);
+
+}  // namespace tutti
+
+#endif  // TUTTI_MEMORY_SHARED_REGION_H_

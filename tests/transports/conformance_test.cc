@@ -1,0 +1,394 @@
+#include "tests/transports/conformance.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <thread>
+
+#include "gmock/gmock.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Minutes(1);  // for slow machines; nothing waits that long
+
+}  // namespace
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
+
+std::string Pattern(std::size_t size, unsigned seed) {
+  std::string data(size, '\0');
+  std::minstd_rand random(seed + 1);
+  for (char& c : data) c = static_cast<char>(random());
+  return data;
+}
+
+void RankDriver::DriveUntil(const std::function<bool()>& done) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!done()) {
+    if (transport.Progress()) continue;
+    if (absl::Now() > deadline) {
+      ADD_FAILURE() << "rank " << rank << " waited in vain; Check says " << transport.Check();
+      return;
+    }
+    if (!done()) transport.Sleep(deadline);
+  }
+}
+
+void RankDriver::Await(std::initializer_list<const Op*> ops) {
+  DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op* op) { return op->calls > 0; }); });
+}
+
+absl::Status RankDriver::AwaitError() {
+  absl::Status error;
+  DriveUntil([&] {
+    error = transport.Check();
+    return !error.ok();
+  });
+  return error;
+}
+
+void TransportConformance::RunRanks(int size, const std::function<void(RankDriver&)>& body, std::int64_t region_bytes) {
+  TransportOptions options;
+  options.region_bytes = region_bytes;
+  const std::vector<std::unique_ptr<Transport>> transports = GetParam().make(size, options);
+  ASSERT_EQ(static_cast<int>(transports.size()), size);
+  std::vector<std::string> addresses;
+  for (const auto& transport : transports) {
+    const absl::StatusOr<std::string> address = transport->Address();
+    ASSERT_TRUE(address.ok()) << address.status();
+    addresses.push_back(*address);
+  }
+  std::atomic<int> connected = 0;
+  std::atomic<int> finished = 0;
+  const auto wake_all = [&] {
+    for (const auto& transport : transports) transport->Wake();
+  };
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Transport& transport = *transports[static_cast<std::size_t>(rank)];
+      const absl::Status status = transport.Connect(rank, addresses, absl::Now() + kPatience);
+      EXPECT_TRUE(status.ok()) << status;
+      connected += status.ok() ? 1 : -size;
+      wake_all();
+      RankDriver driver(rank, &transport, wake_all);
+      driver.DriveUntil([&] { return connected == size || connected < 0; });
+      if (connected == size) body(driver);
+      ++finished;
+      wake_all();
+      driver.DriveUntil([&] { return finished == size; });
+      transport.Shutdown(absl::OkStatus());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(TransportConformance, CarriesEverySize) {
+  const std::vector<std::size_t> sizes = {0, 1, 3, 8, 63, 1021, 8 << 10, (64 << 10) + 1, (1 << 20) + 3};
+  RunRanks(2, [&](RankDriver& me) {
+    const Rank peer = 1 - me.rank;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::string out = Pattern(sizes[i], static_cast<unsigned>(me.rank));
+      std::string in(sizes[i], '?');
+      Op sent, received;
+      me.Recv(peer, i, &in, &received);
+      me.Send(peer, i, out, &sent);
+      me.Await({&sent, &received});
+      EXPECT_TRUE(sent.status.ok()) << sent.status;
+      EXPECT_TRUE(received.status.ok()) << received.status;
+      EXPECT_TRUE(in == Pattern(sizes[i], static_cast<unsigned>(peer))) << sizes[i] << " bytes";
+    }
+  });
+}
+
+TEST_P(TransportConformance, MatchesByTagInAnyOrder) {
+  constexpr int kMessages = 200;
+  RunRanks(2, [&](RankDriver& me) {
+    const Rank peer = 1 - me.rank;
+    std::vector<std::uint64_t> order(kMessages);
+    // Tags that differ in their highest and lowest bits.
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = (i << 40) | (i % 2);
+    std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(me.rank) + 5));
+    std::vector<std::string> out(kMessages), in(kMessages);
+    std::deque<Op> ops(2 * kMessages);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const std::size_t index = order[i] >> 40;
+      out[index] = Pattern(100 * index, static_cast<unsigned>(index));
+      me.Send(peer, order[i], out[index], &ops[i]);
+    }
+    std::reverse(order.begin(), order.end());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const std::size_t index = order[i] >> 40;
+      in[index].assign(100 * index, '?');
+      me.Recv(peer, order[i], &in[index], &ops[kMessages + i]);
+    }
+    me.DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op& op) { return op.calls > 0; }); });
+    for (const Op& op : ops) EXPECT_TRUE(op.calls == 1 && op.status.ok()) << op.status;
+    EXPECT_TRUE(in == out);
+  });
+}
+
+TEST_P(TransportConformance, SendsToItself) {
+  RunRanks(2, [&](RankDriver& me) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{300'000}}) {
+      const std::string out = Pattern(size, 9);
+      std::string in(size, '?');
+      Op sent, received;
+      me.Send(me.rank, 1, out, &sent);
+      me.Recv(me.rank, 1, &in, &received);
+      me.Await({&sent, &received});
+      EXPECT_TRUE(sent.status.ok() && received.status.ok()) << sent.status << received.status;
+      EXPECT_TRUE(in == out);
+    }
+  });
+}
+
+TEST_P(TransportConformance, CompletionsAreNeverInline) {
+  RunRanks(1, [&](RankDriver& me) {
+    char byte = 1, copy = 0;
+    Op sent, received;
+    me.transport.endpoint(0).Recv(1, &copy, 1, &received);
+    EXPECT_EQ(received.calls, 0);
+    me.transport.endpoint(0).Send(1, &byte, 1, &sent);
+    EXPECT_EQ(sent.calls + received.calls, 0);
+    me.Await({&sent, &received});
+  });
+}
+
+// A completion posts the next message, as the engine does.
+struct Relay : Completion {
+  RankDriver* driver = nullptr;
+  Rank peer = 0;
+  int remaining = 0;
+  std::int64_t value = 0;
+
+  void Post() { driver->transport.endpoint(peer).Recv(7, &value, sizeof(value), this); }
+};
+
+TEST_P(TransportConformance, CompletionsMayPost) {
+  constexpr int kRounds = 100;
+  RunRanks(2, [&](RankDriver& me) {
+    const Rank peer = 1 - me.rank;
+    Relay relay;
+    relay.driver = &me;
+    relay.peer = peer;
+    relay.remaining = kRounds;
+    relay.done = [](Completion* self, const absl::Status& status) {
+      EXPECT_TRUE(status.ok()) << status;
+      auto* posted = static_cast<Relay*>(self);
+      if (--posted->remaining > 0) posted->Post();
+    };
+    relay.Post();
+    for (std::int64_t i = 0; i < kRounds; ++i) {
+      Op sent;
+      me.transport.endpoint(peer).Send(7, &i, sizeof(i), &sent);
+      me.Await({&sent});
+    }
+    me.DriveUntil([&] { return relay.remaining == 0; });
+    EXPECT_EQ(relay.value, kRounds - 1);
+  });
+}
+
+TEST_P(TransportConformance, FloodsBothWaysWithMoreRanksThanCores) {
+  constexpr int kRanks = 5;
+  constexpr std::size_t kMessages = 64;
+  const auto data_of = [](Rank rank, std::size_t message) {
+    return Pattern(message * 300, static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(message));
+  };
+  RunRanks(kRanks, [&](RankDriver& me) {
+    std::deque<Op> ops(2 * kRanks * kMessages);
+    std::vector<std::string> out(kMessages), in(kRanks * kMessages);
+    for (std::size_t m = 0; m < kMessages; ++m) out[m] = data_of(me.rank, m);
+    std::size_t op = 0;
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      for (Rank peer = 0; peer < kRanks; ++peer) {
+        me.Send(peer, m, out[m], &ops[op++]);
+        std::string& data = in[static_cast<std::size_t>(peer) * kMessages + m];
+        data.assign(m * 300, '?');
+        me.Recv(peer, m, &data, &ops[op++]);
+      }
+    }
+    me.DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op& o) { return o.calls > 0; }); });
+    for (const Op& o : ops) EXPECT_TRUE(o.calls == 1 && o.status.ok()) << o.status;
+    for (Rank peer = 0; peer < kRanks; ++peer) {
+      for (std::size_t m = 0; m < kMessages; ++m) {
+        EXPECT_TRUE(in[static_cast<std::size_t>(peer) * kMessages + m] == data_of(peer, m))
+            << "message " << m << " from rank " << peer;
+      }
+    }
+  });
+}
+
+TEST_P(TransportConformance, WrongLengthNamesBothLengths) {
+  for (const auto& [sent_bytes, expected_bytes] : {std::pair<std::size_t, std::size_t>{10, 4},
+                                                   {4, 10},
+                                                   {0, 1},
+                                                   {200'001, 200'000},
+                                                   {200'000, 200'001},
+                                                   {2'000'000, 12}}) {
+    RunRanks(2, [&, sent_bytes = sent_bytes, expected_bytes = expected_bytes](RankDriver& me) {
+      Op op;
+      if (me.rank == 0) {
+        const std::string out = Pattern(sent_bytes, 1);
+        me.Send(1, 3, out, &op);
+        me.Await({&op});
+        return;
+      }
+      std::string in(expected_bytes, '?');
+      me.Recv(0, 3, &in, &op);
+      me.Await({&op});
+      EXPECT_EQ(op.status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(op.status.message(), HasSubstr("rank 0"));
+      EXPECT_THAT(op.status.message(), HasSubstr(std::to_string(sent_bytes) + " bytes"));
+      EXPECT_THAT(op.status.message(), HasSubstr("expects " + std::to_string(expected_bytes)));
+    });
+  }
+}
+
+TEST_P(TransportConformance, RegionsAreZeroMappedAndShared) {
+  constexpr int kRanks = 3;
+  constexpr std::int64_t kBytes = std::int64_t{1} << 33;  // address space, not memory
+  RunRanks(
+      kRanks,
+      [&](RankDriver& me) {
+        const MappedRegion mine = me.transport.region();
+        ASSERT_NE(mine.base, nullptr);
+        EXPECT_EQ(mine.bytes, kBytes);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mine.base) % 4096, 0u);
+        EXPECT_EQ(mine.base[kBytes - 1], std::byte{0});
+        mine.base[kBytes / 2] = static_cast<std::byte>(me.rank + 1);
+        // Everybody has written when everybody's message has come.
+        std::deque<Op> ops(2 * kRanks);
+        for (Rank peer = 0; peer < kRanks; ++peer) {
+          me.transport.endpoint(peer).Send(1, nullptr, 0, &ops[static_cast<std::size_t>(peer)]);
+          me.transport.endpoint(peer).Recv(1, nullptr, 0, &ops[static_cast<std::size_t>(kRanks + peer)]);
+        }
+        me.DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op& o) { return o.calls > 0; }); });
+        for (Rank peer = 0; peer < kRanks; ++peer) {
+          const MappedRegion theirs = me.transport.endpoint(peer).region();
+          if (peer != me.rank && !GetParam().maps_peers) {
+            EXPECT_EQ(theirs.base, nullptr);
+            continue;
+          }
+          ASSERT_NE(theirs.base, nullptr);
+          EXPECT_EQ(theirs.base == mine.base, peer == me.rank);
+          EXPECT_EQ(theirs.bytes, kBytes);
+          EXPECT_EQ(theirs.base[kBytes / 2], static_cast<std::byte>(peer + 1));
+        }
+      },
+      kBytes);
+}
+
+TEST_P(TransportConformance, ShutdownEndsWhatIsPendingWithItsCauseOnce) {
+  RunRanks(3, [&](RankDriver& me) {
+    const std::string out = Pattern(3'000'000, 1);
+    std::string in(100, '?');
+    Op sent, received;
+    me.Recv((me.rank + 1) % 3, 1, &in, &received);  // is never sent
+    me.Send((me.rank + 1) % 3, 2, out, &sent);      // is never received
+    if (me.rank == 2) {
+      me.transport.Shutdown(absl::InternalError("rank 2 ran out of luck"));
+      EXPECT_EQ(received.status, absl::InternalError("rank 2 ran out of luck"));
+      EXPECT_EQ(sent.status, absl::InternalError("rank 2 ran out of luck"));
+      EXPECT_EQ(me.transport.Check(), absl::InternalError("rank 2 ran out of luck"));
+    } else {
+      const absl::Status told = me.AwaitError();
+      EXPECT_EQ(told, absl::InternalError("rank 2 ran out of luck (told by rank 2)"));
+      EXPECT_EQ(received.calls, 0);
+      me.transport.Shutdown(told);
+      EXPECT_EQ(received.status, told);
+    }
+    EXPECT_EQ(received.calls, 1);
+    EXPECT_EQ(sent.calls, 1);
+    EXPECT_FALSE(sent.status.ok());
+    me.transport.Shutdown(absl::OkStatus());
+    Op late;
+    me.transport.endpoint(0).Recv(3, nullptr, 0, &late);
+    EXPECT_EQ(late.calls, 0);
+    me.Await({&late});
+    EXPECT_EQ(late.status, received.status);
+    EXPECT_EQ(received.calls + sent.calls, 2);
+  });
+}
+
+TEST_P(TransportConformance, ACauseThatIsPassedOnKeepsItsTeller) {
+  RunRanks(3, [&](RankDriver& me) {
+    if (me.rank == 0) return me.transport.Shutdown(absl::DataLossError("flipped bit (told by rank 7)"));
+    EXPECT_EQ(me.AwaitError(), absl::DataLossError("flipped bit (told by rank 7)"));
+  });
+}
+
+TEST_P(TransportConformance, AGoodbyeIsNotAFailureAndLosesNothing) {
+  RunRanks(2, [&](RankDriver& me) {
+    constexpr int kMessages = 20;
+    std::deque<Op> ops(kMessages);
+    std::vector<std::string> data(kMessages);
+    const auto all_ended = [&] { return std::all_of(ops.begin(), ops.end(), [](const Op& o) { return o.calls > 0; }); };
+    const auto size = [](std::size_t i) { return i * 997; };
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      data[i] = me.rank == 0 ? Pattern(size(i), 3) : std::string(size(i), '?');
+      if (me.rank == 0) me.Send(1, i, data[i], &ops[i]);
+      if (me.rank == 1) me.Recv(0, i, &data[i], &ops[i]);
+    }
+    me.DriveUntil(all_ended);
+    if (me.rank == 0) return me.transport.Shutdown(absl::OkStatus());
+    for (std::size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(ops[i].status.ok() && data[i] == Pattern(size(i), 3));
+    EXPECT_TRUE(me.transport.Check().ok()) << me.transport.Check();
+  });
+}
+
+TEST_P(TransportConformance, WakeEndsSleep) {
+  RunRanks(1, [&](RankDriver& me) {
+    std::atomic<bool> woken = false;
+    std::thread waker([&] {
+      woken = true;
+      me.transport.Wake();
+    });
+    while (!woken) me.transport.Sleep(absl::InfiniteFuture());
+    waker.join();
+    me.transport.Wake();
+    me.transport.Sleep(absl::InfiniteFuture());  // the Wake before it counts
+  });
+}
+
+TEST_P(TransportConformance, SleepEndsAtItsTime) {
+  RunRanks(1, [&](RankDriver& me) {
+    const absl::Time until = absl::Now() + absl::Milliseconds(2);
+    while (absl::Now() < until) me.transport.Sleep(until);
+    me.transport.Sleep(absl::InfinitePast());
+  });
+}
+
+TEST_P(TransportConformance, ConnectRejectsAddressesOfAnotherWorld) {
+  const std::vector<std::unique_ptr<Transport>> transports = GetParam().make(2, {.region_bytes = 4096});
+  const std::string mine = *transports[0]->Address();
+  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Status garbage = transports[0]->Connect(0, {mine, "garbage"}, deadline);
+  EXPECT_EQ(garbage.code(), absl::StatusCode::kInvalidArgument) << garbage;
+  EXPECT_THAT(garbage.message(), HasSubstr("rank 1"));
+  const absl::Status wrong_rank = transports[1]->Connect(0, {mine, *transports[1]->Address()}, deadline);
+  EXPECT_EQ(wrong_rank.code(), absl::StatusCode::kInvalidArgument) << wrong_rank;
+  EXPECT_EQ(transports[1]->Connect(2, {mine, *transports[1]->Address()}, deadline).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(TransportConformance, DestructionWithoutShutdownTellsThePeers) {
+  std::vector<std::unique_ptr<Transport>> transports = GetParam().make(2, {.region_bytes = 4096});
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  std::thread other([&] {
+    EXPECT_TRUE(transports[1]->Connect(1, addresses, absl::Now() + kPatience).ok());
+    transports[1].reset();
+  });
+  EXPECT_TRUE(transports[0]->Connect(0, addresses, absl::Now() + kPatience).ok());
+  RankDriver me(0, transports[0].get(), [] {});
+  const absl::Status error = me.AwaitError();
+  other.join();
+  EXPECT_EQ(error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(error.message(), HasSubstr("rank 1"));
+}
+
+}  // namespace tutti

@@ -1,0 +1,126 @@
+// What the ranks of one process share: a port for each, and the messages under way between them.
+#ifndef TUTTI_TRANSPORTS_INPROC_HUB_H_
+#define TUTTI_TRANSPORTS_INPROC_HUB_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "memory/shared_region.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+namespace inproc {
+
+class Port;
+
+// One message. It belongs to its sender's port, which outlives every reader because the hub owns it.
+struct Message {
+  // The receiver claims a message before it reads the sender's memory; the sender withdraws it when it shuts down
+  // first. Whoever moves the state on from kPosted decides how the message ends.
+  enum class State : std::uint8_t { kFree, kPosted, kClaimed, kWithdrawn };
+  std::atomic<State> state = State::kFree;
+  Rank source = 0;
+  std::uint64_t tag = 0;
+  const void* data = nullptr;
+  std::int64_t bytes = 0;
+  Completion* completion = nullptr;
+  Port* sender = nullptr;
+
+  bool Claim() {
+    State expected = State::kPosted;
+    return state.compare_exchange_strong(expected, State::kClaimed);
+  }
+  bool Withdraw() {
+    State expected = State::kPosted;
+    return state.compare_exchange_strong(expected, State::kWithdrawn);
+  }
+};
+
+// News for one rank: a message to receive, or the end (with `ended`) of a message that it sent.
+struct Event {
+  enum class Kind : std::uint8_t { kArrived, kEnded };
+  Kind kind;
+  Message* message;
+  absl::Status ended;
+};
+
+// Where one rank hears from the others. Thread-safe but for the messages that it stores.
+class Port {
+ public:
+  explicit Port(Mapping region) : region_(std::move(region)) {}
+
+  const Mapping& region() const { return region_; }
+
+  // False when the rank has closed its port: the message stays with the caller.
+  bool Deliver(Message* message);
+  void ReportEnd(Message* message, absl::Status status);
+  // Moves all news into `events`, which must be empty; lends its capacity to the port.
+  void Take(std::vector<Event>* events);
+  // Blocks until there is news, after Wake, or at `until`.
+  void Sleep(absl::Time until);
+  // Blocks until there is news.
+  void AwaitNews();
+  void Wake();
+  // After this no message arrives any more.
+  void Close();
+
+  // The messages that this rank sends, called by its thread alone. Pooled: in the long run nothing allocates.
+  Message* NewMessage();
+  void Free(Message* message);
+  std::deque<Message>& messages() { return messages_; }
+
+  // Tells this rank why a peer aborted; the first cause stays.
+  void Tell(const absl::Status& cause);
+  absl::Status told() const;
+
+ private:
+  const Mapping region_;
+  std::deque<Message> messages_;
+  std::vector<Message*> free_messages_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::vector<Event> events_;
+  bool woken_ = false;
+  bool closed_ = false;
+  absl::Status told_;
+};
+
+}  // namespace inproc
+
+class InprocHub {
+ public:
+  explicit InprocHub(int size) : size_(size) {}
+
+  int size() const { return size_; }
+
+  // A port for one more rank and the address under which its peers find it.
+  struct Registration {
+    inproc::Port* port;
+    std::string address;
+  };
+  absl::StatusOr<Registration> Register(Mapping region);
+  // NotFound when `address` is not from this hub.
+  absl::StatusOr<inproc::Port*> Find(const std::string& address) const;
+
+ private:
+  std::string AddressOf(std::size_t index) const;
+
+  const int size_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<inproc::Port>> ports_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TRANSPORTS_INPROC_HUB_H_
