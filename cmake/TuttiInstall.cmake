@@ -1,9 +1,12 @@
-# `cmake --install`: headers, library, and what lets others find them: find_package(tutti) and pkg-config.
+# `cmake --install`: headers, library, the command, and what lets others find them: find_package(tutti) and pkg-config.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
 install(TARGETS tutti EXPORT tuttiTargets)
+if(TARGET tutti_command)
+  install(TARGETS tutti_command)
+endif()
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir})
 

@@ -47,8 +47,8 @@ def quiet(path, text):
 
 
 def mirrored(path, root):
-    """tests/F/x_test.cc tests x.* in the folder F of src, algorithms or bindings or the top, or, when x goes on after an
-    underscore, a part of it; tests/F/conformance_test.cc tests all of F."""
+    """tests/F/x_test.cc tests x.* in the folder F of src, algorithms or bindings or the top; x_y_test.cc a part of it.
+    tests/F/conformance_test.cc and every_y_test.cc test all of F."""
     parts = pathlib.PurePosixPath(path)
     if parts.parts[0] != "tests" or not parts.name.endswith("_test.cc") or parts.parts[1] in SUITES:
         return
@@ -59,7 +59,7 @@ def mirrored(path, root):
         yield f"{path}: no folder {folder} in {', '.join(MIRRORED)} that it could mirror"
         return
     places = [p for p in [*places, root / "include/tutti"] if p.is_dir()]
-    subjects = {"conformance"} | {f.stem for place in places for f in place.iterdir()}
+    subjects = {"conformance", "every"} | {f.stem for place in places for f in place.iterdir()}
     if not any(stem == s or stem.startswith(s + "_") for s in subjects):
         yield f"{path}: no source file named {stem} in {folder} that it could test"
 

@@ -92,8 +92,12 @@ class Files(unittest.TestCase):
 
 class Format(unittest.TestCase):
     def test_only_what_clang_format_writes_passes(self):
-        self.assertTrue(format.formatted("src/plan/x.cc", "int x = 1;\n"))
-        self.assertFalse(format.formatted("src/plan/x.cc", "int  x=1;\n"))
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / ".clang-format").write_text((tree.ROOT / ".clang-format").read_text())
+            (root / "good.cc").write_text("int x = 1;\n")
+            (root / "bad.cc").write_text("int  x=1;\n int y ;\n")
+            self.assertEqual(format.unformatted(["bad.cc", "good.cc"], root), ["bad.cc"])
 
 
 class Tidy(unittest.TestCase):
