@@ -1,0 +1,20 @@
+// The range of a block of fp32 values, which codecs place their levels in.
+#ifndef TUTTI_KERNELS_FINITE_RANGE_H_
+#define TUTTI_KERNELS_FINITE_RANGE_H_
+
+#include "absl/types/span.h"
+
+namespace tutti::kernels {
+
+struct FiniteRange {
+  bool finite;  // false when any value is NaN or infinite; min and max are then meaningless
+  float min;    // the sign of a zero is not defined
+  float max;
+};
+
+// `values` has at least one element. Thread-safe, allocates nothing.
+FiniteRange FindRange(absl::Span<const float> values);
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_FINITE_RANGE_H_

@@ -1,0 +1,22 @@
+// Golden vectors: fingerprints (FNV-1a) of what a codec makes of an input of tests/codecs/inputs.h with seed 1. Every
+// implementation (scalar, SIMD, CUDA) must give these bytes; a change here is a change of the wire.
+#ifndef TESTS_CODECS_GOLDEN_GOLDEN_H_
+#define TESTS_CODECS_GOLDEN_GOLDEN_H_
+
+#include <cstdint>
+
+#include "tests/codecs/inputs.h"
+
+namespace tutti {
+
+struct GoldenMessage {
+  Input input;
+  std::int64_t count;
+  std::int64_t block;
+  std::uint64_t encoded;  // of the message
+  std::uint64_t decoded;  // of the decoded elements
+};
+
+}  // namespace tutti
+
+#endif  // TESTS_CODECS_GOLDEN_GOLDEN_H_

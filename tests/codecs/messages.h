@@ -1,0 +1,58 @@
+// Encodes and decodes in one call, and compares messages with the golden vectors.
+#ifndef TESTS_CODECS_MESSAGES_H_
+#define TESTS_CODECS_MESSAGES_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "tests/codecs/golden/golden.h"
+#include "tests/codecs/inputs.h"
+#include "tutti/codec.h"
+
+namespace tutti {
+
+inline std::vector<std::uint8_t> EncodeMessage(const Codec& codec, const CodecOptions& options,
+                                               const std::vector<float>& values) {
+  std::vector<std::uint8_t> message(codec.encoded_bytes(static_cast<std::int64_t>(values.size()), options));
+  codec.encode(values, options, absl::MakeSpan(message));
+  return message;
+}
+
+inline std::vector<float> RoundTrip(const Codec& codec, const CodecOptions& options, const std::vector<float>& values) {
+  std::vector<float> decoded(values.size());
+  const absl::Status status =
+      codec.decode(EncodeMessage(codec, options, values), options, false, absl::MakeSpan(decoded));
+  EXPECT_TRUE(status.ok()) << status;
+  return decoded;
+}
+
+// FNV-1a, 64 bits.
+inline std::uint64_t Fingerprint(const void* data, std::size_t bytes) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<const std::uint8_t*>(data)[i]) * 0x100000001B3u;
+  return hash;
+}
+
+// On a difference the failure shows the line to put into the golden file, if the change of the wire is wanted.
+template <std::size_t kCases>
+void CheckGolden(const Codec& codec, const GoldenMessage (&cases)[kCases]) {
+  for (const GoldenMessage& golden : cases) {
+    const std::vector<float> values = MakeValues(golden.input, golden.count);
+    const CodecOptions options = {.block = golden.block};
+    const std::vector<std::uint8_t> message = EncodeMessage(codec, options, values);
+    const std::vector<float> decoded = RoundTrip(codec, options, values);
+    const std::uint64_t encoded_print = Fingerprint(message.data(), message.size());
+    const std::uint64_t decoded_print = Fingerprint(decoded.data(), decoded.size() * sizeof(float));
+    EXPECT_TRUE(encoded_print == golden.encoded && decoded_print == golden.decoded)
+        << Name(golden.input) << ", " << golden.count << ", " << golden.block << ", 0x" << std::hex << encoded_print
+        << "u, 0x" << decoded_print << "u";
+  }
+}
+
+}  // namespace tutti
+
+#endif  // TESTS_CODECS_MESSAGES_H_
