@@ -1,0 +1,138 @@
+// Every instruction set that this processor has must give the bits of the others: results may not depend on the
+// machine.
+#include "hwy/targets.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/finite_range.h"
+#include "kernels/quantize.h"
+#include "kernels/reduce.h"
+#include "tests/codecs/inputs.h"
+
+namespace tutti::kernels {
+namespace {
+
+constexpr std::int64_t kCount = 1043;
+constexpr DType kFloatingDTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
+// Runs `check` once per instruction set, restricting the dispatch to it.
+template <typename Check>
+void ForEachTarget(const Check& check) {
+  std::int64_t remaining = hwy::SupportedTargets();
+  while (remaining != 0) {
+    const std::int64_t target = remaining & -remaining;
+    remaining &= remaining - 1;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    check();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+// The bytes of `run` must be the same on every target. `run` returns a vector of bytes.
+template <typename Run>
+void ExpectSameBytes(const Run& run) {
+  std::vector<std::uint8_t> expected;
+  int targets = 0;
+  ForEachTarget([&] {
+    const std::vector<std::uint8_t> bytes = run();
+    if (targets++ == 0) expected = bytes;
+    EXPECT_TRUE(bytes == expected);
+  });
+  EXPECT_GE(targets, 1);
+}
+
+std::vector<std::uint8_t> MakeOperand(DType dtype, std::uint64_t seed) {
+  const std::vector<float> values = MakeValues(Input::kManyScales, kCount, seed);
+  std::vector<std::uint8_t> operand(static_cast<std::size_t>(kCount * SizeOf(dtype)));
+  Convert(dtype, operand.data(), DType::kF32, values.data(), kCount, Stores::kCached);
+  return operand;
+}
+
+TEST(TargetsTest, ReduceGivesTheSameBytes) {
+  for (DType dtype : kFloatingDTypes) {
+    const std::vector<std::uint8_t> a = MakeOperand(dtype, 1), b = MakeOperand(dtype, 2), c = MakeOperand(dtype, 3);
+    const void* srcs[] = {a.data(), b.data(), c.data()};
+    for (ReduceOp op : kAllReduceOps) {
+      for (std::size_t num_srcs : {2u, 3u}) {
+        SCOPED_TRACE(testing::Message() << Name(dtype) << " " << Name(op) << " of " << num_srcs);
+        ExpectSameBytes([&] {
+          std::vector<std::uint8_t> result(a.size());
+          void* dst = result.data();
+          Reduce(dtype, op, 3, {&dst, 1}, {srcs, num_srcs}, kCount, Stores::kCached);
+          return result;
+        });
+      }
+    }
+  }
+}
+
+TEST(TargetsTest, ConvertGivesTheSameBytes) {
+  for (DType from : kFloatingDTypes) {
+    const std::vector<std::uint8_t> src = MakeOperand(from, 4);
+    for (DType to : kFloatingDTypes) {
+      SCOPED_TRACE(testing::Message() << Name(from) << " to " << Name(to));
+      ExpectSameBytes([&] {
+        std::vector<std::uint8_t> dst(static_cast<std::size_t>(kCount * SizeOf(to)));
+        Convert(to, dst.data(), from, src.data(), kCount, Stores::kStreaming);
+        return dst;
+      });
+    }
+  }
+}
+
+TEST(TargetsTest, CodesAreTheSame) {
+  for (Input input : kAllInputs) {
+    SCOPED_TRACE(testing::Message() << Name(input));
+    const std::vector<float> values = MakeValues(input, kCount);
+    ExpectSameBytes([&] {
+      const FiniteRange range = FindRange(values);
+      EXPECT_TRUE(range.finite);
+      const Uint8Grid grid = MakeUint8Grid(range.min, range.max);
+      const MinMaxLevels levels = MakeMinMaxLevels(range.min + 0.0f, range.max + 0.0f);
+      std::vector<std::uint8_t> codes(2 * kCount);
+      EncodeBlock(grid, values, codes.data());
+      EncodeBlock(levels, values, codes.data() + kCount);
+      std::vector<float> decoded(2 * kCount, 0.5f);
+      const bool accumulate = input == Input::kUniform;
+      DecodeBlock(MakeUint8Values(grid.min(), grid.step), codes.data(), accumulate,
+                  absl::MakeSpan(decoded).first(kCount));
+      if (input != Input::kHuge && input != Input::kLargest) {  // NaN there: its bits are not defined
+        DecodeBlock(levels, codes.data() + kCount, accumulate, absl::MakeSpan(decoded).last(kCount));
+      }
+      const std::size_t coded = codes.size();
+      codes.resize(coded + decoded.size() * sizeof(float));
+      std::memcpy(codes.data() + coded, decoded.data(), decoded.size() * sizeof(float));
+      return codes;
+    });
+  }
+}
+
+TEST(TargetsTest, RangesAreTheSame) {
+  for (std::int64_t count : {1, 2, 15, 16, 31, 32, 33, 1000}) {
+    const std::vector<float> values = MakeValues(Input::kManyScales, count);
+    ForEachTarget([&] {
+      const FiniteRange range = FindRange(values);
+      EXPECT_EQ(range.min, *std::min_element(values.begin(), values.end()));
+      EXPECT_EQ(range.max, *std::max_element(values.begin(), values.end()));
+      for (std::int64_t i = 0; i < count; i += 7) {
+        for (float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+          std::vector<float> poisoned = values;
+          poisoned[i] = bad;
+          EXPECT_FALSE(FindRange(poisoned).finite) << i;
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tutti::kernels
