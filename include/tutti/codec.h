@@ -22,8 +22,8 @@ struct CodecOptions {
 // A codec is a record of pure functions. Every function is thread-safe and allocates nothing.
 //
 // Contract: the encoded size depends only on (count, options), so that both sides of a message know it; zero stays
-// zero; a NaN or Inf makes its block decode to NaN; scalar, SIMD and CUDA versions produce identical bytes. A message that
-// would not be smaller than its elements carries these as they are, and is exact (NaN and Inf too).
+// zero; a NaN or Inf makes its block decode to NaN; scalar, SIMD and CUDA versions produce identical bytes. A message
+// that would not be smaller than its elements carries these as they are, and is exact (NaN and Inf too).
 struct Codec {
   absl::string_view name;
   absl::string_view summary;
