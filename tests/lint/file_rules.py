@@ -47,8 +47,8 @@ def quiet(path, text):
 
 
 def mirrored(path, root):
-    """tests/F/x_test.cc tests x.* in the folder F of src, algorithms or bindings or the top; x_y_test.cc a part of it.
-    tests/F/conformance_test.cc and every_y_test.cc test all of F."""
+    """tests/F/x_test.cc tests files of the folder F of src, algorithms, bindings or the top whose names share a word with x;
+    conformance_test.cc and every_y_test.cc test all of F."""
     parts = pathlib.PurePosixPath(path)
     if parts.parts[0] != "tests" or not parts.name.endswith("_test.cc") or parts.parts[1] in SUITES:
         return
@@ -59,9 +59,9 @@ def mirrored(path, root):
         yield f"{path}: no folder {folder} in {', '.join(MIRRORED)} that it could mirror"
         return
     places = [p for p in [*places, root / "include/tutti"] if p.is_dir()]
-    subjects = {"conformance", "every"} | {f.stem for place in places for f in place.iterdir()}
-    if not any(stem == s or stem.startswith(s + "_") for s in subjects):
-        yield f"{path}: no source file named {stem} in {folder} that it could test"
+    words = {"conformance", "every"} | {w for place in places for f in place.iterdir() for w in f.stem.split("_")}
+    if not words & set(stem.split("_")):
+        yield f"{path}: no source file in {folder} shares a word with its name"
 
 
 def violations_of(path, content, root=tree.ROOT):
