@@ -134,13 +134,13 @@ def main():
     parser.add_argument("-e", "--end", type=parse_bytes, default=256 << 20)
     parser.add_argument("-f", "--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="bound on a peer's timed calls of one size")
+    parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=" ".join(PEERS))
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
     options = parser.parse_args()
 
     rows = measure(options)
-    wrong = [row for row in rows if row.get("wrong")]
+    wrong = [row for row in rows if row["wrong"]]
     if wrong:
         raise SystemExit(f"wrong results: {wrong[0]}")
     result = {

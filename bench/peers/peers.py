@@ -43,7 +43,8 @@ def tutti(buffers):
             raise SystemExit(f"{program} is missing: run `cmake --workflow --preset bench`")
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             command = [program, "bench", "all_reduce", "--ranks", run.ranks, "-b", run.sizes[0], "-e", run.sizes[-1],
-                       "-f", run.factor, "--buffers", buffers, "--json", file.name, *(["--rewrite"] * run.rewrite)]
+                       "-f", run.factor, "--in-place", "--buffers", buffers, "--min-time", run.seconds, "--json", file.name,
+                       *(["--rewrite"] * run.rewrite)]
             result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
             if result.returncode:
                 raise SystemExit(f"failed ({result.returncode}): {' '.join(map(str, command))}\n{result.stderr}")
