@@ -11,6 +11,7 @@ the median of the ratios within each round. Writes all_reduce.json and all_reduc
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import platform
 import statistics
@@ -139,13 +140,17 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
     options = parser.parse_args()
 
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"load average {load:.1f}: something else runs here, and what spins will look far worse than it is",
+              file=sys.stderr)
     rows = measure(options)
     wrong = [row for row in rows if row["wrong"]]
     if wrong:
         raise SystemExit(f"wrong results: {wrong[0]}")
     result = {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}",
+        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}, load {load:.1f} before the first run",
         "rounds": options.rounds,
         "versions": {row["name"]: " ".join(row["version"].split()) for row in rows},
         "summary": summarize(rows),

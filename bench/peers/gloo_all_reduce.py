@@ -46,7 +46,8 @@ def measure(torch, dist, rank, size, nbytes, seconds, rewrite):
     times = sorted((times * 1e6).tolist())
     return {"library": "gloo", "version": "torch " + torch.__version__, "transport": "tcp", "ranks": size,
             "bytes": nbytes, "p50_us": round(statistics.median_high(times), 3),
-            "p99_us": round(times[int(len(times) * 0.99)], 3), "max_us": round(times[-1], 3), "calls": len(times), "wrong": int(wrong)}
+            "p99_us": round(times[int(len(times) * 0.99)], 3), "max_us": round(times[-1], 3),
+            "calls": len(times), "wrong": int(wrong)}
 
 
 def run_rank(rank, size, store, seconds, rewrite, sizes):
