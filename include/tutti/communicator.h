@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +22,12 @@
 
 namespace tutti {
 
+// What is not set here comes from the environment (docs/configuration.md). Equal on all ranks.
 struct CommunicatorOptions {
-  // Every wait for a peer ends after this long with DeadlineExceeded that names it.
-  absl::Duration timeout = absl::Minutes(5);
+  // Every wait for a peer ends after this long with DeadlineExceeded that names it; TUTTI_TIMEOUT.
+  std::optional<absl::Duration> timeout = std::nullopt;
+  // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
+  std::optional<std::string> schedules = std::nullopt;
   // Pipelining unit of message schedules, in bytes.
   std::int64_t segment_bytes = 256 << 10;
   // "auto" maps peers' memory when all of them are on this node and else sends messages; "never" always sends messages.
@@ -74,13 +78,13 @@ class BoundPlan {
 };
 
 // Thread-safe: any thread may submit, but all ranks must submit their collectives in the same order. The arguments of
-// the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root; equal input and output pointers
-// (or, where blocks are gathered or scattered, a pointer to the own block) mean in place. Memory from Allocate is used
-// where it is; any other memory works through staging.
+// the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root; equal input and output
+// pointers (or, where blocks are gathered or scattered, a pointer to the own block) mean in place. Memory from Allocate
+// is used where it is; any other memory works through staging.
 //
-// Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the call
-// and the step that waited; Aborted carries the first cause. After the first error every pending and later call ends with it:
-// recovery is a new communicator.
+// Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the
+// call and the step that waited; Aborted carries the first cause. After the first error every pending and later call
+// ends with it: recovery is a new communicator.
 class Communicator {
  public:
   // Collective over the ranks of `bootstrap`; takes the transport from the environment (TUTTI_TRANSPORT).
@@ -134,7 +138,8 @@ class Communicator {
   // Binds a plan of this rank to memory that outlives the result. Every rank must bind and start matching plans.
   absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
 
-  // New communicators of the ranks with equal `color`, ordered by (key, rank); collective. A negative color: none (null).
+  // New communicators of the ranks with equal `color`, ordered by (key, rank); collective. A negative color: none
+  // (null).
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
   // Ends every pending and later call of this rank and its peers with `cause` (not OK). Any thread, any time.

@@ -22,8 +22,8 @@ class Work {
   Work() = default;
   // A call that has ended already, such as one that was refused.
   explicit Work(absl::Status status) : status_(std::move(status)) {}
-  // Adopts one reference to `operation`.
-  explicit Work(Operation* operation) : operation_(operation) {}
+  // Adopts one reference to `operation`, of which it stands for one run.
+  Work(Operation* operation, std::uint32_t run) : operation_(operation), run_(run) {}
   Work(Work&& other) noexcept { swap(other); }
   Work& operator=(Work&& other) noexcept {
     Work(std::move(other)).swap(*this);
@@ -32,6 +32,7 @@ class Work {
   ~Work();
   void swap(Work& other) noexcept {
     std::swap(operation_, other.operation_);
+    std::swap(run_, other.run_);
     std::swap(status_, other.status_);
   }
 
@@ -48,6 +49,7 @@ class Work {
 
  private:
   Operation* operation_ = nullptr;
+  std::uint32_t run_ = 0;
   absl::Status status_;
 };
 

@@ -37,7 +37,7 @@ struct Config {
 
   // How collectives run.
   absl::Duration timeout = absl::Seconds(300);
-  std::int64_t arena_bytes = std::int64_t{1} << 30;
+  std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";
   std::string schedule;
 };

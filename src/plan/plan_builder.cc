@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "plan/dependencies.h"
-#include "plan/spaces.h"
+#include "plan/memory.h"
 
 namespace tutti {
 namespace {
@@ -67,9 +67,8 @@ Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
     Fail(absl::StrCat(Name(space), ": count ", count, " is negative or too large"));
     count = 0;
   }
-  if (count == 0) return {.space = space, .dtype = dtype};
   const std::int64_t offset = (used + kAlignment - 1) / kAlignment * kAlignment;
-  used = offset + count * SizeOf(dtype);
+  if (count > 0) used = offset + count * SizeOf(dtype);
   return {.space = space, .dtype = dtype, .offset = offset, .bytes = count * SizeOf(dtype)};
 }
 

@@ -70,7 +70,7 @@ TEST(ConfigTest, SaysWhereEachValueComesFromAndHidesTheSecret) {
     if (entry.name == "TUTTI_TIMEOUT") seen += entry.value == "7" && entry.origin == "environment";
     if (entry.name == "TUTTI_JOB_SECRET") seen += entry.value == "(set)" && entry.origin == "environment";
     if (entry.name == "TUTTI_NODE") seen += entry.value.empty() && entry.origin == "default";
-    if (entry.name == "TUTTI_ARENA_BYTES") seen += entry.value == "1G" && entry.origin == "default";
+    if (entry.name == "TUTTI_ARENA_BYTES") seen += entry.value == "16G" && entry.origin == "default";
   }
   EXPECT_EQ(seen, 4);
 }

@@ -1,4 +1,4 @@
-#include "plan/spaces.h"
+#include "plan/memory.h"
 
 #include <algorithm>
 

@@ -1,0 +1,23 @@
+// Which schedule serves a call when the caller names none.
+#ifndef TUTTI_SELECTOR_H_
+#define TUTTI_SELECTOR_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+
+struct Selection {
+  const Schedule* schedule = nullptr;
+  std::string reason;  // one line per schedule that was considered
+};
+
+// A pure function of its arguments, so that all ranks choose alike. Unimplemented, with the reason of every schedule,
+// when none serves the call.
+absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SELECTOR_H_

@@ -1,0 +1,149 @@
+#include "tutti/communicator.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "comm/communicator_impl.h"
+#include "comm/transport_choice.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
+                                                                   const CommunicatorOptions& options) {
+  absl::StatusOr<std::unique_ptr<Transport>> transport = ChooseTransport(bootstrap.identity.size);
+  if (!transport.ok()) return transport.status();
+  return Create(bootstrap, *std::move(transport), options);
+}
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
+                                                                   std::unique_ptr<Transport> transport,
+                                                                   const CommunicatorOptions& options) {
+  absl::StatusOr<std::shared_ptr<Runtime>> runtime = StartRuntime(bootstrap, std::move(transport), options);
+  if (!runtime.ok()) return runtime.status();
+  const int size = bootstrap.identity.size;
+  std::vector<Rank> world(size);
+  for (Rank rank = 0; rank < size; ++rank) world[rank] = rank;
+  absl::StatusOr<Buffer> control = NewControlBlock(*(*runtime)->arena);
+  if (!control.ok()) return control.status();
+  // Every arena is deterministic and has served the same requests: the peers' blocks lie where this rank's does.
+  const absl::Duration timeout = (*runtime)->timeout;
+  const std::int64_t offset = (*runtime)->arena->OffsetOf(control->data());
+  std::unique_ptr<Channel> channel = OpenChannel(**runtime, 0, bootstrap.identity.rank, world,
+                                                 std::vector<std::int64_t>(size, offset), *std::move(control));
+  std::unique_ptr<Communicator> communicator(
+      new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel))));
+  // Nobody signals to a rank whose blocks are not ready yet.
+  if (absl::StatusOr<std::vector<std::string>> ready =
+          ExchangeBlobs(communicator->store(), "ready", bootstrap.identity.rank, size, "", absl::Now() + timeout);
+      !ready.ok()) {
+    return ready.status();
+  }
+  return communicator;
+}
+
+Rank Communicator::rank() const { return impl_->channel->rank(); }
+int Communicator::size() const { return impl_->channel->size(); }
+absl::string_view Communicator::transport() const { return impl_->runtime->transport->name(); }
+const PlanOptions& Communicator::plan_options() const { return impl_->runtime->plan_options; }
+Store& Communicator::store() const { return *impl_->runtime->store; }
+absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }
+absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) { return impl_->runtime->arena->Allocate(bytes); }
+void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(cause); }
+absl::Status Communicator::status() const { return impl_->runtime->engine->sticky()->Get(); }
+
+Counters Communicator::counters() const {
+  const Executor& executor = impl_->runtime->engine->executor();
+  return {executor.calls(), executor.wire_bytes()};
+}
+
+Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,
+                             const CallOptions& options) {
+  return Call({.collective = Collective::kAllReduce, .dtype = dtype, .op = op, .count = count}, in, out, options);
+}
+
+Work Communicator::ReduceScatter(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,
+                                 const CallOptions& options) {
+  return Call({.collective = Collective::kReduceScatter, .dtype = dtype, .op = op, .count = count}, in, out, options);
+}
+
+Work Communicator::AllGather(const void* in, void* out, std::int64_t count, DType dtype, const CallOptions& options) {
+  return Call({.collective = Collective::kAllGather, .dtype = dtype, .count = count}, in, out, options);
+}
+
+Work Communicator::Broadcast(const void* in, void* out, std::int64_t count, DType dtype, Rank root,
+                             const CallOptions& options) {
+  return Call({.collective = Collective::kBroadcast, .dtype = dtype, .count = count, .root = root}, in, out, options);
+}
+
+Work Communicator::Reduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, Rank root,
+                          const CallOptions& options) {
+  return Call({.collective = Collective::kReduce, .dtype = dtype, .op = op, .count = count, .root = root}, in, out,
+              options);
+}
+
+Work Communicator::Gather(const void* in, void* out, std::int64_t count, DType dtype, Rank root,
+                          const CallOptions& options) {
+  return Call({.collective = Collective::kGather, .dtype = dtype, .count = count, .root = root}, in, out, options);
+}
+
+Work Communicator::Scatter(const void* in, void* out, std::int64_t count, DType dtype, Rank root,
+                           const CallOptions& options) {
+  return Call({.collective = Collective::kScatter, .dtype = dtype, .count = count, .root = root}, in, out, options);
+}
+
+Work Communicator::AllToAll(const void* in, void* out, std::int64_t count, DType dtype, const CallOptions& options) {
+  return Call({.collective = Collective::kAllToAll, .dtype = dtype, .count = count}, in, out, options);
+}
+
+Work Communicator::AllToAllV(const void* in, absl::Span<const std::int64_t> send_counts, void* out,
+                             absl::Span<const std::int64_t> recv_counts, DType dtype, const CallOptions& options) {
+  return Call({.collective = Collective::kAllToAllV,
+               .dtype = dtype,
+               .send_counts = {send_counts.begin(), send_counts.end()},
+               .recv_counts = {recv_counts.begin(), recv_counts.end()}},
+              in, out, options);
+}
+
+Work Communicator::Barrier(const CallOptions& options) {
+  return Call({.collective = Collective::kBarrier}, nullptr, nullptr, options);
+}
+
+Work Communicator::Send(const void* in, std::int64_t count, DType dtype, Rank to, const CallOptions& options) {
+  return Call({.collective = Collective::kSend, .dtype = dtype, .count = count, .root = to}, in, nullptr, options);
+}
+
+Work Communicator::Recv(void* out, std::int64_t count, DType dtype, Rank from, const CallOptions& options) {
+  return Call({.collective = Collective::kRecv, .dtype = dtype, .count = count, .root = from}, nullptr, out, options);
+}
+
+Work Communicator::Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options) {
+  return impl_->Call(spec, in, out, options);
+}
+
+absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const CallOptions& options) const {
+  return impl_->PlanFor(spec, options.schedule);
+}
+
+std::string Communicator::Explain(const CollectiveSpec& spec) const {
+  absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
+  if (!selection.ok()) return std::string(selection.status().message());
+  return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason);
+}
+
+absl::StatusOr<BoundPlan> Communicator::Bind(Plan plan, const PlanBuffers& buffers) {
+  return impl_->Bind(std::move(plan), buffers);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
+  absl::StatusOr<std::unique_ptr<Impl>> impl = impl_->Split(color, key);
+  if (!impl.ok()) return impl.status();
+  if (*impl == nullptr) return nullptr;
+  return std::unique_ptr<Communicator>(new Communicator(*std::move(impl)));
+}
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// What a communicator shares with those split from it: the transport, its arena and its engine.
+#ifndef TUTTI_COMM_RUNTIME_H_
+#define TUTTI_COMM_RUNTIME_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/channel.h"
+#include "engine/control_block.h"
+#include "engine/engine.h"
+#include "memory/arena.h"
+#include "tutti/bootstrap.h"
+#include "tutti/communicator.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+struct Runtime {
+  std::shared_ptr<Store> store;
+  std::shared_ptr<Transport> transport;
+  std::shared_ptr<Arena> arena;
+  Buffer presence;
+  absl::Duration timeout;
+  PlanOptions plan_options;
+  std::map<Collective, const Schedule*> schedules;
+  std::atomic<std::uint32_t> next_channel{1};
+  std::unique_ptr<Engine> engine;  // last: ends before the memory it uses
+};
+
+// Connects the transport and agrees with all ranks on version and options.
+absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
+                                                      const CommunicatorOptions& options);
+
+// A cleared block of this rank, not yet known to the peers.
+absl::StatusOr<Buffer> NewControlBlock(Arena& arena);
+
+// The channel of a group; `world_ranks` and the blocks' `offsets` are in group order.
+std::unique_ptr<Channel> OpenChannel(Runtime& runtime, std::uint32_t id, Rank rank,
+                                     const std::vector<Rank>& world_ranks, const std::vector<std::int64_t>& offsets,
+                                     Buffer control);
+
+}  // namespace tutti
+
+#endif  // TUTTI_COMM_RUNTIME_H_

@@ -1,0 +1,27 @@
+#include "comm/transport_choice.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/config.h"
+
+namespace tutti {
+
+absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(int size) {
+  const absl::StatusOr<Config>& config = LoadConfig();
+  if (!config.ok()) return config.status();
+  const TransportOptions options = {.region_bytes = config->arena_bytes};
+  if (config->transport == "inproc" || (config->transport == "auto" && size == 1)) {
+    if (size != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("TUTTI_TRANSPORT=inproc joins threads of one process, not the ",
+                                                     size, " processes of this job; use ucx"));
+    }
+    return MakeInprocTransport(MakeInprocHub(1), options);
+  }
+#ifdef TUTTI_WITH_UCX
+  return MakeUcxTransport({.interface = config->interface, .node = config->node}, options);
+#else
+  return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
+#endif
+}
+
+}  // namespace tutti

@@ -1,0 +1,94 @@
+// Drives the executor of one rank: submission, waiting, sleeping, deadlines and failure.
+#ifndef TUTTI_ENGINE_ENGINE_H_
+#define TUTTI_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/backoff.h"
+#include "engine/control_block.h"
+#include "engine/executor.h"
+#include "engine/operation.h"
+#include "engine/submission_queue.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+struct EngineOptions {
+  Rank rank = 0;  // of the world
+  absl::Duration timeout;
+  // By rank of the world; nullptr: not mapped. This rank's own is never nullptr.
+  std::vector<Presence*> presence;
+  // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
+  bool may_spin = false;
+};
+
+// One thread at a time drives: whoever waits for an operation, or else the engine's own thread, which sleeps unless
+// something was submitted that nobody waits for. The transport is touched by the driver only.
+class Engine {
+ public:
+  Engine(std::shared_ptr<Transport> transport, EngineOptions options);
+  // Every channel is closed. Peers see an orderly goodbye, unless something failed.
+  ~Engine();
+
+  // Starts a run of `operation`, whose reference for the run is taken here, and returns its number. Lock-free.
+  std::uint32_t Submit(Operation& operation, bool caller_drives);
+  // Returns when the run has ended.
+  void Wait(Operation& operation, std::uint32_t run);
+  void Abort(const absl::Status& cause);
+  // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.
+  void Close(const Channel& channel);
+
+  const std::shared_ptr<StickyStatus>& sticky() const { return sticky_; }
+  const Executor& executor() const { return executor_; }
+  const EngineOptions& options() const { return options_; }
+  Transport& transport() const { return *transport_; }
+
+  // ---- for channels and operations ----
+  // Wakes the peers of `channel` that sleep.
+  void RingSleepers(const Channel& channel);
+  static void OnMessage(Completion* completion, const absl::Status& status);
+
+ private:
+  void Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy);
+  bool Poll();
+  void Rest();
+  void Fail(const absl::Status& cause);
+  absl::Status CheckHealth(std::int64_t now_ns);
+  absl::Status Overdue(Operation& operation);
+  // The driver's seat, from the engine thread if that has it.
+  std::unique_lock<std::mutex> ClaimDriver();
+  void WakeDriver();
+  void WakeThread();
+  void ThreadMain();
+
+  const std::shared_ptr<Transport> transport_;
+  const EngineOptions options_;
+  Presence& presence_;
+  const std::shared_ptr<StickyStatus> sticky_ = std::make_shared<StickyStatus>();
+  SubmissionQueue queue_;
+
+  std::mutex driver_mutex_;  // held by the driver; guards the next three
+  Executor executor_;
+  bool failed_ = false;
+  std::int64_t last_check_ns_ = 0;
+
+  std::atomic<bool> driver_sleeps_{false};
+  std::atomic<bool> thread_drives_{false};
+  std::atomic<int> claims_{0};                  // callers that want to drive instead of the engine thread
+  std::atomic<std::uint32_t> thread_calls_{0};  // futex word of the engine thread
+  std::atomic<bool> thread_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_ENGINE_H_

@@ -1,0 +1,146 @@
+#include "engine/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+// Results this large leave the cache anyway: storing them past it saves reading the destination first.
+constexpr std::int64_t kStreamingBytes = 4 << 20;
+
+// FNV-1a: the same on every rank, whatever its standard library.
+std::uint64_t HashName(absl::string_view name) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xffffff;
+}
+
+struct Call {
+  Collective collective;
+  DType dtype;
+  ReduceOp op;
+  Rank root;
+  std::uint64_t plan;  // 24-bit hash of the name
+};
+
+std::uint64_t Pack(const Call& call) {
+  return static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
+         static_cast<std::uint64_t>(call.op) << 16 | (static_cast<std::uint64_t>(call.root) & 0xffff) << 24 |
+         call.plan << 40;
+}
+
+// Peer-written data: an unknown value becomes "?" instead of an index out of range.
+std::string Describe(std::uint64_t signature, std::int64_t count, absl::string_view plan) {
+  const auto collective = static_cast<std::size_t>(signature & 0xff);
+  const auto dtype = static_cast<std::size_t>(signature >> 8 & 0xff);
+  const auto op = static_cast<std::size_t>(signature >> 16 & 0xff);
+  return absl::StrCat(collective < kAllCollectives.size() ? Name(kAllCollectives[collective]) : "?",
+                      " dtype=", dtype < kAllDTypes.size() ? Name(kAllDTypes[dtype]) : "?",
+                      " op=", op < kAllReduceOps.size() ? Name(kAllReduceOps[op]) : "?",
+                      " root=", signature >> 24 & 0xffff, " count=", count, " plan=", plan);
+}
+
+Instruction Translate(const Plan& plan, const Step& step) {
+  Instruction i;
+  i.kind = step.kind;
+  i.op = step.op;
+  i.accumulate = step.accumulate;
+  i.codec = step.codec;
+  i.num_dsts = step.num_dsts;
+  i.num_srcs = step.num_srcs;
+  i.divisor = step.divisor;
+  i.peer = step.peer;
+  i.ordinal = step.ordinal;
+  const absl::Span<const Ref> dsts = plan.dsts(step);
+  const absl::Span<const Ref> srcs = plan.srcs(step);
+  if (!dsts.empty()) {
+    i.dst_type = dsts[0].dtype;
+    i.count = dsts[0].count();
+    i.streaming = dsts[0].bytes * static_cast<std::int64_t>(dsts.size()) >= kStreamingBytes;
+  }
+  if (!srcs.empty()) i.src_type = srcs[0].dtype;
+  switch (step.kind) {
+    case StepKind::kSend:
+      i.count = srcs[0].count();
+      i.bytes = srcs[0].bytes;
+      i.wire_bytes = i.bytes;
+      break;
+    case StepKind::kRecv:
+    case StepKind::kEncode:
+      i.bytes = dsts[0].bytes;
+      if (step.kind == StepKind::kEncode) i.count = srcs[0].count();
+      break;
+    case StepKind::kDecode:
+      i.bytes = srcs[0].bytes;
+      break;
+    default:
+      break;
+  }
+  for (const absl::Span<const Ref> refs : {dsts, srcs}) {
+    for (const Ref& ref : refs) {
+      if (ref.owner != kSelf && ref.owner != plan.rank) i.wire_bytes += ref.bytes;
+    }
+  }
+  return i;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Compile(Plan source) {
+  auto program = std::make_shared<Program>();
+  program->plan = std::move(source);
+  const Plan& plan = program->plan;
+  const auto num_steps = plan.steps.size();
+  program->instructions.reserve(num_steps);
+  program->dependency_counts.resize(num_steps);
+  std::vector<std::uint32_t> successor_counts(num_steps);
+  bool shares_scratch = false;
+  for (StepId id = 0; id < num_steps; ++id) {
+    const Step& step = plan.steps[id];
+    Instruction& instruction = program->instructions.emplace_back(Translate(plan, step));
+    instruction.first_operand = static_cast<std::uint32_t>(program->operands.size());
+    for (const absl::Span<const Ref> refs : {plan.dsts(step), plan.srcs(step)}) {
+      for (const Ref& ref : refs) {
+        const Rank owner = ref.owner == plan.rank ? kSelf : ref.owner;
+        program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
+        if (owner == kSelf) continue;
+        (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
+      }
+    }
+    program->num_waits += step.kind == StepKind::kWait ? 1 : 0;
+    program->uses_lane |= step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
+    program->dependency_counts[id] = step.num_deps;
+    if (step.num_deps == 0) program->initially_ready.push_back(id);
+    for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
+  }
+  // A rank whose own steps touch no peer may still be read by one: the root of a rooted collective.
+  program->shares_io |= program->uses_lane && !shares_scratch;
+  std::uint32_t next = 0;
+  for (StepId id = 0; id < num_steps; ++id) {
+    program->instructions[id].first_successor = next;
+    next += successor_counts[id];
+  }
+  program->successors.resize(next);
+  for (StepId id = 0; id < num_steps; ++id) {
+    for (const StepId dep : plan.deps_of(plan.steps[id])) {
+      Instruction& before = program->instructions[dep];
+      program->successors[before.first_successor + before.num_successors++] = id;
+    }
+  }
+  program->point_to_point = plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
+  program->signature = Pack({plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, HashName(plan.name)});
+  return program;
+}
+
+std::string ExplainMismatch(const Program& mine, Rank peer, std::uint64_t peer_signature, std::int64_t peer_count) {
+  const bool same_plan = peer_signature >> 40 == mine.signature >> 40;
+  return absl::StrCat("rank ", peer, " called ",
+                      Describe(peer_signature, peer_count, same_plan ? mine.plan.name : "another"), " where rank ",
+                      mine.plan.rank, " called ", Describe(mine.signature, mine.plan.spec.count, mine.plan.name),
+                      "; all ranks must make the same calls in the same order");
+}
+
+}  // namespace tutti

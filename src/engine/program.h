@@ -1,0 +1,78 @@
+// A plan in the form that the executor runs: addresses as (base, offset), successors instead of dependencies.
+#ifndef TUTTI_ENGINE_PROGRAM_H_
+#define TUTTI_ENGINE_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// Bases of this rank: index of Space; of peer r: kSpaces + kPeerSpaces·r + index of Space (in, out, scratch).
+inline constexpr int kSpaces = 4;
+inline constexpr int kPeerSpaces = 3;
+inline constexpr int BaseOf(Space space, Rank owner) {
+  return owner == kSelf ? static_cast<int>(space) : kSpaces + kPeerSpaces * owner + static_cast<int>(space);
+}
+
+struct Operand {
+  std::uint32_t base = 0;
+  std::int64_t offset = 0;
+};
+
+struct Instruction {
+  StepKind kind = StepKind::kCopy;
+  ReduceOp op = ReduceOp::kSum;
+  DType dst_type = DType::kF32;
+  DType src_type = DType::kF32;
+  bool accumulate = false;
+  bool streaming = false;
+  std::uint16_t codec = 0;
+  std::uint16_t num_dsts = 0;
+  std::uint16_t num_srcs = 0;
+  std::int32_t divisor = 1;
+  Rank peer = kSelf;
+  std::uint32_t ordinal = 0;
+  std::uint32_t first_operand = 0;  // dsts, then srcs
+  std::uint32_t first_successor = 0;
+  std::uint32_t num_successors = 0;
+  std::int64_t count = 0;       // elements of the destination (of the source for kSend, kEncode)
+  std::int64_t bytes = 0;       // of the message, or of the encoded side
+  std::int64_t wire_bytes = 0;  // moved to or from other ranks
+};
+
+struct Program {
+  Plan plan;
+  std::vector<Instruction> instructions;
+  std::vector<Operand> operands;
+  std::vector<StepId> successors;
+  std::vector<std::uint32_t> dependency_counts;
+  std::vector<StepId> initially_ready;
+  int num_waits = 0;
+  // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
+  bool uses_lane = false;
+  // Peers read or write this rank's in and out, which therefore must lie in its region.
+  bool shares_io = false;
+  bool point_to_point = false;
+  // Collective, dtype, op, root and a hash of the plan's name, packed so that a mismatch can be explained.
+  std::uint64_t signature = 0;
+
+  absl::Span<const Operand> dsts(const Instruction& i) const { return {operands.data() + i.first_operand, i.num_dsts}; }
+  absl::Span<const Operand> srcs(const Instruction& i) const {
+    return {operands.data() + i.first_operand + i.num_dsts, i.num_srcs};
+  }
+};
+
+std::shared_ptr<const Program> Compile(Plan plan);
+
+// "rank 3 called all_reduce f32 sum root=0 (ring) count=8, …": how two calls that should be one differ.
+std::string ExplainMismatch(const Program& mine, Rank peer, std::uint64_t peer_signature, std::int64_t peer_count);
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_PROGRAM_H_

@@ -1,0 +1,73 @@
+#include "memory/arena.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kPage = 4096;
+
+std::int64_t RoundUp(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Arena::Arena(std::shared_ptr<Transport> transport)
+    : transport_(std::move(transport)), region_(transport_->region()), free_{{0, region_.bytes}} {}
+
+absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes: ", bytes, " is negative"));
+  if (bytes == 0) return Buffer(shared_from_this(), nullptr, 0);
+  const std::int64_t unit = bytes > kPage ? kPage : kLine;
+  const std::int64_t size = RoundUp(bytes, unit);
+  std::lock_guard lock(mutex_);
+  std::int64_t largest = 0;
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    const auto [begin, length] = *it;
+    const std::int64_t start = RoundUp(begin, unit);
+    if (start + size > begin + length) {
+      largest = std::max(largest, length);
+      continue;
+    }
+    free_.erase(it);
+    if (start > begin) free_[begin] = start - begin;
+    if (begin + length > start + size) free_[start + size] = begin + length - (start + size);
+    used_[start] = size;
+    return Buffer(shared_from_this(), region_.base + start, bytes);
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("arena: ", bytes, " bytes asked for, the largest free piece has ",
+                                                   largest, " of ", region_.bytes,
+                                                   "; set TUTTI_ARENA_BYTES to a larger size"));
+}
+
+void Arena::Free(std::byte* data) {
+  std::lock_guard lock(mutex_);
+  const auto used = used_.find(data - region_.base);
+  std::int64_t begin = used->first;
+  std::int64_t length = used->second;
+  used_.erase(used);
+  auto next = free_.lower_bound(begin);
+  if (next != free_.end() && next->first == begin + length) {
+    length += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == begin) {
+      previous->second += length;
+      return;
+    }
+  }
+  free_[begin] = length;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) arena_->Free(data_);
+}
+
+}  // namespace tutti

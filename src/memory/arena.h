@@ -1,0 +1,39 @@
+// Hands out pieces of a rank's region.
+#ifndef TUTTI_MEMORY_ARENA_H_
+#define TUTTI_MEMORY_ARENA_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "tutti/buffer.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+// First fit over the region of `transport`, which it keeps alive. Thread-safe. Blocks are whole cache lines, and whole
+// pages when larger than one, so that two ranks never write to one line. Deterministic: equal calls give equal offsets.
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  explicit Arena(std::shared_ptr<Transport> transport);
+
+  // ResourceExhausted says how much was asked for, and how much is free. Zero bytes give a buffer without memory.
+  absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
+  void Free(std::byte* data);
+
+  bool Contains(const void* data) const { return data >= region_.base && data < region_.base + region_.bytes; }
+  std::int64_t OffsetOf(const void* data) const { return static_cast<const std::byte*>(data) - region_.base; }
+
+ private:
+  const std::shared_ptr<Transport> transport_;
+  const MappedRegion region_;
+  std::mutex mutex_;
+  std::map<std::int64_t, std::int64_t> free_;  // offset → bytes, never adjacent
+  std::map<std::int64_t, std::int64_t> used_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_MEMORY_ARENA_H_

@@ -1,0 +1,205 @@
+#include "tutti/communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr CallOptions kInline = {.caller_drives = true};
+
+class CommunicatorTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  WorldOptions options() const { return {.transport = GetParam()}; }
+};
+
+TEST_P(CommunicatorTest, SumsInTheArenaAndOutsideOfIt) {
+  for (const int size : {1, 2, 3, 4}) {
+    RunWorld(size, options(), [&](Communicator& comm) {
+      for (const std::int64_t count : {0, 1, 7, 1000, 300'001}) {
+        absl::StatusOr<Buffer> buffer = comm.Allocate(count * 4);
+        ASSERT_TRUE(buffer.ok()) << buffer.status();
+        std::vector<float> own(count);
+        for (float* data : {buffer->as<float>().data(), own.data()}) {
+          for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(comm.rank() + i % 5);
+          ASSERT_EQ(comm.AllReduce(data, data, count, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
+          for (std::int64_t i = 0; i < count; ++i) {
+            ASSERT_EQ(data[i], static_cast<float>(size * (size - 1) / 2 + size * (i % 5))) << i;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorTest, OneRankInTheArenaAndOneOutside) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    constexpr std::int64_t kCount = 100'000;
+    absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(buffer.ok());
+    std::vector<float> own(kCount);
+    float* const data = comm.rank() == 0 ? buffer->as<float>().data() : own.data();
+    std::fill(data, data + kCount, 1.0f);
+    for (int round = 0; round < 10; ++round) {
+      ASSERT_EQ(comm.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+    }
+    EXPECT_EQ(data[kCount - 1], 1024.0f);
+  });
+}
+
+TEST_P(CommunicatorTest, ManyCallsUnderWayKeepTheirOrder) {
+  RunWorld(3, options(), [&](Communicator& comm) {
+    constexpr int kCalls = 50;
+    std::vector<Buffer> buffers;
+    std::vector<Work> works;
+    for (int call = 0; call < kCalls; ++call) {
+      absl::StatusOr<Buffer> buffer = comm.Allocate(4 * 1000 * (call % 7 + 1));
+      ASSERT_TRUE(buffer.ok());
+      buffers.push_back(*std::move(buffer));
+      for (float& x : buffers.back().as<float>()) x = static_cast<float>(call);
+    }
+    for (Buffer& b : buffers) {
+      works.push_back(comm.AllReduce(b.data(), b.data(), b.bytes() / 4, DType::kF32, ReduceOp::kSum));
+    }
+    for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
+    for (int call = 0; call < kCalls; ++call) EXPECT_EQ(buffers[call].as<float>().back(), static_cast<float>(3 * call));
+  });
+}
+
+TEST_P(CommunicatorTest, NobodyWaitsAndTheEngineThreadDrives) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    float value = 1;
+    std::atomic<bool> ended{false};
+    Work work = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum);
+    work.OnDone([&](const absl::Status& status) {
+      EXPECT_EQ(status, absl::OkStatus());
+      ended = true;
+      ended.notify_all();
+    });
+    ended.wait(false);
+    EXPECT_EQ(value, 2.0f);
+  });
+}
+
+TEST_P(CommunicatorTest, PointToPointIsIndependentOfCollectives) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    const Rank peer = 1 - comm.rank();
+    std::int64_t sent[3] = {comm.rank(), 10 + comm.rank(), 20 + comm.rank()};
+    std::int64_t received[3] = {};
+    std::vector<Work> works;
+    for (int i = 0; i < 3; ++i) works.push_back(comm.Send(&sent[i], 1, DType::kI64, peer));
+    if (comm.rank() == 0) works.push_back(comm.Barrier());
+    for (int i = 0; i < 3; ++i) works.push_back(comm.Recv(&received[i], 1, DType::kI64, peer));
+    if (comm.rank() == 1) works.push_back(comm.Barrier());
+    for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(received[i], 10 * i + peer);
+  });
+}
+
+TEST_P(CommunicatorTest, SplitsIntoGroups) {
+  RunWorld(5, options(), [&](Communicator& comm) {
+    absl::StatusOr<std::unique_ptr<Communicator>> group = comm.Split(comm.rank() % 2, -comm.rank());
+    ASSERT_TRUE(group.ok()) << group.status();
+    const int members = comm.rank() % 2 == 0 ? 3 : 2;
+    ASSERT_EQ((*group)->size(), members);
+    EXPECT_EQ((*group)->rank(), members - 1 - comm.rank() / 2);
+    std::int64_t value = comm.rank();
+    ASSERT_EQ((*group)->AllReduce(&value, &value, 1, DType::kI64, ReduceOp::kSum).Wait(), absl::OkStatus());
+    EXPECT_EQ(value, comm.rank() % 2 == 0 ? 6 : 4);
+    absl::StatusOr<std::unique_ptr<Communicator>> none = comm.Split(-1, 0);
+    ASSERT_TRUE(none.ok());
+    EXPECT_EQ(*none, nullptr);
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
+  RunWorld(3, options(), [&](Communicator& comm) {
+    constexpr std::int64_t kCount = 40'000;
+    absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(buffer.ok());
+    absl::StatusOr<Plan> plan = comm.PlanFor({.count = kCount, .in_place = true});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    absl::StatusOr<BoundPlan> bound = comm.Bind(*plan, {.out = buffer->data()});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+    for (int round = 0; round < 20; ++round) {
+      for (float& x : buffer->as<float>()) x = static_cast<float>(round);
+      Work work = bound->Start();
+      ASSERT_EQ(work.Wait(), absl::OkStatus());
+      ASSERT_EQ(buffer->as<float>()[kCount / 2], static_cast<float>(3 * round));
+    }
+  });
+}
+
+TEST_P(CommunicatorTest, AbortEndsEveryRank) {
+  RunWorld(3, options(), [&](Communicator& comm) {
+    float value = 1;
+    // Rank 2 never makes the call; the others wait for it until it aborts.
+    if (comm.rank() == 2) {
+      comm.Abort(absl::AbortedError("rank 2 has had enough"));
+      EXPECT_EQ(comm.Barrier().Wait().code(), absl::StatusCode::kAborted);
+      return;
+    }
+    const absl::Status status = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("had enough"));
+    EXPECT_EQ(comm.Barrier().Wait(), status);
+    EXPECT_EQ(comm.status(), status);
+  });
+}
+
+TEST_P(CommunicatorTest, ARankThatStaysAwayIsNamed) {
+  WorldOptions late = options();
+  late.communicator.timeout = absl::Seconds(1);
+  std::atomic<int> ended{0};
+  RunWorld(4, late, [&](Communicator& comm) {
+    if (comm.rank() == 2) {
+      for (int seen = ended; seen < 3; seen = ended) ended.wait(seen);
+      return;
+    }
+    float value = 1;
+    const absl::Status status = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 2"));
+    ++ended;
+    ended.notify_all();
+  });
+}
+
+TEST_P(CommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    std::vector<float> values(64);
+    const std::int64_t count = comm.rank() == 0 ? 64 : 32;
+    const absl::Status status = comm.AllReduce(values.data(), values.data(), count, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("count"));
+  });
+}
+
+TEST_P(CommunicatorTest, RefusesBadArguments) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    float values[8] = {};
+    const auto message = [](Work work) { return std::string(work.Wait().message()); };
+    EXPECT_THAT(message(comm.AllReduce(values, values, -1, DType::kF32, ReduceOp::kSum)), HasSubstr("count -1"));
+    EXPECT_THAT(message(comm.AllReduce(nullptr, values, 2, DType::kF32, ReduceOp::kSum)), HasSubstr("in is null"));
+    EXPECT_THAT(message(comm.AllReduce(values, values + 1, 4, DType::kF32, ReduceOp::kSum)), HasSubstr("overlap"));
+    EXPECT_THAT(message(comm.Broadcast(values, values, 2, DType::kF32, 2)), HasSubstr("root 2"));
+    EXPECT_THAT(message(comm.Send(values, 1, DType::kF32, comm.rank())), HasSubstr("root"));
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());  // a refused call breaks nothing
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, CommunicatorTest, ::testing::ValuesIn(WorldTransports()),
+                         [](const auto& transport) { return transport.param; });
+
+}  // namespace
+}  // namespace tutti
