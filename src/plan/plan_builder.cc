@@ -67,7 +67,7 @@ Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
     Fail(absl::StrCat(Name(space), ": count ", count, " is negative or too large"));
     count = 0;
   }
-  const std::int64_t offset = (used + kAlignment - 1) / kAlignment * kAlignment;
+  const std::int64_t offset = count == 0 ? 0 : (used + kAlignment - 1) / kAlignment * kAlignment;
   if (count > 0) used = offset + count * SizeOf(dtype);
   return {.space = space, .dtype = dtype, .offset = offset, .bytes = count * SizeOf(dtype)};
 }
