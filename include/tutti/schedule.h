@@ -39,6 +39,8 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
 }  // namespace tutti
 
 // Defines the schedule of algorithms/schedules/<collective>/<name>.cc; the manifest finds it by the file's name.
-#define TUTTI_SCHEDULE(collective, name) extern constinit const ::tutti::Schedule tutti_schedule_##collective##_##name
+#define TUTTI_SCHEDULE(collective, name)                               \
+  extern const ::tutti::Schedule tutti_schedule_##collective##_##name; \
+  constinit const ::tutti::Schedule tutti_schedule_##collective##_##name
 
 #endif  // TUTTI_SCHEDULE_H_

@@ -1,0 +1,43 @@
+// All-gather, direct: ranks copy through mapped memory.
+//
+// One-shot (outputs of at most kOneShotBytes): every rank copies its block to scratch, all meet, every rank copies all
+// scratches to its output. Above: all meet, every rank writes its block into all outputs, all meet again.
+//
+// Steps per rank: 2n+1 one-shot, 2n+1 otherwise. Bytes read from or written to peers: (n-1)·C, C being one block.
+#include "algorithms/schedules/mapped_peers.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.out().bytes == 0) return;
+  const std::int64_t count = b.spec().count;
+  const Ref own_block = b.out().Elements(b.rank() * count, count);
+  if (b.size() == 1) return b.Copy(own_block, b.in());
+
+  if (b.out().bytes <= kOneShotBytes) {
+    const Ref input = b.Scratch(b.in().dtype, count);
+    b.Copy(input, b.in());
+    MeetAll(b);
+    for (Rank rank = 0; rank < b.size(); ++rank) {
+      b.Copy(b.out().Elements(rank * count, count), OnRank(b, rank, input));
+    }
+  } else {
+    MeetAll(b);
+    b.Copy(OnEveryRank(b, own_block), b.in());
+    MeetAll(b);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_gather, direct) = {
+    .collective = tutti::Collective::kAllGather,
+    .name = "direct",
+    .summary = "every rank writes its block into all mapped outputs",
+    .cost = "1 or 2 rounds of signals, (n-1)·C bytes (C: one block)",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+};

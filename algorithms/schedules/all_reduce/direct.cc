@@ -1,0 +1,49 @@
+// All-reduce, direct: every rank reads and writes the mapped memory of all others.
+//
+// One-shot (at most kOneShotBytes): every rank copies its input to scratch, all meet, every rank reduces all scratches
+// into its own output. One round of signals.
+// Two-shot (above): all meet, rank r reduces chunk r of all inputs straight into all outputs, all meet again. The work
+// is 2S bytes of memory traffic per rank (S read, S written), which is the limit of the memory itself; nothing is
+// copied on the way. Chunks end at cache lines.
+//
+// Operands are combined in rank order, so every rank ends with the same bits.
+// Steps per rank: one-shot n+2, two-shot 2n+1, of which all but 2 (1) are signals and waits. Bytes read from and
+// written to peers: one-shot (n-1)·S, two-shot 2·(n-1)/n·S.
+#include "algorithms/schedules/mapped_peers.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void BuildOneShot(PlanBuilder& b) {
+  const Ref input = b.Scratch(b.in().dtype, b.in().count());
+  b.Copy(input, b.in());
+  MeetAll(b);
+  b.Reduce({b.out()}, OnEveryRank(b, input), b.spec().op);
+}
+
+void BuildTwoShot(PlanBuilder& b) {
+  const Range chunk = CacheLineChunk(b.in().dtype, b.in().count(), b.size(), b.rank());
+  MeetAll(b);
+  b.Reduce(OnEveryRank(b, b.out().Elements(chunk.begin, chunk.count)),
+           OnEveryRank(b, b.in().Elements(chunk.begin, chunk.count)), b.spec().op);
+  MeetAll(b);
+}
+
+void Build(PlanBuilder& b) {
+  if (b.in().bytes == 0) return;
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+  b.in().bytes <= kOneShotBytes ? BuildOneShot(b) : BuildTwoShot(b);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_reduce, direct) = {
+    .collective = tutti::Collective::kAllReduce,
+    .name = "direct",
+    .summary = "every rank reduces its chunk of all mapped inputs into all mapped outputs",
+    .cost = "1 or 2 rounds of signals, (n-1)·S (small) or 2·(n-1)/n·S bytes",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+};

@@ -1,0 +1,77 @@
+// All-reduce, recursive halving and doubling (Rabenseifner 2004, "Optimization of collective reduction operations").
+//
+// n ranks are folded to p participants, a power of two; the buffer is cut into p chunks.
+// Halving: at distance d = 1, 2 … p/2, participant v and v xor d share a run of chunks; each sends the half it gives up
+// and reduces the half it keeps (the lower v keeps the lower half), until every participant holds one reduced chunk.
+// Doubling: the same exchanges backwards; each sends all the results it has, so the run doubles at every step.
+//
+// Steps per rank: 2 log2 p (and 2 more where n is not a power of two). Bytes sent: 2·(p-1)/p·S (participants with an
+// extra: S more; extras: S). The largest messages go to the nearest ranks.
+#include "algorithms/schedules/chunks.h"
+#include "algorithms/schedules/fold.h"
+#include "algorithms/schedules/partials.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+
+  const Fold fold(b.size());
+  Ref mine = InputAsPartial(b);
+  if (fold.IsExtra(b.rank())) {
+    b.Send(Fold::Partner(b.rank()), mine);
+    b.Recv(Fold::Partner(b.rank()), b.out());
+    return;
+  }
+
+  const Ref partial = PartialsAreWider(b.spec()) ? mine : b.out();
+  if (const auto extra = fold.ExtraOf(b.rank())) {
+    const Ref theirs = b.Scratch(mine.dtype, mine.count());
+    b.Recv(*extra, theirs);
+    b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
+    mine = partial;
+  }
+
+  const int p = fold.participants();
+  const int participant = fold.Participant(b.rank());
+  int first = 0;
+  int chunks = p;
+  for (int distance = 1; distance < p; distance *= 2) {
+    const Rank peer = fold.RankOf(participant ^ distance);
+    const bool lower = b.rank() < peer;
+    chunks /= 2;
+    const Ref given = RunOfChunks(mine, p, lower ? first + chunks : first, chunks);
+    if (!lower) first += chunks;
+    const Ref kept = RunOfChunks(mine, p, first, chunks);
+    const Ref theirs = b.Scratch(kept.dtype, kept.count());
+    b.Send(peer, given);
+    b.Recv(peer, theirs);
+    const bool last = chunks == 1;
+    b.Reduce(RunOfChunks(last ? b.out() : partial, p, first, chunks), {lower ? kept : theirs, lower ? theirs : kept},
+             last ? b.spec().op : PartialOp(b.spec()));
+    mine = partial;
+  }
+
+  for (int distance = p / 2; distance >= 1; distance /= 2) {
+    const Rank peer = fold.RankOf(participant ^ distance);
+    b.Send(peer, RunOfChunks(b.out(), p, first, chunks));
+    b.Recv(peer, RunOfChunks(b.out(), p, first ^ chunks, chunks));
+    first &= ~chunks;
+    chunks *= 2;
+  }
+  if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_reduce, halving_doubling) = {
+    .collective = tutti::Collective::kAllReduce,
+    .name = "halving_doubling",
+    .summary = "reduce-scatter by recursive halving, then all-gather by recursive doubling",
+    .cost = "2⌊log2 n⌋ steps (+2 unless n is a power of two), 2·(n-1)/n·S bytes",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

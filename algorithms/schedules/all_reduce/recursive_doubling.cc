@@ -1,0 +1,66 @@
+// All-reduce, recursive doubling (Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
+// operations in MPICH", §4.5).
+//
+// n ranks are folded to p participants, a power of two. At distance d = 1, 2 … p/2, participant v exchanges its whole
+// partial with participant v xor d. Both then combine the partials of the same two runs of ranks, the lower run first,
+// so all participants hold the same bits after every step.
+//
+// Steps per rank: log2 p (and 2 more where n is not a power of two). Bytes sent: log2 p · S (participants with an
+// extra: S more; extras: S). Few steps, many bytes: it serves small buffers.
+#include "algorithms/schedules/fold.h"
+#include "algorithms/schedules/partials.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+
+  const Fold fold(b.size());
+  Ref mine = InputAsPartial(b);
+  if (fold.IsExtra(b.rank())) {
+    b.Send(Fold::Partner(b.rank()), mine);
+    b.Recv(Fold::Partner(b.rank()), b.out());
+    return;
+  }
+
+  const Ref partial = PartialsAreWider(b.spec()) ? mine : b.out();
+  // Two slots, so that the next partner's partial may come while this one is combined.
+  Slots arrivals(b, mine.count());
+  if (const auto extra = fold.ExtraOf(b.rank())) {
+    const Ref theirs = arrivals.Next(mine.count());
+    b.Recv(*extra, theirs);
+    b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
+    mine = partial;
+  }
+
+  const int participant = fold.Participant(b.rank());
+  for (int distance = 1; distance < fold.participants(); distance *= 2) {
+    const Rank peer = fold.RankOf(participant ^ distance);
+    const Ref theirs = arrivals.Next(mine.count());
+    b.Send(peer, mine);
+    b.Recv(peer, theirs);
+    const Ref& lower = b.rank() < peer ? mine : theirs;
+    const Ref& upper = b.rank() < peer ? theirs : mine;
+    if (2 * distance < fold.participants()) {
+      b.Reduce(partial, {lower, upper}, PartialOp(b.spec()));
+      mine = partial;
+    } else {
+      b.Reduce(b.out(), {lower, upper}, b.spec().op);
+    }
+  }
+  if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_reduce, recursive_doubling) = {
+    .collective = tutti::Collective::kAllReduce,
+    .name = "recursive_doubling",
+    .summary = "whole buffers are exchanged with partners at distance 1, 2, 4 …",
+    .cost = "⌊log2 n⌋ steps (+2 unless n is a power of two), log2 n·S bytes",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

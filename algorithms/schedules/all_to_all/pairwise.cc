@@ -1,0 +1,35 @@
+// All-to-all, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): at step s = 1 … n-1 rank r sends to rank r+s and
+// receives from rank r-s, so that at every step each rank is the target of one message only.
+//
+// Steps per rank: n-1, each one block (C bytes) sent and one received. Bytes sent: (n-1)·C, the minimum.
+#include "algorithms/schedules/chunks.h"
+#include "algorithms/schedules/ring_steps.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const int n = b.size();
+  const std::vector<Ref> leaving = ChunksOf(b.in(), n);
+  const std::vector<Ref> arriving = ChunksOf(b.out(), n);
+  b.Copy(arriving[b.rank()], leaving[b.rank()]);
+  for (int s = 1; s < n; ++s) {
+    const Rank to = OnRing(b.rank() + s, n);
+    const Rank from = OnRing(b.rank() - s, n);
+    b.Send(to, leaving[to]);
+    b.Recv(from, arriving[from]);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_to_all, pairwise) = {
+    .collective = tutti::Collective::kAllToAll,
+    .name = "pairwise",
+    .summary = "at step s to the rank s ahead, from the rank s behind",
+    .cost = "n-1 steps, (n-1)·C bytes (C: one block)",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

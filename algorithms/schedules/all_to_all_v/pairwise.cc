@@ -1,0 +1,46 @@
+// All-to-all of blocks of any size, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): at step s = 1 … n-1 rank r
+// sends to rank r+s and receives from rank r-s, so that at every step each rank is the target of one message only.
+// Blocks are packed in rank order; an empty block makes no message.
+//
+// Steps per rank: n-1. Bytes sent: those of all blocks but the rank's own, the minimum.
+#include "algorithms/schedules/ring_steps.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+// Blocks of counts[0], counts[1] … elements, one after the other.
+std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int64_t> counts) {
+  std::vector<Ref> blocks;
+  std::int64_t first = 0;
+  for (std::int64_t count : counts) {
+    blocks.push_back(whole.Elements(first, count));
+    first += count;
+  }
+  return blocks;
+}
+
+void Build(PlanBuilder& b) {
+  const int n = b.size();
+  const std::vector<Ref> leaving = PackedBlocks(b.in(), b.spec().send_counts);
+  const std::vector<Ref> arriving = PackedBlocks(b.out(), b.spec().recv_counts);
+  b.Copy(arriving[b.rank()], leaving[b.rank()]);
+  for (int s = 1; s < n; ++s) {
+    const Rank to = OnRing(b.rank() + s, n);
+    const Rank from = OnRing(b.rank() - s, n);
+    b.Send(to, leaving[to]);
+    b.Recv(from, arriving[from]);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_to_all_v, pairwise) = {
+    .collective = tutti::Collective::kAllToAllV,
+    .name = "pairwise",
+    .summary = "at step s to the rank s ahead, from the rank s behind",
+    .cost = "n-1 steps, the bytes of all blocks but the own one",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

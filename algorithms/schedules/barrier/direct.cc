@@ -1,0 +1,24 @@
+// Barrier, direct: every rank signals, then waits for the signals of all others, in mapped memory.
+//
+// Steps per rank: n. No bytes but the signals themselves.
+#include "algorithms/schedules/mapped_peers.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.size() > 1) MeetAll(b);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(barrier, direct) = {
+    .collective = tutti::Collective::kBarrier,
+    .name = "direct",
+    .summary = "one round of signals in mapped memory",
+    .cost = "1 round of signals",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+};

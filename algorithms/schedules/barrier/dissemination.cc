@@ -1,0 +1,35 @@
+// Barrier, dissemination (Hensgen, Finkel and Manber 1988, "Two algorithms for barrier synchronization").
+//
+// At distance d = 1, 2, 4 … every rank sends a token to rank r+d and receives one from rank r-d. A token leaves only
+// when all earlier ones have come in (they are merged into it), so after the step at distance d a rank has heard, at
+// first or second hand, of the 2d-1 ranks before it, and after the last one of all.
+//
+// Steps per rank: ⌈log2 n⌉, each one byte sent and one received.
+#include "algorithms/schedules/ring_steps.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const int n = b.size();
+  const Ref token = b.Scratch(DType::kU8, 1);
+  for (int distance = 1; distance < n; distance *= 2) {
+    const Ref heard = b.Scratch(DType::kU8, 1);
+    b.Send(OnRing(b.rank() + distance, n), token);
+    b.Recv(OnRing(b.rank() - distance, n), heard);
+    b.Reduce(token, {token, heard}, ReduceOp::kMax);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(barrier, dissemination) = {
+    .collective = tutti::Collective::kBarrier,
+    .name = "dissemination",
+    .summary = "tokens to the ranks 1, 2, 4 … ahead",
+    .cost = "⌈log2 n⌉ steps of one byte",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

@@ -1,0 +1,31 @@
+// Chunks: the parts of a buffer, one per rank.
+#ifndef ALGORITHMS_SCHEDULES_CHUNKS_H_
+#define ALGORITHMS_SCHEDULES_CHUNKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+// Chunks first … first+length-1 (length ≥ 1) of the n nearly equal chunks of `whole`.
+inline Ref RunOfChunks(const Ref& whole, int n, int first, int length) {
+  const std::int64_t begin = ChunkOf(whole.count(), n, first).begin;
+  const Range last = ChunkOf(whole.count(), n, first + length - 1);
+  return whole.Elements(begin, last.begin + last.count - begin);
+}
+
+// The n nearly equal chunks of `whole`; where n divides its count, as in the whole input of reduce_scatter or the whole
+// output of all_gather, they are the equal blocks of the ranks.
+inline std::vector<Ref> ChunksOf(const Ref& whole, int n) {
+  std::vector<Ref> chunks;
+  chunks.reserve(static_cast<std::size_t>(n));
+  for (int c = 0; c < n; ++c) chunks.push_back(RunOfChunks(whole, n, c, 1));
+  return chunks;
+}
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_CHUNKS_H_

@@ -1,0 +1,44 @@
+// Peers whose memory is mapped: one rank reads and writes the memory of all. No message, no intermediate copy.
+#ifndef ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
+#define ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+// Inputs up to this size are copied to scratch, which peers may read until the next run: one round of signals instead
+// of two. Above it the extra copy costs more than the round.
+inline constexpr std::int64_t kOneShotBytes = 16 << 10;
+
+// No rank goes on before every rank has come here.
+inline void MeetAll(PlanBuilder& b) {
+  b.Signal();
+  b.WaitAll();
+}
+
+inline Ref OnRank(const PlanBuilder& b, Rank rank, const Ref& ref) { return rank == b.rank() ? ref : ref.At(rank); }
+
+// The same range in the memory of every rank, in rank order.
+inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
+  std::vector<Ref> refs;
+  refs.reserve(static_cast<std::size_t>(b.size()));
+  for (Rank rank = 0; rank < b.size(); ++rank) refs.push_back(OnRank(b, rank, ref));
+  return refs;
+}
+
+// Chunk `index` of `parts`, cut at cache lines so that no two ranks ever write to one line. Late chunks may be empty.
+inline Range CacheLineChunk(DType dtype, std::int64_t count, int parts, int index) {
+  const std::int64_t line = 64 / SizeOf(dtype);
+  const Range lines = ChunkOf((count + line - 1) / line, parts, index);
+  const std::int64_t begin = std::min(lines.begin * line, count);
+  return {begin, std::min((lines.begin + lines.count) * line, count) - begin};
+}
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_

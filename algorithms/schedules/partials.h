@@ -1,0 +1,70 @@
+// Partials: what travels between ranks while a result is still incomplete. Sums, averages and products of 16-bit types
+// travel and accumulate in fp32 and are rounded once, by the last combination; everything else travels as it is.
+#ifndef ALGORITHMS_SCHEDULES_PARTIALS_H_
+#define ALGORITHMS_SCHEDULES_PARTIALS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+inline DType PartialType(const CollectiveSpec& spec) {
+  const bool exact = spec.op == ReduceOp::kMin || spec.op == ReduceOp::kMax;
+  return exact ? spec.dtype : AccumulatorOf(spec.dtype);
+}
+
+inline bool PartialsAreWider(const CollectiveSpec& spec) { return PartialType(spec) != spec.dtype; }
+
+// The operator of every combination but the last, which is spec.op: an average divides once, at the end.
+inline ReduceOp PartialOp(const CollectiveSpec& spec) { return spec.op == ReduceOp::kAvg ? ReduceOp::kSum : spec.op; }
+
+// This rank's whole input as a partial: the input itself, or a wider copy in scratch.
+inline Ref InputAsPartial(PlanBuilder& b) {
+  if (!PartialsAreWider(b.spec())) return b.in();
+  const Ref wide = b.Scratch(PartialType(b.spec()), b.in().count());
+  b.Copy(wide, b.in());
+  return wide;
+}
+
+// Two pieces of scratch for partials that take turns: one fills while the other leaves. A schedule that passes a long
+// buffer through slots, a slice at a time, needs little scratch, however long the buffer is.
+class Slots {
+ public:
+  // A slice is a few segments: one on the wire, one being reduced, some to spare.
+  static std::int64_t SliceElements(const PlanBuilder& b, std::int64_t longest) {
+    constexpr std::int64_t kSegmentsPerSlice = 4;
+    const std::int64_t segment = b.options().segment_bytes / SizeOf(AccumulatorOf(b.spec().dtype));
+    return std::min(kSegmentsPerSlice * segment, longest);
+  }
+
+  Slots(PlanBuilder& b, std::int64_t elements) : builder_(b), elements_(elements) {}
+
+  // The slot whose turn it is, cut to `count` elements.
+  Ref Next(std::int64_t count) {
+    Ref& slot = slots_[turn_];
+    turn_ = 1 - turn_;
+    if (slot.bytes == 0) slot = builder_.Scratch(PartialType(builder_.spec()), elements_);
+    return slot.Elements(0, count);
+  }
+
+  // A slice of this rank's input as a partial: the slice itself, or its wider copy in the next slot.
+  Ref AsPartial(const Ref& slice) {
+    if (!PartialsAreWider(builder_.spec())) return slice;
+    const Ref wide = Next(slice.count());
+    builder_.Copy(wide, slice);
+    return wide;
+  }
+
+ private:
+  PlanBuilder& builder_;
+  std::int64_t elements_;
+  std::array<Ref, 2> slots_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_PARTIALS_H_

@@ -1,0 +1,58 @@
+// Reduce, binomial tree (Thakur, Rabenseifner and Gropp 2005, §4.6).
+//
+// Every rank combines its own input with the partials of its children, the smallest subtree first (so runs of ranks,
+// counted from the root, are combined in their order), and sends the partial to its parent. Long buffers go up slice
+// after slice, through the same scratch.
+//
+// Steps: ⌈log2 n⌉ on the longest path. Bytes sent: S by every rank but the root (16-bit sums, averages and products:
+// 2S, since partials are fp32).
+#include <algorithm>
+
+#include "algorithms/schedules/binomial_tree.h"
+#include "algorithms/schedules/partials.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+
+  const BinomialTree tree(b.size(), b.spec().root);
+  const int v = tree.FromRoot(b.rank());
+  std::vector<int> children = tree.Children(v);
+  std::reverse(children.begin(), children.end());
+
+  const std::int64_t slice = Slots::SliceElements(b, b.spec().count);
+  Slots arrivals(b, slice);
+  Slots partials(b, slice);
+  for (std::int64_t begin = 0; begin < b.spec().count; begin += slice) {
+    const std::int64_t count = std::min(slice, b.spec().count - begin);
+    Ref mine = partials.AsPartial(b.in().Elements(begin, count));
+    for (int child : children) {
+      const Ref theirs = arrivals.Next(count);
+      b.Recv(tree.RankAt(child), theirs);
+      if (v == 0 && child == children.back()) {
+        b.Reduce(b.out().Elements(begin, count), {mine, theirs}, b.spec().op);
+      } else {
+        // The input stays as it is: its first combination goes to scratch, the others stay there.
+        const Ref partial = mine.space == Space::kScratch ? mine : partials.Next(count);
+        b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
+        mine = partial;
+      }
+    }
+    if (v != 0) b.Send(tree.RankAt(BinomialTree::Parent(v)), mine);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(reduce, binomial) = {
+    .collective = tutti::Collective::kReduce,
+    .name = "binomial",
+    .summary = "up a binomial tree",
+    .cost = "⌈log2 n⌉ steps, S bytes",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};

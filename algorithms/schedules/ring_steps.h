@@ -1,0 +1,65 @@
+// The two halves of every ring schedule. n ranks stand in a ring; each sends to the next and receives from the previous
+// one only, so every link carries one chunk per step, at full bandwidth, whatever n is.
+#ifndef ALGORITHMS_SCHEDULES_RING_STEPS_H_
+#define ALGORITHMS_SCHEDULES_RING_STEPS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "algorithms/schedules/partials.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+// `position` of a ring of n, which may be up to n behind or ahead.
+inline int OnRing(int position, int n) { return (position + n) % n; }
+inline Rank NextOnRing(const PlanBuilder& b) { return OnRing(b.rank() + 1, b.size()); }
+inline Rank PreviousOnRing(const PlanBuilder& b) { return OnRing(b.rank() - 1, b.size()); }
+
+// Reduce-scatter: `result` of rank r ← op over all ranks of chunks[r]; n ≥ 2, chunks[0] is the longest chunk.
+//
+// Chunk c starts at rank c+1 and travels around the ring to rank c; every rank it meets adds its own part. So at step
+// s = 0 … n-2 rank r sends its partial of chunk r-1-s and receives the previous rank's partial of chunk r-2-s, to which
+// it adds its own. Long chunks go around slice after slice, through the same scratch.
+inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, const Ref& result) {
+  const int n = b.size();
+  const std::int64_t longest = chunks[0].count();
+  const std::int64_t slice = Slots::SliceElements(b, longest);
+  Slots arrivals(b, slice);
+  Slots widened(b, slice);
+
+  for (std::int64_t begin = 0; begin < longest; begin += slice) {
+    const auto slice_of = [&](const Ref& chunk) {
+      return chunk.Elements(std::min(begin, chunk.count()), std::clamp<std::int64_t>(chunk.count() - begin, 0, slice));
+    };
+    Ref partial = widened.AsPartial(slice_of(chunks[OnRing(b.rank() - 1, n)]));
+    for (int s = 0; s <= n - 2; ++s) {
+      const Ref mine = widened.AsPartial(slice_of(chunks[OnRing(b.rank() - 2 - s, n)]));
+      const Ref theirs = arrivals.Next(mine.count());
+      b.Send(NextOnRing(b), partial);
+      b.Recv(PreviousOnRing(b), theirs);
+      if (s < n - 2) {
+        b.Reduce(theirs, {theirs, mine}, PartialOp(b.spec()));
+        partial = theirs;
+      } else {
+        b.Reduce(slice_of(result), {theirs, mine}, b.spec().op);
+      }
+    }
+  }
+}
+
+// All-gather: every rank ends with all of chunks[0 … n-1], where chunks[r] is rank r's at the start.
+//
+// At step s = 0 … n-2 rank r sends chunk r-s, which it has just received (s = 0: its own), and receives chunk r-1-s.
+inline void RingAllGather(PlanBuilder& b, absl::Span<const Ref> chunks) {
+  const int n = b.size();
+  for (int s = 0; s <= n - 2; ++s) {
+    b.Send(NextOnRing(b), chunks[OnRing(b.rank() - s, n)]);
+    b.Recv(PreviousOnRing(b), chunks[OnRing(b.rank() - 1 - s, n)]);
+  }
+}
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_RING_STEPS_H_

@@ -1,0 +1,21 @@
+// Send: one message to the peer, which must call recv with the same count and dtype.
+//
+// Steps: 1. Bytes sent: S.
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) { b.Send(b.spec().root, b.in()); }
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(send, message) = {
+    .collective = tutti::Collective::kSend,
+    .name = "message",
+    .summary = "one message",
+    .cost = "1 step, S bytes",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+};
