@@ -1,0 +1,181 @@
+// The steps and bytes that the comment at the head of every schedule promises.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kBytesOfF32 = 4;
+
+std::int64_t StepsOf(const Plan& plan, StepKind kind) {
+  return std::count_if(plan.steps.begin(), plan.steps.end(), [&](const Step& step) { return step.kind == kind; });
+}
+
+// One plan per rank; buffers are never cut.
+std::vector<Plan> PlansOf(CollectiveSpec spec, absl::string_view name, int size) {
+  std::vector<Plan> plans;
+  absl::StatusOr<const Schedule*> schedule = FindSchedule(spec.collective, name);
+  EXPECT_TRUE(schedule.ok()) << schedule.status();
+  if (!schedule.ok()) return plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    absl::StatusOr<Plan> plan =
+        BuildPlan(**schedule, spec, rank, size, {.segment_bytes = 64 << 20, .peers_mapped = true});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (plan.ok()) plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+CollectiveSpec SpecOf(Collective collective, std::int64_t count) {
+  CollectiveSpec spec;
+  spec.collective = collective;
+  spec.count = count;
+  return spec;
+}
+
+TEST(AllReduceRing, SendsTwoNMinusOneChunks) {
+  const int n = 5;
+  const std::int64_t count = 1000;
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, count), "ring", n)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 2 * (n - 1));
+    EXPECT_EQ(StepsOf(plan, StepKind::kRecv), 2 * (n - 1));
+    EXPECT_EQ(StepsOf(plan, StepKind::kReduce), n - 1);
+    EXPECT_EQ(WireBytes(plan), 2 * (n - 1) * count * kBytesOfF32 / n);
+  }
+}
+
+TEST(AllReduceRing, SendsPartialsOf16BitSumsAsFp32AndResultsAs16Bit) {
+  CollectiveSpec spec = SpecOf(Collective::kAllReduce, 1000);
+  spec.dtype = DType::kBF16;
+  for (const Plan& plan : PlansOf(spec, "ring", 5)) EXPECT_EQ(WireBytes(plan), 4 * 200 * (4 + 2));
+  spec.op = ReduceOp::kMax;  // exact in 16 bit
+  for (const Plan& plan : PlansOf(spec, "ring", 5)) EXPECT_EQ(WireBytes(plan), 4 * 200 * (2 + 2));
+}
+
+TEST(AllReduceRing, NeedsLittleScratchHoweverLongTheBuffer) {
+  const CollectiveSpec spec = SpecOf(Collective::kAllReduce, std::int64_t{256} << 20);
+  absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
+  ASSERT_TRUE(ring.ok());
+  absl::StatusOr<Plan> plan = BuildPlan(**ring, spec, 0, 4, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->scratch_bytes, 8 * PlanOptions().segment_bytes);
+}
+
+TEST(AllReduceRecursiveDoubling, SendsTheWholeBufferAtEveryStep) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 100), "recursive_doubling", 8)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 3);
+    EXPECT_EQ(WireBytes(plan), 3 * 100 * kBytesOfF32);
+  }
+}
+
+TEST(AllReduceRecursiveDoubling, FoldsExtrasIntoPartners) {
+  const std::vector<Plan> plans = PlansOf(SpecOf(Collective::kAllReduce, 100), "recursive_doubling", 6);
+  ASSERT_EQ(plans.size(), 6);
+  const std::vector<int> sends = {3, 1, 3, 1, 2, 2};  // 1 and 3 are the extras of 0 and 2
+  for (Rank rank = 0; rank < 6; ++rank) EXPECT_EQ(StepsOf(plans[rank], StepKind::kSend), sends[rank]) << rank;
+}
+
+TEST(AllReduceHalvingDoubling, SendsTheMinimumInLogarithmicallyManySteps) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 800), "halving_doubling", 8)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 6);
+    EXPECT_EQ(WireBytes(plan), 2 * 7 * 100 * kBytesOfF32);
+  }
+}
+
+TEST(AllReduceDirect, OneShotNeedsOneRoundOfSignals) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 4096), "direct", 4)) {
+    EXPECT_EQ(plan.steps.size(), 6);  // copy, signal, 3 waits, reduce
+    EXPECT_EQ(StepsOf(plan, StepKind::kSignal), 1);
+    EXPECT_EQ(WireBytes(plan), 3 * 4096 * kBytesOfF32);
+  }
+}
+
+TEST(AllReduceDirect, TwoShotReadsAndWritesEveryElementOnce) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 64 << 10), "direct", 4)) {
+    EXPECT_EQ(plan.steps.size(), 9);  // signal, 3 waits, reduce, signal, 3 waits
+    EXPECT_EQ(plan.scratch_bytes, 0);
+    EXPECT_EQ(WireBytes(plan), 2 * 3 * (64 << 10) / 4 * kBytesOfF32);
+  }
+}
+
+TEST(AllReduceDirect, RanksWriteToDifferentCacheLines) {
+  CollectiveSpec spec = SpecOf(Collective::kAllReduce, (16 << 10) + 1);
+  spec.dtype = DType::kU8;
+  std::int64_t next = 0;
+  for (const Plan& plan : PlansOf(spec, "direct", 7)) {
+    for (const Step& step : plan.steps) {
+      if (step.kind != StepKind::kReduce) continue;
+      EXPECT_EQ(plan.dsts(step)[0].offset, next);
+      next += plan.dsts(step)[0].bytes;
+      EXPECT_TRUE(next % 64 == 0 || next == spec.count) << next;
+    }
+  }
+  EXPECT_EQ(next, spec.count);
+}
+
+TEST(AllReduceDirect, RefusesPeersThatAreNotMapped) {
+  absl::StatusOr<const Schedule*> direct = FindSchedule(Collective::kAllReduce, "direct");
+  ASSERT_TRUE(direct.ok());
+  absl::StatusOr<Plan> plan = BuildPlan(**direct, SpecOf(Collective::kAllReduce, 1), 0, 2, {.peers_mapped = false});
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(plan.status().message().find("not mapped"), std::string::npos) << plan.status();
+}
+
+TEST(ReduceScatterRing, SendsEveryChunkButItsOwn) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kReduceScatter, 100), "ring", 5)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 4);
+    EXPECT_EQ(WireBytes(plan), 4 * 100 * kBytesOfF32);
+  }
+}
+
+TEST(AllGatherBruck, NeedsLogarithmicallyManyMessagesAndNoScratch) {
+  for (int n : {2, 5, 8, 13}) {
+    int steps = 0;
+    while ((1 << steps) < n) ++steps;
+    for (const Plan& plan : PlansOf(SpecOf(Collective::kAllGather, 100), "bruck", n)) {
+      EXPECT_GE(StepsOf(plan, StepKind::kSend), steps);
+      EXPECT_LE(StepsOf(plan, StepKind::kSend), 2 * steps);  // runs that wrap around travel as two messages
+      EXPECT_EQ(WireBytes(plan), (n - 1) * 100 * kBytesOfF32);
+      EXPECT_EQ(plan.scratch_bytes, 0);
+    }
+  }
+}
+
+TEST(BroadcastBinomial, RootSendsOncePerLevel) {
+  CollectiveSpec spec = SpecOf(Collective::kBroadcast, 100);
+  spec.root = 3;
+  const std::vector<Plan> plans = PlansOf(spec, "binomial", 8);
+  ASSERT_EQ(plans.size(), 8);
+  for (const Plan& plan : plans) EXPECT_EQ(StepsOf(plan, StepKind::kRecv), plan.rank == 3 ? 0 : 1);
+  EXPECT_EQ(WireBytes(plans[3]), 3 * 100 * kBytesOfF32);
+}
+
+TEST(BroadcastScatterAllGather, SendsNoChunkToARankThatHasIt) {
+  const std::int64_t count = 800;
+  for (int n : {2, 5, 8}) {
+    const std::vector<Plan> plans = PlansOf(SpecOf(Collective::kBroadcast, count), "scatter_all_gather", n);
+    std::int64_t sent = 0;
+    for (const Plan& plan : plans) {
+      sent += WireBytes(plan);
+      EXPECT_LT(WireBytes(plan), (plan.rank == 0 ? 3 : 2) * count * kBytesOfF32) << plan.rank;
+    }
+    // Every chunk reaches every rank once.
+    EXPECT_EQ(sent, (n - 1) * count * kBytesOfF32) << n;
+  }
+}
+
+TEST(ReduceBinomial, EveryRankButTheRootSendsOnce) {
+  CollectiveSpec spec = SpecOf(Collective::kReduce, 100);
+  spec.root = 2;
+  for (const Plan& plan : PlansOf(spec, "binomial", 7)) {
+    EXPECT_EQ(WireBytes(plan), plan.rank == 2 ? 0 : 100 * kBytesOfF32);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,148 @@
+// Every schedule of this build, over worlds, counts, in place and out of place, dtypes and operators.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/schedules/expected_results.h"
+#include "tests/schedules/sequential_executor.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+struct Call {
+  CollectiveSpec spec;
+  std::int64_t count = 0;
+  int size = 1;
+  PlanOptions options;
+};
+
+bool HasInPlaceForm(Collective collective) {
+  return collective != Collective::kAllToAll && collective != Collective::kAllToAllV &&
+         collective != Collective::kBarrier;
+}
+
+bool Reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+// Runs the call on all ranks and compares every element of every output.
+void ExpectRightResults(const Schedule& schedule, const Call& call, SequentialExecutor::Order order) {
+  std::vector<Plan> plans;
+  std::vector<Bytes> ins;
+  std::vector<Bytes> outs;
+  for (Rank rank = 0; rank < call.size; ++rank) {
+    const CollectiveSpec spec = SpecOf(call.spec, call.count, rank, call.size);
+    absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, call.size, call.options);
+    ASSERT_TRUE(plan.ok()) << plan.status() << ", " << ToString(spec) << " of " << call.size << " ranks";
+    Bytes in(static_cast<std::size_t>(plan->in_bytes), kGarbage);
+    Bytes out(static_cast<std::size_t>(plan->out_bytes), kGarbage);
+    const std::int64_t inputs = InputCount(spec, rank, call.size);
+    const bool own_block = spec.in_place && inputs < OutputCount(spec, rank, call.size);
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      kernels::StoreElement(spec.dtype, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count + i : i,
+                            InputElement(spec, rank, i));
+    }
+    plans.push_back(*std::move(plan));
+    ins.push_back(std::move(in));
+    outs.push_back(std::move(out));
+  }
+
+  SequentialExecutor executor(plans, std::move(ins), std::move(outs), order);
+  ASSERT_EQ(executor.Run(), "") << ToString(plans[0].spec) << " of " << call.size << " ranks";
+
+  for (Rank rank = 0; rank < call.size; ++rank) {
+    const CollectiveSpec& spec = plans[rank].spec;
+    const std::int64_t outputs = OutputCount(spec, rank, call.size);
+    const bool own_block = spec.in_place && outputs < InputCount(spec, rank, call.size);
+    Bytes expected(static_cast<std::size_t>(outputs * SizeOf(spec.dtype)));
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      kernels::StoreElement(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
+    }
+    const auto begin = executor.out(rank).begin() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
+    ASSERT_EQ(Bytes(begin, begin + static_cast<std::ptrdiff_t>(expected.size())), expected)
+        << ToString(spec) << ", rank " << rank << " of " << call.size;
+  }
+}
+
+class EverySchedule : public testing::TestWithParam<const Schedule*> {};
+
+TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
+  const Schedule& schedule = *GetParam();
+  for (int size : {1, 2, 3, 4, 5, 7, 8, 16, 17}) {
+    for (std::int64_t count : {0, 1, size - 1, size, size + 1, 53, 331}) {
+      for (bool in_place : {false, true}) {
+        if (in_place && !HasInPlaceForm(schedule.collective)) continue;
+        Call call{.spec = {}, .count = count, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
+        call.spec.collective = schedule.collective;
+        call.spec.in_place = in_place;
+        if (Reduces(schedule.collective)) call.spec.dtype = count % 2 == 0 ? DType::kF32 : DType::kBF16;
+        if (schedule.collective != Collective::kBarrier) call.spec.root = static_cast<Rank>(count % size);
+        if (count % 3 == 1) call.spec.op = ReduceOp::kAvg;
+        ExpectRightResults(
+            schedule, call,
+            in_place ? SequentialExecutor::Order::kLastToFirst : SequentialExecutor::Order::kFirstToLast);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
+  const Schedule& schedule = *GetParam();
+  for (int size : {2, 3, 5, 8}) {
+    for (DType dtype : kAllDTypes) {
+      for (ReduceOp op : kAllReduceOps) {
+        if (op != ReduceOp::kSum && !Reduces(schedule.collective)) continue;
+        Call call{.spec = {}, .count = 53, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
+        call.spec.collective = schedule.collective;
+        call.spec.dtype = dtype;
+        call.spec.op = op;
+        ExpectRightResults(schedule, call, SequentialExecutor::Order::kLastToFirst);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// Above the threshold of the one-shot direct schedules, several slices long, chunks that are not whole segments.
+TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
+  const Schedule& schedule = *GetParam();
+  for (int size : {2, 3, 8}) {
+    for (auto [dtype, op] : {std::pair{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}}) {
+      for (bool in_place : {false, true}) {
+        if (in_place && !HasInPlaceForm(schedule.collective)) continue;
+        Call call{.spec = {}, .count = 9973, .size = size, .options = {.segment_bytes = 1000, .peers_mapped = true}};
+        call.spec.collective = schedule.collective;
+        call.spec.dtype = dtype;
+        call.spec.op = op;
+        call.spec.in_place = in_place;
+        call.spec.root = schedule.collective == Collective::kBarrier ? 0 : size - 1;
+        ExpectRightResults(schedule, call, SequentialExecutor::Order::kFirstToLast);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+std::vector<const Schedule*> SchedulesOfWholeWorlds() {
+  std::vector<const Schedule*> schedules;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective != Collective::kSend && schedule->collective != Collective::kRecv) {
+      schedules.push_back(schedule);
+    }
+  }
+  return schedules;
+}
+
+std::string NameOf(const testing::TestParamInfo<const Schedule*>& schedule) {
+  return absl::StrCat(Name(schedule.param->collective), "_", schedule.param->name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule, testing::ValuesIn(SchedulesOfWholeWorlds()), NameOf);
+
+}  // namespace
+}  // namespace tutti
