@@ -5,6 +5,6 @@ target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
 
 if(TUTTI_SANITIZE)
-  add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TUTTI_SANITIZE})
 endif()
