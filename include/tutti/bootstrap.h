@@ -27,9 +27,9 @@ struct Identity {
   int size = 1;
   int local_rank = 0;  // among the ranks of this node
   int local_size = 1;
-  std::string job_id;    // equal on all ranks, different for two jobs that run at the same time
-  std::string launcher;  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"
-  int epoch = 0;         // how often the launcher has restarted the job
+  std::string job_id = {};    // equal on all ranks, different for two jobs that run at the same time
+  std::string launcher = {};  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"
+  int epoch = 0;              // how often the launcher has restarted the job
 
   bool operator==(const Identity&) const = default;
 };
@@ -43,6 +43,10 @@ struct Bootstrap {
   Identity identity;
   std::shared_ptr<Store> store;
 };
+
+// What the server of a job's store and its ranks agree on: a launcher that serves the store of the ranks it starts
+// passes this, with the size and job id that it gives them. A restart (epoch) is another job.
+JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 
 // Identity, and a store that all ranks of the job share:
 //   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names

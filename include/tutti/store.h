@@ -66,8 +66,8 @@ struct TcpStoreServerOptions {
   // otherwise the address of the interface that the job uses.
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
-  // Refuse a rank that comes a second time: it is a stranger that found the address of an earlier job.
-  bool admit_each_rank_once = false;
+  // Refuse a second process that joins as the same rank: it belongs to a later job that found this one's address.
+  bool one_process_per_rank = false;
   // Connections that have not proved yet that they hold the secret: beyond this many the oldest is dropped.
   int max_half_open = 64;
   absl::Duration handshake_timeout = absl::Seconds(10);
@@ -97,7 +97,8 @@ class TcpStoreServer {
 
 // The store of a server at `address` ("host:port", "[v6]:port") for `rank`. Retries until the deadline while nobody
 // listens there (DeadlineExceeded then names the address and the last reason). PermissionDenied when the server holds
-// another secret; FailedPrecondition when the server is of another job, size or version.
+// another secret; FailedPrecondition when the server is of another job, size or version; AlreadyExists
+// when it admits one process per rank and another one is there as `rank`.
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                        absl::Time deadline);
 

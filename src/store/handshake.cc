@@ -29,7 +29,7 @@ std::string Encode(const ClientHello& hello) {
   AppendInteger(hello.version, out);
   AppendInteger(hello.rank, out);
   AppendInteger(hello.size, out);
-  absl::StrAppend(&out, View(hello.job), View(hello.nonce));
+  absl::StrAppend(&out, View(hello.job), View(hello.process), View(hello.nonce));
   return out;
 }
 
@@ -47,6 +47,7 @@ std::optional<ClientHello> DecodeClientHello(absl::string_view bytes) {
   TakeInteger(bytes, hello.rank);
   TakeInteger(bytes, hello.size);
   TakeArray(bytes, hello.job);
+  TakeArray(bytes, hello.process);
   TakeArray(bytes, hello.nonce);
   return hello;
 }

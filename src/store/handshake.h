@@ -1,7 +1,8 @@
 // The handshake of the TCP store: three messages of fixed size, after which both sides know that the other holds the
 // job secret, and share keys that no other connection has.
 //
-//   client → server   ClientHello   magic, version, rank, size, hash of the job id, client nonce
+//   client → server   ClientHello   magic, version, rank, size, hash of the job id, the
+//                                 process, client nonce
 //   server → client   ServerHello   magic, version, server nonce, proof over both hellos
 //   client → server   ClientProof   proof over both hellos
 //
@@ -19,7 +20,7 @@
 namespace tutti {
 
 inline constexpr std::uint32_t kStoreVersion = 1;
-inline constexpr std::size_t kClientHelloBytes = 8 + 3 * 4 + 32 + 32;
+inline constexpr std::size_t kClientHelloBytes = 8 + 3 * 4 + 3 * 32;
 inline constexpr std::size_t kServerHelloBytes = 8 + 4 + 32;  // without the proof that follows it
 inline constexpr std::size_t kProofBytes = 32;
 
@@ -28,6 +29,7 @@ struct ClientHello {
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::array<std::uint8_t, 32> job{};  // Sha256(job_id)
+  Nonce process{};                     // random, the same for every connection of one process
   Nonce nonce{};
 };
 

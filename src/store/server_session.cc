@@ -18,16 +18,16 @@ StoreResponse Failure(std::uint64_t id, const absl::Status& status) {
 
 }  // namespace
 
-ServerTable::ServerTable(const JobKey& job, bool admit_each_rank_once)
-    : job_(job), admit_each_rank_once_(admit_each_rank_once), admitted_(static_cast<std::size_t>(job.size)) {}
+ServerTable::ServerTable(const JobKey& job, bool one_process_per_rank)
+    : job_(job), one_process_per_rank_(one_process_per_rank), processes_(static_cast<std::size_t>(job.size)) {}
 
 absl::Status ServerTable::Admit(const ClientHello& client) {
   if (absl::Status status = CheckClient(client, job_); !status.ok()) return status;
-  const auto rank = static_cast<std::size_t>(client.rank);
-  if (admit_each_rank_once_ && admitted_[rank]) {
-    return absl::FailedPreconditionError(absl::StrCat("rank ", client.rank, " has joined this store before"));
+  std::optional<Nonce>& process = processes_[static_cast<std::size_t>(client.rank)];
+  if (!process) process = client.process;
+  if (one_process_per_rank_ && process != client.process) {
+    return absl::AlreadyExistsError(absl::StrCat("another process has joined as rank ", client.rank));
   }
-  admitted_[rank] = true;
   return absl::OkStatus();
 }
 

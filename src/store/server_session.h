@@ -21,7 +21,7 @@ class ServerSession;
 // The table that the sessions of one server share. Not thread-safe: a server is one thread.
 class ServerTable {
  public:
-  explicit ServerTable(const JobKey& job, bool admit_each_rank_once);
+  ServerTable(const JobKey& job, bool one_process_per_rank);
 
   const JobKey& job() const { return job_; }
   // Whether an authenticated client may use the table.
@@ -41,8 +41,8 @@ class ServerTable {
   void Cancel(ServerSession& session, std::uint64_t id);
 
   const JobKey job_;
-  const bool admit_each_rank_once_;
-  std::vector<bool> admitted_;
+  const bool one_process_per_rank_;
+  std::vector<std::optional<Nonce>> processes_;  // by rank: who joined first
   absl::flat_hash_map<std::string, std::string> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;
 };

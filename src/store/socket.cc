@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -56,7 +57,9 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
   const std::size_t colon = address.rfind(':');
   absl::string_view host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (colon == address.npos || host.empty() || colon + 1 == address.size()) {
+  int port = 0;
+  if (colon == address.npos || host.empty() || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 ||
+      port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no address; expected host:port"));
   }
   return std::pair{std::string(host), std::string(address.substr(colon + 1))};
@@ -70,8 +73,8 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, absl::Time deadli
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
   if (const int error = ::getaddrinfo(parts->first.c_str(), parts->second.c_str(), &hints, &list); error != 0) {
-    const std::string what = absl::StrCat("'", address, "': ", ::gai_strerror(error));
-    return error == EAI_AGAIN ? absl::UnavailableError(what) : absl::InvalidArgumentError(what);
+    // Names of pods and of new machines appear late, so an unknown one may be known soon.
+    return absl::UnavailableError(absl::StrCat("host '", parts->first, "': ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
   absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");

@@ -15,7 +15,7 @@ namespace tutti {
 // "host:port" or "[v6]:port" in parts; InvalidArgument repeats the text.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_view address);
 
-// A connected, non-blocking socket. Unavailable: nobody listens there (yet); InvalidArgument: no such host.
+// A connected, non-blocking socket. Unavailable: nobody listens there (yet); InvalidArgument: no address.
 absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, absl::Time deadline);
 
 // All of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when it does not read.

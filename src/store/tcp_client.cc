@@ -1,4 +1,7 @@
+#include "store/tcp_client.h"
+
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -30,13 +33,20 @@ struct Link {
   FrameWriter writer;
 };
 
-// One attempt. Unavailable and DeadlineExceeded are worth another.
+Nonce RandomNonce() {
+  Nonce nonce;
+  FillRandom(absl::MakeSpan(nonce));
+  return nonce;
+}
+
 absl::StatusOr<Link> Authenticate(absl::string_view address, const JobKey& job, Rank rank, absl::Time deadline) {
   absl::StatusOr<UniqueFd> fd = ConnectTcp(address, deadline);
   if (!fd.ok()) return fd.status();
 
-  ClientHello hello{.rank = rank, .size = job.size, .job = Sha256(job.job_id)};
-  FillRandom(absl::MakeSpan(hello.nonce));
+  // A forked child is another process.
+  static const Nonce program = RandomNonce();
+  ClientHello hello{.rank = rank, .size = job.size, .job = Sha256(job.job_id), .nonce = RandomNonce()};
+  hello.process = Sha256(absl::StrCat(View(program), ::getpid()));
   const std::string client_hello = Encode(hello);
   if (absl::Status status = SendAll(fd->get(), client_hello, deadline); !status.ok()) return status;
 
@@ -202,18 +212,22 @@ class TcpStore final : public Store {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<Store>> TryTcpStore(absl::string_view address, const JobKey& job, Rank rank,
+                                                   absl::Time deadline) {
+  absl::StatusOr<Link> link = Authenticate(address, job, rank, std::min(deadline, absl::Now() + kAttemptTimeout));
+  if (link.ok()) return std::make_shared<TcpStore>(std::string(address), *std::move(link));
+  return absl::Status(link.status().code(), absl::StrCat("store server at ", address, ": ", link.status().message()));
+}
+
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                        absl::Time deadline) {
   absl::Duration pause = absl::Milliseconds(1);
   while (true) {
-    absl::StatusOr<Link> link = Authenticate(address, job, rank, std::min(deadline, absl::Now() + kAttemptTimeout));
-    if (link.ok()) return std::make_shared<TcpStore>(std::string(address), *std::move(link));
-    const std::string what = absl::StrCat("store server at ", address, ": ", link.status().message());
-    if (!absl::IsUnavailable(link.status()) && !absl::IsDeadlineExceeded(link.status())) {
-      return absl::Status(link.status().code(), what);
-    }
+    absl::StatusOr<std::shared_ptr<Store>> store = TryTcpStore(address, job, rank, deadline);
+    if (!absl::IsUnavailable(store.status()) && !absl::IsDeadlineExceeded(store.status())) return store;
     if (absl::Now() + pause > deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " could not join in time. ", what));
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank ", rank, " could not join in time. ", store.status().message()));
     }
     absl::SleepFor(pause);
     pause = std::min(2 * pause, absl::Milliseconds(100));

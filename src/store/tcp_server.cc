@@ -17,7 +17,7 @@ namespace {
 using asio::ip::tcp;
 
 // Answers that a client may leave unread before it is dropped.
-constexpr std::size_t kMaxUnsentBytes = 4 * kMaxFrameBytes;
+constexpr std::size_t kMaxUnsentBytes = 2 * kMaxFrameBytes;
 
 std::string ToString(const tcp::endpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
@@ -101,7 +101,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 class TcpStoreServer::Impl {
  public:
   Impl(const JobKey& job, const TcpStoreServerOptions& options)
-      : options_(options), table_(job, options.admit_each_rank_once) {}
+      : options_(options), table_(job, options.one_process_per_rank) {}
 
   ~Impl() {
     if (!thread_.joinable()) return;

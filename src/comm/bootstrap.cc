@@ -1,0 +1,87 @@
+#include "tutti/bootstrap.h"
+
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/config.h"
+#include "comm/bootstrap_rendezvous.h"
+#include "store/private_file.h"
+
+namespace tutti {
+namespace {
+
+absl::Status NoSecret(absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(why,
+                   ", and there is no job secret. Make one, (umask 077; openssl rand -hex 32 > secret), put it on "
+                   "every node, and set TUTTI_JOB_SECRET_FILE to its path"));
+}
+
+absl::StatusOr<std::shared_ptr<Store>> JoinNamedStore(const std::string& name, const Identity& identity,
+                                                      const std::optional<JobSecret>& secret, absl::Time deadline) {
+  absl::string_view rest = name;
+  if (absl::ConsumePrefix(&rest, "file://")) return MakeFileStore(rest);
+  if (!absl::ConsumePrefix(&rest, "tcp://")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TUTTI_STORE=", name, ": expected tcp://host:port or file:///directory"));
+  }
+  if (!secret) return NoSecret("TUTTI_STORE names a server");
+  return ConnectTcpStore(rest, StoreKey(identity, *secret), identity.rank, deadline);
+}
+
+absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, absl::Time deadline) {
+  const absl::StatusOr<Config>& config = LoadConfig();
+  if (!config.ok()) return config.status();
+  if (identity.size == 1) return MakeMemoryStore();
+  absl::StatusOr<std::optional<JobSecret>> secret = JobSecretFromEnvironment();
+  if (!secret.ok()) return secret.status();
+  if (!config->store.empty()) return JoinNamedStore(config->store, identity, *secret, deadline);
+  if (identity.local_size == identity.size) {
+    absl::StatusOr<std::string> directory = RuntimeDirectory();
+    if (!directory.ok()) return directory.status();
+    return JoinOnNode(identity, *secret, *directory, deadline);
+  }
+  absl::StatusOr<std::string> address = RendezvousAddress(ProcessEnvironment(), identity);
+  if (!address.ok()) return address.status();
+  if (!secret->has_value()) return NoSecret("the ranks are on several nodes");
+  return JoinOverNetwork(identity, **secret, *address, config->interface, deadline);
+}
+
+// What a process has joined. It stays until the process ends: rank 0 may be done with the store before the others are,
+// and a second call must meet the others' second call, not a server that is about to close.
+struct Joined {
+  std::mutex mutex;
+  Bootstrap job;
+  int calls = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Bootstrap> BootstrapFromEnvironment(absl::Duration timeout) {
+  static Joined joined;
+  const absl::Time deadline = absl::Now() + timeout;
+  std::lock_guard lock(joined.mutex);
+  if (joined.job.store == nullptr) {
+    absl::StatusOr<Identity> identity = IdentityFromEnvironment();
+    if (!identity.ok()) return identity.status();
+    if (identity->rank == 0) {
+      for (const std::string& warning : ConfigWarnings()) std::fprintf(stderr, "tutti: warning: %s\n", warning.c_str());
+    }
+    absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, deadline);
+    if (!store.ok()) return store.status();
+    absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
+                                         {{"version", TUTTI_VERSION}, {"job_id", identity->job_id}}, deadline);
+    if (!agreed.ok()) return agreed;
+    joined.job = {*std::move(identity), *std::move(store)};
+  }
+  const std::string prefix = absl::StrCat("call/", joined.calls++, "/");
+  return Bootstrap{joined.job.identity, MakePrefixStore(joined.job.store, prefix)};
+}
+
+}  // namespace tutti

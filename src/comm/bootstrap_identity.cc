@@ -1,0 +1,267 @@
+#include "comm/bootstrap_identity.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/config.h"
+
+namespace tutti {
+namespace {
+
+const std::string* Find(const Environment& environment, absl::string_view name) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty() ? nullptr : &found->second;
+}
+
+std::string ValueOf(const Environment& environment, absl::string_view name) {
+  const std::string* value = Find(environment, name);
+  return value == nullptr ? "" : *value;
+}
+
+// The four variables of a launcher.
+struct Names {
+  absl::string_view rank, size, local_rank, local_size;
+};
+
+absl::StatusOr<int> Number(const Environment& environment, absl::string_view name, absl::string_view because_of) {
+  const std::string* text = Find(environment, name);
+  if (text == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(because_of, " is set, but ", name, " is not"));
+  }
+  int value = 0;
+  if (!absl::SimpleAtoi(*text, &value) || value < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, "=", *text, ": expected an integer that is not negative"));
+  }
+  return value;
+}
+
+absl::Status CheckPair(absl::string_view rank_name, int rank, absl::string_view size_name, int size) {
+  if (size < 1) return absl::InvalidArgumentError(absl::StrCat(size_name, "=", size, ": expected at least 1"));
+  if (rank < size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(rank_name, "=", rank, " is not below ", size_name, "=", size));
+}
+
+// Without the local pair, all ranks are taken to be on this node.
+absl::StatusOr<Identity> Read(const Environment& environment, const Names& names) {
+  Identity identity;
+  absl::StatusOr<int> size = Number(environment, names.size, names.rank);
+  if (!size.ok()) return size.status();
+  absl::StatusOr<int> rank = Number(environment, names.rank, names.size);
+  if (!rank.ok()) return rank.status();
+  if (absl::Status status = CheckPair(names.rank, *rank, names.size, *size); !status.ok()) return status;
+  identity.rank = identity.local_rank = *rank;
+  identity.size = identity.local_size = *size;
+  if (Find(environment, names.local_rank) == nullptr && Find(environment, names.local_size) == nullptr) return identity;
+
+  absl::StatusOr<int> local_rank = Number(environment, names.local_rank, names.local_size);
+  if (!local_rank.ok()) return local_rank.status();
+  absl::StatusOr<int> local_size = Number(environment, names.local_size, names.local_rank);
+  if (!local_size.ok()) return local_size.status();
+  if (absl::Status status = CheckPair(names.local_rank, *local_rank, names.local_size, *local_size); !status.ok()) {
+    return status;
+  }
+  if (*local_size > *size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(names.local_size, "=", *local_size, " is more than ", names.size, "=", *size));
+  }
+  identity.local_rank = *local_rank;
+  identity.local_size = *local_size;
+  return identity;
+}
+
+absl::Status SetEpoch(const Environment& environment, absl::string_view name, Identity& identity) {
+  if (Find(environment, name) == nullptr) return absl::OkStatus();
+  absl::StatusOr<int> epoch = Number(environment, name, name);
+  if (epoch.ok()) identity.epoch = *epoch;
+  return epoch.status();
+}
+
+absl::StatusOr<Identity> FromTutti(const Environment& environment) {
+  absl::StatusOr<Identity> identity =
+      Read(environment, {"TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"});
+  if (!identity.ok()) return identity;
+  identity->job_id = "tutti";
+  if (absl::Status status = SetEpoch(environment, "TUTTI_EPOCH", *identity); !status.ok()) return status;
+  return identity;
+}
+
+absl::StatusOr<Identity> FromTorchrun(const Environment& environment) {
+  absl::StatusOr<Identity> identity = Read(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+  if (!identity.ok()) return identity;
+  // The run id alone is "none" for every job of a user who has given none.
+  identity->job_id = absl::StrCat("torchrun ", ValueOf(environment, "TORCHELASTIC_RUN_ID"), " ",
+                                  ValueOf(environment, "MASTER_ADDR"), ":", ValueOf(environment, "MASTER_PORT"));
+  if (absl::Status status = SetEpoch(environment, "TORCHELASTIC_RESTART_COUNT", *identity); !status.ok()) return status;
+  return identity;
+}
+
+absl::StatusOr<Identity> FromOpenMpi(const Environment& environment) {
+  absl::StatusOr<Identity> identity = Read(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                                         "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+  if (!identity.ok()) return identity;
+  // The id is made of mpirun's process id and so comes back; the other one (4.x) is random.
+  identity->job_id =
+      absl::StrCat("openmpi ", ValueOf(environment, "PMIX_NAMESPACE"), ValueOf(environment, "OMPI_MCA_ess_base_jobid"),
+                   " ", ValueOf(environment, "OMPI_MCA_orte_precondition_transports"));
+  return identity;
+}
+
+absl::StatusOr<Identity> FromPmix(const Environment& environment) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("PMIX_RANK=", ValueOf(environment, "PMIX_RANK"),
+                   " is set, but no variable tells the number of ranks; set TUTTI_RANK and TUTTI_SIZE"));
+}
+
+struct Process {
+  std::string name;
+  std::string start;  // clock ticks after boot
+  long parent = 0;
+};
+
+std::optional<Process> ReadProcess(long id) {
+  std::ifstream file(absl::StrCat("/proc/", id, "/stat"));
+  const std::string line((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::size_t open = line.find('('), close = line.rfind(')');
+  if (open == line.npos || close == line.npos) return std::nullopt;
+  // After the name: state, parent, …; the start time is the 20th.
+  const std::vector<std::string> fields =
+      absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
+  Process process{line.substr(open + 1, close - open - 1), "", 0};
+  if (fields.size() < 20 || !absl::SimpleAtoi(fields[1], &process.parent)) return std::nullopt;
+  process.start = fields[19];
+  return process;
+}
+
+// MPICH leaves no id of the job in the environment. The ranks of one node descend from one hydra_pmi_proxy, perhaps by
+// way of a shell; if it is called otherwise, from one parent.
+std::string HydraJobId() {
+  const long parent = ::getppid();
+  for (long id = parent; id > 1;) {
+    const std::optional<Process> process = ReadProcess(id);
+    if (!process) break;
+    if (absl::StartsWith(process->name, "hydra")) return absl::StrCat(id, "@", process->start);
+    id = process->parent;
+  }
+  const std::optional<Process> process = ReadProcess(parent);
+  return absl::StrCat(parent, "@", process ? process->start : "");
+}
+
+absl::StatusOr<Identity> FromPmi(const Environment& environment) {
+  absl::StatusOr<Identity> identity = Read(environment, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
+  if (!identity.ok()) return identity;
+  identity->job_id = "pmi";
+  if (identity->local_size == identity->size) absl::StrAppend(&identity->job_id, " ", HydraJobId());
+  return identity;
+}
+
+// "2(x3),1": the tasks of each node of a step.
+std::optional<int> TasksOnNode(absl::string_view tasks_per_node, int node) {
+  for (absl::string_view part : absl::StrSplit(tasks_per_node, ',')) {
+    const std::vector<std::string> pieces = absl::StrSplit(part, absl::ByAnyChar("(x)"), absl::SkipEmpty());
+    int tasks = 0, nodes = 1;
+    if (pieces.empty() || pieces.size() > 2 || !absl::SimpleAtoi(pieces[0], &tasks)) return std::nullopt;
+    if (pieces.size() == 2 && !absl::SimpleAtoi(pieces[1], &nodes)) return std::nullopt;
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<Identity> FromSlurm(const Environment& environment) {
+  const bool has_step_size = Find(environment, "SLURM_STEP_NUM_TASKS") != nullptr;
+  absl::StatusOr<Identity> identity =
+      Read(environment, {"SLURM_PROCID", has_step_size ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "", ""});
+  if (!identity.ok()) return identity;
+  identity->job_id =
+      absl::StrCat("slurm ", ValueOf(environment, "SLURM_JOB_ID"), ".", ValueOf(environment, "SLURM_STEP_ID"));
+  if (absl::Status status = SetEpoch(environment, "SLURM_RESTART_COUNT", *identity); !status.ok()) return status;
+
+  absl::StatusOr<int> local_rank = Number(environment, "SLURM_LOCALID", "SLURM_PROCID");
+  if (!local_rank.ok()) return local_rank.status();
+  identity->local_rank = *local_rank;
+  if (const std::string* tasks = Find(environment, "SLURM_STEP_TASKS_PER_NODE")) {
+    absl::StatusOr<int> node = Number(environment, "SLURM_NODEID", "SLURM_PROCID");
+    if (!node.ok()) return node.status();
+    const std::optional<int> local_size = TasksOnNode(*tasks, *node);
+    if (!local_size || *local_rank >= *local_size) {
+      return absl::InvalidArgumentError(absl::StrCat("SLURM_STEP_TASKS_PER_NODE=", *tasks, " has no task ", *local_rank,
+                                                     " (SLURM_LOCALID) on node ", *node, " (SLURM_NODEID)"));
+    }
+    identity->local_size = *local_size;
+  }
+  return identity;
+}
+
+absl::StatusOr<Identity> FromHorovod(const Environment& environment) {
+  absl::StatusOr<Identity> identity =
+      Read(environment, {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"});
+  if (!identity.ok()) return identity;
+  identity->job_id = absl::StrCat("horovod ", ValueOf(environment, "HOROVOD_GLOO_RENDEZVOUS_ADDR"), ":",
+                                  ValueOf(environment, "HOROVOD_GLOO_RENDEZVOUS_PORT"));
+  return identity;
+}
+
+struct Launcher {
+  absl::string_view name;
+  bool (*is_present)(const Environment& environment);
+  absl::StatusOr<Identity> (*read)(const Environment& environment);
+};
+
+// A step, since a batch script sees SLURM_PROCID=0 of the whole allocation.
+bool InSlurmStep(const Environment& environment) {
+  return Find(environment, "SLURM_PROCID") != nullptr && Find(environment, "SLURM_STEP_ID") != nullptr;
+}
+
+// In order: a launcher that runs inside another one's job comes first. srun sets PMIX_RANK or PMI_RANK too when it
+// serves an MPI; then Slurm's own variables tell more.
+constexpr Launcher kLaunchers[] = {
+    {"tutti", [](const Environment& e) { return Find(e, "TUTTI_RANK") || Find(e, "TUTTI_SIZE"); }, FromTutti},
+    {"torchrun", [](const Environment& e) { return Find(e, "RANK") || Find(e, "WORLD_SIZE"); }, FromTorchrun},
+    {"openmpi", [](const Environment& e) { return Find(e, "OMPI_COMM_WORLD_RANK") != nullptr; }, FromOpenMpi},
+    {"pmix", [](const Environment& e) { return Find(e, "PMIX_RANK") && !InSlurmStep(e); }, FromPmix},
+    {"pmi", [](const Environment& e) { return Find(e, "PMI_RANK") && (Find(e, "MPI_LOCALNRANKS") || !InSlurmStep(e)); },
+     FromPmi},
+    {"slurm", InSlurmStep, FromSlurm},
+    {"horovod", [](const Environment& e) { return Find(e, "HOROVOD_RANK") != nullptr; }, FromHorovod},
+};
+
+}  // namespace
+
+absl::StatusOr<Identity> IdentityFrom(const Environment& environment) {
+  absl::StatusOr<Config> config = ParseConfig(environment);
+  if (!config.ok()) return config.status();
+  absl::StatusOr<Identity> identity = Identity{.job_id = "single", .launcher = "single"};
+  for (const Launcher& launcher : kLaunchers) {
+    if (!launcher.is_present(environment)) continue;
+    identity = launcher.read(environment);
+    if (!identity.ok()) return identity;
+    identity->launcher = std::string(launcher.name);
+    break;
+  }
+  if (!config->job_id.empty()) identity->job_id = config->job_id;
+  return identity;
+}
+
+absl::StatusOr<Identity> IdentityFromEnvironment() { return IdentityFrom(ProcessEnvironment()); }
+
+std::string FirstSlurmHost(absl::string_view node_list) {
+  const std::size_t end = node_list.find_first_of("[,");
+  std::string host(node_list.substr(0, end));
+  if (end == node_list.npos || node_list[end] == ',') return host;
+  const absl::string_view range = node_list.substr(end + 1);
+  absl::StrAppend(&host, range.substr(0, range.find_first_of("-,]")));
+  const std::size_t close = range.find(']');
+  if (close == range.npos) return host;
+  // What follows the bracket is part of the name: "n[1-2]-ib".
+  const absl::string_view suffix = range.substr(close + 1);
+  absl::StrAppend(&host, suffix.substr(0, suffix.find(',')));
+  return host;
+}
+
+}  // namespace tutti

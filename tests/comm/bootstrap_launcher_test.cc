@@ -1,0 +1,134 @@
+// Bootstraps under the launchers of this machine: each starts this very program again, as the ranks of a job.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/store/temporary_directory.h"
+#include "tutti/bootstrap.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kTimeout = absl::Seconds(120);
+
+// What a rank does. Disabled: it runs only as a child of the tests below.
+TEST(DISABLED_BootstrapProgram, Rank) {
+  for (int call = 0; call < 2; ++call) {
+    absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
+    ASSERT_TRUE(job.ok()) << job.status();
+    const Identity& self = job->identity;
+    auto ranks =
+        ExchangeBlobs(*job->store, "ranks", self.rank, self.size, absl::StrCat(self.rank), absl::Now() + kTimeout);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    for (Rank rank = 0; rank < self.size; ++rank)
+      ASSERT_EQ((*ranks)[static_cast<std::size_t>(rank)], absl::StrCat(rank));
+    std::fprintf(stderr, "<%s %d/%d local %d/%d call %d>\n", self.launcher.c_str(), self.rank, self.size,
+                 self.local_rank, self.local_size, call);
+  }
+}
+
+struct Output {
+  int status = -1;
+  std::string text;
+};
+
+Output Shell(const std::string& command) {
+  Output output;
+  FILE* pipe = ::popen(absl::StrCat("{ ", command, " ; } 2>&1 < /dev/null").c_str(), "re");
+  std::array<char, 4096> buffer;
+  while (const std::size_t bytes = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    output.text.append(buffer.data(), bytes);
+  }
+  output.status = ::pclose(pipe);
+  return output;
+}
+
+bool HasProgram(const std::string& name) { return Shell("command -v " + name).status == 0; }
+
+std::string RankProgram() {
+  return absl::StrCat(std::filesystem::read_symlink("/proc/self/exe").string(),
+                      " --gtest_also_run_disabled_tests --gtest_filter=DISABLED_BootstrapProgram.Rank");
+}
+
+// Every rank has seen the others, twice.
+void ExpectRanks(const Output& output, const std::string& launcher, int size, int local_size) {
+  EXPECT_EQ(output.status, 0) << output.text;
+  for (Rank rank = 0; rank < size; ++rank) {
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_THAT(output.text, HasSubstr(absl::StrCat("<", launcher, " ", rank, "/", size, " local ", rank % local_size,
+                                                      "/", local_size, " call ", call, ">")));
+    }
+  }
+}
+
+class BootstrapLauncherTest : public testing::Test {
+ protected:
+  // The user's own runtime directory stays out of it, and so does what this test was started under.
+  const TemporaryDirectory runtime_;
+  const std::string env_ = absl::StrCat("env -u TUTTI_RANK -u TUTTI_SIZE XDG_RUNTIME_DIR=", runtime_.path(), " ");
+};
+
+TEST_F(BootstrapLauncherTest, OpenMpi) {
+  if (!HasProgram("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";
+  ExpectRanks(Shell(env_ + "mpirun.openmpi --allow-run-as-root --oversubscribe -n 3 " + RankProgram()), "openmpi", 3,
+              3);
+}
+
+TEST_F(BootstrapLauncherTest, Mpich) {
+  if (!HasProgram("mpirun.mpich")) GTEST_SKIP() << "mpirun.mpich is not installed";
+  ExpectRanks(Shell(env_ + "mpirun.mpich -n 3 " + RankProgram()), "pmi", 3, 3);
+}
+
+TEST_F(BootstrapLauncherTest, MpichByWayOfAShell) {
+  if (!HasProgram("mpirun.mpich")) GTEST_SKIP() << "mpirun.mpich is not installed";
+  ExpectRanks(Shell(env_ + "mpirun.mpich -n 2 sh -c '" + RankProgram() + "; exit $?'"), "pmi", 2, 2);
+}
+
+TEST_F(BootstrapLauncherTest, RanksStartedByHand) {
+  const std::string rank = env_ + "TUTTI_SIZE=2 TUTTI_RANK=";
+  const Output output = Shell(rank + "1 " + RankProgram() + " & " + rank + "0 " + RankProgram() + " && wait $!");
+  ExpectRanks(output, "tutti", 2, 2);
+}
+
+TEST_F(BootstrapLauncherTest, ThroughADirectory) {
+  const std::string rank = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(),
+                                        "/store TUTTI_SIZE=2 TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1 ", "TUTTI_RANK=");
+  const Output output = Shell(rank + "1 " + RankProgram() + " & " + rank + "0 " + RankProgram() + " && wait $!");
+  ExpectRanks(output, "tutti", 2, 1);
+}
+
+TEST_F(BootstrapLauncherTest, SeveralNodesNeedASecretAndSayHowToMakeOne) {
+  const Output output =
+      Shell(env_ + "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +
+            RankProgram());
+  EXPECT_NE(output.status, 0);
+  EXPECT_THAT(output.text, HasSubstr("openssl rand -hex 32"));
+  EXPECT_THAT(output.text, HasSubstr("TUTTI_JOB_SECRET_FILE"));
+}
+
+TEST_F(BootstrapLauncherTest, SeveralNodesNeedAnAddress) {
+  const Output output =
+      Shell(env_ + "TUTTI_RANK=0 TUTTI_SIZE=2 TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1 " + RankProgram());
+  EXPECT_NE(output.status, 0);
+  EXPECT_THAT(output.text, HasSubstr("set TUTTI_RENDEZVOUS=host:port"));
+}
+
+TEST_F(BootstrapLauncherTest, UnknownVariablesAreWarnedOfOnce) {
+  const Output output = Shell(env_ + "TUTTI_TIMEOT=3 " + RankProgram());
+  EXPECT_EQ(output.status, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("tutti: warning: TUTTI_TIMEOT is no variable of Tutti"));
+  EXPECT_EQ(output.text.find("warning"), output.text.rfind("warning"));
+}
+
+}  // namespace
+}  // namespace tutti

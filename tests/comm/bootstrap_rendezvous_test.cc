@@ -1,0 +1,165 @@
+#include "comm/bootstrap_rendezvous.h"
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "store/mac.h"
+#include "store/private_file.h"
+#include "tests/store/raw_store_client.h"
+#include "tests/store/temporary_directory.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+
+Identity Of(Rank rank, int size, int epoch = 0) { return {rank, size, rank, size, "job", "tutti", epoch}; }
+
+std::string OnlyFile(const std::string& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) return entry.path();
+  return "";
+}
+
+// Joins as `rank`, as if from another process, and leaves.
+void OccupyRank(const std::string& address, const JobKey& job, Rank rank) {
+  RawStoreClient client(address);
+  client.Join(job, rank);
+}
+
+void ExpectRanksMeet(const std::string& directory, const std::optional<JobSecret>& secret) {
+  constexpr int kRanks = 3;
+  std::vector<std::thread> ranks;
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      auto store = JoinOnNode(Of(rank, kRanks), secret, directory, Soon());
+      ASSERT_TRUE(store.ok()) << store.status();
+      auto blobs = ExchangeBlobs(**store, "x", rank, kRanks, absl::StrCat(rank), Soon());
+      ASSERT_TRUE(blobs.ok()) << blobs.status();
+      EXPECT_THAT(*blobs, testing::ElementsAre("0", "1", "2"));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(OnlyFile(directory), "") << "the file is removed when all have come";
+}
+
+TEST(JoinOnNodeTest, RanksMeetThroughAPrivateFile) {
+  TemporaryDirectory directory;
+  ExpectRanksMeet(directory.path(), std::nullopt);
+  ExpectRanksMeet(directory.path(), RandomJobSecret());
+}
+
+// What a job that crashed while it started leaves: a file that leads to nobody, to a stranger, to a live server that
+// has a rank of the earlier job, or nonsense. Rank 1 follows it, is turned away, and finds rank 0 once that has come.
+TEST(JoinOnNodeTest, AStaleFileDoesNotMatter) {
+  const JobSecret old_secret = RandomJobSecret();
+  auto stranger = TcpStoreServer::Start({RandomJobSecret(), "other", 1}).value();
+  auto old_server = TcpStoreServer::Start(StoreKey(Of(0, 2), old_secret), {.one_process_per_rank = true}).value();
+  OccupyRank(old_server->address(), StoreKey(Of(0, 2), old_secret), 1);
+  std::string closed_address = TcpStoreServer::Start({RandomJobSecret(), "closed", 1}).value()->address();
+
+  for (const std::string& stale :
+       {absl::StrCat(closed_address, "\n", ToHex(old_secret), "\n"),
+        absl::StrCat(stranger->address(), "\n", ToHex(old_secret), "\n"),
+        absl::StrCat(old_server->address(), "\n", ToHex(old_secret), "\n"), std::string("nonsense"), std::string()}) {
+    TemporaryDirectory directory;
+    ASSERT_TRUE(WritePrivateFile(RendezvousFile(directory.path(), Of(0, 2)), stale).ok());
+    std::thread rank_1([&] {
+      auto store = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), Soon());
+      EXPECT_TRUE(store.ok()) << store.status();
+    });
+    auto store = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), Soon());
+    EXPECT_TRUE(store.ok()) << store.status();
+    rank_1.join();
+  }
+}
+
+TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
+  TemporaryDirectory directory;
+  const JobSecret secret = RandomJobSecret();
+  auto server = TcpStoreServer::Start(StoreKey(Of(0, 3), secret)).value();
+  ASSERT_TRUE(WritePrivateFile(RendezvousFile(directory.path(), Of(1, 2)),
+                               absl::StrCat(server->address(), "\n", ToHex(secret), "\n"))
+                  .ok());
+  absl::Status status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), absl::InfiniteFuture()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has world size 2, the store server has 3"));
+}
+
+TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
+  TemporaryDirectory directory;
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(50);
+  absl::Status status = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), deadline).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of job 'job epoch 0' has not joined"));
+  EXPECT_EQ(OnlyFile(directory.path()), "");
+  status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), deadline).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has not found rank 0 of job 'job epoch 0'"));
+}
+
+Identity OnTwoNodes(Rank rank) { return {rank, 2, 0, 1, "job", "tutti", 0}; }
+
+TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
+  // A port that was free a moment ago.
+  const std::string address = TcpStoreServer::Start({RandomJobSecret(), "x", 1}).value()->address();
+  const JobSecret secret = RandomJobSecret();
+  std::thread rank_1([&] {
+    auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", Soon());
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->Get("k", Soon()).value(), "v");
+    EXPECT_TRUE((*store)->Set("seen", "").ok());
+  });
+  auto store = JoinOverNetwork(OnTwoNodes(0), secret, address, "lo", Soon());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->Set("k", "v").ok());
+  EXPECT_TRUE((*store)->Get("seen", Soon()).ok());
+  rank_1.join();
+}
+
+TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
+  const JobSecret secret = RandomJobSecret();
+  absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", Soon()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("TUTTI_INTERFACE=nosuch0 is no network interface"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lo"));
+  auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
+  status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", Soon()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("TUTTI_RENDEZVOUS"));
+  for (const char* address : {"", "host", "host:", ":1", "host:0", "host:65536", "host:x"}) {
+    EXPECT_EQ(JoinOverNetwork(OnTwoNodes(0), secret, address, "", Soon()).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << address;
+  }
+}
+
+TEST(RendezvousAddressTest, IsFoundInOrder) {
+  const Environment master = {{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(RendezvousAddress(master, OnTwoNodes(0)).value(), "n0:29501");
+  EXPECT_EQ(RendezvousAddress({{"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "1"}}, OnTwoNodes(0)).value(),
+            "[fd00::1]:2");
+  Environment both = master;
+  both["TUTTI_RENDEZVOUS"] = "other:1";
+  EXPECT_EQ(RendezvousAddress(both, OnTwoNodes(0)).value(), "other:1");
+
+  Identity slurm = OnTwoNodes(0);
+  slurm.launcher = "slurm";
+  const std::string address = RendezvousAddress({{"SLURM_STEP_NODELIST", "n[3-4]"}}, slurm).value();
+  EXPECT_EQ(address.substr(0, 3), "n3:");
+  EXPECT_EQ(address, RendezvousAddress({{"SLURM_STEP_NODELIST", "n[3-4]"}}, slurm).value());
+
+  for (const Environment& environment :
+       {Environment{}, Environment{{"MASTER_ADDR", "n0"}}, Environment{{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "x"}},
+        Environment{{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "65535"}}}) {
+    EXPECT_EQ(RendezvousAddress(environment, OnTwoNodes(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
