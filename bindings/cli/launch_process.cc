@@ -1,0 +1,146 @@
+#include "bindings/cli/launch_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+// Both ends close on exec.
+struct Pipe {
+  int ends[2] = {-1, -1};
+  ~Pipe() {
+    Close(0);
+    Close(1);
+  }
+  bool Open() { return ::pipe2(ends, O_CLOEXEC) == 0; }
+  void Close(int end) {
+    if (ends[end] >= 0) ::close(ends[end]);
+    ends[end] = -1;
+  }
+  int ReleaseReader() {
+    const int fd = ends[0];
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    ends[0] = -1;
+    return fd;
+  }
+};
+
+int ThreadsPerRank(int ranks) {
+  cpu_set_t cores;
+  const int count = ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return std::max(1, count / ranks);
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child: only what is safe between fork and exec of a process with threads.
+[[noreturn]] void Become(const ProcessTemplate& common, Rank rank, pid_t launcher, char** arguments, char** environment,
+                         int out, int err, int failure) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(127);  // it died before prctl
+  // Rank 0 may read a file or a pipe. A terminal would stop it, since its group is not in the foreground.
+  if (rank != 0 || ::isatty(STDIN_FILENO)) {
+    const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(null, STDIN_FILENO);
+  }
+  if (out >= 0) ::dup2(out, STDOUT_FILENO);
+  if (err >= 0) ::dup2(err, STDERR_FILENO);
+  ::signal(SIGPIPE, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &common.signals, nullptr);
+  ::execvpe(arguments[0], arguments, environment);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(failure, &error, sizeof(error));
+  ::_exit(127);
+}
+
+absl::Status Refused(absl::string_view what) {
+  return absl::ResourceExhaustedError(absl::StrCat("tutti launch: ", what, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
+                                                   const std::string& store_address, int secret_fd) {
+  std::map<std::string, std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const char* name : {"TUTTI_EPOCH", "TUTTI_RENDEZVOUS", "TUTTI_JOB_SECRET", "TUTTI_JOB_SECRET_FILE"}) {
+    result.erase(name);
+  }
+  result["TUTTI_SIZE"] = result["TUTTI_LOCAL_SIZE"] = absl::StrCat(ranks);
+  result["TUTTI_JOB_ID"] = job_id;
+  result["TUTTI_STORE"] = absl::StrCat("tcp://", store_address);
+  result["TUTTI_JOB_SECRET_FD"] = absl::StrCat(secret_fd);
+  // Numeric libraries take all cores for each process otherwise, and the ranks fight over them.
+  result.emplace("OMP_NUM_THREADS", absl::StrCat(ThreadsPerRank(ranks)));
+  return result;
+}
+
+absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) {
+  Pipe out, err, failure;
+  if (!failure.Open() || (common.tag_output && (!out.Open() || !err.Open()))) return Refused("cannot make a pipe");
+  std::vector<std::string> arguments = common.command;
+  std::map<std::string, std::string> variables = common.environment;
+  variables["TUTTI_RANK"] = variables["TUTTI_LOCAL_RANK"] = absl::StrCat(rank);
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : variables) environment.push_back(absl::StrCat(name, "=", value));
+  const std::vector<char*> argument_pointers = Pointers(arguments), environment_pointers = Pointers(environment);
+
+  const pid_t launcher = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return Refused("cannot start a process");
+  if (child == 0) {
+    Become(common, rank, launcher, const_cast<char**>(argument_pointers.data()),
+           const_cast<char**>(environment_pointers.data()), out.ends[1], err.ends[1], failure.ends[1]);
+  }
+  ::setpgid(child, child);  // here as well, so that the group exists when we signal it
+  failure.Close(1);
+  int error = 0;
+  ssize_t got = 0;
+  while ((got = ::read(failure.ends[0], &error, sizeof(error))) < 0 && errno == EINTR) {
+  }
+  if (got == sizeof(error)) {
+    ::waitpid(child, nullptr, 0);
+    return absl::NotFoundError(
+        absl::StrCat("tutti launch: cannot start '", common.command[0], "': ", std::strerror(error)));
+  }
+  RankProcess process{rank, child, -1, -1};
+  if (common.tag_output) {
+    process.out = out.ReleaseReader();
+    process.err = err.ReleaseReader();
+  }
+  return process;
+}
+
+std::string DescribeEnd(int wait_status) {
+  if (WIFEXITED(wait_status)) return absl::StrCat("exited with code ", WEXITSTATUS(wait_status));
+  const char* name = ::sigabbrev_np(WTERMSIG(wait_status));
+  return absl::StrCat("was ended by ",
+                      name != nullptr ? absl::StrCat("SIG", name) : absl::StrCat("signal ", WTERMSIG(wait_status)));
+}
+
+int ExitCodeOf(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// One rank of `tutti launch` as a process.
+#ifndef TUTTI_BINDINGS_CLI_LAUNCH_PROCESS_H_
+#define TUTTI_BINDINGS_CLI_LAUNCH_PROCESS_H_
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tutti/dtype.h"
+
+namespace tutti {
+
+// What is the same for every rank.
+struct ProcessTemplate {
+  std::vector<std::string> command;
+  std::map<std::string, std::string> environment;
+  int secret_fd = -1;  // stays open in the ranks
+  sigset_t signals{};  // blocked in the ranks: what was before the launcher blocked its own
+  bool tag_output = false;
+};
+
+struct RankProcess {
+  Rank rank = 0;
+  pid_t id = -1;  // of the process and of its group; -1 once it has been waited for
+  int out = -1;   // with tag_output: the read ends of its standard output and error, non-blocking
+  int err = -1;
+};
+
+// Environment of the ranks of a job, but for the rank itself: this process's, with Tutti's own variables replaced.
+std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
+                                                   const std::string& store_address, int secret_fd);
+
+// Starts `rank` in a process group of its own; it is killed when this process dies. NotFound when the program cannot be
+// started, ResourceExhausted when the system refuses a process or a descriptor.
+absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank);
+
+// "exited with code 3", "was ended by SIGKILL", of a status of waitpid; and the launcher's exit code for it.
+std::string DescribeEnd(int wait_status);
+int ExitCodeOf(int wait_status);
+
+}  // namespace tutti
+
+#endif  // TUTTI_BINDINGS_CLI_LAUNCH_PROCESS_H_
