@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import doc_code
 import file_rules
 import format
 import includes
@@ -52,6 +53,16 @@ class Includes(unittest.TestCase):
 
     def test_a_folder_without_a_row_is_rejected(self):
         self.assertEqual(len(self.violations("src/new/x.cc")), 1)
+
+
+class DocCode(unittest.TestCase):
+    def test_a_block_equals_its_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "x.cc").write_text("int x;\n", encoding="utf-8")
+            page = "<!-- file: {} -->\n```cpp\n{}```\n"
+            for name, code, wrong in [("x.cc", "int x;\n", 0), ("x.cc", "int y;\n", 1), ("y.cc", "int x;\n", 1)]:
+                self.assertEqual(len(list(doc_code.violations("a.md", page.format(name, code), root))), wrong, name)
 
 
 class Files(unittest.TestCase):

@@ -5,19 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/schedules/expected_results.h"
-#include "tests/schedules/sequential_executor.h"
+#include "tests/schedules/run_on_data.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
-
-struct Call {
-  CollectiveSpec spec;
-  std::int64_t count = 0;
-  int size = 1;
-  PlanOptions options;
-};
 
 bool HasInPlaceForm(Collective collective) {
   return collective != Collective::kAllToAll && collective != Collective::kAllToAllV &&
@@ -27,45 +19,6 @@ bool HasInPlaceForm(Collective collective) {
 bool Reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
          collective == Collective::kReduce;
-}
-
-// Runs the call on all ranks and compares every element of every output.
-void ExpectRightResults(const Schedule& schedule, const Call& call, SequentialExecutor::Order order) {
-  std::vector<Plan> plans;
-  std::vector<Bytes> ins;
-  std::vector<Bytes> outs;
-  for (Rank rank = 0; rank < call.size; ++rank) {
-    const CollectiveSpec spec = SpecOf(call.spec, call.count, rank, call.size);
-    absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, call.size, call.options);
-    ASSERT_TRUE(plan.ok()) << plan.status() << ", " << ToString(spec) << " of " << call.size << " ranks";
-    Bytes in(static_cast<std::size_t>(plan->in_bytes), kGarbage);
-    Bytes out(static_cast<std::size_t>(plan->out_bytes), kGarbage);
-    const std::int64_t inputs = InputCount(spec, rank, call.size);
-    const bool own_block = spec.in_place && inputs < OutputCount(spec, rank, call.size);
-    for (std::int64_t i = 0; i < inputs; ++i) {
-      kernels::StoreElement(spec.dtype, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count + i : i,
-                            InputElement(spec, rank, i));
-    }
-    plans.push_back(*std::move(plan));
-    ins.push_back(std::move(in));
-    outs.push_back(std::move(out));
-  }
-
-  SequentialExecutor executor(plans, std::move(ins), std::move(outs), order);
-  ASSERT_EQ(executor.Run(), "") << ToString(plans[0].spec) << " of " << call.size << " ranks";
-
-  for (Rank rank = 0; rank < call.size; ++rank) {
-    const CollectiveSpec& spec = plans[rank].spec;
-    const std::int64_t outputs = OutputCount(spec, rank, call.size);
-    const bool own_block = spec.in_place && outputs < InputCount(spec, rank, call.size);
-    Bytes expected(static_cast<std::size_t>(outputs * SizeOf(spec.dtype)));
-    for (std::int64_t i = 0; i < outputs; ++i) {
-      kernels::StoreElement(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
-    }
-    const auto begin = executor.out(rank).begin() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
-    ASSERT_EQ(Bytes(begin, begin + static_cast<std::ptrdiff_t>(expected.size())), expected)
-        << ToString(spec) << ", rank " << rank << " of " << call.size;
-  }
 }
 
 class EverySchedule : public testing::TestWithParam<const Schedule*> {};
