@@ -78,7 +78,7 @@ TEST(PlanBuilderTest, InPlaceWhereOneSideIsEmpty) {
 TEST(PlanBuilderTest, ScratchIsAlignedAndZeroCountsTakeNothing) {
   PlanBuilder b = Builder();
   EXPECT_EQ(b.Scratch(DType::kU8, 3).offset, 0);
-  EXPECT_EQ(b.Scratch(DType::kF32, 0).bytes, 0);
+  EXPECT_EQ(b.Scratch(DType::kF32, 0), (Ref{.space = Space::kScratch}));
   EXPECT_EQ(b.Scratch(DType::kF64, 2).offset, 64);
   EXPECT_EQ(b.State(DType::kF32, 5).offset, 0);
   const Plan plan = Built(b);

@@ -1,6 +1,6 @@
 // Where the input and output of a call lie in the spaces of a plan: the one place that knows what in place means.
-#ifndef TUTTI_PLAN_MEMORY_H_
-#define TUTTI_PLAN_MEMORY_H_
+#ifndef TUTTI_PLAN_SPACES_H_
+#define TUTTI_PLAN_SPACES_H_
 
 #include <cstdint>
 
@@ -17,4 +17,4 @@ std::int64_t SpaceBytes(const CollectiveSpec& spec, Space space, Rank rank, int 
 
 }  // namespace tutti
 
-#endif  // TUTTI_PLAN_MEMORY_H_
+#endif  // TUTTI_PLAN_SPACES_H_

@@ -1,4 +1,4 @@
-#include "plan/memory.h"
+#include "plan/spaces.h"
 
 #include <algorithm>
 

@@ -1,0 +1,32 @@
+// Proves, before anything runs, that the plans of all ranks together do what their collective promises.
+#ifndef TUTTI_VERIFY_H_
+#define TUTTI_VERIFY_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// `plans` holds one plan per rank, in rank order; of send and recv only the ranks that take part. Checks, in this
+// order:
+//
+//   form      every field makes sense and every range lies inside its space, also in the memory of a peer; the input
+//             is never written; the specs of the ranks belong to one call
+//   matching  every Send meets exactly one Recv of the same length and dtype, every Wait its Signal
+//   progress  no deadlock, whatever order ready steps run in, also when a Send completes only once its Recv has started
+//   races     two accesses to the same bytes, one of them a write, are ordered by dependencies, messages and signals;
+//             a peer touches memory of a rank only after that rank began and, its scratch reads aside, before it ends
+//   values    run on symbols, every element of every output becomes exactly what was promised: every rank's input once,
+//             divided once for avg, 16-bit sums rounded once; nothing uninitialised is used, no step is without effect,
+//             in-place input that is not output is kept. Codecs may stand between, but results that the collective
+//             gives to all ranks must be computed alike everywhere, so that replicas stay bit-equal. Initial state
+//             is an unknown that may not reach the output.
+//
+// OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming rank and
+// step. Trusts nothing the builder derived. Takes memory and time for the sum of all steps (see docs/decisions/0004).
+absl::Status Verify(absl::Span<const Plan> plans);
+
+}  // namespace tutti
+
+#endif  // TUTTI_VERIFY_H_

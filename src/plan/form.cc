@@ -1,0 +1,224 @@
+#include "plan/form.h"
+
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "plan/spaces.h"
+#include "tutti/print.h"
+
+namespace tutti {
+namespace {
+
+bool PointToPoint(const Plan& plan) {
+  return plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
+}
+
+// What all ranks say alike; send and recv differ by nature, and counts per peer mirror each other.
+absl::Status CheckAgreement(const Plan& a, const Plan& b) {
+  auto differ = [&](absl::string_view field) {
+    return absl::InvalidArgumentError(absl::StrCat("spec of rank ", b.rank, " differs from that of rank ", a.rank,
+                                                   " in ", field, ": ", ToString(b.spec), "; ", ToString(a.spec)));
+  };
+  if (b.size != a.size) return differ("size of the world");
+  if (PointToPoint(a) && PointToPoint(b)) return absl::OkStatus();
+  if (b.spec.collective != a.spec.collective) return differ("collective");
+  if (b.spec.dtype != a.spec.dtype) return differ("dtype");
+  if (b.spec.op != a.spec.op) return differ("op");
+  if (b.spec.count != a.spec.count) return differ("count");
+  if (b.spec.root != a.spec.root) return differ("root");
+  if (b.spec.in_place != a.spec.in_place) return differ("in_place");
+  if (a.spec.collective == Collective::kAllToAllV) {
+    if (a.spec.send_counts[b.rank] != b.spec.recv_counts[a.rank]) return differ("recv_counts");
+    if (a.spec.recv_counts[b.rank] != b.spec.send_counts[a.rank]) return differ("send_counts");
+  }
+  return absl::OkStatus();
+}
+
+// Checks the steps of one plan against the spaces of all.
+class Former {
+ public:
+  explicit Former(absl::Span<const Plan> plans) : plans_(plans), by_rank_(plans[0].size, nullptr) {
+    for (const Plan& plan : plans) by_rank_[plan.rank] = &plan;
+  }
+
+  absl::Status Check(const Plan& plan) {
+    std::uint32_t signals = 0;
+    for (StepId id = 0; id < plan.steps.size(); ++id) {
+      const Step& step = plan.steps[id];
+      std::string what = Pools(plan, step, id);
+      if (what.empty()) what = Fields(plan, step);
+      if (what.empty()) what = Refs(plan, step);
+      if (what.empty()) what = Types(plan, step);
+      if (what.empty() && step.kind == StepKind::kSignal && step.ordinal != ++signals) {
+        what = absl::StrCat("ordinal should be ", signals);
+      }
+      if (what.empty()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", plan.rank, " step ", id, " (", Text(plan, step), "): ", what));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static bool InPool(std::uint64_t first, std::uint64_t n, std::size_t size) { return first + n <= size; }
+
+  // A step whose lists are broken cannot be printed.
+  static std::string Text(const Plan& plan, const Step& step) {
+    const bool printable = InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size());
+    return printable ? ToText(plan, step) : std::string(Name(step.kind));
+  }
+
+  static std::string Pools(const Plan& plan, const Step& step, StepId id) {
+    if (!InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size())) return "refs outside the plan's pool";
+    if (!InPool(step.first_dep, step.num_deps, plan.deps.size())) return "deps outside the plan's pool";
+    for (StepId dep : plan.deps_of(step)) {
+      if (dep >= id) return absl::StrCat("depends on step ", dep, ", which is not earlier");
+    }
+    return "";
+  }
+
+  // Fields a kind does not use hold their default, so that equal plans are equal bytes.
+  static std::string Fields(const Plan& plan, const Step& step) {
+    struct Shape {
+      int dsts, srcs;  // -1: one or more
+      bool peer, ordinal, divisor, codec;
+    };
+    static constexpr std::array<Shape, 9> kShapes = {{{0, 1, true, true, false, false},     // send
+                                                      {1, 0, true, true, false, false},     // recv
+                                                      {0, 0, false, true, false, false},    // signal
+                                                      {0, 0, true, true, false, false},     // wait
+                                                      {-1, -1, false, false, true, false},  // reduce
+                                                      {-1, 1, false, false, false, false},  // copy
+                                                      {1, 1, false, false, true, false},    // scale
+                                                      {1, 1, false, false, false, true},    // encode
+                                                      {1, 1, false, false, false, true}}};  // decode
+    const Shape& shape = kShapes[static_cast<std::size_t>(step.kind)];
+    const bool dsts = shape.dsts < 0 ? step.num_dsts > 0 : step.num_dsts == shape.dsts;
+    const bool srcs = shape.srcs < 0 ? step.num_srcs > 0 : step.num_srcs == shape.srcs;
+    if (!dsts || !srcs) return absl::StrCat("has ", step.num_dsts, " dsts and ", step.num_srcs, " srcs");
+    if (shape.peer && (step.peer < 0 || step.peer >= plan.size || step.peer == plan.rank)) {
+      return absl::StrCat("peer ", step.peer, " is not another rank of ", plan.size);
+    }
+    if (!shape.peer && step.peer != kSelf) return absl::StrCat("peer ", step.peer, " means nothing here");
+    if (!shape.ordinal && step.ordinal != 0) return absl::StrCat("ordinal ", step.ordinal, " means nothing here");
+    const bool divides = step.kind == StepKind::kScale || step.op == ReduceOp::kAvg;
+    if (step.divisor < 1 || (!divides && step.divisor != 1)) return absl::StrCat("divisor ", step.divisor);
+    if (step.op != ReduceOp::kSum && step.kind != StepKind::kReduce) return "op means nothing here";
+    if (step.accumulate && step.kind != StepKind::kDecode) return "accumulate means nothing here";
+    if (!shape.codec && step.codec != 0) return "codec means nothing here";
+    if (shape.codec && step.codec >= plan.codecs.size()) return absl::StrCat("codec ", step.codec, " does not exist");
+    return "";
+  }
+
+  std::string Range(const Plan& plan, const Ref& ref, bool written) const {
+    const Rank owner = ref.owner == kSelf ? plan.rank : ref.owner;
+    if (ref.owner == plan.rank || owner < 0 || owner >= plan.size || by_rank_[owner] == nullptr) {
+      return absl::StrCat(ToText(ref), ": its owner is not another rank that takes part");
+    }
+    if (ref.owner != kSelf && ref.space == Space::kState) return absl::StrCat(ToText(ref), ": state is not mapped");
+    const Plan& there = *by_rank_[owner];
+    const std::array<std::int64_t, 4> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes};
+    const std::int64_t size = sizes[static_cast<std::size_t>(ref.space)];
+    if (ref.offset < 0 || ref.bytes <= 0 || ref.bytes > size || ref.offset > size - ref.bytes) {
+      return absl::StrCat(ToText(ref), " is empty or outside its ", size, " bytes");
+    }
+    if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
+      return absl::StrCat(ToText(ref), " is not whole elements");
+    }
+    if (written && ref.space == Space::kIn) return absl::StrCat(ToText(ref), ": the input is read-only");
+    return "";
+  }
+
+  std::string Refs(const Plan& plan, const Step& step) const {
+    for (const Ref& dst : plan.dsts(step)) {
+      if (std::string what = Range(plan, dst, true); !what.empty()) return what;
+    }
+    for (const Ref& src : plan.srcs(step)) {
+      if (std::string what = Range(plan, src, false); !what.empty()) return what;
+    }
+    const bool moves = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+    for (const Ref& ref : absl::MakeSpan(plan.refs).subspan(step.first_ref, step.num_dsts + step.num_srcs)) {
+      if (moves && ref.owner != kSelf)
+        return absl::StrCat(ToText(ref), ": messages leave from and arrive in own memory");
+    }
+    for (std::size_t i = 0; i < step.num_dsts; ++i) {
+      const Ref& dst = plan.dsts(step)[i];
+      auto overlaps = [&](const Ref& ref) {
+        return ref.owner == dst.owner && ref.space == dst.space && ref.offset < dst.offset + dst.bytes &&
+               dst.offset < ref.offset + ref.bytes;
+      };
+      for (const Ref& other : plan.dsts(step).first(i)) {
+        if (overlaps(other)) return absl::StrCat(ToText(dst), " overlaps ", ToText(other));
+      }
+      for (const Ref& src : plan.srcs(step)) {
+        if (overlaps(src) && !(src == dst)) return absl::StrCat(ToText(dst), " overlaps ", ToText(src));
+      }
+    }
+    return "";
+  }
+
+  static std::string Types(const Plan& plan, const Step& step) {
+    if (step.num_srcs == 0 || step.num_dsts == 0) return "";
+    if (step.kind == StepKind::kEncode || step.kind == StepKind::kDecode) return CodecTypes(plan, step);
+    const Ref& dst = plan.dsts(step)[0];
+    const Ref& src = plan.srcs(step)[0];
+    for (const Ref& ref : plan.dsts(step)) {
+      if (ref.dtype != dst.dtype || ref.count() != dst.count()) return "dsts differ in dtype or length";
+    }
+    for (const Ref& ref : plan.srcs(step)) {
+      if (ref.dtype != src.dtype || ref.count() != dst.count()) return "srcs differ in dtype or length";
+    }
+    const bool rounds = step.kind == StepKind::kReduce && src.dtype == DType::kF32 && SizeOf(dst.dtype) == 2;
+    if (step.kind != StepKind::kCopy && src.dtype != dst.dtype && !rounds) return "dtypes of dsts and srcs differ";
+    return "";
+  }
+
+  static std::string CodecTypes(const Plan& plan, const Step& step) {
+    const CodecChoice& choice = plan.codecs[step.codec];
+    const bool encodes = step.kind == StepKind::kEncode;
+    const Ref& encoded = encodes ? plan.dsts(step)[0] : plan.srcs(step)[0];
+    const Ref& plain = encodes ? plan.srcs(step)[0] : plan.dsts(step)[0];
+    if (choice.codec == nullptr) return "codec is null";
+    if (absl::Status valid = choice.codec->validate(choice.options); !valid.ok()) return std::string(valid.message());
+    if (encoded.dtype != DType::kU8 || plain.dtype != DType::kF32) return "encoded ranges are u8 and plain ones f32";
+    const std::int64_t need = choice.codec->encoded_bytes(plain.count(), choice.options);
+    if (encoded.bytes != need) return absl::StrCat(plain.count(), " elements are encoded in ", need, " bytes");
+    return "";
+  }
+
+  absl::Span<const Plan> plans_;
+  std::vector<const Plan*> by_rank_;
+};
+
+}  // namespace
+
+absl::Status CheckForm(absl::Span<const Plan> plans) {
+  if (plans.empty()) return absl::InvalidArgumentError("plans is empty; it needs one plan per rank");
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Plan& plan = plans[i];
+    if (absl::Status status = Validate(plan.spec, plan.rank, plan.size); !status.ok()) return status;
+    if (absl::Status status = CheckAgreement(plans[0], plan); !status.ok()) return status;
+    const bool complete = PointToPoint(plan) ||
+                          (plans.size() == static_cast<std::size_t>(plan.size) && plan.rank == static_cast<Rank>(i));
+    if (!complete || (i > 0 && plan.rank <= plans[i - 1].rank)) {
+      return absl::InvalidArgumentError(absl::StrCat("plans[", i, "] is of rank ", plan.rank, " of ", plan.size, "; ",
+                                                     plans.size(), " plans must be one per rank, in order"));
+    }
+    if (plan.in_bytes != SpaceBytes(plan.spec, Space::kIn, plan.rank, plan.size) ||
+        plan.out_bytes != SpaceBytes(plan.spec, Space::kOut, plan.rank, plan.size) || plan.scratch_bytes < 0 ||
+        plan.state_bytes < 0) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": in ", plan.in_bytes, " and out ",
+                                                        plan.out_bytes, " bytes do not fit ", ToString(plan.spec)));
+    }
+  }
+  Former former(plans);
+  for (const Plan& plan : plans) {
+    if (absl::Status status = former.Check(plan); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// Whether plans are well formed, before anything is concluded from them.
+#ifndef TUTTI_PLAN_FORM_H_
+#define TUTTI_PLAN_FORM_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// InvalidArgument when `plans` is not one plan per rank of one call, FailedPrecondition when a step is malformed.
+absl::Status CheckForm(absl::Span<const Plan> plans);
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_FORM_H_

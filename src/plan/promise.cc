@@ -1,0 +1,178 @@
+#include "plan/promise.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plan/spaces.h"
+
+namespace tutti {
+namespace {
+
+using Kind = Symbol::Kind;
+
+Promise Block(const Ref& out, std::int64_t at, std::int64_t count, Rank source, std::int64_t first) {
+  return {.place = out.Elements(at, count), .source = source, .first = first};
+}
+
+// Traces one element back to the inputs it was made from.
+class Tracer {
+ public:
+  struct Leaf {
+    Rank rank;
+    std::int64_t index;
+    std::int64_t divisor;
+  };
+
+  Tracer(const Symbols& symbols, const CollectiveSpec& spec, bool combined)
+      : symbols_(symbols), spec_(spec), combined_(combined) {}
+
+  // False when something other than the promised computation stands between inputs and `value`.
+  bool Trace(const Value& value, std::int64_t divisor = 1, bool outermost = true) {
+    const Symbol& symbol = symbols_[value.symbol];
+    auto term = [&](std::size_t i) { return Value{symbol.terms[i].symbol, symbol.terms[i].index + value.index}; };
+    switch (symbol.kind) {
+      case Kind::kInput:
+        leaves.push_back({symbol.rank, value.index, divisor});
+        return true;
+      case Kind::kFold: {
+        const bool sums = spec_.op == ReduceOp::kSum || spec_.op == ReduceOp::kAvg;
+        if (!combined_ || symbol.op != (sums ? ReduceOp::kSum : spec_.op)) return false;
+        for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
+          if (!Trace(term(i), divisor, false)) return false;
+        }
+        return true;
+      }
+      case Kind::kDivide:
+        // Integers truncate: only the finished sum may be divided.
+        if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;
+        return Trace(term(0), divisor * symbol.divisor, false);
+      case Kind::kRound:
+        return Trace(term(0), divisor, outermost);
+      case Kind::kDecoded: {
+        std::int64_t at = value.index;
+        for (const Symbol::Term& part : symbols_[symbol.terms[0].symbol].terms) {
+          if (at < part.count) {
+            constant = std::min(constant, part.count - at);
+            return Trace({part.symbol, part.index + at}, divisor, outermost);
+          }
+          at -= part.count;
+        }
+        return false;
+      }
+      default:
+        return false;
+    }
+  }
+
+  std::vector<Leaf> leaves;
+  // Elements from here on that are made in the same way.
+  std::int64_t constant = std::numeric_limits<std::int64_t>::max();
+
+ private:
+  const Symbols& symbols_;
+  const CollectiveSpec& spec_;
+  bool combined_;
+};
+
+bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::vector<Tracer::Leaf>& leaves) {
+  if (promise.source != Promise::kAll) {
+    return leaves.size() == 1 && leaves[0].rank == promise.source && leaves[0].index == index;
+  }
+  if (leaves.size() != static_cast<std::size_t>(plan.size)) return false;
+  std::sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  const std::int64_t divisor = plan.spec.op == ReduceOp::kAvg ? plan.size : 1;
+  for (Rank rank = 0; rank < plan.size; ++rank) {
+    const Tracer::Leaf& leaf = leaves[rank];
+    if (leaf.rank != rank || leaf.index != index || leaf.divisor != divisor) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool PromisesReplicas(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kAllGather ||
+         collective == Collective::kBroadcast;
+}
+
+std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index) {
+  const Plan& plan = plans[index];
+  const CollectiveSpec& spec = plan.spec;
+  const Rank rank = plan.rank;
+  const Ref out = OutputOf(spec, rank, plan.size);
+  std::vector<Promise> promises;
+  switch (spec.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+      promises.push_back(Block(out, 0, out.count(), Promise::kAll, 0));
+      break;
+    case Collective::kReduceScatter:
+      promises.push_back(Block(out, 0, spec.count, Promise::kAll, rank * spec.count));
+      break;
+    case Collective::kBroadcast:
+    case Collective::kRecv:
+      promises.push_back(Block(out, 0, spec.count, spec.root, 0));
+      break;
+    case Collective::kScatter:
+      promises.push_back(Block(out, 0, spec.count, spec.root, rank * spec.count));
+      break;
+    case Collective::kAllGather:
+    case Collective::kGather:
+    case Collective::kAllToAll: {
+      const std::int64_t first = spec.collective == Collective::kAllToAll ? rank * spec.count : 0;
+      for (Rank q = 0; q < plan.size && out.bytes > 0; ++q) {
+        promises.push_back(Block(out, q * spec.count, spec.count, q, first));
+      }
+      break;
+    }
+    case Collective::kAllToAllV: {
+      std::int64_t at = 0;
+      for (Rank q = 0; q < plan.size; ++q) {
+        const std::vector<std::int64_t>& sent = plans[q].spec.send_counts;
+        const std::int64_t first = std::accumulate(sent.begin(), sent.begin() + rank, std::int64_t{0});
+        promises.push_back(Block(out, at, spec.recv_counts[q], q, first));
+        at += spec.recv_counts[q];
+      }
+      break;
+    }
+    case Collective::kBarrier:
+    case Collective::kSend:
+      break;
+  }
+  if (spec.in_place) {
+    const Ref in = InputOf(spec, rank, plan.size);
+    const std::int64_t width = SizeOf(spec.dtype);
+    const std::int64_t before = std::clamp<std::int64_t>(out.offset - in.offset, 0, in.bytes) / width;
+    const std::int64_t after = std::clamp<std::int64_t>(out.offset + out.bytes - in.offset, 0, in.bytes) / width;
+    promises.push_back(Block(in, 0, before, rank, 0));
+    promises.push_back(Block(in, after, in.count() - after, rank, after));
+  }
+  std::erase_if(promises, [](const Promise& promise) { return promise.place.bytes == 0; });
+  return promises;
+}
+
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols) {
+  std::int64_t index = promise.first;
+  for (const Run& run : runs) {
+    for (std::int64_t k = 0; k < run.count;) {
+      Tracer tracer(symbols, plan.spec, promise.source == Promise::kAll);
+      const bool traced = tracer.Trace(run.value + k);
+      if (!traced || !Keeps(promise, plan, index + k, tracer.leaves)) {
+        const std::string expected =
+            promise.source == Promise::kAll
+                ? absl::StrCat(Name(plan.spec.op), " of element ", index + k, " of all ", plan.size, " ranks")
+                : absl::StrCat("in@", promise.source, "[", index + k, "]");
+        return absl::StrCat("element ", index + k - promise.first, " of ", expected, " is expected, found ",
+                            symbols.Describe(run.value + k));
+      }
+      k += std::min(tracer.constant, run.count - k);
+    }
+    index += run.count;
+  }
+  return "";
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+// What a collective promises for every element of memory at the end of a run.
+#ifndef TUTTI_PLAN_PROMISE_H_
+#define TUTTI_PLAN_PROMISE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "plan/contents.h"
+#include "plan/symbols.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// `place` must hold elements [first, first + count) of the input of `source`, or of all ranks' inputs combined.
+struct Promise {
+  static constexpr Rank kAll = -1;
+  Ref place;
+  Rank source = kAll;
+  std::int64_t first = 0;
+};
+
+// The promises to the rank of `plans[index]`, in-place input that must keep its value included.
+std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index);
+
+// Why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols);
+
+// True when the collective gives all ranks the same result.
+bool PromisesReplicas(Collective collective);
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_PROMISE_H_

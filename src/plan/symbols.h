@@ -1,0 +1,89 @@
+// What memory holds during a symbolic run.
+#ifndef TUTTI_PLAN_SYMBOLS_H_
+#define TUTTI_PLAN_SYMBOLS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+using SymbolId = std::uint32_t;
+
+// One element: `symbol` at `index`. A run of elements has consecutive indices.
+struct Value {
+  SymbolId symbol = 0;
+  std::int64_t index = 0;
+  Value operator+(std::int64_t k) const { return {symbol, index + k}; }
+  bool operator==(const Value&) const = default;
+};
+
+struct Symbol {
+  enum class Kind : std::uint8_t {
+    kNothing,  // uninitialised memory
+    kInput,    // the input of `rank`
+    kState,    // what the state of `rank` was before the run
+    kFold,     // op over terms, left to right
+    kDivide,   // terms[0] / divisor
+    kRound,    // terms[0] rounded to dtype
+    kEncoded,  // bytes of a message of `codec` that holds terms one after the other
+    kDecoded,  // elements of the message terms[0].symbol
+  };
+  struct Term {
+    SymbolId symbol;
+    std::int64_t index;  // of a message: absolute; otherwise added to the index of the whole
+    std::int64_t count;  // of a message: elements; otherwise 0
+  };
+
+  Kind kind = Kind::kNothing;
+  ReduceOp op = ReduceOp::kSum;
+  DType dtype = DType::kF32;
+  Rank rank = 0;
+  std::int32_t divisor = 1;
+  std::uint32_t codec = 0;
+  std::vector<Term> terms = {};
+  // Rounded after arithmetic, somewhere inside: no sum may be built on it.
+  bool rounded = false;
+  // Exactly representable in `exact_in`.
+  bool exact = false;
+  DType exact_in = DType::kF32;
+};
+
+// Equal symbols have equal ids: values are compared by comparing two numbers. Computations that give equal bits by
+// construction are one symbol: moving, exact widening, and reducing in steps from left to right.
+class Symbols {
+ public:
+  Symbols();
+
+  const Symbol& operator[](SymbolId id) const { return symbols_[id]; }
+  Value Nothing() const { return {}; }
+  Value Input(Rank rank, DType dtype, std::int64_t index);
+  Value State(Rank rank, std::int64_t index);
+  Value Fold(ReduceOp op, absl::Span<const Value> values);
+  Value Divide(const Value& value, std::int32_t divisor);
+  // `value` of type `from` stored as `to`.
+  Value Convert(const Value& value, DType from, DType to);
+  // Byte 0 of the message.
+  Value Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements);
+  // Element 0 of the message whose bytes are `encoded`.
+  Value Decoded(SymbolId encoded);
+
+  bool IsMessageOf(SymbolId id, const CodecChoice& codec, std::int64_t count) const;
+  // "sum(in@0[3], in@1[3]) / 2".
+  std::string Describe(const Value& value) const;
+
+ private:
+  SymbolId Intern(Symbol symbol);
+
+  std::vector<Symbol> symbols_;
+  absl::flat_hash_map<std::vector<std::int64_t>, SymbolId> ids_;
+  std::vector<CodecChoice> codecs_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_SYMBOLS_H_

@@ -1,0 +1,251 @@
+#include "plan/values.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "plan/contents.h"
+#include "plan/spaces.h"
+#include "plan/promise.h"
+#include "plan/symbols.h"
+#include "tutti/print.h"
+
+namespace tutti {
+namespace {
+
+class Simulation {
+ public:
+  Simulation(absl::Span<const Plan> plans, const Order& order)
+      : plans_(plans), order_(order), memory_(plans.size()), used_(order.size(), false), messages_(order.size()) {
+    plan_of_rank_.assign(plans[0].size, -1);
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+      const Plan& plan = plans[p];
+      plan_of_rank_[plan.rank] = static_cast<int>(p);
+      const Ref in = InputOf(plan.spec, plan.rank, plan.size);
+      const Value input = symbols_.Input(plan.rank, in.dtype, 0);
+      if (in.bytes > 0) At(static_cast<int>(p), in).Write(in, {{{in.count(), input}}}, Order::kNone);
+    }
+  }
+
+  absl::Status Check() {
+    for (Position at = 0; at < order_.size(); ++at) {
+      if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(at), ": ", error_));
+    }
+    if (absl::Status status = CheckPromises(); !status.ok()) return status;
+    return CheckUse();
+  }
+
+ private:
+  bool barrier() const { return plans_[0].spec.collective == Collective::kBarrier; }
+
+  Contents& At(int plan, const Ref& ref) {
+    const int owner = ref.owner == kSelf ? plan : plan_of_rank_[ref.owner];
+    return memory_[owner][static_cast<std::size_t>(ref.space)];
+  }
+
+  // Sets error_ when `ref` does not hold what a computation may use.
+  std::vector<Run> Read(Position at, const Ref& ref, bool encoded) {
+    std::vector<Run> runs = At(order_.plan_at(at), ref).Read(ref, error_);
+    const StepKind kind = order_.step(at).kind;
+    const bool moves = kind == StepKind::kSend || (kind == StepKind::kCopy && ref.dtype == DType::kU8);
+    std::int64_t element = ref.offset / SizeOf(ref.dtype);
+    for (Run& run : runs) {
+      if (run.writer != Order::kNone) used_[run.writer] = true;
+      const Symbol::Kind holds = symbols_[run.value.symbol].kind;
+      if (holds == Symbol::Kind::kNothing && ref.space == Space::kState) {
+        run.value = symbols_.State(order_.plan(at).rank, element);
+      } else if (holds == Symbol::Kind::kNothing && !barrier()) {
+        error_ = absl::StrCat(ToText(ref), " is not initialised");
+      } else if (!moves && (holds == Symbol::Kind::kEncoded) != encoded) {
+        error_ = absl::StrCat(ToText(ref), encoded ? " is no message of a codec" : " holds bytes of a codec");
+      }
+      element += run.count;
+    }
+    return runs;
+  }
+
+  void Write(Position at, const Ref& ref, absl::Span<const Run> runs) {
+    At(order_.plan_at(at), ref).Write(ref, runs, at);
+  }
+
+  bool Execute(Position at) {
+    const Plan& plan = order_.plan(at);
+    const Step& step = order_.step(at);
+    std::vector<std::vector<Run>> operands;
+    for (const Ref& src : plan.srcs(step)) operands.push_back(Read(at, src, step.kind == StepKind::kDecode));
+    if (step.accumulate) operands.insert(operands.begin(), Read(at, plan.dsts(step)[0], false));
+    if (!error_.empty()) return false;
+    std::vector<Run> result;
+    switch (step.kind) {
+      case StepKind::kSend:
+        messages_[at] = std::move(operands[0]);
+        return true;
+      case StepKind::kSignal:
+      case StepKind::kWait:
+        return true;
+      case StepKind::kRecv:
+        result = std::move(messages_[order_.source(at)]);
+        break;
+      case StepKind::kCopy:
+        result = Converted(std::move(operands[0]), plan.srcs(step)[0].dtype, plan.dsts(step)[0].dtype);
+        break;
+      case StepKind::kReduce:
+      case StepKind::kScale:
+        result = Computed(operands, step, plan.srcs(step)[0].dtype, plan.dsts(step)[0].dtype);
+        break;
+      case StepKind::kEncode:
+        result = Encoded(operands[0], plan.codecs[step.codec], plan.dsts(step)[0].bytes);
+        break;
+      case StepKind::kDecode:
+        result = Decoded(operands.back(), plan.codecs[step.codec], plan.dsts(step)[0].count());
+        if (step.accumulate && error_.empty()) {
+          operands[1] = std::move(result);
+          result = Computed(operands, step, DType::kF32, DType::kF32);
+        }
+        break;
+    }
+    for (const Ref& dst : plan.dsts(step)) Write(at, dst, result);
+    return error_.empty();
+  }
+
+  std::vector<Run> Converted(std::vector<Run> runs, DType from, DType to) {
+    for (Run& run : runs) run.value = symbols_.Convert(run.value, from, to);
+    return runs;
+  }
+
+  // Element by element, in pieces in which every operand is one run.
+  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Step& step, DType from, DType to) {
+    std::vector<Run> result;
+    std::vector<std::size_t> run(operands.size(), 0);
+    std::vector<std::int64_t> done(operands.size(), 0);  // elements of the current run
+    std::vector<Value> values(operands.size());
+    const ReduceOp fold = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
+    const bool arithmetic = fold == ReduceOp::kSum || fold == ReduceOp::kProd;
+    while (run[0] < operands[0].size()) {
+      std::int64_t n = std::numeric_limits<std::int64_t>::max();
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const Run& r = operands[i][run[i]];
+        n = std::min(n, r.count - done[i]);
+        values[i] = r.value + done[i];
+        if (arithmetic && (operands.size() > 1 || step.divisor > 1) && symbols_[r.value.symbol].rounded) {
+          error_ = absl::StrCat("rounds twice: it computes with ", symbols_.Describe(values[i]));
+          return {};
+        }
+      }
+      const Value value = symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
+      // 16-bit types are computed in f32.
+      Append(result, {n, symbols_.Convert(value, AccumulatorOf(from), to)});
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        done[i] += n;
+        if (done[i] < operands[i][run[i]].count) continue;
+        ++run[i];
+        done[i] = 0;
+      }
+    }
+    return result;
+  }
+
+  std::vector<Run> Encoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t bytes) {
+    std::vector<Symbol::Term> elements;
+    for (const Run& run : runs) elements.push_back({run.value.symbol, run.value.index, run.count});
+    return {{bytes, symbols_.Encoded(codec, std::move(elements))}};
+  }
+
+  std::vector<Run> Decoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t count) {
+    // A message may have travelled in parts.
+    std::int64_t at = 0;
+    const SymbolId message = runs[0].value.symbol;
+    for (const Run& run : runs) {
+      if (!(run.value == Value{message, at}))
+        error_ = absl::StrCat("joins ", symbols_.Describe(runs[0].value), " and ", symbols_.Describe(run.value));
+      at += run.count;
+    }
+    if (!symbols_.IsMessageOf(message, codec, count)) error_ = "decodes a message of another codec or length";
+    if (!error_.empty()) return {};
+    return {{count, symbols_.Decoded(message)}};
+  }
+
+  absl::Status CheckPromises() {
+    for (std::size_t p = 0; p < plans_.size(); ++p) {
+      const Plan& plan = plans_[p];
+      for (const Promise& promise : PromisesTo(plans_, p)) {
+        const std::vector<Run> runs = At(static_cast<int>(p), promise.place).Read(promise.place, error_);
+        const std::string broken = error_.empty() ? Broken(promise, plan, runs, symbols_) : error_;
+        if (!broken.empty()) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("rank ", plan.rank, " ends with ", ToText(promise.place), ": ", broken));
+        }
+        MarkUsed(runs);
+      }
+      const Ref state{.space = Space::kState, .dtype = DType::kU8, .bytes = plan.state_bytes};
+      MarkUsed(At(static_cast<int>(p), state).Pieces());
+    }
+    return PromisesReplicas(plans_[0].spec.collective) ? CheckReplicas() : absl::OkStatus();
+  }
+
+  void MarkUsed(absl::Span<const Run> runs) {
+    for (const Run& run : runs) {
+      if (run.writer != Order::kNone) used_[run.writer] = true;
+    }
+  }
+
+  // Replicas are bit-equal when every rank holds the result of one and the same computation.
+  absl::Status CheckReplicas() {
+    auto result = [&](std::size_t p) {
+      const Ref out = OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size);
+      std::vector<Run> joined;
+      for (Run run : At(static_cast<int>(p), out).Read(out, error_)) {
+        run.writer = Order::kNone;
+        Append(joined, run);
+      }
+      return joined;
+    };
+    const std::vector<Run> first = result(0);
+    for (std::size_t p = 1; p < plans_.size(); ++p) {
+      const std::vector<Run> other = result(p);
+      std::int64_t element = 0;
+      for (std::size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
+        if (!(first[i].value == other[i].value) || first[i].count != other[i].count) {
+          if (first[i].value == other[i].value) element += std::min(first[i].count, other[i].count);
+          const Value a = ValueOf(first, element);
+          const Value b = ValueOf(other, element);
+          return absl::FailedPreconditionError(absl::StrCat("replicas differ: out element ", element, " of rank ",
+                                                            plans_[0].rank, " is ", symbols_.Describe(a), ", of rank ",
+                                                            plans_[p].rank, " ", symbols_.Describe(b)));
+        }
+        element += first[i].count;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static Value ValueOf(absl::Span<const Run> runs, std::int64_t element) { return Slice(runs, element, 1)[0].value; }
+
+  // A step whose every result is overwritten or forgotten is a mistake.
+  absl::Status CheckUse() const {
+    for (Position at = 0; at < order_.size(); ++at) {
+      if (used_[at] || order_.step(at).num_dsts == 0 || barrier()) continue;
+      return absl::FailedPreconditionError(absl::StrCat(order_.Describe(at), ": nothing uses its result"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Span<const Plan> plans_;
+  const Order& order_;
+  Symbols symbols_;
+  std::vector<int> plan_of_rank_;
+  std::vector<std::array<Contents, 4>> memory_;
+  std::vector<bool> used_;
+  std::vector<std::vector<Run>> messages_;
+  std::string error_;
+};
+
+}  // namespace
+
+absl::Status CheckValues(absl::Span<const Plan> plans, const Order& order) { return Simulation(plans, order).Check(); }
+
+}  // namespace tutti

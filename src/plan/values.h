@@ -1,0 +1,17 @@
+// What plans compute.
+#ifndef TUTTI_PLAN_VALUES_H_
+#define TUTTI_PLAN_VALUES_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "plan/order.h"
+
+namespace tutti {
+
+// Runs race-free plans on symbols; FailedPrecondition names the step or the rank and range whose value is not what the
+// collective promises. `plans` are those of `order`.
+absl::Status CheckValues(absl::Span<const Plan> plans, const Order& order);
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_VALUES_H_

@@ -1,0 +1,101 @@
+// Level 0: every schedule of this build, for every world, keeps its promises.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "tests/harness/calls.h"
+#include "tutti/schedule.h"
+#include "tutti/verify.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kLarge = 65537;
+
+struct Type {
+  DType dtype;
+  ReduceOp op;
+};
+
+bool Reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+std::vector<Type> TypesFor(Collective collective, int size) {
+  if (!Reduces(collective)) return {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kSum}};
+  std::vector<Type> types = {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}};
+  if (size > 17) return types;
+  types.insert(types.end(), {{DType::kI32, ReduceOp::kAvg},
+                             {DType::kF16, ReduceOp::kMax},
+                             {DType::kF64, ReduceOp::kProd},
+                             {DType::kU8, ReduceOp::kMin}});
+  return types;
+}
+
+class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
+ protected:
+  // Returns the number of calls the schedule served.
+  int Sweep(int size, std::int64_t count, const PlanOptions& options) {
+    const Schedule& schedule = *GetParam();
+    int served = 0;
+    for (const Type& type : TypesFor(schedule.collective, size)) {
+      for (const Call& call : CallsOf(schedule.collective, type.dtype, type.op, count, size)) {
+        const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, call, size, options);
+        if (absl::IsUnimplemented(plans.status())) continue;
+        EXPECT_TRUE(plans.ok()) << call.text() << ": " << plans.status();
+        if (!plans.ok()) continue;
+        ++served;
+        const absl::Status status = Verify(*plans);
+        EXPECT_TRUE(status.ok()) << (*plans)[0].name << " " << call.text() << ": " << status;
+      }
+      if (HasFailure()) break;
+    }
+    return served;
+  }
+};
+
+TEST_P(EveryScheduleTest, KeepsItsPromisesInEveryWorld) {
+  int served = 0;
+  for (int size = 1; size <= 17; ++size) {
+    for (std::int64_t count : std::set<std::int64_t>{0, 1, size - 1, size, size + 1, 97, kLarge}) {
+      served += Sweep(size, count, {.peers_mapped = true});
+      ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;
+    }
+  }
+  EXPECT_GT(served, 0) << "supports no call at all";
+}
+
+TEST_P(EveryScheduleTest, KeepsItsPromisesInLargeWorlds) {
+  for (int size : {32, 64}) {
+    for (std::int64_t count : {0, 1, size + 1, 97}) {
+      Sweep(size, count, {.peers_mapped = true});
+      ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;
+    }
+  }
+}
+
+TEST_P(EveryScheduleTest, KeepsItsPromisesCutIntoSegments) {
+  for (int size : {1, 2, 3, 4, 7, 8}) {
+    for (std::int64_t segment : {8, 24, 64}) {
+      Sweep(size, 37, {.segment_bytes = segment, .peers_mapped = true});
+      ASSERT_FALSE(HasFailure()) << "world of " << size << ", segment_bytes " << segment;
+    }
+  }
+}
+
+TEST_P(EveryScheduleTest, ServesMessagesAloneOrSaysWhyNot) {
+  for (int size : {1, 2, 5}) Sweep(size, 11, {.peers_mapped = false});
+}
+
+std::string NameOf(const ::testing::TestParamInfo<const Schedule*>& schedule) {
+  return std::string(Name(schedule.param->collective)) + "_" + std::string(schedule.param->name);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScheduleTest, ::testing::ValuesIn(AllSchedules().begin(), AllSchedules().end()),
+                         NameOf);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryScheduleTest);
+
+}  // namespace
+}  // namespace tutti
