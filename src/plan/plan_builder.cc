@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "plan/dependencies.h"
-#include "plan/memory.h"
+#include "plan/spaces.h"
 
 namespace tutti {
 namespace {
