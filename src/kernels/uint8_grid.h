@@ -57,8 +57,8 @@ inline std::uint8_t EncodeUint8(const Uint8Grid& grid, float value) {
   return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(clamped + (kRoundToInteger + grid.zero)));
 }
 
-// What a block's two numbers (the value of code 0, and the step) say to the decoder. Values are computed at a quarter of
-// their size where code · step could overflow. Only the sum rounds, and not even that when zero is a level.
+// What a block's two numbers (the value of code 0, and the step) say to the decoder. Values are computed at a quarter
+// of their size where code · step could overflow. Only the sum rounds, and not even that when zero is a level.
 struct Uint8Values {
   float min;
   float step;
