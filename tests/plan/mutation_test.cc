@@ -1,0 +1,376 @@
+// Tests the verifier: plans with one random change must be rejected.
+//
+// Not counted, because the changed plan is the same plan:
+//   - a dependency that others imply is dropped or moved (the same steps stay ordered)
+//   - the change leaves every field as it was (two steps with equal ranges swap them)
+//   - a Wait is repeated; a sum becomes an average over one
+// Survivors that remain (about 1 % of schedules', 3 % of algorithms' mutants), and why each is harmless:
+//   drop_dep, move_dep      the builder lets a Signal follow every earlier step and every later step follow a Wait;
+//   where
+//                           signals order the same accesses in another way, or nothing conflicts, it is not needed
+//   drop_step, shrink_step  a copy of bytes that already hold the value; a Wait whose signal another Wait implies; a
+//                           message of a barrier that others imply
+//   change_space            reads the same value where it also lies (in instead of the copy of in in out)
+//   change_peer, _ordinal   of a Wait that is implied by another one, or at the end where peers read scratch alone
+//   change_kind             a Reduce of one source is a Copy
+//   swap_refs_of_steps      two independent steps of one kind in another order
+//   whatever in barriers    the bytes of their messages mean nothing
+// The dedicated faults of verify_test.cc are always rejected.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/harness/calls.h"
+#include "tutti/algorithm.h"
+#include "tutti/print.h"
+#include "tutti/schedule.h"
+#include "tutti/verify.h"
+
+namespace tutti {
+namespace {
+
+using Random = std::mt19937;
+
+std::size_t Pick(std::size_t n, Random& random) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); }
+
+Step& AnyStep(Plan& plan, Random& random) { return plan.steps[Pick(plan.steps.size(), random)]; }
+
+// A random step for which `fits` holds, or null.
+template <typename Fits>
+Step* FindStep(Plan& plan, Random& random, Fits fits) {
+  const std::size_t first = Pick(plan.steps.size(), random);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    Step& step = plan.steps[(first + i) % plan.steps.size()];
+    if (fits(step)) return &step;
+  }
+  return nullptr;
+}
+
+Ref* AnyRef(Plan& plan, Random& random) {
+  return plan.refs.empty() ? nullptr : &plan.refs[Pick(plan.refs.size(), random)];
+}
+
+bool Computes(const Step& step) { return step.num_dsts > 0 && step.num_srcs > 0; }
+
+// Rebuilds the pool of dependencies from one list per step.
+void SetDeps(Plan& plan, const std::vector<std::vector<StepId>>& deps) {
+  plan.deps.clear();
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    plan.steps[i].first_dep = static_cast<std::uint32_t>(plan.deps.size());
+    plan.steps[i].num_deps = static_cast<std::uint32_t>(deps[i].size());
+    plan.deps.insert(plan.deps.end(), deps[i].begin(), deps[i].end());
+  }
+}
+
+std::vector<std::vector<StepId>> DepsOf(const Plan& plan) {
+  std::vector<std::vector<StepId>> deps;
+  for (const Step& step : plan.steps) deps.emplace_back(plan.deps_of(step).begin(), plan.deps_of(step).end());
+  return deps;
+}
+
+std::vector<std::vector<bool>> Closure(const Plan& plan) {
+  const std::size_t n = plan.steps.size();
+  std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));
+  for (std::size_t i = 0; i < n; ++i) {
+    for (StepId dep : plan.deps_of(plan.steps[i])) {
+      before[i][dep] = true;
+      for (std::size_t k = 0; k < dep; ++k) before[i][k] = before[i][k] || before[dep][k];
+    }
+  }
+  return before;
+}
+
+// Followers of the dropped step follow what it followed.
+bool DropStep(Plan& plan, Random& random) {
+  const std::size_t dropped = Pick(plan.steps.size(), random);
+  std::vector<std::vector<StepId>> deps = DepsOf(plan);
+  const std::vector<StepId> inherited = deps[dropped];
+  deps.erase(deps.begin() + static_cast<std::ptrdiff_t>(dropped));
+  plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(dropped));
+  for (std::vector<StepId>& list : deps) {
+    const auto found = std::find(list.begin(), list.end(), dropped);
+    if (found != list.end()) {
+      list.erase(found);
+      list.insert(list.end(), inherited.begin(), inherited.end());
+    }
+    for (StepId& dep : list) dep -= dep > dropped;
+  }
+  SetDeps(plan, deps);
+  return true;
+}
+
+bool DuplicateStep(Plan& plan, Random& random) {
+  const Step* step = FindStep(plan, random, [](const Step& s) { return s.kind != StepKind::kWait; });
+  if (step == nullptr) return false;
+  const auto at = static_cast<std::size_t>(step - plan.steps.data());
+  std::vector<std::vector<StepId>> deps = DepsOf(plan);
+  for (std::vector<StepId>& list : deps) {
+    for (StepId& dep : list) dep += dep >= at;  // followers follow the copy
+  }
+  deps.insert(deps.begin() + static_cast<std::ptrdiff_t>(at) + 1, {static_cast<StepId>(at)});
+  plan.steps.insert(plan.steps.begin() + static_cast<std::ptrdiff_t>(at), Step(*step));
+  SetDeps(plan, deps);
+  return true;
+}
+
+bool DropDep(Plan& plan, Random& random) {
+  const Step* step = FindStep(plan, random, [](const Step& s) { return s.num_deps > 0; });
+  if (step == nullptr) return false;
+  std::vector<std::vector<StepId>> deps = DepsOf(plan);
+  std::vector<StepId>& list = deps[static_cast<std::size_t>(step - plan.steps.data())];
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(Pick(list.size(), random)));
+  SetDeps(plan, deps);
+  return true;
+}
+
+bool MoveDep(Plan& plan, Random& random) {
+  if (plan.deps.empty()) return false;
+  plan.deps[Pick(plan.deps.size(), random)] = static_cast<StepId>(Pick(plan.steps.size(), random));
+  return true;
+}
+
+bool ChangePeer(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.peer != kSelf; });
+  if (step == nullptr) return false;
+  step->peer = static_cast<Rank>(Pick(plan.size, random));
+  return true;
+}
+
+bool ChangeOrdinal(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return !Computes(s); });
+  if (step == nullptr) return false;
+  step->ordinal += random() % 2 == 0 ? 1 : -1;
+  return true;
+}
+
+bool ShiftRef(Plan& plan, Random& random) {
+  Ref* ref = AnyRef(plan, random);
+  if (ref == nullptr) return false;
+  ref->offset += random() % 2 == 0 ? SizeOf(ref->dtype) : -SizeOf(ref->dtype);
+  return true;
+}
+
+bool ShiftStep(Plan& plan, Random& random) {
+  Step& step = AnyStep(plan, random);
+  for (std::uint32_t i = 0; i < step.num_dsts + step.num_srcs; ++i) {
+    Ref& ref = plan.refs[step.first_ref + i];
+    ref.offset += SizeOf(ref.dtype);
+  }
+  return step.num_dsts + step.num_srcs > 0;
+}
+
+bool ResizeRef(Plan& plan, Random& random) {
+  Ref* ref = AnyRef(plan, random);
+  if (ref == nullptr) return false;
+  ref->bytes += random() % 2 == 0 ? SizeOf(ref->dtype) : -SizeOf(ref->dtype);
+  return true;
+}
+
+bool ShrinkStep(Plan& plan, Random& random) {
+  Step& step = AnyStep(plan, random);
+  for (std::uint32_t i = 0; i < step.num_dsts + step.num_srcs; ++i) {
+    Ref& ref = plan.refs[step.first_ref + i];
+    ref.bytes -= SizeOf(ref.dtype);
+  }
+  return step.num_dsts + step.num_srcs > 0;
+}
+
+bool SwapSides(Plan& plan, Random& random) {
+  const Step* step = FindStep(plan, random, Computes);
+  if (step == nullptr) return false;
+  std::swap(plan.refs[step->first_ref + Pick(step->num_dsts, random)],
+            plan.refs[step->first_ref + step->num_dsts + Pick(step->num_srcs, random)]);
+  return true;
+}
+
+bool SwapRefsOfSteps(Plan& plan, Random& random) {
+  Step& a = AnyStep(plan, random);
+  Step& b = AnyStep(plan, random);
+  if (a.num_dsts != b.num_dsts || a.num_srcs != b.num_srcs) return false;
+  std::swap(a.first_ref, b.first_ref);
+  return true;
+}
+
+bool ChangeSpace(Plan& plan, Random& random) {
+  Ref* ref = AnyRef(plan, random);
+  if (ref == nullptr) return false;
+  ref->space = static_cast<Space>(Pick(4, random));
+  return true;
+}
+
+bool ChangeOwner(Plan& plan, Random& random) {
+  Ref* ref = AnyRef(plan, random);
+  if (ref == nullptr) return false;
+  ref->owner = static_cast<Rank>(Pick(plan.size + 1, random)) - 1;
+  return true;
+}
+
+bool ChangeType(Plan& plan, Random& random) {
+  Ref* ref = AnyRef(plan, random);
+  if (ref == nullptr) return false;
+  ref->dtype = kAllDTypes[Pick(kAllDTypes.size(), random)];
+  return true;
+}
+
+bool ChangeOp(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kReduce && s.num_srcs > 1; });
+  if (step == nullptr) return false;
+  const ReduceOp old = step->op;
+  step->op = kAllReduceOps[Pick(kAllReduceOps.size(), random)];
+  auto sums = [](ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; };
+  return step->divisor != 1 || !sums(old) || !sums(step->op);
+}
+
+bool ChangeDivisor(Plan& plan, Random& random) {
+  Step& step = AnyStep(plan, random);
+  step.divisor += random() % 2 == 0 ? 1 : -1;
+  return true;
+}
+
+bool FlipAccumulate(Plan& plan, Random& random) {
+  Step& step = AnyStep(plan, random);
+  step.accumulate = !step.accumulate;
+  return true;
+}
+
+bool ChangeKind(Plan& plan, Random& random) {
+  AnyStep(plan, random).kind = static_cast<StepKind>(Pick(9, random));
+  return true;
+}
+
+bool DropSource(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.num_srcs > 1; });
+  if (step == nullptr) return false;
+  --step->num_srcs;
+  return true;
+}
+
+bool RepeatSource(Plan& plan, Random& random) {
+  const Step* step = FindStep(plan, random, [](const Step& s) { return s.num_srcs > 1; });
+  if (step == nullptr) return false;
+  const std::size_t first = step->first_ref + step->num_dsts;
+  plan.refs[first + Pick(step->num_srcs, random)] = plan.refs[first + Pick(step->num_srcs, random)];
+  return true;
+}
+
+struct Mutation {
+  const char* name;
+  bool (*apply)(Plan& plan, Random& random);  // false: found nothing to change
+};
+
+constexpr std::array<Mutation, 21> kMutations = {
+    {{"drop_step", DropStep},       {"duplicate_step", DuplicateStep}, {"drop_dep", DropDep},
+     {"move_dep", MoveDep},         {"change_peer", ChangePeer},       {"change_ordinal", ChangeOrdinal},
+     {"shift_ref", ShiftRef},       {"shift_step", ShiftStep},         {"resize_ref", ResizeRef},
+     {"shrink_step", ShrinkStep},   {"swap_sides", SwapSides},         {"swap_refs_of_steps", SwapRefsOfSteps},
+     {"change_space", ChangeSpace}, {"change_owner", ChangeOwner},     {"change_type", ChangeType},
+     {"change_op", ChangeOp},       {"change_divisor", ChangeDivisor}, {"flip_accumulate", FlipAccumulate},
+     {"change_kind", ChangeKind},   {"drop_source", DropSource},       {"repeat_source", RepeatSource}}};
+
+// Text is the whole plan but for the lists' places in their pools.
+bool SamePlan(const Plan& a, const Plan& b) {
+  if (ToText(a) == ToText(b) &&
+      std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                 [](const Step& x, const Step& y) { return x.divisor == y.divisor && x.accumulate == y.accumulate; })) {
+    return true;
+  }
+  Plan without_deps = b;
+  SetDeps(without_deps, DepsOf(a).size() == b.steps.size() ? DepsOf(a) : DepsOf(b));
+  const bool valid = std::all_of(b.steps.begin(), b.steps.end(), [&](const Step& step) {
+    const auto id = static_cast<StepId>(&step - b.steps.data());
+    return std::all_of(b.deps_of(step).begin(), b.deps_of(step).end(), [id](StepId dep) { return dep < id; });
+  });
+  return valid && ToText(without_deps) == ToText(a) && without_deps.deps != b.deps && Closure(a) == Closure(b);
+}
+
+struct Tally {
+  int tried = 0;
+  int rejected = 0;
+};
+
+class MutationTest : public ::testing::Test {
+ protected:
+  void Try(const std::vector<Plan>& plans, int times) {
+    ASSERT_TRUE(Verify(plans).ok()) << plans[0].name << ": " << Verify(plans);
+    for (const Mutation& mutation : kMutations) {
+      for (int i = 0; i < times; ++i) {
+        std::vector<Plan> mutants = plans;
+        Plan& plan = mutants[Pick(mutants.size(), random_)];
+        if (plan.steps.empty()) continue;
+        const Plan before = plan;
+        if (!mutation.apply(plan, random_) || SamePlan(before, plan)) continue;
+        Tally& tally = tallies_[mutation.name];
+        ++tally.tried;
+        if (!Verify(mutants).ok()) {
+          ++tally.rejected;
+        } else {
+          ++survivors_[absl::StrCat(mutation.name, " in ", plan.name)];
+          if (examples_.size() < 6)
+            examples_.push_back(absl::StrCat(mutation.name, "\nbefore ", ToText(before), "after ", ToText(plan)));
+        }
+      }
+    }
+  }
+
+  void ExpectRejected(double share) {
+    Tally all;
+    std::string report;
+    for (const auto& [name, tally] : tallies_) {
+      all.tried += tally.tried;
+      all.rejected += tally.rejected;
+      absl::StrAppend(&report, name, ": ", tally.rejected, " of ", tally.tried, "\n");
+    }
+    for (const auto& [what, n] : survivors_) absl::StrAppend(&report, "survived: ", what, ": ", n, "\n");
+    for (const std::string& example : examples_) absl::StrAppend(&report, example, "\n");
+    EXPECT_GE(all.rejected, share * all.tried) << report;
+  }
+
+  Random random_{20240607};
+  std::map<std::string, Tally> tallies_;
+  std::map<std::string, int> survivors_;
+  std::vector<std::string> examples_;
+};
+
+TEST_F(MutationTest, OfEverySchedule) {
+  for (const Schedule* schedule : AllSchedules()) {
+    for (int size : {2, 3, 4, 6}) {
+      for (DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const Call& call : CallsOf(schedule->collective, dtype, ReduceOp::kAvg, 13, size)) {
+          const PlanOptions options{.segment_bytes = 32, .peers_mapped = true};
+          const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
+          if (absl::IsUnimplemented(plans.status())) continue;
+          ASSERT_TRUE(plans.ok()) << plans.status();
+          Try(*plans, 1);
+        }
+      }
+    }
+  }
+  ExpectRejected(0.95);
+}
+
+TEST_F(MutationTest, OfEveryAlgorithm) {
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    const Strategy strategy = *ParseStrategy(algorithm->name);
+    for (int size : {2, 3, 4}) {
+      for (bool mapped : {false, true}) {
+        std::vector<Plan> plans;
+        for (Rank rank = 0; rank < size; ++rank) {
+          absl::StatusOr<Plan> plan = BuildPlan(strategy, DType::kF32, 4099, rank, size, {.peers_mapped = mapped});
+          ASSERT_TRUE(plan.ok()) << plan.status();
+          plans.push_back(*std::move(plan));
+        }
+        Try(plans, 5);
+      }
+    }
+  }
+  ExpectRejected(0.95);
+}
+
+}  // namespace
+}  // namespace tutti
