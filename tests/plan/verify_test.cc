@@ -1,0 +1,231 @@
+// Faults the verifier must name, each in the smallest plan that has it.
+#include "tutti/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "tutti/plan_builder.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using Author = std::function<void(PlanBuilder&)>;
+
+std::vector<Plan> Plans(const CollectiveSpec& spec, int size, const Author& author) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    PlanBuilder b("test", spec, rank, size, {.peers_mapped = true});
+    author(b);
+    absl::StatusOr<Plan> plan = std::move(b).Build();
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (plan.ok()) plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+std::string ErrorOf(const CollectiveSpec& spec, int size, const Author& author) {
+  return std::string(Verify(Plans(spec, size, author)).message());
+}
+
+// Everybody sends everything to everybody and reduces in rank order.
+void AllToAllThenReduce(PlanBuilder& b, ReduceOp op) {
+  std::vector<Ref> srcs(b.size(), b.in());
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    if (peer == b.rank()) continue;
+    srcs[peer] = b.Scratch(b.in().dtype, b.in().count());
+    b.Send(peer, b.in());
+    b.Recv(peer, srcs[peer]);
+  }
+  b.Reduce(std::vector<Ref>{b.out()}, srcs, op);
+}
+
+TEST(VerifyTest, AcceptsAllReduceByHand) {
+  for (bool in_place : {false, true}) {
+    EXPECT_EQ(
+        ErrorOf({.count = 5, .in_place = in_place}, 4, [](PlanBuilder& b) { AllToAllThenReduce(b, b.spec().op); }), "");
+  }
+}
+
+TEST(VerifyTest, PlansMustBeOnePerRankOfOneCall) {
+  EXPECT_EQ(Verify({}).code(), absl::StatusCode::kInvalidArgument);
+  std::vector<Plan> plans = Plans({.count = 1}, 2, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); });
+  EXPECT_THAT(std::string(Verify({plans.data(), 1}).message()), HasSubstr("one per rank"));
+  plans[1].spec.op = ReduceOp::kMax;
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("spec of rank 1 differs from that of rank 0 in op"));
+}
+
+TEST(VerifyTest, MessagesMustMeet) {
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        if (b.rank() == 0) b.Send(1, b.in());
+                      }),
+              HasSubstr("rank 0 step 0 (send in[0,16) f32 to 1 #0): no step receives this message"));
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        if (b.rank() == 1) b.Recv(0, b.out());
+                      }),
+              HasSubstr("rank 1 step 0 (recv out[0,16) f32 from 0 #0): no rank sends this message"));
+  EXPECT_THAT(
+      ErrorOf(spec, 2, [](PlanBuilder& b) { b.rank() == 0 ? b.Send(1, b.in().Elements(0, 3)) : b.Recv(0, b.out()); }),
+      HasSubstr("receives 16 bytes of f32, but rank 0 step 0"));
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        if (b.rank() == 1) b.Wait(0);
+                      }),
+              HasSubstr("this signal is never made"));
+}
+
+TEST(VerifyTest, ASendMayNeedItsRecvToProgress) {
+  EXPECT_THAT(ErrorOf({.count = 4, .in_place = true}, 2,
+                      [](PlanBuilder& b) {
+                        b.Send(1 - b.rank(), b.in());
+                        b.Recv(1 - b.rank(), b.out());
+                      }),
+              HasSubstr("deadlock: each waits for the next: rank 0 step"));
+}
+
+TEST(VerifyTest, WaitingInACircleIsADeadlock) {
+  EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier}, 3,
+                      [](PlanBuilder& b) {
+                        b.Wait((b.rank() + 1) % b.size());
+                        b.Scratch(DType::kU8, 1);
+                        b.Send((b.rank() + 2) % b.size(), {.space = Space::kScratch, .dtype = DType::kU8, .bytes = 1});
+                        b.Recv((b.rank() + 1) % b.size(), {.space = Space::kScratch, .dtype = DType::kU8, .bytes = 1});
+                        b.Signal();
+                      }),
+              HasSubstr("deadlock"));
+}
+
+TEST(VerifyTest, DroppedDependencyIsARace) {
+  std::vector<Plan> plans = Plans({.count = 4}, 2, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); });
+  ASSERT_EQ(plans[1].steps.back().num_deps, 1u);
+  plans[1].steps.back().num_deps = 0;
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("race: rank 1 step 1 (recv"));
+}
+
+TEST(VerifyTest, PeersMustHaveBegunAndMustNotHaveEnded) {
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
+                      }),
+              HasSubstr("nothing says that rank 1 has begun"));
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        b.Signal();
+                        b.WaitAll();
+                        if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
+                      }),
+              HasSubstr("nothing says that rank 1 waits for it before its run ends"));
+}
+
+TEST(VerifyTest, BarrierMustMeetEverybody) {
+  EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier}, 3,
+                      [](PlanBuilder& b) {
+                        b.Signal();
+                        b.Wait((b.rank() + 1) % 3);
+                      }),
+              HasSubstr("barrier: rank 0 may end before rank 2 began"));
+}
+
+TEST(VerifyTest, ValuesMustBeThePromisedOnes) {
+  const CollectiveSpec avg{.op = ReduceOp::kAvg, .count = 4};
+  EXPECT_THAT(ErrorOf(avg, 2, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); }),
+              HasSubstr("found sum(in@0[0], in@1[0])"));
+  EXPECT_THAT(ErrorOf(avg, 2,
+                      [](PlanBuilder& b) {
+                        AllToAllThenReduce(b, ReduceOp::kAvg);
+                        b.Scale(b.out(), b.out(), 2);
+                      }),
+              HasSubstr("found sum(in@0[0], in@1[0]) / 2 / 2"));
+  EXPECT_THAT(ErrorOf({.count = 4}, 2, [](PlanBuilder&) {}), HasSubstr("found nothing"));
+  EXPECT_THAT(ErrorOf({.count = 4}, 1, [](PlanBuilder& b) { b.Copy(b.out(), b.Scratch(DType::kF32, 4)); }),
+              HasSubstr("scratch[0,16) f32 is not initialised"));
+}
+
+TEST(VerifyTest, IntegersAreDividedLast) {
+  const Author divides_first = [](PlanBuilder& b) {
+    const Ref mine = b.Scratch(b.in().dtype, 4);
+    const Ref theirs = b.Scratch(b.in().dtype, 4);
+    b.Scale(mine, b.in(), 2);
+    b.Send(1 - b.rank(), mine);
+    b.Recv(1 - b.rank(), theirs);
+    b.Reduce(b.out(), {b.rank() == 0 ? mine : theirs, b.rank() == 0 ? theirs : mine}, ReduceOp::kSum);
+  };
+  EXPECT_EQ(ErrorOf({.op = ReduceOp::kAvg, .count = 4}, 2, divides_first), "");
+  EXPECT_THAT(ErrorOf({.dtype = DType::kI32, .op = ReduceOp::kAvg, .count = 4}, 2, divides_first),
+              HasSubstr("avg of element 0"));
+}
+
+TEST(VerifyTest, SixteenBitSumsAreRoundedOnce) {
+  EXPECT_THAT(ErrorOf({.dtype = DType::kBF16, .count = 4}, 3,
+                      [](PlanBuilder& b) {
+                        const Ref sum = b.Scratch(DType::kBF16, 4);
+                        std::vector<Ref> all(3, b.in());
+                        for (Rank peer : {(b.rank() + 1) % 3, (b.rank() + 2) % 3}) {
+                          all[peer] = b.Scratch(DType::kBF16, 4);
+                          b.Send(peer, b.in());
+                          b.Recv(peer, all[peer]);
+                        }
+                        b.Reduce(sum, {all[0], all[1]}, ReduceOp::kSum);
+                        b.Reduce(b.out(), {sum, all[2]}, ReduceOp::kSum);
+                      }),
+              HasSubstr("rounds twice: it computes with bf16(sum(in@0[0], in@1[0]))"));
+}
+
+TEST(VerifyTest, ReplicasMustBeComputedAlike) {
+  EXPECT_THAT(
+      ErrorOf({.count = 4}, 2,
+              [](PlanBuilder& b) {
+                const Ref theirs = b.Scratch(DType::kF32, 4);
+                b.Send(1 - b.rank(), b.in());
+                b.Recv(1 - b.rank(), theirs);
+                b.Reduce(b.out(), {b.in(), theirs}, ReduceOp::kSum);
+              }),
+      HasSubstr("replicas differ: out element 0 of rank 0 is sum(in@0[0], in@1[0]), of rank 1 sum(in@1[0], in@0[0])"));
+}
+
+TEST(VerifyTest, TheOwnerOfAChunkMustUseItsDecodedValueToo) {
+  ASSERT_FALSE(AllCodecs().empty());
+  const CodecChoice codec{AllCodecs()[0], {.block = 0}};
+  auto author = [&codec](bool owner_decodes) {
+    return [&codec, owner_decodes](PlanBuilder& b) {
+      const Ref message = b.Scratch(DType::kU8, codec.codec->encoded_bytes(b.spec().count, codec.options));
+      if (b.rank() == 0) {
+        b.Encode(message, b.in(), codec);
+        b.Send(1, message);
+        owner_decodes ? b.Decode(b.out(), message, codec) : b.Copy(b.out(), b.in());
+      } else {
+        b.Recv(0, message);
+        b.Decode(b.out(), message, codec);
+      }
+    };
+  };
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
+  EXPECT_EQ(ErrorOf(spec, 2, author(true)), "");
+  EXPECT_THAT(ErrorOf(spec, 2, author(false)), HasSubstr("replicas differ"));
+}
+
+TEST(VerifyTest, InPlaceInputThatIsNotOutputIsKept) {
+  EXPECT_THAT(ErrorOf({.collective = Collective::kReduceScatter, .count = 1, .in_place = true}, 1,
+                      [](PlanBuilder& b) { b.Scale(b.out(), b.in(), 2); }),
+              HasSubstr("rank 0 ends with out[0,4) f32"));
+}
+
+TEST(VerifyTest, NoStepIsInVain) {
+  EXPECT_THAT(ErrorOf({.count = 4}, 1,
+                      [](PlanBuilder& b) {
+                        b.Copy(b.Scratch(DType::kF32, 4), b.in());
+                        b.Copy(b.out(), b.in());
+                      }),
+              HasSubstr("rank 0 step 0 (copy scratch[0,16) f32 = in[0,16) f32): nothing uses its result"));
+}
+
+}  // namespace
+}  // namespace tutti
