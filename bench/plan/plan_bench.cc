@@ -2,8 +2,11 @@
 #include <benchmark/benchmark.h>
 
 #include <utility>
+#include <vector>
 
 #include "tutti/plan_builder.h"
+#include "tutti/schedule.h"
+#include "tutti/verify.h"
 
 namespace tutti {
 namespace {
@@ -39,6 +42,23 @@ void BM_BuildManyReaders(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * steps);
 }
 BENCHMARK(BM_BuildManyReaders)->Arg(100000)->Unit(benchmark::kMicrosecond);
+
+// All ranks of a ring all-reduce, at the size of the world.
+void BM_VerifyRing(benchmark::State& state) {
+  const int size = static_cast<int>(state.range(0));
+  std::vector<Plan> plans;
+  std::size_t steps = 0;
+  for (Rank rank = 0; rank < size; ++rank) {
+    plans.push_back(*BuildPlan(**FindSchedule(Collective::kAllReduce, "ring"), {.count = 1 << 20}, rank, size, {}));
+    steps += plans.back().steps.size();
+  }
+  for (auto _ : state) {
+    const absl::Status status = Verify(plans);
+    if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(steps));
+}
+BENCHMARK(BM_VerifyRing)->Arg(4)->Arg(16)->Arg(64)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace tutti

@@ -1,0 +1,71 @@
+// The text of plans for small worlds, compared with tests/plan/golden/*.txt: a change of a schedule shows as a diff.
+// TUTTI_UPDATE_GOLDEN=1 writes the files anew.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/harness/calls.h"
+#include "tutti/print.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(__FILE__).parent_path() / "golden";
+
+std::string TextOf(const Schedule& schedule) {
+  std::string text;
+  for (int size : {2, 3}) {
+    const std::vector<Call> calls = CallsOf(schedule.collective, DType::kF32, ReduceOp::kAvg, 4, size);
+    const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, calls[0], size, {.peers_mapped = true});
+    if (!plans.ok()) {
+      absl::StrAppend(&text, size, " ranks: ", plans.status().message(), "\n");
+      continue;
+    }
+    for (const Plan& plan : *plans) absl::StrAppend(&text, ToText(plan), "\n");
+  }
+  return text;
+}
+
+TEST(GoldenTest, PlansAreAsRecorded) {
+  const bool update = std::getenv("TUTTI_UPDATE_GOLDEN") != nullptr;
+  std::set<std::string> expected;
+  for (const Schedule* schedule : AllSchedules()) {
+    const std::string name = absl::StrCat(Name(schedule->collective), "_", schedule->name, ".txt");
+    expected.insert(name);
+    const std::string text = TextOf(*schedule);
+    if (update) std::ofstream(kFolder / name) << text;
+    std::ostringstream recorded;
+    recorded << std::ifstream(kFolder / name).rdbuf();
+    EXPECT_EQ(text, recorded.str()) << name << " differs; run with TUTTI_UPDATE_GOLDEN=1 if that is intended";
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    EXPECT_EQ(expected.count(entry.path().filename().string()), 1u) << entry.path() << " is of no schedule";
+  }
+}
+
+TEST(GraphvizTest, DrawsStepsDependenciesAndMessages) {
+  const Call call = CallsOf(Collective::kSend, DType::kF32, ReduceOp::kSum, 1, 2)[0];
+  std::vector<Plan> plans(2);
+  for (Rank rank : {0, 1}) {
+    PlanBuilder b("test", call.specs[rank], rank, 2, {});
+    rank == 0 ? b.Send(1, b.in()) : b.Recv(0, b.out());
+    plans[rank] = *std::move(b).Build();
+  }
+  EXPECT_EQ(ToGraphviz(plans),
+            "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n"
+            "  subgraph cluster_0 {\n    label=\"test rank 0\";\n"
+            "    r0_0 [label=\"0: send in[0,4) f32 to 1 #0\"];\n  }\n"
+            "  subgraph cluster_1 {\n    label=\"test rank 1\";\n"
+            "    r1_0 [label=\"0: recv out[0,4) f32 from 0 #0\"];\n  }\n"
+            "  r0_0 -> r1_0 [style=dashed];\n}\n");
+}
+
+}  // namespace
+}  // namespace tutti
