@@ -16,9 +16,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVers
 install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake
   DESTINATION ${package_dir})
 
-set(TUTTI_PC_UCX "")
-if(TUTTI_UCX)
-  set(TUTTI_PC_UCX ucx)
-endif()
 configure_file(cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/generated/tutti.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,39 @@
+// What a rank tells its peers before they connect: the blob behind Transport::Address.
+#ifndef TUTTI_TRANSPORTS_UCX_ADDRESS_H_
+#define TUTTI_TRANSPORTS_UCX_ADDRESS_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti::ucx {
+
+using Nonce = std::array<char, 32>;
+
+// Random bytes that nobody can guess.
+Nonce NewNonce();
+// Takes the same time wherever the two differ.
+bool Equal(const Nonce& a, const Nonce& b);
+
+struct PeerAddress {
+  std::string node;    // ranks with equal names map each other's memory
+  uid_t user = 0;      // the user that the rank runs as
+  std::string socket;  // name of the rank's socket in the abstract namespace
+  Nonce nonce = {};    // what a peer presents to that socket
+  std::int64_t region_bytes = 0;
+  std::string worker;          // UCX worker address, all devices
+  std::string network_worker;  // the same, network devices only: for ranks on other nodes
+};
+
+std::string Encode(const PeerAddress& address);
+// InvalidArgument when `blob` is not an address of this version.
+absl::StatusOr<PeerAddress> DecodeAddress(absl::string_view blob);
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_ADDRESS_H_

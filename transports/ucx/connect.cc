@@ -1,0 +1,177 @@
+// How a UCX transport is made and connected to the other ranks.
+#include <net/if.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "transports/ucx/status.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti {
+namespace ucx {
+namespace {
+
+constexpr int kMaxSize = 0xFFFF;  // ranks have 16 bits of a UCX tag, and one value is taken
+
+absl::StatusOr<std::string> BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (std::getline(file, id) && !id.empty()) return id;
+  return absl::NotFoundError("/proc/sys/kernel/random/boot_id cannot be read; give the node a name (UcxOptions.node)");
+}
+
+absl::Status CheckInterface(const std::string& interface) {
+  if (if_nametoindex(interface.c_str()) != 0) return absl::OkStatus();
+  std::vector<std::string> names;
+  if (struct if_nameindex* all = if_nameindex(); all != nullptr) {
+    for (struct if_nameindex* i = all; i->if_index != 0; ++i) names.push_back(i->if_name);
+    if_freenameindex(all);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("interface '", interface, "' does not exist; this node has ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status About(Rank rank, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> UcxTransport::Address() {
+  if (worker_ == nullptr) return absl::FailedPreconditionError("the transport has been shut down");
+  PeerAddress address;
+  address.node = node_;
+  address.user = geteuid();
+  address.socket = rendezvous_.socket_name();
+  address.nonce = rendezvous_.nonce();
+  address.region_bytes = region_.mapping.bytes();
+  absl::StatusOr<std::string> worker = worker_->Address(false);
+  if (!worker.ok()) return worker.status();
+  address.worker = *std::move(worker);
+  absl::StatusOr<std::string> network = worker_->Address(true);
+  if (!network.ok()) return network.status();
+  address.network_worker = *std::move(network);
+  return Encode(address);
+}
+
+absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blobs, absl::Time deadline) {
+  const int size = static_cast<int>(blobs.size());
+  if (worker_ == nullptr || !endpoints_.empty()) return absl::FailedPreconditionError("Connect is called once");
+  if (size > kMaxSize)
+    return absl::InvalidArgumentError(absl::StrCat(size, " ranks; UCX tags have room for ", kMaxSize));
+  if (rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in a world of ", size));
+  }
+  std::vector<PeerAddress> addresses;
+  for (Rank peer = 0; peer < size; ++peer) {
+    absl::StatusOr<PeerAddress> address = DecodeAddress(blobs[static_cast<std::size_t>(peer)]);
+    if (!address.ok()) return About(peer, address.status());
+    addresses.push_back(*std::move(address));
+  }
+  if (!Equal(addresses[static_cast<std::size_t>(rank)].nonce, rendezvous_.nonce())) {
+    return absl::InvalidArgumentError(absl::StrCat("addresses[", rank, "] is not this rank's own address"));
+  }
+
+  rank_ = rank;
+  for (Rank peer = 0; peer < size; ++peer) endpoints_.emplace_back(this, peer);
+  endpoints_[static_cast<std::size_t>(rank)].Show(region());
+  health_.Reset(size);
+  news_.resize(static_cast<std::size_t>(size));
+  if (absl::Status status = MeetNode(addresses, deadline); !status.ok()) return status;
+  if (absl::Status status = OpenEndpoints(addresses); !status.ok()) return status;
+  return GreetAll(deadline);
+}
+
+absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, absl::Time deadline) {
+  std::vector<NodeMember> members;
+  for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
+    const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
+    if (peer == rank_ || address.node != node_) continue;
+    if (address.user != geteuid()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("rank ", peer, " runs as user ", address.user, ", rank ", rank_, " as ", geteuid(),
+                       ": memory cannot be shared between users; give them other node names (UcxOptions.node)"));
+    }
+    members.push_back({peer, &address});
+  }
+  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, members, deadline);
+  if (!peers.ok()) return peers.status();
+  for (NodePeer& peer : *peers) endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region));
+  return links_.Watch(*peers);
+}
+
+absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
+  const Library& ucp = worker_->ucp();
+  for (UcxEndpoint& endpoint : endpoints_) {
+    const PeerAddress& address = addresses[static_cast<std::size_t>(endpoint.peer())];
+    const std::string& worker = address.node == node_ ? address.worker : address.network_worker;
+    ucp_ep_params_t params = {};
+    params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
+    params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    params.err_handler = {OnEndpointError, &endpoint};
+    const ucs_status_t status = ucp.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
+    if (status == UCS_OK) continue;
+    return absl::UnavailableError(absl::StrCat("rank ", endpoint.peer(),
+                                               " cannot be reached: UCX: ", ucp.ucs_status_string(status),
+                                               "; ranks on several nodes need UcxOptions.interface"));
+  }
+  return absl::OkStatus();
+}
+
+// Exchanges a first message with every peer: what cannot be reached is found here, and no later message has to wait
+// until UCX has set its connections up.
+absl::Status UcxTransport::GreetAll(absl::Time deadline) {
+  ReceiveControl();
+  Control hello;
+  hello.from = rank_;
+  for (UcxEndpoint& endpoint : endpoints_) {
+    if (endpoint.peer() != rank_) SendControl(endpoint, hello);
+  }
+  news_[static_cast<std::size_t>(rank_)].hello = true;
+  const auto missing = [&] {
+    return std::find_if(news_.begin(), news_.end(), [](const PeerNews& n) { return !n.hello; });
+  };
+  absl::Status error;
+  const bool in_time = DriveUntil(deadline, [&] {
+    error = Check();
+    return !error.ok() || (missing() == news_.end() && control_sends_ == 0);
+  });
+  if (!error.ok()) return error;
+  if (in_time && Flush(deadline)) return absl::OkStatus();
+  const auto rank = missing() - news_.begin();
+  if (missing() == news_.end())
+    return absl::DeadlineExceededError("the peers did not take this rank's greeting in time");
+  return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " did not greet rank ", rank_, " in time"));
+}
+
+}  // namespace ucx
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx_options,
+                                                            const TransportOptions& options) {
+  const std::string interface = ucx_options.interface.empty() ? "lo" : ucx_options.interface;
+  if (absl::Status status = ucx::CheckInterface(interface); !status.ok()) return status;
+  absl::StatusOr<std::string> node = ucx_options.node;
+  if (ucx_options.node.empty()) node = ucx::BootId();
+  if (!node.ok()) return node.status();
+  absl::StatusOr<SharedRegion> region = CreateSharedRegion(options.region_bytes);
+  if (!region.ok()) return region.status();
+  absl::StatusOr<ucx::NodeRendezvous> rendezvous = ucx::NodeRendezvous::Open();
+  if (!rendezvous.ok()) return rendezvous.status();
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return absl::ErrnoToStatus(errno, "eventfd");
+  absl::StatusOr<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::Create(interface);
+  if (!worker.ok()) return worker.status();
+  return std::make_unique<ucx::UcxTransport>(*std::move(worker), *std::move(region), *std::move(rendezvous),
+                                             std::move(wake), *std::move(node));
+}
+
+}  // namespace tutti

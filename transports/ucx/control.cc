@@ -1,0 +1,52 @@
+#include "transports/ucx/control.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/string_view.h"
+
+namespace tutti::ucx {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x31435454;  // "TTC1"
+
+struct Header {
+  std::uint32_t magic;
+  std::uint32_t kind;
+  std::int32_t from;
+  std::int32_t code;
+  std::uint32_t length;
+};
+static_assert(sizeof(Header) + kMaxCauseBytes == sizeof(ControlFrame));
+
+}  // namespace
+
+ControlFrame Encode(const Control& control) {
+  const absl::string_view text = control.cause.message().substr(0, kMaxCauseBytes);
+  const Header header = {kMagic, static_cast<std::uint32_t>(control.kind), control.from,
+                         static_cast<std::int32_t>(control.cause.raw_code()), static_cast<std::uint32_t>(text.size())};
+  ControlFrame frame = {};
+  std::memcpy(frame.data(), &header, sizeof(header));
+  std::copy(text.begin(), text.end(), frame.begin() + sizeof(header));
+  return frame;
+}
+
+std::optional<Control> Decode(const char* data, std::size_t bytes) {
+  if (bytes != sizeof(ControlFrame)) return std::nullopt;
+  Header header;
+  std::memcpy(&header, data, sizeof(header));
+  const bool valid = header.magic == kMagic && header.kind >= 1 && header.kind <= 4 && header.from >= 0 &&
+                     header.code >= 0 && header.length <= kMaxCauseBytes;
+  if (!valid) return std::nullopt;
+  Control control;
+  control.kind = static_cast<Control::Kind>(header.kind);
+  control.from = header.from;
+  if (control.kind == Control::Kind::kAbort) {
+    if (header.code == 0) return std::nullopt;
+    control.cause = absl::Status(static_cast<absl::StatusCode>(header.code),
+                                 absl::string_view(data + sizeof(header), header.length));
+  }
+  return control;
+}
+
+}  // namespace tutti::ucx

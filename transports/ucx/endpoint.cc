@@ -1,0 +1,15 @@
+#include "transports/ucx/endpoint.h"
+
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+
+void UcxEndpoint::Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) {
+  transport_->PostSend(*this, tag, data, bytes, completion);
+}
+
+void UcxEndpoint::Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  transport_->PostRecv(peer_, tag, data, bytes, completion);
+}
+
+}  // namespace tutti::ucx

@@ -1,0 +1,43 @@
+// The way to one peer over UCX.
+#ifndef TUTTI_TRANSPORTS_UCX_ENDPOINT_H_
+#define TUTTI_TRANSPORTS_UCX_ENDPOINT_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "memory/shared_region.h"
+#include "transports/ucx/library.h"
+#include "tutti/transport.h"
+
+namespace tutti::ucx {
+
+class UcxTransport;
+
+class UcxEndpoint final : public Endpoint {
+ public:
+  UcxEndpoint(UcxTransport* transport, Rank peer) : transport_(transport), peer_(peer) {}
+
+  void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
+  void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
+  MappedRegion region() const override { return region_; }
+
+  // For the transport.
+  UcxTransport* transport() const { return transport_; }
+  Rank peer() const { return peer_; }
+  ucp_ep_h ep = nullptr;  // open from Connect to Shutdown
+  void Show(MappedRegion own) { region_ = own; }
+  void Keep(Mapping mapping) {
+    mapping_ = std::move(mapping);
+    region_ = {mapping_.base(), mapping_.bytes()};
+  }
+
+ private:
+  UcxTransport* const transport_;
+  const Rank peer_;
+  Mapping mapping_;
+  MappedRegion region_;
+};
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_ENDPOINT_H_

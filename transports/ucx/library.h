@@ -1,0 +1,49 @@
+// libucp, loaded when the first UCX transport is made and not before: its memory hooks and signal handlers are
+// installed as it loads, into every process that links it, and can only be turned off by variables set earlier.
+// Programs that never use UCX do not need it.
+#ifndef TUTTI_TRANSPORTS_UCX_LIBRARY_H_
+#define TUTTI_TRANSPORTS_UCX_LIBRARY_H_
+
+#include <ucp/api/ucp.h>
+
+#include "absl/status/statusor.h"
+
+// Only calls that exist from UCX 1.13 to 1.22.
+#define TUTTI_UCP_FUNCTIONS(F)  \
+  F(ucp_cleanup)                \
+  F(ucp_config_modify)          \
+  F(ucp_config_read)            \
+  F(ucp_config_release)         \
+  F(ucp_ep_close_nbx)           \
+  F(ucp_ep_create)              \
+  F(ucp_init_version)           \
+  F(ucp_request_cancel)         \
+  F(ucp_request_check_status)   \
+  F(ucp_request_free)           \
+  F(ucp_tag_recv_nbx)           \
+  F(ucp_tag_send_nbx)           \
+  F(ucp_worker_arm)             \
+  F(ucp_worker_create)          \
+  F(ucp_worker_destroy)         \
+  F(ucp_worker_flush_nbx)       \
+  F(ucp_worker_get_efd)         \
+  F(ucp_worker_progress)        \
+  F(ucp_worker_query)           \
+  F(ucp_worker_release_address) \
+  F(ucs_status_string)
+
+namespace tutti::ucx {
+
+struct Library {
+#define TUTTI_UCP_MEMBER(function) decltype(&::function) function = nullptr;
+  TUTTI_UCP_FUNCTIONS(TUTTI_UCP_MEMBER)
+#undef TUTTI_UCP_MEMBER
+};
+
+// The library, loaded at the first call and never unloaded. NotFound says what could not be loaded. Thread-safe, except
+// that the first call sets UCX_* variables that are not set: no other thread may read the environment meanwhile.
+const absl::StatusOr<Library>& LoadLibrary();
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_LIBRARY_H_

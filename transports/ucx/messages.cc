@@ -1,0 +1,219 @@
+// Sends and receives of the UCX transport. Callbacks of UCX run inside its progress and only queue what has ended.
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "transports/ucx/status.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+namespace {
+
+// A UCX tag is the source rank, then the 48 bits of the user's tag.
+constexpr ucp_tag_t TagOf(Rank source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kTagBits) | tag; }
+constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
+
+// Control messages come from a rank that does not exist and carry their own source.
+constexpr Rank kControlRank = 0xFFFF;
+constexpr ucp_tag_t kAnyControl = TagOf(kControlRank, 0);
+
+constexpr absl::Duration kTimeToBeTold = absl::Milliseconds(50);
+
+ucp_request_param_t HostMemory(void* user_data) {
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.user_data = user_data;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  return param;
+}
+
+}  // namespace
+
+UcxTransport::Operation* UcxTransport::NewOperation(Completion* completion, Rank peer, std::uint64_t tag,
+                                                    std::int64_t bytes, bool receives) {
+  if (free_operations_.empty()) free_operations_.push_back(&operations_.emplace_back());
+  Operation* operation = free_operations_.back();
+  free_operations_.pop_back();
+  *operation = {this, completion, nullptr, peer, tag, bytes, receives};
+  return operation;
+}
+
+void UcxTransport::Release(Operation* operation) {
+  operation->completion = nullptr;
+  operation->request = nullptr;
+  free_operations_.push_back(operation);
+}
+
+void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes,
+                            Completion* completion) {
+  if (shut_down_) return End(completion, cause_);
+  Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
+  ucp_request_param_t param = HostMemory(operation);
+  param.cb.send = OnSent;
+  const ucs_status_ptr_t request =
+      worker_->ucp().ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), TagOf(rank_, tag), &param);
+  if (UCS_PTR_IS_PTR(request)) {
+    operation->request = request;
+  } else {
+    SendEnded(operation, UCS_PTR_STATUS(request));
+  }
+}
+
+// Posts a receive and returns its request; or nullptr when it ended at once, as told in `ended`. UCX 1.13 does not give
+// the length of a message that was there already except to the callback, so a callback is always asked for, and one
+// that runs before its request is known leaves the request to its caller.
+void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask,
+                               ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended) {
+  ucp_request_param_t param = HostMemory(user_data);
+  param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv = callback;
+  posting_ = ended;
+  const ucs_status_ptr_t request = worker_->ucp().ucp_tag_recv_nbx(worker_->get(), data, bytes, tag, mask, &param);
+  posting_ = nullptr;
+  if (UCS_PTR_IS_PTR(request) && !ended->ended) return request;
+  if (UCS_PTR_IS_PTR(request)) {
+    worker_->ucp().ucp_request_free(request);
+  } else {
+    *ended = {true, UCS_PTR_STATUS(request), 0};
+  }
+  return nullptr;
+}
+
+void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  if (shut_down_) return End(completion, cause_);
+  Operation* operation = NewOperation(completion, from, tag, bytes, true);
+  EndedInline ended;
+  operation->request =
+      PostTagged(data, static_cast<std::size_t>(bytes), TagOf(from, tag), kExactly, OnReceived, operation, &ended);
+  if (ended.ended) RecvEnded(operation, ended.status, ended.bytes);
+}
+
+void UcxTransport::OnSent(void* request, ucs_status_t status, void* operation) {
+  auto* sent = static_cast<Operation*>(operation);
+  const Library& ucp = sent->transport->worker_->ucp();
+  sent->transport->SendEnded(sent, status);
+  ucp.ucp_request_free(request);
+}
+
+void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation) {
+  auto* received = static_cast<Operation*>(operation);
+  UcxTransport* self = received->transport;
+  if (self->posting_ != nullptr) {
+    *self->posting_ = {true, status, info->length};
+    return;
+  }
+  self->RecvEnded(received, status, info->length);
+  self->worker_->ucp().ucp_request_free(request);
+}
+
+void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
+  Completion* completion = operation->completion;
+  const Rank peer = operation->peer;
+  Release(operation);
+  if (status == UCS_OK) return End(completion, absl::OkStatus());
+  SendFailed(completion, peer, status);
+}
+
+void UcxTransport::RecvEnded(Operation* operation, ucs_status_t status, std::size_t received) {
+  const Operation ended = *operation;
+  Release(operation);
+  const bool whole = received == static_cast<std::size_t>(ended.bytes);
+  if (status == UCS_OK && whole) return End(ended.completion, absl::OkStatus());
+  if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED) {
+    return End(ended.completion, WrongLength(ended.peer, ended.tag, received, ended.bytes));
+  }
+  SendFailed(ended.completion, ended.peer, status);
+}
+
+void UcxTransport::SendFailed(Completion* completion, Rank peer, ucs_status_t status) {
+  if (shut_down_) return End(completion, cause_);
+  health_.Suspect(peer, worker_->ucp().ucs_status_string(status), absl::Now() + kTimeToBeTold);
+  held_.push_back({completion, peer});
+}
+
+void UcxTransport::EndHeld() {
+  if (held_.empty()) return;
+  const absl::Status verdict = shut_down_ ? cause_ : health_.Verdict(absl::Now());
+  std::erase_if(held_, [&](const Held& held) {
+    if (!verdict.ok()) {
+      End(held.completion, verdict);
+    } else if (health_.said_goodbye(held.peer)) {
+      End(held.completion, HasShutDown(held.peer));
+    } else {
+      return false;
+    }
+    return true;
+  });
+}
+
+bool UcxTransport::CallEnded() {
+  if (ended_.empty()) return false;
+  // Completions may post, which may fill `ended_` anew: that is for the next call.
+  calling_.swap(ended_);
+  for (const Ended& ended : calling_) ended.completion->done(ended.completion, ended.status);
+  calling_.clear();
+  return true;
+}
+
+void UcxTransport::ReceiveControl() {
+  for (;;) {
+    EndedInline ended;
+    control_receive_ =
+        PostTagged(control_in_.data(), control_in_.size(), kAnyControl, kAnyControl, OnControl, this, &ended);
+    if (!ended.ended) return;
+    if (ended.status == UCS_OK) HandleFrame(ended.bytes);
+  }
+}
+
+void UcxTransport::HandleFrame(std::size_t bytes) {
+  const std::optional<Control> control = Decode(control_in_.data(), bytes);
+  if (!control.has_value() || control->from >= static_cast<Rank>(endpoints_.size())) return;
+  Handle(control->from, *control);
+  if (control->kind == Control::Kind::kGoodbye) {
+    Control seen;
+    seen.kind = Control::Kind::kGoodbyeSeen;
+    seen.from = rank_;
+    SendControl(endpoints_[static_cast<std::size_t>(control->from)], seen);
+  }
+}
+
+void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* transport) {
+  auto* self = static_cast<UcxTransport*>(transport);
+  if (self->posting_ != nullptr) {
+    *self->posting_ = {true, status, info->length};
+    return;
+  }
+  self->control_receive_ = nullptr;
+  if (status == UCS_OK) self->HandleFrame(info->length);
+  self->worker_->ucp().ucp_request_free(request);
+  if (status != UCS_ERR_CANCELED) self->ReceiveControl();
+}
+
+void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
+  if (to.ep == nullptr) return;
+  auto* send = new ControlSend{this, Encode(control)};
+  ucp_request_param_t param = HostMemory(send);
+  param.cb.send = OnControlSent;
+  const ucs_status_ptr_t request =
+      worker_->ucp().ucp_tag_send_nbx(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
+  if (UCS_PTR_IS_PTR(request)) {
+    ++control_sends_;
+  } else {
+    delete send;
+  }
+}
+
+void UcxTransport::OnControlSent(void* request, ucs_status_t /*status*/, void* send) {
+  auto* sent = static_cast<ControlSend*>(send);
+  --sent->transport->control_sends_;
+  sent->transport->worker_->ucp().ucp_request_free(request);
+  delete sent;
+}
+
+void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h /*ep*/, ucs_status_t status) {
+  auto* failed = static_cast<UcxEndpoint*>(endpoint);
+  UcxTransport* self = failed->transport();
+  self->health_.Suspect(failed->peer(), self->worker_->ucp().ucs_status_string(status), absl::Now() + kTimeToBeTold);
+}
+
+}  // namespace tutti::ucx

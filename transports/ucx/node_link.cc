@@ -1,0 +1,84 @@
+#include "transports/ucx/node_link.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+namespace tutti::ucx {
+namespace {
+
+// A descriptor that becomes readable when the process at the other end of `socket` dies.
+UniqueFd ProcessOf(int socket) {
+  ucred peer = {};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 || peer.pid <= 0) return UniqueFd();
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+}
+
+constexpr std::uint64_t kProcessBit = std::uint64_t{1} << 32;
+
+}  // namespace
+
+absl::Status NodeLinks::Watch(std::vector<NodePeer>& peers) {
+  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  for (NodePeer& peer : peers) {
+    links_.push_back({peer.rank, std::move(peer.socket), UniqueFd()});
+    Link& link = links_.back();
+    link.process = ProcessOf(link.socket.get());
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.u64 = links_.size() - 1;
+    bool added = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link.socket.get(), &event) == 0;
+    event.data.u64 |= kProcessBit;
+    added = added && (!link.process.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link.process.get(), &event) == 0);
+    if (!added) return absl::ErrnoToStatus(errno, "epoll_ctl");
+  }
+  return absl::OkStatus();
+}
+
+void NodeLinks::Read(absl::FunctionRef<void(Rank, const Control*)> report) {
+  if (!epoll_.valid()) return;
+  std::array<epoll_event, 16> events;
+  int ready = 0;
+  do {
+    ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    for (int i = 0; i < ready; ++i) {
+      const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
+      ReadLink(links_[id & (kProcessBit - 1)], (id & kProcessBit) != 0, report);
+    }
+  } while (ready > 0);
+}
+
+void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(Rank, const Control*)> report) {
+  if (!link.socket.valid()) return;
+  ControlFrame frame;
+  ssize_t bytes = 0;
+  while ((bytes = recv(link.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT)) > 0) {
+    const std::optional<Control> control = Decode(frame.data(), static_cast<std::size_t>(bytes));
+    if (control.has_value() && control->from == link.rank) report(link.rank, &*control);
+  }
+  const bool ended = bytes == 0 || (errno != EAGAIN && errno != EINTR);
+  if (!ended && !process_died) return;
+  // Removed by hand: closing is not enough while a forked child holds a copy.
+  for (UniqueFd* fd : {&link.socket, &link.process}) {
+    if (fd->valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
+    fd->Reset();
+  }
+  report(link.rank, nullptr);
+}
+
+void NodeLinks::Tell(const Control& control) {
+  const ControlFrame frame = Encode(control);
+  for (const Link& link : links_) {
+    if (link.socket.valid()) (void)send(link.socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+}  // namespace tutti::ucx

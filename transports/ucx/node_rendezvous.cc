@@ -1,0 +1,252 @@
+#include "transports/ucx/node_rendezvous.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace tutti::ucx {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x314d5454;  // "TTM1"
+constexpr std::size_t kMaxStrangers = 64;     // connections that have not said who they are
+
+// What each side presents, with its region's descriptor.
+struct Introduction {
+  std::uint32_t magic;
+  Rank rank;
+  Nonce nonce;  // the receiver's own
+};
+
+absl::Status Errno(absl::string_view what) { return absl::ErrnoToStatus(errno, what); }
+
+// Length of the address whose abstract name is `name`.
+socklen_t Fill(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  std::memcpy(address->sun_path + 1, name.data(), std::min(name.size(), sizeof(address->sun_path) - 1));
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+std::optional<uid_t> UserOf(int socket) {
+  ucred peer = {};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+bool SendIntroduction(int socket, const Introduction& introduction, int region) {
+  iovec data = {const_cast<Introduction*>(&introduction), sizeof(introduction)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &region, sizeof(int));
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof(introduction));
+}
+
+struct Introduced {
+  Rank rank;
+  UniqueFd region;
+};
+
+// Empty unless a whole introduction with the right nonce and exactly one descriptor has come.
+std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
+  Introduction introduction;
+  iovec data = {&introduction, sizeof(introduction)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (bytes < 0) return std::nullopt;
+  UniqueFd region;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));  // room is for one; the kernel closes the rest
+    region.Reset(fd);
+  }
+  const bool valid = bytes == static_cast<ssize_t>(sizeof(introduction)) && (message.msg_flags & MSG_TRUNC) == 0 &&
+                     (message.msg_flags & MSG_CTRUNC) == 0 && region.valid() && introduction.magic == kMagic &&
+                     Equal(introduction.nonce, nonce);
+  if (!valid) return std::nullopt;
+  return Introduced{introduction.rank, std::move(region)};
+}
+
+// One run of Meet.
+class Meeting {
+ public:
+  Meeting(int listener, const Nonce& nonce, Rank rank, const SharedRegion& region, absl::Span<const NodeMember> members)
+      : listener_(listener), nonce_(nonce), rank_(rank), region_(region), members_(members) {}
+
+  absl::StatusOr<std::vector<NodePeer>> Run(absl::Time deadline) {
+    for (const NodeMember& member : members_) {
+      if (member.rank > rank_) continue;
+      if (absl::Status status = Call(member, deadline); !status.ok()) return status;
+    }
+    while (met_.size() < members_.size()) {
+      if (absl::Status status = Await(deadline); !status.ok()) return status;
+    }
+    return std::move(met_);
+  }
+
+ private:
+  const NodeMember* Missing(Rank rank) const {
+    const auto met = [&](Rank r) {
+      return std::any_of(met_.begin(), met_.end(), [r](const NodePeer& peer) { return peer.rank == r; });
+    };
+    for (const NodeMember& member : members_) {
+      if (member.rank == rank && !met(rank)) return &member;
+    }
+    return nullptr;
+  }
+
+  absl::Status DeadlineExceeded() const {
+    const auto missing =
+        std::find_if(members_.begin(), members_.end(), [&](const NodeMember& m) { return Missing(m.rank) != nullptr; });
+    return absl::DeadlineExceededError(
+        absl::StrCat("rank ", missing->rank, " on this node did not connect to rank ", rank_, " in time"));
+  }
+
+  // Connects to a lower rank and introduces this one; the answer is awaited with all others.
+  absl::Status Call(const NodeMember& member, absl::Time deadline) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) return Errno("socket");
+    sockaddr_un address;
+    const socklen_t bytes = Fill(member.address->socket, &address);
+    while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) {
+        return absl::UnavailableError(
+            absl::StrCat("rank ", member.rank, " says that it is on this node ('", member.address->node,
+                         "') but cannot be connected to (", std::strerror(errno),
+                         "): it is dead, or in another network namespace, and then needs another node name"));
+      }
+      // Its queue of connections is full; the kernel gives no descriptor to wait on for that.
+      if (absl::Now() > deadline) return DeadlineExceeded();
+      poll(nullptr, 0, 1);
+    }
+    const std::optional<uid_t> user = UserOf(socket.get());
+    if (user != geteuid()) {
+      return absl::PermissionDeniedError(absl::StrCat("rank ", member.rank, " runs as another user than rank ", rank_,
+                                                      ", so memory cannot be shared: give them other node names"));
+    }
+    const Introduction introduction = {kMagic, rank_, member.address->nonce};
+    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return Errno("introduction");
+    called_.emplace_back(member.rank, std::move(socket));
+    return absl::OkStatus();
+  }
+
+  absl::Status Await(absl::Time deadline) {
+    std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
+    for (const auto& [rank, socket] : called_) fds.push_back({socket.get(), POLLIN, 0});
+    for (const UniqueFd& socket : strangers_) fds.push_back({socket.get(), POLLIN, 0});
+    const timespec timeout = absl::ToTimespec(std::clamp(deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1)));
+    const int ready = ppoll(fds.data(), fds.size(), &timeout, nullptr);
+    if (ready < 0 && errno != EINTR) return Errno("poll");
+    if (ready <= 0) return absl::Now() < deadline ? absl::OkStatus() : DeadlineExceeded();
+
+    const std::size_t num_called = called_.size();
+    for (std::size_t i = fds.size(); i-- > 1 + num_called;) {
+      if (fds[i].revents != 0) Hear(i - 1 - num_called);
+    }
+    for (std::size_t i = 1 + num_called; i-- > 1;) {
+      if (fds[i].revents == 0) continue;
+      if (absl::Status status = TakeAnswer(i - 1); !status.ok()) return status;
+    }
+    if (fds[0].revents != 0) Accept();
+    return absl::OkStatus();
+  }
+
+  void Accept() {
+    UniqueFd socket(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid() || UserOf(socket.get()) != geteuid()) return;
+    if (strangers_.size() == kMaxStrangers + members_.size()) strangers_.erase(strangers_.begin());
+    strangers_.push_back(std::move(socket));
+  }
+
+  // A connection speaks: it is a higher rank that introduces itself and gets this rank's introduction in return, or it
+  // is closed.
+  void Hear(std::size_t index) {
+    UniqueFd socket = std::move(strangers_[index]);
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
+    const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
+    if (!introduced.has_value() || introduced->rank <= rank_) return;
+    const NodeMember* member = Missing(introduced->rank);
+    if (member == nullptr) return;
+    absl::StatusOr<Mapping> region = MapSharedRegion(introduced->region.get(), member->address->region_bytes);
+    if (!region.ok()) return;
+    if (!SendIntroduction(socket.get(), {kMagic, rank_, member->address->nonce}, region_.fd.get())) return;
+    met_.push_back({member->rank, std::move(socket), *std::move(region)});
+  }
+
+  absl::Status TakeAnswer(std::size_t index) {
+    const Rank rank = called_[index].first;
+    UniqueFd socket = std::move(called_[index].second);
+    called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
+    const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
+    if (!introduced.has_value() || introduced->rank != rank) {
+      return absl::UnavailableError(absl::StrCat("rank ", rank, " on this node closed its connection to rank ", rank_));
+    }
+    absl::StatusOr<Mapping> region = MapSharedRegion(introduced->region.get(), Missing(rank)->address->region_bytes);
+    if (!region.ok()) {
+      return absl::Status(region.status().code(), absl::StrCat("rank ", rank, ": ", region.status().message()));
+    }
+    met_.push_back({rank, std::move(socket), *std::move(region)});
+    return absl::OkStatus();
+  }
+
+  const int listener_;
+  const Nonce& nonce_;
+  const Rank rank_;
+  const SharedRegion& region_;
+  const absl::Span<const NodeMember> members_;
+  std::vector<std::pair<Rank, UniqueFd>> called_;
+  std::vector<UniqueFd> strangers_;
+  std::vector<NodePeer> met_;
+};
+
+}  // namespace
+
+absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
+  NodeRendezvous rendezvous;
+  rendezvous.nonce_ = NewNonce();
+  const Nonce random = NewNonce();
+  rendezvous.name_ = absl::StrCat("tutti-", absl::BytesToHexString(absl::string_view(random.data(), 16)));
+  rendezvous.listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!rendezvous.listener_.valid()) return Errno("socket");
+  sockaddr_un address;
+  const socklen_t bytes = Fill(rendezvous.name_, &address);
+  if (bind(rendezvous.listener_.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) return Errno("bind");
+  if (listen(rendezvous.listener_.get(), SOMAXCONN) != 0) return Errno("listen");
+  return rendezvous;
+}
+
+absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region,
+                                                           absl::Span<const NodeMember> members, absl::Time deadline) {
+  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, members).Run(deadline);
+  listener_.Reset();
+  return met;
+}
+
+}  // namespace tutti::ucx

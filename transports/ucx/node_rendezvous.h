@@ -1,0 +1,54 @@
+// How the ranks of one node meet: each has a socket in the abstract namespace, over which it hands its region to the
+// peers that know its nonce and run as the same user. Of two ranks the higher one connects.
+#ifndef TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
+#define TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/unique_fd.h"
+#include "memory/shared_region.h"
+#include "transports/ucx/address.h"
+#include "tutti/dtype.h"
+
+namespace tutti::ucx {
+
+// A peer on this node that has been met.
+struct NodePeer {
+  Rank rank = 0;
+  UniqueFd socket;  // stays open for as long as both ranks live: its end is how death is noticed
+  Mapping region;
+};
+
+// A peer on this node that is to be met.
+struct NodeMember {
+  Rank rank = 0;
+  const PeerAddress* address = nullptr;
+};
+
+class NodeRendezvous {
+ public:
+  // Opens this rank's socket, under a random name.
+  static absl::StatusOr<NodeRendezvous> Open();
+
+  const std::string& socket_name() const { return name_; }
+  const Nonce& nonce() const { return nonce_; }
+
+  // Meets every member (all but this rank); then closes the socket to strangers. Unavailable and DeadlineExceeded name
+  // the rank that could not be met; PermissionDenied the rank that runs as another user.
+  absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region,
+                                             absl::Span<const NodeMember> members, absl::Time deadline);
+
+ private:
+  UniqueFd listener_;
+  std::string name_;
+  Nonce nonce_ = {};
+};
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
