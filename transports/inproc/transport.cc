@@ -142,8 +142,8 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
   refusal_ = cause.ok() ? cause_ : ToldBy(rank_, cause);
   if (!cause.ok()) {
-    for (const InprocEndpoint& endpoint : endpoints_)
-      endpoint.port()->Tell(endpoint.port() == port_ ? cause : refusal_);
+    port_->Tell(cause);  // first, so that this rank keeps its own words
+    for (const InprocEndpoint& endpoint : endpoints_) endpoint.port()->Tell(refusal_);
   }
   port_->Close();
   for (const auto& [key, recv] : posted_) End(recv.completion, cause_);
