@@ -92,7 +92,7 @@ void InprocTransport::HandleNews() {
   for (Event& event : news_) {
     Message* message = event.message;
     if (event.kind == Event::Kind::kEnded) {
-      End(message->completion, std::move(event.ended));
+      End(message->completion, shut_down_ && !event.ended.ok() ? cause_ : std::move(event.ended));
       port_->Free(message);
     } else if (shut_down_) {
       Refuse(message, refusal_);
