@@ -164,6 +164,11 @@ absl::Status Executor::Compute(Operation& operation, const Instruction& instruct
   if (instruction.wire_bytes != 0) wire_bytes_.fetch_add(instruction.wire_bytes, std::memory_order_relaxed);
   switch (instruction.kind) {
     case StepKind::kReduce:
+      if (instruction.src_type != instruction.dst_type) {
+        kernels::ReduceAndRound(instruction.dst_type, instruction.op, instruction.divisor, dsts, srcs,
+                                instruction.count, stores);
+        return absl::OkStatus();
+      }
       kernels::Reduce(instruction.dst_type, instruction.op, instruction.divisor, dsts, srcs, instruction.count, stores);
       return absl::OkStatus();
     case StepKind::kCopy:
