@@ -16,6 +16,7 @@
   F(ucp_config_release)         \
   F(ucp_ep_close_nbx)           \
   F(ucp_ep_create)              \
+  F(ucp_get_version_string)     \
   F(ucp_init_version)           \
   F(ucp_request_cancel)         \
   F(ucp_request_check_status)   \

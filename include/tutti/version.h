@@ -1,0 +1,24 @@
+// Which Tutti this is.
+#ifndef TUTTI_VERSION_H_
+#define TUTTI_VERSION_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti {
+
+// "0.1.0".
+absl::string_view Version();
+
+// The compiler that built the library: "g++ 12.2.0".
+absl::string_view CompilerVersion();
+
+// The UCX that processes of this machine use, which may be newer than the one Tutti was built with; loads it.
+// Unimplemented when the build has no UCX transport, NotFound when UCX cannot be loaded.
+absl::StatusOr<std::string> UcxVersion();
+
+}  // namespace tutti
+
+#endif  // TUTTI_VERSION_H_
