@@ -56,13 +56,40 @@ class Includes(unittest.TestCase):
 
 
 class DocCode(unittest.TestCase):
-    def test_a_block_equals_its_file(self):
+    FILES = {"x.cc": "// [sum]\n  int x;\n// [sum]\nint z;\n", "y.cc": "  int y;\nint z;\n"}
+
+    def check(self, text):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "x.cc").write_text("int x;\n", encoding="utf-8")
-            page = "<!-- file: {} -->\n```cpp\n{}```\n"
-            for name, code, wrong in [("x.cc", "int x;\n", 0), ("x.cc", "int y;\n", 1), ("y.cc", "int x;\n", 1)]:
-                self.assertEqual(len(list(doc_code.violations("a.md", page.format(name, code), root))), wrong, name)
+            for name, content in self.FILES.items():
+                (root / name).write_text(content, encoding="utf-8")
+            return doc_code.check("a.md", text, root)
+
+    def test_a_block_equals_its_source(self):
+        page = "<!-- {} -->\n```cpp\n{}```\n"
+        for source, code, wrong in [
+            ("file: y.cc", "  int y;\nint z;\n", 0),
+            ("file: y.cc", "int y;\n", 1),
+            ("file: x.cc region: sum", "int x;\n", 0),
+            ("file: x.cc region: sum", "int y;\n", 1),
+            ("file: x.cc region: product", "int x;\n", 1),
+            ("file: z.cc", "int x;\n", 1),
+            ("diff: x.cc y.cc", "-  int x;\n+  int y;\n", 0),
+            ("diff: x.cc y.cc", "-  int x;\n", 1),
+        ]:
+            self.assertEqual(len(self.check(page.format(source, code))[0]), wrong, (source, code))
+
+    def test_code_from_nowhere(self):
+        self.assertEqual(len(self.check("```cpp\nint x;\n```\n")[0]), 1)
+        self.assertEqual(len(self.check("```sh\nmake\n```\n```\ntext\n```\n")[0]), 0)
+
+    def test_mends(self):
+        found, mended = self.check("a\n\n<!-- file: x.cc region: sum -->\n```cpp\n```\nb\n")
+        self.assertEqual((len(found), mended), (1, "a\n\n<!-- file: x.cc region: sum -->\n```cpp\nint x;\n```\nb\n"))
+
+    def test_links(self):
+        for text, wrong in [("[a](y.cc)", 0), ("[a](https://example.org)", 0), ("[a](#b)", 0), ("[a](z.cc#b)", 1)]:
+            self.assertEqual(len(self.check(text)[0]), wrong, text)
 
 
 class Files(unittest.TestCase):
