@@ -193,7 +193,7 @@ std::string ConfigurationMarkdown() {
       "# Configuration\n\n"
       "Environment variables that Tutti reads. An empty value counts as unset. `tutti info` prints the values in "
       "force.\n"
-      "This page is printed by the library (`tutti info --markdown`); a test compares the two.\n\n"
+      "This page is printed by the library (`tutti docs configuration`); a test compares the two.\n\n"
       "| variable | default | meaning |\n|---|---|---|\n";
   for (const Variable& variable : kVariables) {
     const std::string value = variable.print(Config());

@@ -1,0 +1,189 @@
+// tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4: measures collectives between ranks on this machine, which it
+// starts itself, or between the ranks of the launcher that started it.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bindings/cli/bench_rank.h"
+#include "bindings/cli/bench_report.h"
+#include "bindings/cli/command.h"
+#include "bindings/cli/flags.h"
+#include "bindings/cli/launch.h"
+#include "bindings/cli/sizes.h"
+#include "bindings/cli/write_file.h"
+#include "tutti/communicator.h"
+
+namespace tutti::cli {
+namespace {
+
+CommunicatorOptions OptionsOf(const BenchOptions& options) {
+  CommunicatorOptions communicator;
+  if (options.messages) communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  return communicator;
+}
+
+// Runs one rank; rank 0 prints. The number of wrong elements, over all ranks, is in rank 0's result.
+absl::StatusOr<std::int64_t> RunRank(absl::StatusOr<std::unique_ptr<Communicator>> communicator,
+                                     const BenchOptions& options) {
+  if (!communicator.ok()) return communicator.status();
+  std::vector<BenchRow> rows;
+  if ((*communicator)->rank() == 0) {
+    std::printf("# tutti bench %s: %d ranks, transport %s, %s buffers%s%s\n%s\n", options.collective.c_str(),
+                (*communicator)->size(), std::string((*communicator)->transport()).c_str(), options.buffers.c_str(),
+                options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
+                options.rewrite ? ", rewritten before each call" : "", TableHeading().c_str());
+  }
+  const absl::Status status = RunBench(**communicator, options, [&](const BenchRow& row) {
+    if (rows.empty() || rows.back().collective != row.collective) std::printf("# %s\n", row.collective.c_str());
+    rows.push_back(row);
+    std::printf("%s\n", TableLine(row).c_str());
+    std::fflush(stdout);
+  });
+  if (!status.ok()) return status;
+  if ((*communicator)->rank() != 0) return 0;
+  std::printf("%s\n", TableFooting(rows).c_str());
+  if (!options.json_file.empty()) {
+    if (absl::Status written = WriteFile(options.json_file, Json(rows)); !written.ok()) return written;
+  }
+  std::int64_t wrong = 0;
+  for (const BenchRow& row : rows) wrong += std::max<std::int64_t>(row.wrong, 0);
+  return wrong;
+}
+
+absl::StatusOr<int> ExitCode(const absl::StatusOr<std::int64_t>& wrong) {
+  if (!wrong.ok()) return wrong.status();
+  return *wrong == 0 ? 0 : 1;
+}
+
+absl::StatusOr<int> RunThreads(const BenchOptions& options) {
+  const std::shared_ptr<InprocHub> hub = MakeInprocHub(options.ranks);
+  const std::shared_ptr<Store> store = MakeMemoryStore();
+  std::vector<absl::StatusOr<std::int64_t>> results(static_cast<std::size_t>(options.ranks), 0);
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < options.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      absl::StatusOr<std::int64_t>& result = results[static_cast<std::size_t>(rank)];
+      absl::StatusOr<std::unique_ptr<Transport>> transport = MakeInprocTransport(hub, {});
+      if (!transport.ok()) {
+        result = transport.status();
+        return;
+      }
+      const Identity identity{.rank = rank,
+                              .size = options.ranks,
+                              .local_rank = rank,
+                              .local_size = options.ranks,
+                              .job_id = "bench",
+                              .launcher = "single"};
+      result = RunRank(Communicator::Create({identity, store}, *std::move(transport), OptionsOf(options)), options);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::StatusOr<std::int64_t>& result : results) {
+    if (!result.ok()) return result.status();
+  }
+  return ExitCode(results.front());
+}
+
+absl::StatusOr<int> RunProcess(const BenchOptions& options) {
+  const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(absl::Minutes(1));
+  if (!job.ok()) return job.status();
+  return ExitCode(RunRank(Communicator::Create(*job, OptionsOf(options)), options));
+}
+
+// This command once more, as every rank.
+absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<std::string>& arguments) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::NotFoundError(absl::StrCat("cannot find this program: /proc/self/exe: ", error.message()));
+  LaunchOptions launch{.ranks = options.ranks, .command = {self.string()}, .tag_output = false};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  return Launch(launch);
+}
+
+absl::StatusOr<int> Bench(const BenchOptions& options, bool ranks_given, const std::vector<std::string>& arguments) {
+  if (options.min_bytes > options.max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--min-bytes ", FormatBytes(options.min_bytes),
+                                                   " is more than --max-bytes ", FormatBytes(options.max_bytes)));
+  }
+  if (options.transport != "auto") setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
+  const absl::StatusOr<Identity> identity = IdentityFromEnvironment();
+  if (!identity.ok()) return identity.status();
+  const bool launched = identity->launcher != "single";
+  const int ranks = launched ? identity->size : options.ranks;
+  if (ranks_given && ranks != options.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks ", options.ranks, ", but ", identity->launcher, " started ",
+                                                   ranks, " ranks: leave --ranks out"));
+  }
+  if (options.traffic.root >= ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
+  }
+  if (options.transport == "inproc") {
+    if (!launched) return RunThreads(options);
+    return absl::InvalidArgumentError(absl::StrCat("--transport inproc is for threads of one process, but ",
+                                                   identity->launcher, " started processes: choose ucx or auto"));
+  }
+  return launched ? RunProcess(options) : LaunchRanks(options, arguments);
+}
+
+void AddFlags(CLI::App& bench, BenchOptions& options) {
+  AddParsed(bench, "collective", options.collective, ParseBenchName, "NAME", "",
+            "all, or one of " + absl::StrJoin(BenchNames(), ", "))
+      ->required();
+  bench.add_option("-n,--ranks", options.ranks, "Ranks to start on this machine")
+      ->check(CLI::Range(1, kMaxRanks))
+      ->capture_default_str();
+  AddParsed(bench, "-b,--min-bytes", options.min_bytes, ParseBytes, "BYTES", "4", "Smallest size");
+  AddParsed(bench, "-e,--max-bytes", options.max_bytes, ParseBytes, "BYTES", "256M", "Largest size");
+  bench.add_option("-f,--factor", options.factor, "Each size is this many times the one before")
+      ->check(CLI::Range(2, 1 << 30))
+      ->capture_default_str();
+  AddParsed(bench, "--dtype", options.traffic.dtype, ParseDType, "TYPE", "f32", "f32 f64 f16 bf16 i8 u8 i32 i64");
+  AddParsed(bench, "--op", options.traffic.op, ParseReduceOp, "OP", "sum", "sum avg min max prod");
+  bench.add_option("--root", options.traffic.root, "Root of broadcast, reduce, gather and scatter")
+      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->capture_default_str();
+  bench.add_option("--schedule", options.schedule, "Schedule to measure; without it the one that would be chosen");
+  bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
+      ->check(CLI::IsMember({"auto", "ucx", "inproc"}))
+      ->capture_default_str();
+  bench.add_flag("--messages", options.messages, "Send messages even where peers' memory could be mapped");
+  bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
+      ->check(CLI::Range(1, 1 << 30));
+  bench.add_option("--warmup", options.warm_ups, "Calls before the timed ones")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  bench.add_option("--min-time", options.min_time, "Seconds that the timed calls of one size take, about")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->capture_default_str();
+  bench.add_flag("--rewrite", options.rewrite, "Every rank rewrites its whole input before each call, untimed");
+  bench.add_option("--buffers", options.buffers, "arena (peers can map it) or private (ordinary memory)")
+      ->check(CLI::IsMember({"arena", "private"}))
+      ->capture_default_str();
+  bench.add_flag("--in-place,!--out-of-place", options.traffic.in_place,
+                 "One buffer, or one for input and one for output");
+  bench.add_flag("!--no-check", options.check, "Do not compare results with what they should be");
+  bench.add_option("--json", options.json_file, "Also write the rows to this file")->type_name("FILE");
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Invocation& invocation) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure collectives, and check their results");
+  auto options = std::make_shared<BenchOptions>();
+  AddFlags(*bench, *options);
+  bench->footer(
+      "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
+      "ranks: docs/benchmarking.md. Example: tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json rows.json");
+  bench->callback([options, bench, &invocation] {
+    invocation.action = [options, bench, &invocation] {
+      return Bench(*options, bench->count("--ranks") > 0, invocation.arguments);
+    };
+  });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,56 @@
+// What `tutti bench` was asked to measure.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_OPTIONS_H_
+#define TUTTI_BINDINGS_CLI_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "bindings/cli/traffic.h"
+#include "tutti/dtype.h"
+
+namespace tutti::cli {
+
+struct BenchOptions {
+  std::string collective;  // a name of BenchNames(), or "all"
+  int ranks = 2;
+  std::int64_t min_bytes = 4;
+  std::int64_t max_bytes = std::int64_t{256} << 20;
+  std::int64_t factor = 4;
+  TrafficOptions traffic;
+  std::string schedule;  // empty: the selector chooses
+  std::string transport = "auto";
+  bool messages = false;  // never map peers' memory
+  int calls = 0;          // timed calls of each size; 0: as many as fit into min_time
+  int warm_ups = 5;
+  double min_time = 0.25;  // seconds
+  bool rewrite = false;
+  std::string buffers = "arena";  // or "private"
+  bool check = true;
+  std::string json_file;
+};
+
+// One line of the table. `wrong` is -1 when results were not checked.
+struct BenchRow {
+  std::string collective;
+  std::string schedule;
+  std::string transport;
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  std::int64_t count = 0;
+  DType dtype = DType::kF32;
+  std::string op;  // "none" for collectives that do not reduce
+  double p50_us = 0;
+  double p99_us = 0;
+  double max_us = 0;
+  double algbw_gb_s = 0;
+  double busbw_gb_s = 0;
+  std::int64_t wrong = 0;
+  std::string buffers;
+  bool rewrite = false;
+  bool in_place = false;
+  int calls = 0;
+};
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_OPTIONS_H_

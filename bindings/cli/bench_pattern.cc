@@ -1,0 +1,158 @@
+#include "bindings/cli/bench_pattern.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti::cli {
+namespace {
+
+constexpr std::int64_t kPeriod = 4093;  // prime
+
+// The largest n such that 0 … n are all exact in the dtype.
+std::int64_t LargestExact(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+      return 127;
+    case DType::kU8:
+      return 255;
+    case DType::kBF16:
+      return 256;
+    case DType::kF16:
+      return 2048;
+    default:
+      return 1 << 24;
+  }
+}
+
+// A number in 0 … bound-1 that looks random.
+std::int64_t Mixed(int rank, std::int64_t index, std::int64_t bound) {
+  std::uint64_t bits = static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15 + static_cast<std::uint64_t>(rank);
+  bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9;
+  return static_cast<std::int64_t>((bits >> 33) % static_cast<std::uint64_t>(bound));
+}
+
+std::int64_t ValueOf(ReduceOp op, DType dtype, int rank, int size, std::int64_t index) {
+  const bool chosen = index % size == rank;
+  switch (op) {
+    case ReduceOp::kAvg:  // a multiple of `size` in sum, so that the average is an integer, too
+      return (chosen ? size : 0) + (3 * size <= LargestExact(dtype) ? Mixed(0, index, 3) : 0);
+    case ReduceOp::kProd:
+      return chosen ? 1 + Mixed(0, index, 3) : 1;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax:
+      return Mixed(rank, index, 100);
+    case ReduceOp::kSum:
+      break;
+  }
+  return Mixed(rank, index, std::clamp<std::int64_t>(LargestExact(dtype) / size + 1, 2, 8));
+}
+
+std::int64_t Reduced(ReduceOp op, DType dtype, int size, std::int64_t index) {
+  std::int64_t result = ValueOf(op, dtype, 0, size, index);
+  for (int rank = 1; rank < size; ++rank) {
+    const std::int64_t value = ValueOf(op, dtype, rank, size, index);
+    switch (op) {
+      case ReduceOp::kMin:
+        result = std::min(result, value);
+        break;
+      case ReduceOp::kMax:
+        result = std::max(result, value);
+        break;
+      case ReduceOp::kProd:
+        result *= value;
+        break;
+      case ReduceOp::kSum:
+      case ReduceOp::kAvg:
+        result += value;
+        break;
+    }
+  }
+  return op == ReduceOp::kAvg ? result / size : result;
+}
+
+// The bits of an integer in 0 … 2048 as an IEEE half.
+std::uint16_t HalfBits(std::uint32_t value) {
+  if (value == 0) return 0;
+  const int exponent = std::bit_width(value) - 1;
+  const std::uint32_t mantissa = (value << (11 - exponent) >> 1) & 0x3FF;
+  return static_cast<std::uint16_t>(static_cast<std::uint32_t>(exponent + 15) << 10 | mantissa);
+}
+
+template <typename T>
+void Store(T value, std::byte* to) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+void StoreAs(DType dtype, std::int64_t value, std::byte* to) {
+  switch (dtype) {
+    case DType::kF32:
+      return Store(static_cast<float>(value), to);
+    case DType::kF64:
+      return Store(static_cast<double>(value), to);
+    case DType::kF16:
+      return Store(HalfBits(static_cast<std::uint32_t>(value)), to);
+    case DType::kBF16:
+      return Store(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16), to);
+    case DType::kI8:
+    case DType::kU8:
+      return Store(static_cast<std::uint8_t>(value), to);
+    case DType::kI32:
+      return Store(static_cast<std::int32_t>(value), to);
+    case DType::kI64:
+      return Store(value, to);
+  }
+}
+
+}  // namespace
+
+absl::Status CheckExact(DType dtype, ReduceOp op, int size) {
+  if ((op != ReduceOp::kSum && op != ReduceOp::kAvg) || size <= LargestExact(dtype)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a ", Name(op), " over ", size, " ranks is not exact in ", Name(dtype),
+                                                 ": choose a wider --dtype, or --no-check"));
+}
+
+Pattern::Pattern(DType dtype, ReduceOp op, int size) : element_(static_cast<std::size_t>(SizeOf(dtype))), size_(size) {
+  for (int source = 0; source <= size; ++source) {
+    std::vector<std::byte>& table = tables_.emplace_back(kPeriod * element_);
+    for (std::int64_t i = 0; i < kPeriod; ++i) {
+      const std::int64_t value = source == size ? Reduced(op, dtype, size, i) : ValueOf(op, dtype, source, size, i);
+      StoreAs(dtype, value, table.data() + static_cast<std::size_t>(i) * element_);
+    }
+  }
+}
+
+const std::byte* Pattern::At(int source, std::int64_t index) const {
+  const std::size_t table = static_cast<std::size_t>(source == Piece::kReduced ? size_ : source);
+  return tables_[table].data() + static_cast<std::size_t>(index % kPeriod) * element_;
+}
+
+void Pattern::Write(int source, std::int64_t first, std::int64_t count, std::byte* to) const {
+  for (std::int64_t end = first + count; first < end;) {
+    const std::int64_t run = std::min(end - first, kPeriod - first % kPeriod);
+    const std::size_t bytes = static_cast<std::size_t>(run) * element_;
+    std::memcpy(to, At(source, first), bytes);
+    to += bytes;
+    first += run;
+  }
+}
+
+std::int64_t Pattern::CountWrong(int source, std::int64_t first, std::int64_t count, const std::byte* data) const {
+  std::int64_t wrong = 0;
+  for (std::int64_t end = first + count; first < end;) {
+    const std::int64_t run = std::min(end - first, kPeriod - first % kPeriod);
+    const std::size_t bytes = static_cast<std::size_t>(run) * element_;
+    if (std::memcmp(data, At(source, first), bytes) != 0) {
+      for (std::int64_t i = 0; i < run; ++i) {
+        wrong += std::memcmp(data + static_cast<std::size_t>(i) * element_, At(source, first + i), element_) != 0;
+      }
+    }
+    data += bytes;
+    first += run;
+  }
+  return wrong;
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,179 @@
+#include "bindings/cli/bench_rank.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace tutti::cli {
+namespace {
+
+// The same bounds as the programs that measure the peers (bench/peers) have.
+constexpr double kMinCalls = 5;
+constexpr double kMaxCalls = 20000;
+
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double Gigabytes(std::int64_t bytes, double microseconds) {
+  return microseconds > 0 ? static_cast<double>(bytes) / microseconds / 1e3 : 0;
+}
+
+double Microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
+
+}  // namespace
+
+absl::Status BenchRank::Call() {
+  std::byte* const in = memory_.input(traffic_);
+  std::byte* const out = memory_.output(traffic_);
+  if (traffic_.spec.collective != Collective::kSend) return communicator_.Call(traffic_.spec, in, out, call_).Wait();
+  const CollectiveSpec& spec = traffic_.spec;
+  const Rank from = (traffic_.rank + traffic_.size - 1) % traffic_.size;
+  Work recv = communicator_.Recv(out, spec.count, spec.dtype, from, {.schedule = nullptr, .caller_drives = true});
+  Work send = communicator_.Send(in, spec.count, spec.dtype, spec.root, call_);
+  const absl::Status received = recv.Wait();
+  return received.ok() ? send.Wait() : received;
+}
+
+void BenchRank::WriteInput() { pattern_.Write(traffic_.rank, 0, traffic_.input_count(), memory_.input(traffic_)); }
+
+absl::Status BenchRank::Check(std::int64_t& wrong) {
+  constexpr int kPoison = 0x5A;
+  const std::int64_t element = SizeOf(traffic_.spec.dtype);
+  std::memset(memory_.output(traffic_), kPoison, static_cast<std::size_t>(traffic_.output_count() * element));
+  WriteInput();
+  if (absl::Status met = communicator_.Barrier().Wait(); !met.ok()) return met;
+  if (absl::Status called = Call(); !called.ok()) return called;
+  for (const Piece& piece : traffic_.expected()) {
+    wrong += pattern_.CountWrong(piece.source, piece.first, piece.count, memory_.output(traffic_) + piece.at * element);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::int64_t> BenchRank::TimedCall() {
+  if (options_.rewrite) {
+    WriteInput();
+    if (absl::Status met = communicator_.Barrier().Wait(); !met.ok()) return met;
+  }
+  const std::int64_t start = Now();
+  if (absl::Status called = Call(); !called.ok()) return called;
+  return Now() - start;
+}
+
+template <typename T>
+absl::Status BenchRank::ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op) {
+  return communicator_.AllReduce(values.data(), values.data(), static_cast<std::int64_t>(values.size()), dtype, op)
+      .Wait();
+}
+
+absl::StatusOr<int> BenchRank::AgreeOnCalls() {
+  std::vector<double> calls = {kMaxCalls};
+  for (int i = 0; i < options_.warm_ups; ++i) {
+    const absl::StatusOr<std::int64_t> time = TimedCall();
+    if (!time.ok()) return time.status();
+    calls[0] = options_.min_time * 1e9 / static_cast<double>(std::max<std::int64_t>(*time, 100));
+  }
+  if (options_.calls > 0) return options_.calls;
+  if (absl::Status agreed = ReduceOverRanks(calls, DType::kF64, ReduceOp::kMin); !agreed.ok()) return agreed;
+  return static_cast<int>(std::clamp(calls[0], kMinCalls, kMaxCalls));
+}
+
+absl::StatusOr<std::vector<std::int64_t>> BenchRank::TimeCalls() {
+  const absl::StatusOr<int> calls = AgreeOnCalls();
+  if (!calls.ok()) return calls.status();
+  // Zeros: repeated in-place sums of anything else would grow to infinity.
+  std::memset(memory_.input(traffic_), 0,
+              static_cast<std::size_t>(traffic_.input_count() * SizeOf(traffic_.spec.dtype)));
+  std::vector<std::int64_t> times(static_cast<std::size_t>(*calls));
+  if (absl::Status met = communicator_.Barrier().Wait(); !met.ok()) return met;
+  for (std::int64_t& time : times) {
+    const absl::StatusOr<std::int64_t> timed = TimedCall();
+    if (!timed.ok()) return timed.status();
+    time = *timed;
+  }
+  if (absl::Status reduced = ReduceOverRanks(times, DType::kI64, ReduceOp::kMax); !reduced.ok()) return reduced;
+  return times;
+}
+
+absl::StatusOr<BenchRow> BenchRank::Measure() {
+  std::vector<std::int64_t> wrong = {0};
+  if (options_.check) {
+    if (absl::Status checked = Check(wrong[0]); !checked.ok()) return checked;
+  }
+  absl::StatusOr<std::vector<std::int64_t>> times = TimeCalls();
+  if (!times.ok()) return times.status();
+  if (options_.check) {
+    if (absl::Status checked = Check(wrong[0]); !checked.ok()) return checked;
+    if (absl::Status summed = ReduceOverRanks(wrong, DType::kI64, ReduceOp::kSum); !summed.ok()) return summed;
+  }
+  std::sort(times->begin(), times->end());
+  const std::size_t calls = times->size();
+  const double median = Microseconds((*times)[calls / 2]);
+  const absl::StatusOr<Plan> plan = communicator_.PlanFor(traffic_.spec, call_);
+  if (!plan.ok()) return plan.status();
+  return BenchRow{.collective = traffic_.name,
+                  .schedule = plan->name.substr(plan->name.find(':') + 1),
+                  .transport = std::string(communicator_.transport()),
+                  .ranks = traffic_.size,
+                  .bytes = traffic_.bytes(),
+                  .count = traffic_.count,
+                  .dtype = traffic_.spec.dtype,
+                  .op = traffic_.reduces() ? std::string(Name(traffic_.spec.op)) : "none",
+                  .p50_us = median,
+                  .p99_us = Microseconds((*times)[calls * 99 / 100]),
+                  .max_us = Microseconds(times->back()),
+                  .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
+                  .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),
+                  .wrong = options_.check ? wrong[0] : -1,
+                  .buffers = options_.buffers,
+                  .rewrite = options_.rewrite,
+                  .in_place = traffic_.spec.in_place,
+                  .calls = static_cast<int>(calls)};
+}
+
+namespace {
+
+absl::Status RunCollective(Communicator& communicator, const BenchOptions& options, const std::string& name,
+                           const std::function<void(const BenchRow&)>& report) {
+  const Rank rank = communicator.rank();
+  const int size = communicator.size();
+  const absl::StatusOr<Traffic> largest = MakeBenchTraffic(name, options.traffic, options.max_bytes, rank, size);
+  if (!largest.ok()) return largest.status();
+  CallOptions call{.schedule = nullptr, .caller_drives = true};
+  if (!options.schedule.empty()) {
+    const absl::StatusOr<const Schedule*> schedule = FindSchedule(largest->spec.collective, options.schedule);
+    if (!schedule.ok()) return schedule.status();
+    call.schedule = *schedule;
+  }
+  const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
+  const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, *largest);
+  if (!memory.ok()) return memory.status();
+  for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
+    const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
+    if (!traffic.ok()) return traffic.status();
+    const absl::StatusOr<BenchRow> row = BenchRank(communicator, options, pattern, *memory, *traffic, call).Measure();
+    if (!row.ok()) return row.status();
+    if (rank == 0) report(*row);
+    if (traffic->bytes() == 0) break;  // a barrier, or nothing: larger sizes are the same
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
+                      const std::function<void(const BenchRow&)>& report) {
+  if (options.check) {
+    absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, communicator.size());
+    if (!exact.ok()) return exact;
+  }
+  if (options.collective != "all") return RunCollective(communicator, options, options.collective, report);
+  for (const std::string& name : BenchNames()) {
+    if (name == "send_recv" && communicator.size() == 1) continue;  // there is nobody else
+    if (absl::Status status = RunCollective(communicator, options, name, report); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti::cli

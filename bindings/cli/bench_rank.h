@@ -1,0 +1,61 @@
+// One rank of a benchmark.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_RANK_H_
+#define TUTTI_BINDINGS_CLI_BENCH_RANK_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bindings/cli/bench_memory.h"
+#include "bindings/cli/bench_options.h"
+#include "bindings/cli/bench_pattern.h"
+#include "bindings/cli/traffic.h"
+#include "tutti/communicator.h"
+
+namespace tutti::cli {
+
+// Measures the calls of one size. Every rank makes the same calls.
+class BenchRank {
+ public:
+  BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, const BenchMemory& memory,
+            const Traffic& traffic, const CallOptions& call)
+      : communicator_(communicator),
+        options_(options),
+        pattern_(pattern),
+        memory_(memory),
+        traffic_(traffic),
+        call_(call) {}
+
+  absl::StatusOr<BenchRow> Measure();
+
+ private:
+  absl::Status Call();
+  void WriteInput();
+  // One call from fresh input; adds its wrong elements to `wrong`.
+  absl::Status Check(std::int64_t& wrong);
+  // Nanoseconds of one call, after rewriting the buffer when asked to.
+  absl::StatusOr<std::int64_t> TimedCall();
+  // Time of each call, the maximum over the ranks.
+  absl::StatusOr<std::vector<std::int64_t>> TimeCalls();
+  // As many calls as fit into the time, equal on all ranks; warms up.
+  absl::StatusOr<int> AgreeOnCalls();
+  template <typename T>
+  absl::Status ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op);
+
+  Communicator& communicator_;
+  const BenchOptions& options_;
+  const Pattern& pattern_;
+  const BenchMemory& memory_;
+  const Traffic& traffic_;
+  CallOptions call_;
+};
+
+// Measures everything that was asked for. Rank 0 gets `report` called for every row as soon as it is there.
+absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
+                      const std::function<void(const BenchRow&)>& report);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_RANK_H_

@@ -1,0 +1,71 @@
+#include "bindings/cli/bench_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti::cli {
+namespace {
+
+std::string Time(double microseconds) {
+  return absl::StrFormat(microseconds < 10 ? "%.2f" : microseconds < 1000 ? "%.1f" : "%.0f", microseconds);
+}
+
+std::string Wrong(const BenchRow& row) { return row.wrong < 0 ? "N/A" : absl::StrCat(row.wrong); }
+
+}  // namespace
+
+std::string TableHeading() {
+  return absl::StrFormat(
+      "#%12s %12s %6s %6s %9s %8s %8s %7s %9s %9s %9s  %s\n#%12s %12s %6s %6s %9s %8s %8s %7s %9s %9s %9s", "size",
+      "count", "type", "op", "time", "algbw", "busbw", "#wrong", "p50", "p99", "max", "schedule", "(B)", "(elements)",
+      "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)");
+}
+
+std::string TableLine(const BenchRow& row) {
+  return absl::StrFormat(" %12d %12d %6s %6s %9s %8.2f %8.2f %7s %9s %9s %9s  %s", row.bytes, row.count,
+                         Name(row.dtype), row.op, Time(row.p50_us), row.algbw_gb_s, row.busbw_gb_s, Wrong(row),
+                         Time(row.p50_us), Time(row.p99_us), Time(row.max_us), row.schedule);
+}
+
+std::string TableFooting(absl::Span<const BenchRow> rows) {
+  std::int64_t wrong = 0;
+  bool checked = true;
+  for (const BenchRow& row : rows) {
+    checked = checked && row.wrong >= 0;
+    wrong += row.wrong;
+  }
+  if (!checked) return "# results were not checked";
+  return wrong == 0 ? "# every result was right" : absl::StrCat("# WRONG: ", wrong, " elements");
+}
+
+std::string Json(absl::Span<const BenchRow> rows) {
+  std::string text = "{\"rows\": [";
+  const char* separator = "\n";
+  for (const BenchRow& row : rows) {
+    const nlohmann::ordered_json json = {
+        {"collective", row.collective},
+        {"schedule", row.schedule},
+        {"transport", row.transport},
+        {"ranks", row.ranks},
+        {"bytes", row.bytes},
+        {"dtype", std::string(Name(row.dtype))},
+        {"op", row.op},
+        {"p50_us", row.p50_us},
+        {"p99_us", row.p99_us},
+        {"max_us", row.max_us},
+        {"algbw_gb_s", row.algbw_gb_s},
+        {"busbw_gb_s", row.busbw_gb_s},
+        {"wrong", row.wrong < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(row.wrong)},
+        {"buffers", row.buffers},
+        {"rewrite", row.rewrite},
+        {"in_place", row.in_place},
+        {"calls", row.calls},
+    };
+    absl::StrAppend(&text, separator, json.dump());
+    separator = ",\n";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace tutti::cli

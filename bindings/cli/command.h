@@ -1,0 +1,28 @@
+// The subcommands of `tutti`. Each file of this folder that is named after one adds it to the parser.
+#ifndef TUTTI_BINDINGS_CLI_COMMAND_H_
+#define TUTTI_BINDINGS_CLI_COMMAND_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+
+namespace tutti::cli {
+
+// What the user typed, and what is to be done about it once the whole line has been understood.
+struct Invocation {
+  std::vector<std::string> arguments;           // of the command line, without the program's name
+  std::function<absl::StatusOr<int>()> action;  // returns the exit code
+};
+
+void AddLaunch(CLI::App& app, Invocation& invocation);
+void AddBench(CLI::App& app, Invocation& invocation);
+void AddPlan(CLI::App& app, Invocation& invocation);
+void AddInfo(CLI::App& app, Invocation& invocation);
+void AddDocs(CLI::App& app, Invocation& invocation);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_COMMAND_H_

@@ -1,0 +1,67 @@
+#include "bindings/cli/explain_error.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/nearest.h"
+
+namespace tutti::cli {
+namespace {
+
+// The subcommand the user is in, or the program itself.
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  return parsed.empty() ? app : Innermost(*parsed.front());
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flags.push_back("-" + name);
+  }
+  return flags;
+}
+
+std::vector<std::string> SubcommandsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands(nullptr)) names.push_back(subcommand->get_name());
+  return names;
+}
+
+std::string PathOf(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : absl::StrCat(PathOf(*app.get_parent()), " ", app.get_name());
+}
+
+std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
+  const bool is_flag = absl::StartsWith(extra, "-");
+  const std::vector<std::string> names = is_flag ? FlagsOf(app) : SubcommandsOf(app);
+  if (names.empty()) return absl::StrCat("'", extra, "' is one argument too many");
+  return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
+}
+
+// What was not understood of the command line; flags first, because what follows one may be its value.
+std::string FirstExtra(const CLI::App& app) {
+  std::string first;
+  for (const std::string& extra : app.remaining(/*recurse=*/true)) {
+    if (extra == "--") continue;
+    if (absl::StartsWith(extra, "-")) return extra;
+    if (first.empty()) first = extra;
+  }
+  return first;
+}
+
+}  // namespace
+
+std::string ExplainError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& innermost = Innermost(app);
+  const std::string extra = FirstExtra(app);
+  // A mistyped flag may leave a required one missing: the mistype is what the user must hear of.
+  const bool about_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
+                           error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+  const std::string what = about_extra && !extra.empty() ? ExplainExtra(innermost, extra) : error.what();
+  return absl::StrCat(PathOf(innermost), ": ", what, "\nSee: ", PathOf(innermost), " --help");
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,35 @@
+// Flags whose values Tutti's own parsers read, so that a wrong value is refused in the same words everywhere.
+#ifndef TUTTI_BINDINGS_CLI_FLAGS_H_
+#define TUTTI_BINDINGS_CLI_FLAGS_H_
+
+#include <string>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tutti::cli {
+
+inline constexpr int kMaxRanks = 65536;
+
+// A flag that `parse` reads into `value`. The help shows `shown_default` unless it is empty.
+template <typename T>
+CLI::Option* AddParsed(CLI::App& app, const std::string& names, T& value, absl::StatusOr<T> (*parse)(absl::string_view),
+                       const std::string& type, const std::string& shown_default, const std::string& doc) {
+  CLI::Option* option = app.add_option_function<std::string>(
+      names,
+      [&value, parse, names](const std::string& text) {
+        absl::StatusOr<T> parsed = parse(text);
+        if (!parsed.ok()) throw CLI::ValidationError(names, std::string(parsed.status().message()));
+        value = *std::move(parsed);
+      },
+      doc);
+  option->type_name(type);
+  if (!shown_default.empty()) option->default_str(shown_default);
+  return option;
+}
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_FLAGS_H_

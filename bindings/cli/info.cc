@@ -1,0 +1,114 @@
+// tutti info: what this build can do on this machine, and how it is configured.
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "bindings/cli/command.h"
+#include "tutti/algorithm.h"
+#include "tutti/bootstrap.h"
+#include "tutti/codec.h"
+#include "tutti/config.h"
+#include "tutti/schedule.h"
+#include "tutti/version.h"
+
+namespace tutti::cli {
+namespace {
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown processor";
+}
+
+std::string NetworkDevices() {
+  std::set<std::string> names;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return "unknown";
+  for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+    if ((i->ifa_flags & IFF_UP) != 0) names.insert(i->ifa_name);
+  }
+  freeifaddrs(interfaces);
+  return absl::StrJoin(names, ", ");
+}
+
+void Line(absl::string_view what, absl::string_view value) {
+  std::fputs(absl::StrFormat("  %-22s %s\n", what, value).c_str(), stdout);
+}
+
+void Heading(absl::string_view text) { std::fputs(absl::StrCat(text, "\n").c_str(), stdout); }
+
+void PrintBuild() {
+  Heading("Versions");
+  Line("tutti", Version());
+  Line("compiler", CompilerVersion());
+  const absl::StatusOr<std::string> ucx = UcxVersion();
+  Line("UCX", ucx.ok() ? *ucx : std::string(ucx.status().message()));
+  Heading("Transports");
+  Line("inproc", "threads of one process");
+  if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
+  Heading("Devices");
+  const double gib =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
+  Line("processor", absl::StrFormat("%d × %s", std::thread::hardware_concurrency(), ProcessorName()));
+  Line("memory", absl::StrFormat("%.1f GiB", gib));
+  Line("network", NetworkDevices());
+  Line("GPU", "none: this version moves host memory only");
+}
+
+void PrintRecords() {
+  Heading("Algorithms");
+  for (const Algorithm* algorithm : AllAlgorithms()) Line(algorithm->name, algorithm->summary);
+  Heading("Codecs");
+  for (const Codec* codec : AllCodecs()) Line(codec->name, codec->summary);
+  Heading("Schedules");
+  for (Collective collective : kAllCollectives) {
+    std::vector<absl::string_view> names;
+    for (const Schedule* schedule : AllSchedules()) {
+      if (schedule->collective == collective) names.push_back(schedule->name);
+    }
+    Line(Name(collective), absl::StrJoin(names, ", "));
+  }
+}
+
+absl::Status PrintConfiguration() {
+  const absl::StatusOr<Identity> identity = IdentityFromEnvironment();
+  if (!identity.ok()) return identity.status();
+  Heading("This process");
+  Line("launcher", identity->launcher);
+  Line("rank", absl::StrCat(identity->rank, " of ", identity->size));
+  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
+  if (!entries.ok()) return entries.status();
+  Heading("Configuration (value, where it comes from)");
+  for (const ConfigEntry& entry : *entries) {
+    Line(entry.name, absl::StrFormat("%-14s %s", entry.value.empty() ? "-" : entry.value, entry.origin));
+  }
+  for (const std::string& warning : ConfigWarnings()) Heading(absl::StrCat("warning: ", warning));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Info() {
+  PrintBuild();
+  PrintRecords();
+  if (absl::Status printed = PrintConfiguration(); !printed.ok()) return printed;
+  return 0;
+}
+
+}  // namespace
+
+void AddInfo(CLI::App& app, Invocation& invocation) {
+  CLI::App* info =
+      app.add_subcommand("info", "Versions, transports, devices, schedules and the configuration in force");
+  info->callback([&invocation] { invocation.action = Info; });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,40 @@
+// The command `tutti`.
+#include <cstdio>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "bindings/cli/command.h"
+#include "bindings/cli/explain_error.h"
+#include "tutti/version.h"
+
+namespace {
+
+// As of most Unix tools: 2 says that the command line was wrong, 1 that what it asked for failed.
+constexpr int kUsageError = 2;
+
+int Run(int argc, char** argv) {
+  CLI::App app("Keeps the replicas of a model in step: starts ranks, measures collectives, shows plans.", "tutti");
+  tutti::cli::Invocation invocation{{argv + 1, argv + argc}, nullptr};
+  app.set_version_flag("--version", std::string(tutti::Version()));
+  app.require_subcommand(1);
+  tutti::cli::AddLaunch(app, invocation);
+  tutti::cli::AddBench(app, invocation);
+  tutti::cli::AddPlan(app, invocation);
+  tutti::cli::AddInfo(app, invocation);
+  tutti::cli::AddDocs(app, invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::fprintf(stderr, "%s\n", tutti::cli::ExplainError(app, error).c_str());
+    return kUsageError;
+  }
+  const absl::StatusOr<int> code = invocation.action();
+  if (code.ok()) return *code;
+  std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
+  return absl::IsInvalidArgument(code.status()) ? kUsageError : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return Run(argc, argv); }

@@ -1,0 +1,120 @@
+// tutti plan all_reduce:ring --ranks 8 --bytes 1M: prints, costs, draws and verifies what would run.
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/command.h"
+#include "bindings/cli/flags.h"
+#include "bindings/cli/plan_cost.h"
+#include "bindings/cli/plan_picture.h"
+#include "bindings/cli/plan_request.h"
+#include "bindings/cli/sizes.h"
+#include "tutti/print.h"
+#include "tutti/verify.h"
+
+namespace tutti::cli {
+namespace {
+
+struct PlanFlags {
+  PlanRequest request;
+  Rank rank = 0;
+  bool messages = false;
+  bool verify = false;
+  bool cost = false;
+  CostModel model;
+  std::string draw;
+};
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+absl::StatusOr<int> ShowPlan(PlanFlags flags) {
+  flags.request.options.peers_mapped = !flags.messages;
+  const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
+  if (!family.ok()) return family.status();
+  if (flags.rank >= family->ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--rank ", flags.rank, " must be in 0…", family->ranks - 1));
+  }
+  const absl::StatusOr<Plan> plan = family->build(flags.rank);
+  if (!plan.ok()) return plan.status();
+  Print(absl::StrCat(family->explanation, ToText(*plan)));
+  Print(absl::StrCat(plan->steps.size(), " steps, ", WireBytes(*plan), " bytes on the wire\n"));
+  if (flags.cost) {
+    const absl::StatusOr<std::string> table = CostTable(flags.request, flags.model);
+    if (!table.ok()) return table.status();
+    Print(*table);
+  }
+  if (!flags.verify && flags.draw.empty()) return 0;
+
+  const absl::StatusOr<std::vector<Plan>> plans = BuildAll(*family);
+  if (!plans.ok()) return plans.status();
+  if (flags.verify) {
+    if (absl::Status verified = Verify(*plans); !verified.ok()) return verified;
+    Print(absl::StrCat("verified: all ", plans->size(),
+                       " ranks end with exactly what the collective promises; no deadlock, no race\n"));
+  }
+  if (!flags.draw.empty()) {
+    if (absl::Status drawn = DrawPlans(*plans, flags.draw); !drawn.ok()) return drawn;
+    Print(absl::StrCat("drawn: ", flags.draw, "\n"));
+  }
+  return 0;
+}
+
+void AddLink(CLI::App& plan, const std::string& prefix, LinkModel& link, const std::string& where) {
+  plan.add_option("--" + prefix + "latency", link.latency_s, "For --cost: seconds of a message of no bytes, " + where)
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, "For --cost: bytes per second, " + where)
+      ->check(CLI::Range(1.0, 1e15))
+      ->capture_default_str();
+}
+
+void AddFlags(CLI::App& plan, PlanFlags& flags) {
+  PlanRequest& request = flags.request;
+  plan.add_option("spec", request.spec,
+                  "COLLECTIVE:SCHEDULE; COLLECTIVE alone, to see which schedule would be chosen and why; or a strategy "
+                  "name, ALGORITHM:option=value,…")
+      ->required();
+  plan.add_option("-n,--ranks", request.ranks, "Size of the world; nothing is started")
+      ->check(CLI::Range(1, kMaxRanks))
+      ->capture_default_str();
+  CLI::Option* bytes = AddParsed(plan, "--bytes", request.bytes, ParseBytes, "BYTES", "1M", "Size of the call");
+  plan.add_option("--count", request.count, "Elements, counted as in the call, in place of --bytes")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->excludes(bytes);
+  plan.add_option("--rank", flags.rank, "Whose steps to print")
+      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->capture_default_str();
+  AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", "f32 f64 f16 bf16 i8 u8 i32 i64");
+  AddParsed(plan, "--op", request.traffic.op, ParseReduceOp, "OP", "sum", "sum avg min max prod");
+  plan.add_option("--root", request.traffic.root, "Root of broadcast, reduce, gather and scatter")
+      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->capture_default_str();
+  plan.add_flag("--in-place,!--out-of-place", request.traffic.in_place,
+                "One buffer, or one for input and one for output");
+  plan.add_flag("!--mapped,--messages", flags.messages, "Peers' memory is mapped (the default), or all are far away");
+  AddParsed(plan, "--segment", request.options.segment_bytes, ParseBytes, "BYTES", "256K",
+            "Longer ranges are cut into segments of this size");
+  plan.add_flag("--cost", flags.cost,
+                "Steps, bytes and time on a model machine; of a collective alone, for each schedule");
+  plan.add_option("--ranks-per-node", flags.model.ranks_per_node, "For --cost: how many ranks share a node; 0: all do")
+      ->check(CLI::Range(0, kMaxRanks))
+      ->capture_default_str();
+  AddLink(plan, "", flags.model.within_node, "inside a node");
+  AddLink(plan, "node-", flags.model.between_nodes, "between nodes");
+  plan.add_flag("--verify", flags.verify, "Prove that the plans of all ranks do together what the collective promises");
+  plan.add_option("--draw", flags.draw, "Draw the steps of all ranks into FILE.svg (needs Graphviz) or FILE.dot")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app, Invocation& invocation) {
+  CLI::App* plan = app.add_subcommand("plan", "Print, cost, draw and verify the steps of a schedule or an algorithm");
+  auto flags = std::make_shared<PlanFlags>();
+  AddFlags(*plan, *flags);
+  plan->footer("Example: tutti plan all_reduce:ring --ranks 8 --bytes 1M --verify --draw ring.svg");
+  plan->callback([flags, &invocation] { invocation.action = [flags] { return ShowPlan(*flags); }; });
+}
+
+}  // namespace tutti::cli

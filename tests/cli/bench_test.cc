@@ -1,0 +1,133 @@
+// tutti bench, as a user runs it: the rows it prints and writes.
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/command_run.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kQuick[] = " --iters 3 --warmup 1 ";
+
+nlohmann::json BenchRows(const std::string& arguments) {
+  const ScratchFile file(".json");
+  const CommandRun run = RunTutti("bench " + arguments + kQuick + "--json " + file.path());
+  EXPECT_EQ(run.exit_code, 0) << arguments << "\n" << run.out << run.err;
+  return run.exit_code == 0 ? nlohmann::json::parse(file.Read())["rows"] : nlohmann::json::array();
+}
+
+TEST(BenchTest, WritesTheRowsItPrints) {
+  const nlohmann::json rows = BenchRows("all_reduce --ranks 2 -b 4 -e 64K -f 16");
+  ASSERT_EQ(rows.size(), 4U);
+  std::int64_t bytes = 4;
+  for (const nlohmann::json& row : rows) {
+    std::set<std::string> keys;
+    for (const auto& [key, value] : row.items()) keys.insert(key);
+    EXPECT_EQ(keys, (std::set<std::string>{"collective", "schedule", "transport", "ranks", "bytes", "dtype", "op",
+                                           "p50_us", "p99_us", "max_us", "algbw_gb_s", "busbw_gb_s", "wrong", "buffers",
+                                           "rewrite", "in_place", "calls"}));
+    EXPECT_EQ(row["collective"], "all_reduce");
+    EXPECT_EQ(row["ranks"], 2);
+    EXPECT_EQ(row["bytes"], bytes);
+    EXPECT_EQ(row["dtype"], "f32");
+    EXPECT_EQ(row["op"], "sum");
+    EXPECT_EQ(row["wrong"], 0);
+    EXPECT_EQ(row["calls"], 3);
+    EXPECT_GT(row["p50_us"].get<double>(), 0);
+    EXPECT_LE(row["p50_us"], row["p99_us"]);
+    EXPECT_LE(row["p99_us"], row["max_us"]);
+    EXPECT_NEAR(row["algbw_gb_s"].get<double>(), static_cast<double>(bytes) / row["p50_us"].get<double>() / 1e3, 1e-9);
+    EXPECT_DOUBLE_EQ(row["busbw_gb_s"], row["algbw_gb_s"]);  // 2(n-1)/n is 1 for 2 ranks
+    bytes *= 16;
+  }
+}
+
+TEST(BenchTest, MeasuresEveryCollectiveRightly) {
+  for (const char* how : {"--transport inproc --ranks 3", "--transport inproc --ranks 3 --out-of-place --messages",
+                          "--transport inproc --ranks 2 --rewrite --buffers private", "--transport inproc --ranks 1"}) {
+    for (const nlohmann::json& row : BenchRows(std::string("all -b 4 -e 40K -f 10000 ") + how)) {
+      EXPECT_EQ(row["wrong"], 0) << how << ": " << row;
+    }
+  }
+}
+
+TEST(BenchTest, MeasuresProcessesOverUcx) {
+  for (const nlohmann::json& row : BenchRows("all -b 4 -e 40K -f 10000 --ranks 3 --transport ucx --root 2")) {
+    EXPECT_EQ(row["transport"], "ucx");
+    EXPECT_EQ(row["wrong"], 0) << row;
+  }
+}
+
+TEST(BenchTest, MeasuresTheScheduleItWasTold) {
+  const nlohmann::json rows =
+      BenchRows("all_reduce --transport inproc --schedule ring --dtype bf16 --op avg -b 1K -e 1K");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0]["schedule"], "ring");
+  EXPECT_EQ(rows[0]["dtype"], "bf16");
+  EXPECT_EQ(rows[0]["op"], "avg");
+  EXPECT_EQ(rows[0]["wrong"], 0);
+}
+
+// 16-bit types travel as fp32 partials, which only messages show.
+TEST(BenchTest, ReducesDTypesRightly) {
+  for (const char* dtype : {"f16", "bf16", "f64", "u8"}) {
+    for (const char* op : {"sum", "avg", "min", "max", "prod"}) {
+      const nlohmann::json rows =
+          BenchRows(std::string("all_reduce --transport inproc --ranks 3 --schedule ring -b 8 -e 8K "
+                                "-f 1024 --dtype ") +
+                    dtype + " --op " + op);
+      for (const nlohmann::json& row : rows) EXPECT_EQ(row["wrong"], 0) << row;
+    }
+  }
+}
+
+TEST(BenchTest, PrintsTheColumnsOfNcclTests) {
+  const CommandRun run = RunTutti(std::string("bench broadcast --transport inproc -b 1K -e 1K --no-check") + kQuick);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex("size +count +type +op +time +algbw +busbw +#wrong +p50 +p99 +max"));
+  EXPECT_THAT(run.out, testing::ContainsRegex("1024 +256 +f32 +none .* N/A "));
+  EXPECT_THAT(run.out, HasSubstr("results were not checked"));
+}
+
+struct Mistake {
+  const char* arguments;
+  const char* answer;
+};
+
+TEST(BenchTest, SaysWhatWouldBeRight) {
+  const Mistake mistakes[] = {
+      {"bench", "collective is required"},
+      {"bench allreduce", "did you mean all_reduce?"},
+      {"bench all_reduce --rankz 2", "did you mean --ranks?"},
+      {"bench all_reduce --ranks 0", "not in range 1 to 65536"},
+      {"bench all_reduce -b 1X", "4, 1K, 256M or 1G"},
+      {"bench all_reduce -b 2K -e 1K", "--min-bytes 2K is more than --max-bytes 1K"},
+      {"bench all_reduce -f 1", "not in range 2 to"},
+      {"bench all_reduce --dtype f33", "f32"},
+      {"bench all_reduce --op add", "sum"},
+      {"bench broadcast --root 7", "--root 7 must be in 0…1"},
+      {"bench all_reduce --transport tcp", "ucx"},
+      {"bench all_reduce --buffers shared", "arena"},
+      {"bench all_reduce --transport inproc --schedule rings", "ring"},
+      {"bench send_recv --transport inproc --ranks 1", "must be another rank"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const CommandRun run = RunTutti(mistake.arguments);
+    EXPECT_NE(run.exit_code, 0) << mistake.arguments;
+    EXPECT_THAT(run.err, HasSubstr(mistake.answer)) << mistake.arguments;
+  }
+}
+
+TEST(BenchTest, RefusesToDisagreeWithItsLauncher) {
+  const CommandRun run = RunTutti(std::string("launch -n 2 -- ") + TUTTI_COMMAND + " bench all_reduce --ranks 3");
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("--ranks 3, but tutti started 2 ranks: leave --ranks out"));
+}
+
+}  // namespace
+}  // namespace tutti::cli

@@ -1,0 +1,81 @@
+// The command as a whole: help, versions, mistakes, and the subcommands that only print.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/command_run.h"
+#include "tutti/version.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MainTest, HelpsWithEverySubcommand) {
+  const CommandRun all = RunTutti("--help");
+  EXPECT_EQ(all.exit_code, 0);
+  for (const char* name : {"launch", "bench", "plan", "info", "docs"}) {
+    EXPECT_THAT(all.out, HasSubstr(name));
+    const CommandRun one = RunTutti(std::string(name) + " --help");
+    EXPECT_EQ(one.exit_code, 0) << name;
+    EXPECT_THAT(one.out, HasSubstr("Usage:")) << name;
+  }
+}
+
+TEST(MainTest, KnowsItsVersion) { EXPECT_EQ(RunTutti("--version").out, std::string(Version()) + "\n"); }
+
+TEST(MainTest, SaysWhatWouldBeRight) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"", "A subcommand is required"},
+      {"benhc", "no command 'benhc'; did you mean bench?"},
+      {"--verison", "no flag '--verison'; did you mean --version?"},
+      {"launch -- true", "--ranks is required"},
+      {"launch -n 2", "command is required"},
+      {"launch -n two -- true", "two"},
+      {"launch --rank 2 -- true", "did you mean --ranks?"},
+      {"docs algorithm", "algorithms"},
+      {"info now", "one argument too many"},
+  };
+  for (const auto& [arguments, answer] : mistakes) {
+    const CommandRun run = RunTutti(arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
+    EXPECT_THAT(run.err, HasSubstr("--help")) << arguments;
+  }
+}
+
+TEST(MainTest, LaunchReportsTheRankThatFails) {
+  const CommandRun run = RunTutti("launch -n 2 -- sh -c '[ $TUTTI_RANK = 0 ] || exit 7'");
+  EXPECT_EQ(run.exit_code, 7);
+  EXPECT_THAT(run.err, HasSubstr("rank 1"));
+}
+
+TEST(MainTest, InfoShowsValuesAndWhereTheyComeFrom) {
+  const CommandRun run = RunTutti("info");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* text : {"Versions", "Transports", "inproc", "Devices", "gradient_allreduce", "uint8_block", "ring",
+                           "TUTTI_TIMEOUT", "default"}) {
+    EXPECT_THAT(run.out, HasSubstr(text));
+  }
+}
+
+TEST(MainTest, InfoShowsTheEnvironment) {
+  setenv("TUTTI_TIMEOUT", "7", 1);
+  setenv("TUTTI_TIMEOT", "8", 1);
+  const CommandRun run = RunTutti("info");
+  unsetenv("TUTTI_TIMEOUT");
+  unsetenv("TUTTI_TIMEOT");
+  EXPECT_THAT(run.out, testing::ContainsRegex("TUTTI_TIMEOUT +7 +environment"));
+  EXPECT_THAT(run.out, HasSubstr("did you mean TUTTI_TIMEOUT?"));
+}
+
+TEST(MainTest, InfoSaysWhichVariableIsWrong) {
+  setenv("TUTTI_TIMEOUT", "soon", 1);
+  const CommandRun run = RunTutti("info");
+  unsetenv("TUTTI_TIMEOUT");
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("TUTTI_TIMEOUT=soon"));
+}
+
+}  // namespace
+}  // namespace tutti::cli

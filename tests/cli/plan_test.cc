@@ -1,0 +1,88 @@
+// tutti plan, as a user runs it.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/command_run.h"
+#include "tutti/algorithm.h"
+#include "tutti/schedule.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(PlanTest, PrintsAndVerifiesASchedule) {
+  const CommandRun run = RunTutti("plan all_reduce:ring --ranks 3 --count 7 --rank 1 --verify");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("all_reduce:ring rank 1 of 3"));
+  EXPECT_THAT(run.out, HasSubstr("reduce"));
+  EXPECT_THAT(run.out, HasSubstr("verified: all 3 ranks"));
+}
+
+TEST(PlanTest, ShowsEveryScheduleAndAlgorithm) {
+  for (const Schedule* schedule : AllSchedules()) {
+    const std::string spec = std::string(Name(schedule->collective)) + ":" + std::string(schedule->name);
+    // A message has the same schedules at both ends.
+    const CommandRun run = RunTutti("plan " + spec + " --ranks 2 --bytes 64 --verify");
+    EXPECT_EQ(run.exit_code, 0) << spec << ": " << run.err;
+  }
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    const CommandRun run = RunTutti("plan " + std::string(algorithm->name) + " --ranks 3 --bytes 64K --verify");
+    EXPECT_EQ(run.exit_code, 0) << algorithm->name << ": " << run.err;
+  }
+}
+
+TEST(PlanTest, ExplainsWhatWouldBeChosen) {
+  const CommandRun run = RunTutti("plan all_reduce --ranks 4 --bytes 1M --messages");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("chosen: "));
+  EXPECT_THAT(run.out, HasSubstr("direct: "));
+}
+
+TEST(PlanTest, ShowsStrategiesInFull) {
+  const CommandRun run = RunTutti("plan bytegrad:block=512 --ranks 2 --bytes 64K");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("strategy: bytegrad:"));
+  EXPECT_THAT(run.out, HasSubstr("block=512"));
+  EXPECT_THAT(run.out, HasSubstr("encode"));
+}
+
+TEST(PlanTest, CostsEveryScheduleOfACollective) {
+  const CommandRun run = RunTutti("plan all_reduce --ranks 4 --bytes 1M --messages --cost --ranks-per-node 2");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 ranks, 1.0 µs"));
+  EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:ring +[0-9]+ +[0-9]+ +1572864 "));  // 2·3/4 of 1 MiB
+  EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:direct +.*mapped"));
+}
+
+TEST(PlanTest, DrawsGraphviz) {
+  const ScratchFile file(".dot");
+  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw " + file.path());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(file.Read(), HasSubstr("digraph"));
+}
+
+TEST(PlanTest, SaysWhatWouldBeRight) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"plan", "spec is required"},
+      {"plan all_reduc", "did you mean all_reduce?"},
+      {"plan all_reduce:rings", "ring"},
+      {"plan bytegrad:blok=1", "block"},
+      {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
+      {"plan all_reduce --bytes 1 --count 1", "excludes"},
+      {"plan all_reduce --draw plan.png", ".dot or .svg"},
+      {"plan all_reduce:direct --messages", "mapped"},
+      {"plan all_reduce --cost --latency 2", "not in range 0"},
+      {"plan send --ranks 1", "at least 2"},
+      {"plan broadcast --root 5", "root 5"},
+  };
+  for (const auto& [arguments, answer] : mistakes) {
+    const CommandRun run = RunTutti(arguments);
+    EXPECT_NE(run.exit_code, 0) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cli

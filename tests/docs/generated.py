@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Pages that the library prints are what it prints.
+
+    tests/docs/generated.py TUTTI PAGE [--fix]      (TUTTI: the command; --fix writes docs/PAGE.md)
+"""
+
+import difflib
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def main():
+    command, name = sys.argv[1:3]
+    page = ROOT / "docs" / f"{name}.md"
+    printed = subprocess.run([command, "docs", name], check=True, capture_output=True, text=True).stdout
+    if "--fix" in sys.argv[3:]:
+        page.write_text(printed, encoding="utf-8")
+    kept = page.read_text(encoding="utf-8") if page.exists() else ""
+    if kept == printed:
+        return 0
+    print("\n".join(difflib.unified_diff(kept.splitlines(), printed.splitlines(), str(page), "printed", lineterm="")))
+    print(f"docs/{name}.md is out of date; run: tests/docs/generated.py {command} {name} --fix")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
