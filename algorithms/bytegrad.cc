@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/exact_all_reduce.h"
 #include "tutti/algorithm.h"
+#include "tutti/selector.h"
 
 namespace tutti {
 namespace {
@@ -47,9 +47,7 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   }
   const CodecChoice codec = CodecOf(strategy);
   if (absl::Status valid = codec.codec->validate(codec.options); !valid.ok()) return valid;
-  absl::StatusOr<const Schedule*> exact = ExactAllReduce("auto", bucket, size, plan);
-  if (!exact.ok()) return exact.status();
-  return (*exact)->supports(bucket, size, plan);
+  return SelectSchedule(bucket, size, plan).status();
 }
 
 // One encoded version of every chunk, and the way to those of the peers: read where they lie when peers' memory is
@@ -105,7 +103,7 @@ class EncodedChunks {
 void Build(const Strategy& strategy, PlanBuilder& b) {
   const CodecChoice codec = CodecOf(strategy);
   if (!Shrinks(b.spec(), b.size(), codec)) {
-    (*ExactAllReduce("auto", b.spec(), b.size(), b.options()))->build(b);
+    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
     return;
   }
   const Ref bucket = b.out();

@@ -2,8 +2,8 @@
 // backward.
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/exact_all_reduce.h"
 #include "tutti/algorithm.h"
+#include "tutti/selector.h"
 
 namespace tutti {
 namespace {
@@ -15,11 +15,20 @@ constexpr AlgorithmOption kOptions[] = {
     {"schedule", "auto", "auto, or a schedule of all_reduce", "how the bucket's bytes move", CheckSchedule},
 };
 
+// The one named by the option, or the one that suits the bucket.
+absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const CollectiveSpec& bucket, int size,
+                                           const PlanOptions& plan) {
+  if (strategy.option("schedule") != "auto") return FindSchedule(Collective::kAllReduce, strategy.option("schedule"));
+  absl::StatusOr<Selection> selection = SelectSchedule(bucket, size, plan);
+  if (!selection.ok()) return selection.status();
+  return selection->schedule;
+}
+
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (strategy.flag("hierarchical") && !plan.one_node) {
     return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
   }
-  absl::StatusOr<const Schedule*> schedule = ExactAllReduce(strategy.option("schedule"), bucket, size, plan);
+  absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
   if (!schedule.ok()) return schedule.status();
   absl::Status supported = (*schedule)->supports(bucket, size, plan);
   if (supported.ok()) return supported;
@@ -27,7 +36,7 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
 }
 
 void Build(const Strategy& strategy, PlanBuilder& b) {
-  (*ExactAllReduce(strategy.option("schedule"), b.spec(), b.size(), b.options()))->build(b);
+  (*ScheduleOf(strategy, b.spec(), b.size(), b.options()))->build(b);
 }
 
 }  // namespace

@@ -93,8 +93,9 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
       ExchangeBlobs(*runtime->store, "mapped", rank, size, mapped == size ? "all" : "some", deadline);
   if (!views.ok()) return views.status();
   runtime->plan_options.segment_bytes = options.segment_bytes;
+  runtime->plan_options.one_node = std::count(views->begin(), views->end(), "all") == size;
   runtime->plan_options.peers_mapped =
-      options.mapping == CommunicatorOptions::Mapping::kAuto && std::count(views->begin(), views->end(), "all") == size;
+      options.mapping == CommunicatorOptions::Mapping::kAuto && runtime->plan_options.one_node;
   runtime->engine = std::make_unique<Engine>(runtime->transport, std::move(engine_options));
   return runtime;
 }

@@ -1,7 +1,6 @@
 #include "engine/executor.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/reduce.h"
@@ -14,23 +13,6 @@ constexpr std::uint32_t kStepDone = 0xffffffff;
 
 std::byte* AddressOf(const Operation& operation, const Operand& operand) {
   return operation.bases[operand.base] + operand.offset;
-}
-
-// fp32 partials that end in a 16-bit type: rounded once, after the last of them.
-void ReduceAndRound(const Instruction& instruction, absl::Span<void*> dsts, absl::Span<const void*> srcs,
-                    kernels::Stores stores) {
-  std::array<float, 1024> block;
-  void* const sum = block.data();
-  for (std::int64_t left = instruction.count; left > 0;) {
-    const std::int64_t count = std::min<std::int64_t>(left, block.size());
-    kernels::Reduce(DType::kF32, instruction.op, instruction.divisor, {&sum, 1}, srcs, count, kernels::Stores::kCached);
-    for (void*& dst : dsts) {
-      kernels::Convert(instruction.dst_type, dst, DType::kF32, sum, count, stores);
-      dst = static_cast<std::byte*>(dst) + count * SizeOf(instruction.dst_type);
-    }
-    for (const void*& src : srcs) src = static_cast<const float*>(src) + count;
-    left -= count;
-  }
 }
 
 }  // namespace
@@ -183,8 +165,8 @@ absl::Status Executor::Compute(Operation& operation, const Instruction& instruct
   switch (instruction.kind) {
     case StepKind::kReduce:
       if (instruction.src_type != instruction.dst_type) {
-        ReduceAndRound(instruction, absl::MakeSpan(operation.dsts).first(dst_operands.size()),
-                       absl::MakeSpan(operation.srcs).first(src_operands.size()), stores);
+        kernels::ReduceAndRound(instruction.dst_type, instruction.op, instruction.divisor, dsts, srcs,
+                                instruction.count, stores);
         return absl::OkStatus();
       }
       kernels::Reduce(instruction.dst_type, instruction.op, instruction.divisor, dsts, srcs, instruction.count, stores);

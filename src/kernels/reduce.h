@@ -19,6 +19,11 @@ enum class Stores : std::uint8_t { kCached, kStreaming };
 void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
             absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 
+// The same for fp32 sources whose result is rounded into 16-bit destinations: the last step of a sum whose partials
+// travel in fp32.
+void ReduceAndRound(DType dst_type, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
+                    absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
+
 // dst[i] = src[i] converted (nearest even; float to narrower integer saturates); a plain copy when the types are equal.
 void Convert(DType dst_type, void* dst, DType src_type, const void* src, std::int64_t count, Stores stores);
 

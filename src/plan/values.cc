@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "plan/contents.h"
-#include "plan/spaces.h"
 #include "plan/promise.h"
+#include "plan/spaces.h"
 #include "plan/symbols.h"
 #include "tutti/print.h"
 

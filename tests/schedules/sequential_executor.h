@@ -139,9 +139,28 @@ class SequentialExecutor {
         return true;
       case StepKind::kEncode:
       case StepKind::kDecode:
-        return false;  // schedules use no codecs
+        return Translate(rank, step);
     }
     return false;
+  }
+
+  // Encodes or decodes; false when the message is not what its codec wrote.
+  bool Translate(Rank rank, const Step& step) {
+    const CodecChoice& choice = plans_[rank].codecs[step.codec];
+    const Ref& dst = plans_[rank].dsts(step)[0];
+    const Ref& src = plans_[rank].srcs(step)[0];
+    const auto floats = [&](const Ref& ref) {
+      return absl::Span<float>(static_cast<float*>(Address(rank, ref)), static_cast<std::size_t>(ref.count()));
+    };
+    const auto bytes = [&](const Ref& ref) {
+      return absl::Span<std::uint8_t>(static_cast<std::uint8_t*>(Address(rank, ref)),
+                                      static_cast<std::size_t>(ref.bytes));
+    };
+    if (step.kind == StepKind::kEncode) {
+      choice.codec->encode(floats(src), choice.options, bytes(dst));
+      return true;
+    }
+    return choice.codec->decode(bytes(src), choice.options, step.accumulate, floats(dst)).ok();
   }
 
   Bytes Copied(Rank rank, const Ref& ref) {

@@ -1,0 +1,217 @@
+// bytegrad against its definition, written down as one loop over all ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/reduce.h"
+#include "tests/schedules/sequential_executor.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+std::vector<Plan> PlansOf(const std::string& strategy_name, DType dtype, std::int64_t count, int size, bool mapped) {
+  absl::StatusOr<Strategy> strategy = ParseStrategy(strategy_name);
+  EXPECT_TRUE(strategy.ok()) << strategy.status();
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    absl::StatusOr<Plan> plan =
+        BuildPlan(*strategy, dtype, count, rank, size, {.segment_bytes = 4096, .peers_mapped = mapped});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (plan.ok()) plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+Bytes Encoded(const Floats& values, DType dtype) {
+  Bytes bytes(values.size() * static_cast<std::size_t>(SizeOf(dtype)));
+  kernels::Convert(dtype, bytes.data(), DType::kF32, values.data(), static_cast<std::int64_t>(values.size()),
+                   kernels::Stores::kCached);
+  return bytes;
+}
+
+Floats AsFloats(const Bytes& bytes, DType dtype) {
+  Floats values(bytes.size() / static_cast<std::size_t>(SizeOf(dtype)));
+  kernels::Convert(DType::kF32, values.data(), dtype, bytes.data(), static_cast<std::int64_t>(values.size()),
+                   kernels::Stores::kCached);
+  return values;
+}
+
+// What the bucket of every rank holds after the plans have run.
+std::vector<Bytes> BucketsAfter(const std::vector<Plan>& plans, const std::vector<Floats>& gradients, DType dtype,
+                                SequentialExecutor::Order order) {
+  std::vector<Bytes> out;
+  for (const Floats& gradient : gradients) out.push_back(Encoded(gradient, dtype));
+  SequentialExecutor executor(plans, std::vector<Bytes>(plans.size()), out, order);
+  EXPECT_EQ(executor.Run(), "");
+  for (Rank rank = 0; rank < static_cast<Rank>(plans.size()); ++rank) out[rank] = executor.out(rank);
+  return out;
+}
+
+Floats RoundTrip(const CodecChoice& codec, const Floats& values) {
+  std::vector<std::uint8_t> bytes(codec.codec->encoded_bytes(static_cast<std::int64_t>(values.size()), codec.options));
+  codec.codec->encode(values, codec.options, absl::MakeSpan(bytes));
+  Floats decoded(values.size());
+  EXPECT_TRUE(codec.codec->decode(bytes, codec.options, false, absl::MakeSpan(decoded)).ok());
+  return decoded;
+}
+
+Floats Reference(const CodecChoice& codec, const std::vector<Floats>& gradients, bool average) {
+  const int size = static_cast<int>(gradients.size());
+  Floats result;
+  for (int chunk = 0; chunk < size; ++chunk) {
+    const Range range = ChunkOf(static_cast<std::int64_t>(gradients[0].size()), size, chunk);
+    Floats sum(range.count, 0);
+    for (const Floats& gradient : gradients) {
+      const Floats decoded =
+          RoundTrip(codec, {gradient.begin() + range.begin, gradient.begin() + range.begin + range.count});
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += decoded[i];
+    }
+    if (average) {
+      for (float& element : sum) element /= static_cast<float>(size);
+    }
+    const Floats decoded = RoundTrip(codec, sum);
+    result.insert(result.end(), decoded.begin(), decoded.end());
+  }
+  return result;
+}
+
+std::vector<Floats> Gradients(int size, std::int64_t count) {
+  std::vector<Floats> gradients(size, Floats(count));
+  for (Rank rank = 0; rank < size; ++rank) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      gradients[rank][i] = std::sin(static_cast<float>(i * (rank + 3))) * std::exp(static_cast<float>(i % 7 - 3));
+    }
+  }
+  return gradients;
+}
+
+struct Case {
+  int size;
+  bool mapped;
+};
+
+class ByteGrad : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ByteGrad, IsBitEqualToItsDefinitionOnEveryRank) {
+  const auto [size, mapped] = GetParam();
+  for (const std::string options : {"uint8_block,block=64", "uint8_block,block=1024", "minmax_uint8,block=0"}) {
+    const std::string name = absl::StrCat("bytegrad:codec=", options);
+    const Strategy strategy = *ParseStrategy(name);
+    const CodecChoice codec = {*FindCodec(strategy.option("codec")), {.block = strategy.integer("block")}};
+    for (const std::int64_t count : {1000, 1009, 10007}) {
+      const std::vector<Floats> gradients = Gradients(size, count);
+      const Floats expected = size == 1 ? gradients[0] : Reference(codec, gradients, true);
+      for (const auto order : {SequentialExecutor::Order::kFirstToLast, SequentialExecutor::Order::kLastToFirst}) {
+        const std::vector<Plan> plans = PlansOf(name, DType::kF32, count, size, mapped);
+        for (const Bytes& out : BucketsAfter(plans, gradients, DType::kF32, order)) {
+          EXPECT_TRUE(out == Encoded(expected, DType::kF32)) << name << " count " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ByteGrad, SumsWhenNotAveraging) {
+  const auto [size, mapped] = GetParam();
+  const std::string name = "bytegrad:average=false";
+  const std::vector<Floats> gradients = Gradients(size, 5000);
+  const CodecChoice codec = {*FindCodec("uint8_block"), {.block = 1024}};
+  const Floats expected = size == 1 ? gradients[0] : Reference(codec, gradients, false);
+  const std::vector<Plan> plans = PlansOf(name, DType::kF32, 5000, size, mapped);
+  for (const Bytes& out : BucketsAfter(plans, gradients, DType::kF32, SequentialExecutor::Order::kFirstToLast)) {
+    EXPECT_TRUE(out == Encoded(expected, DType::kF32));
+  }
+}
+
+TEST_P(ByteGrad, StaysNearTheAverageAndEqualOnAllRanksForEveryDType) {
+  const auto [size, mapped] = GetParam();
+  constexpr std::int64_t kCount = 5003;
+  const std::vector<Floats> gradients = Gradients(size, kCount);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const std::vector<Plan> plans = PlansOf("bytegrad", dtype, kCount, size, mapped);
+    const std::vector<Bytes> out = BucketsAfter(plans, gradients, dtype, SequentialExecutor::Order::kFirstToLast);
+    for (Rank rank = 1; rank < size; ++rank) EXPECT_TRUE(out[rank] == out[0]) << Name(dtype) << " rank " << rank;
+    const Floats result = AsFloats(out[0], dtype);
+    // Values lie within ±e³: two codec steps of half a level each, and what the dtype itself rounds away.
+    const double level = 2 * std::exp(3.0) / 255;
+    const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      double average = 0;
+      for (const Floats& gradient : gradients) average += static_cast<double>(gradient[i]) / size;
+      EXPECT_NEAR(result[i], average, level * 1.01 + rounding) << Name(dtype) << " element " << i;
+    }
+  }
+}
+
+TEST_P(ByteGrad, SmallBucketsAreExact) {
+  const auto [size, mapped] = GetParam();
+  for (const std::int64_t count : {0, 1, size - 1, size, size + 1, 17}) {
+    std::vector<Floats> gradients(size, Floats(count));
+    for (Rank rank = 0; rank < size; ++rank)
+      std::fill(gradients[rank].begin(), gradients[rank].end(), static_cast<float>(rank) + 0.5f);
+    const std::vector<Plan> plans = PlansOf("bytegrad:average=false", DType::kF32, count, size, mapped);
+    const Floats expected(count, static_cast<float>(size * (size - 1)) / 2 + 0.5f * static_cast<float>(size));
+    for (const Bytes& out : BucketsAfter(plans, gradients, DType::kF32, SequentialExecutor::Order::kFirstToLast)) {
+      EXPECT_TRUE(out == Encoded(expected, DType::kF32)) << "count " << count;
+    }
+  }
+}
+
+TEST_P(ByteGrad, ANanIsSeenByEveryRank) {
+  const auto [size, mapped] = GetParam();
+  std::vector<Floats> gradients = Gradients(size, 4096);
+  gradients[size - 1][1234] = std::nanf("");
+  const std::vector<Plan> plans = PlansOf("bytegrad", DType::kF32, 4096, size, mapped);
+  for (const Bytes& out : BucketsAfter(plans, gradients, DType::kF32, SequentialExecutor::Order::kFirstToLast)) {
+    EXPECT_TRUE(std::isnan(AsFloats(out, DType::kF32)[1234]));
+  }
+}
+
+TEST_P(ByteGrad, MovesAQuarterOfTheBytes) {
+  const auto [size, mapped] = GetParam();
+  constexpr std::int64_t kCount = 1 << 20;
+  const double exact =
+      static_cast<double>(WireBytes(PlansOf("gradient_allreduce", DType::kF32, kCount, size, mapped)[0]));
+  const double encoded = static_cast<double>(WireBytes(PlansOf("bytegrad", DType::kF32, kCount, size, mapped)[0]));
+  if (size == 1) {
+    EXPECT_EQ(encoded, 0);
+  } else {
+    EXPECT_LE(encoded, 0.27 * exact);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByteGrad,
+                         ::testing::Values(Case{1, false}, Case{2, false}, Case{3, false}, Case{4, false},
+                                           Case{5, false}, Case{8, false}, Case{1, true}, Case{2, true}, Case{3, true},
+                                           Case{4, true}, Case{5, true}, Case{8, true}),
+                         [](const ::testing::TestParamInfo<Case>& test) {
+                           return absl::StrCat(test.param.size, test.param.mapped ? "RanksMapped" : "RanksOfMessages");
+                         });
+
+TEST(ByteGradErrors, SaysWhatItCannotEncode) {
+  for (const DType dtype : {DType::kF64, DType::kI32, DType::kU8}) {
+    const absl::Status status = BuildPlan(*ParseStrategy("bytegrad"), dtype, 100, 0, 2, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be encoded; valid: f32, f16, bf16"));
+  }
+}
+
+TEST(ByteGradErrors, HierarchyOfNodesIsRefused) {
+  const absl::Status status =
+      BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 100, 0, 2, {.one_node = false}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("use hierarchical=false"));
+  EXPECT_TRUE(
+      BuildPlan(*ParseStrategy("bytegrad:hierarchical=false"), DType::kF32, 100, 0, 2, {.one_node = false}).ok());
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// Strategy names: what users write, and what they are told when it is wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseStrategy, FillsInDefaults) {
+  absl::StatusOr<Strategy> strategy = ParseStrategy("gradient_allreduce");
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(strategy->ToString(), "gradient_allreduce:average=true,hierarchical=false,schedule=auto");
+  EXPECT_TRUE(strategy->flag("average"));
+  EXPECT_FALSE(strategy->flag("hierarchical"));
+}
+
+TEST(ParseStrategy, TakesOptionsInAnyOrder) {
+  absl::StatusOr<Strategy> strategy = ParseStrategy("bytegrad:block=256,average=false");
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(strategy->integer("block"), 256);
+  EXPECT_FALSE(strategy->flag("average"));
+  absl::StatusOr<Strategy> again = ParseStrategy(strategy->ToString());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ToString(), strategy->ToString());
+}
+
+TEST(ParseStrategy, EveryDefaultIsValid) {
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    absl::StatusOr<Strategy> defaults = ParseStrategy(algorithm->name);
+    ASSERT_TRUE(defaults.ok()) << defaults.status();
+    EXPECT_TRUE(ParseStrategy(defaults->ToString()).ok()) << ParseStrategy(defaults->ToString()).status();
+  }
+}
+
+struct Mistake {
+  std::string strategy;
+  std::string answer;
+};
+
+class StrategyMistake : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(StrategyMistake, IsToldWhatWouldBeRight) {
+  absl::StatusOr<Strategy> strategy = ParseStrategy(GetParam().strategy);
+  EXPECT_EQ(strategy.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(strategy.status().message()), HasSubstr(GetParam().answer));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, StrategyMistake,
+    ::testing::Values(Mistake{"", "valid: bytegrad, gradient_allreduce"},
+                      Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
+                      Mistake{"bytegrad:blok=3", "unknown option 'blok'; valid: average, hierarchical, codec, block"},
+                      Mistake{"bytegrad:block=3", "option block=3; valid: a power of two, or 0 for the whole chunk"},
+                      Mistake{"bytegrad:block=-2", "option block=-2; valid: "},
+                      Mistake{"bytegrad:block=", "option block=; valid: "},
+                      Mistake{"bytegrad:block=1024x", "option block=1024x; valid: "},
+                      Mistake{"bytegrad:average=yes", "option average=yes; valid: true, false"},
+                      Mistake{"bytegrad:average=true,average=true", "option average is given twice"},
+                      Mistake{"bytegrad:codec=zip", "option codec=zip; valid: "},
+                      Mistake{"gradient_allreduce:schedule=rings", "option schedule=rings; valid: auto"},
+                      Mistake{"gradient_allreduce:hierarchical", "option hierarchical=; valid: true, false"}),
+    [](const ::testing::TestParamInfo<Mistake>& test) { return std::to_string(test.index); });
+
+}  // namespace
+}  // namespace tutti

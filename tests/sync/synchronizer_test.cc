@@ -1,0 +1,317 @@
+// Synchronizers of a world of threads: what arrives in the gradients, and who is told what went wrong.
+#include "tutti/synchronizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Sums of small integers are exact in every order.
+constexpr char kSum[] = "gradient_allreduce:average=false";
+
+std::vector<Parameter> SmallModel() {
+  return {{"conv.weight", DType::kF32, 30, "5x6"}, {"conv.bias", DType::kF32, 5, "5"},
+          {"empty", DType::kF32, 0, "0"},          {"scale", DType::kF64, 7, "7"},
+          {"fc.weight", DType::kF32, 101, "101"},  {"fc.bias", DType::kF32, 1, "1"}};
+}
+
+SynchronizerOptions SmallBuckets(std::string strategy = kSum) {
+  return {.strategy = std::move(strategy), .bucket_bytes = 200, .first_bucket_bytes = 64};
+}
+
+std::unique_ptr<Synchronizer> MakeSynchronizer(Communicator& communicator, const SynchronizerOptions& options,
+                                               const std::vector<Parameter>& parameters = SmallModel()) {
+  absl::StatusOr<std::unique_ptr<Synchronizer>> synchronizer = Synchronizer::Create(communicator, parameters, options);
+  EXPECT_TRUE(synchronizer.ok()) << synchronizer.status();
+  return synchronizer.ok() ? *std::move(synchronizer) : nullptr;
+}
+
+double Gradient(Rank rank, int step, int parameter, std::int64_t k) {
+  return (rank + 1) * (parameter + 1) + step + static_cast<double>(k % 5);
+}
+
+// Calls f(element, k) for every element of a gradient, as double&-like values of its own dtype.
+template <typename F>
+void ForEachElement(const Synchronizer& synchronizer, int parameter, F f) {
+  const Parameter p = SmallModel()[parameter];
+  const std::shared_ptr<void> view = synchronizer.GradientView(parameter);
+  for (std::int64_t k = 0; k < p.count; ++k) {
+    if (p.dtype == DType::kF32) {
+      f(static_cast<float*>(view.get())[k], k);
+    } else {
+      f(static_cast<double*>(view.get())[k], k);
+    }
+  }
+}
+
+void AddGradient(const Synchronizer& synchronizer, Rank rank, int step, int parameter) {
+  ForEachElement(synchronizer, parameter, [&](auto& element, std::int64_t k) {
+    element += static_cast<std::remove_reference_t<decltype(element)>>(Gradient(rank, step, parameter, k));
+  });
+}
+
+void ExpectSums(const Synchronizer& synchronizer, int size, int step) {
+  for (int i = 0; i < static_cast<int>(SmallModel().size()); ++i) {
+    ForEachElement(synchronizer, i, [&](auto& element, std::int64_t k) {
+      double sum = 0;
+      for (Rank rank = 0; rank < size; ++rank) sum += Gradient(rank, step, i, k);
+      ASSERT_EQ(element, sum) << "parameter " << i << " element " << k << " step " << step;
+    });
+  }
+}
+
+class SynchronizerInWorldOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(SynchronizerInWorldOf, SumsGradientsInWhateverOrderTheyCome) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    EXPECT_GE(synchronizer->bucket_count(), 3);
+    std::vector<int> order(SmallModel().size());
+    std::iota(order.begin(), order.end(), 0);
+    for (int step = 0; step < 5; ++step) {
+      synchronizer->ZeroGradients();
+      ASSERT_TRUE(synchronizer->BeginBackward().ok());
+      // A different order on every rank and in every step.
+      std::rotate(order.begin(), order.begin() + 1 + world.rank() % 3, order.end());
+      for (int i : order) {
+        AddGradient(*synchronizer, world.rank(), step, i);
+        synchronizer->MarkReady(i);
+      }
+      ASSERT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+      ExpectSums(*synchronizer, world.size(), step);
+    }
+    const SyncStatistics statistics = synchronizer->TakeStatistics();
+    EXPECT_EQ(statistics.steps, 5);
+    EXPECT_EQ(statistics.gradient_bytes, 5 * ((30 + 5 + 101 + 1) * 4 + 7 * 8));
+    EXPECT_EQ(statistics.wire_bytes > 0, world.size() > 1);
+    EXPECT_GE(statistics.hidden(), 0);
+    EXPECT_LE(statistics.hidden(), 1);
+    EXPECT_EQ(synchronizer->TakeStatistics().steps, 0);
+  });
+}
+
+TEST_P(SynchronizerInWorldOf, NoSyncAccumulatesLocally) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    for (const bool synchronize : {false, false, true}) {
+      synchronizer->set_synchronize(synchronize);
+      ASSERT_TRUE(synchronizer->BeginBackward().ok());
+      for (int i = 5; i >= 0; --i) {
+        AddGradient(*synchronizer, world.rank(), 0, i);
+        synchronizer->MarkReady(i);
+      }
+      ASSERT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+    }
+    ForEachElement(*synchronizer, 0, [&](auto& element, std::int64_t k) {
+      double sum = 0;
+      for (Rank rank = 0; rank < world.size(); ++rank) sum += 3 * Gradient(rank, 0, 0, k);
+      ASSERT_EQ(element, sum);
+    });
+    EXPECT_EQ(synchronizer->TakeStatistics().steps, 1);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SynchronizerInWorldOf, ::testing::Values(1, 2, 3, 4));
+
+TEST(Synchronizer, GradientsMayComeFromSeveralThreads) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    for (int step = 0; step < 10; ++step) {
+      synchronizer->ZeroGradients();
+      ASSERT_TRUE(synchronizer->BeginBackward().ok());
+      auto mark = [&](int first) {
+        for (int i = first; i < 6; i += 2) {
+          AddGradient(*synchronizer, world.rank(), step, i);
+          synchronizer->MarkReady(i);
+        }
+      };
+      std::thread other(mark, 1);
+      mark(0);
+      other.join();
+      ASSERT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+      ExpectSums(*synchronizer, world.size(), step);
+    }
+  });
+}
+
+TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
+  RunWorld(3, [](Communicator& world) {
+    SynchronizerOptions options = SmallBuckets();
+    options.allow_unused = true;
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, options);
+    ASSERT_NE(synchronizer, nullptr);
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    // Only rank 1 uses fc.weight; nobody uses anything else.
+    if (world.rank() == 1) {
+      AddGradient(*synchronizer, 1, 0, 4);
+      synchronizer->MarkReady(4);
+    }
+    EXPECT_EQ(synchronizer->MissingGradients().size(), world.rank() == 1 ? 5 : 6);
+    ASSERT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+    ForEachElement(*synchronizer, 4, [](auto& element, std::int64_t k) { ASSERT_EQ(element, Gradient(1, 0, 4, k)); });
+    ForEachElement(*synchronizer, 0, [](auto& element, std::int64_t) { ASSERT_EQ(element, 0); });
+  });
+}
+
+TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
+  RunWorld(3, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    for (int i = 5; i >= 0; --i) {
+      if (world.rank() != 2 || (i != 0 && i != 3)) synchronizer->MarkReady(i);
+    }
+    const absl::Status status = synchronizer->FinishBackward();
+    EXPECT_EQ(status.code(), world.rank() == 2 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 2: backward ended without a gradient of conv.weight, scale; set allow_unused"));
+  });
+}
+
+TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    for (int i : {5, 4, 3, 2, 1}) synchronizer->MarkReady(i);
+    synchronizer->MarkReady(world.rank() == 0 ? 0 : 1);
+    const absl::Status status = synchronizer->FinishBackward();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: the gradient of conv.bias was marked ready twice"));
+  });
+}
+
+TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    ASSERT_TRUE(synchronizer->BeginBackward().ok());
+    for (int i : {5, 4}) synchronizer->MarkReady(i);
+    if (world.rank() == 0) {
+      synchronizer.reset();
+      return;
+    }
+    for (int i : {3, 2, 1, 0}) synchronizer->MarkReady(i);
+    const absl::Status status = synchronizer->FinishBackward();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 gave up"));
+  });
+}
+
+TEST(Synchronizer, StepsBeginAndEndInTurns) {
+  RunWorld(1, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    EXPECT_EQ(synchronizer->FinishBackward().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(synchronizer->BeginBackward().ok());
+    EXPECT_EQ(synchronizer->BeginBackward().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST(Synchronizer, NothingToSynchronizeIsFine) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
+    ASSERT_NE(synchronizer, nullptr);
+    EXPECT_EQ(synchronizer->bucket_count(), 0);
+    EXPECT_TRUE(synchronizer->BeginBackward().ok());
+    EXPECT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+  });
+}
+
+TEST(Synchronizer, GradientMemoryOutlivesIt) {
+  RunWorld(2, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    const std::shared_ptr<void> view = synchronizer->GradientView(0);
+    static_cast<float*>(view.get())[29] = 1;
+    synchronizer.reset();
+    EXPECT_EQ(static_cast<float*>(view.get())[29], 1);
+  });
+}
+
+struct Difference {
+  std::string name;
+  std::function<void(SynchronizerOptions&, std::vector<Parameter>&)> of_rank_1;
+  std::string told;
+};
+
+class SynchronizerAgreement : public ::testing::TestWithParam<Difference> {};
+
+TEST_P(SynchronizerAgreement, NamesRankAndFieldOnEveryRank) {
+  RunWorld(3, [](Communicator& world) {
+    SynchronizerOptions options = SmallBuckets();
+    std::vector<Parameter> parameters = SmallModel();
+    if (world.rank() == 1) GetParam().of_rank_1(options, parameters);
+    const absl::Status status = Synchronizer::Create(world, parameters, options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1"), HasSubstr(GetParam().told)));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SynchronizerAgreement,
+    ::testing::Values(
+        Difference{"Strategy", [](auto& options, auto&) { options.strategy = "gradient_allreduce"; }, "average=true"},
+        Difference{"WrongStrategy", [](auto& options, auto&) { options.strategy = "gradient_allredcue"; },
+                   "strategy=gradient_allredcue"},
+        Difference{"BucketBytes", [](auto& options, auto&) { options.bucket_bytes = 100; }, "bucket_bytes=100"},
+        Difference{"AllowUnused", [](auto& options, auto&) { options.allow_unused = true; }, "allow_unused=true"},
+        Difference{"Count", [](auto&, auto& parameters) { parameters.pop_back(); }, "parameters=5"},
+        Difference{"Shape", [](auto&, auto& parameters) { parameters[0].shape = "6x5"; }, "conv.weight f32 6x5"},
+        Difference{"DType", [](auto&, auto& parameters) { parameters[3].dtype = DType::kF16; }, "scale f16"}),
+    [](const ::testing::TestParamInfo<Difference>& test) { return test.param.name; });
+
+TEST(Synchronizer, RefusesWhatMakesNoSense) {
+  RunWorld(2, [](Communicator& world) {
+    SynchronizerOptions options = SmallBuckets("bytegrad:blok=2");
+    absl::Status status = Synchronizer::Create(world, SmallModel(), options).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("unknown option 'blok'"));
+    options = SmallBuckets();
+    options.bucket_bytes = 0;
+    status = Synchronizer::Create(world, SmallModel(), options).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("bucket_bytes 0"));
+    status = Synchronizer::Create(world, {{"p", DType::kF32, -1, ""}}, SmallBuckets()).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("count -1"));
+    status = Synchronizer::Create(world, SmallModel(), SmallBuckets("bytegrad")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("gradients of f64"));
+  });
+}
+
+TEST(Synchronizer, BroadcastsStateAndChecksIt) {
+  RunWorld(3, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, {}, {});
+    ASSERT_NE(synchronizer, nullptr);
+    std::vector<float> weights(1000, static_cast<float>(world.rank() + 1));
+    std::int64_t steps = world.rank();
+    const StateMemory memory[] = {{weights.data(), 4000}, {nullptr, 0}, {&steps, 8}};
+    EXPECT_EQ(synchronizer->BroadcastState(memory), absl::OkStatus());
+    EXPECT_THAT(weights, ::testing::Each(1.0f));
+    EXPECT_EQ(steps, 0);
+
+    if (world.rank() == 2) steps = 7;
+    const absl::Status differs = synchronizer->CheckState(memory);
+    EXPECT_EQ(differs.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(differs.message()), AllOf(HasSubstr("rank 2"), HasSubstr("range 2")));
+
+    const StateMemory shorter[] = {{weights.data(), world.rank() == 1 ? 8 : 16}};
+    EXPECT_THAT(std::string(synchronizer->BroadcastState(shorter).message()),
+                AllOf(HasSubstr("rank 1"), HasSubstr("bytes of range 0=8")));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
