@@ -10,6 +10,7 @@ Links to other pages and files lead somewhere.
 """
 
 import difflib
+import pathlib
 import re
 import sys
 
@@ -51,7 +52,8 @@ def code_of(source, root):
         lines = lines_of(file["file"], root)
     elif diff:
         both = ([line for line in lines_of(diff[side], root) if not is_mark(line)] for side in ("before", "after"))
-        lines = [line for line in difflib.unified_diff(*both, lineterm="", n=0) if not line.startswith("@@")][2:]
+        names = (pathlib.PurePosixPath(diff[side]).name for side in ("before", "after"))
+        lines = list(difflib.unified_diff(*both, *names, lineterm="", n=1))
     else:
         raise ValueError(f"'{source}' is neither file: FILE, file: FILE region: NAME nor diff: FILE FILE")
     return "".join(line + "\n" for line in lines if not is_mark(line))

@@ -74,7 +74,7 @@ class DocCode(unittest.TestCase):
             ("file: x.cc region: sum", "int y;\n", 1),
             ("file: x.cc region: product", "int x;\n", 1),
             ("file: z.cc", "int x;\n", 1),
-            ("diff: x.cc y.cc", "-  int x;\n+  int y;\n", 0),
+            ("diff: x.cc y.cc", "--- x.cc\n+++ y.cc\n@@ -1,2 +1,2 @@\n-  int x;\n+  int y;\n int z;\n", 0),
             ("diff: x.cc y.cc", "-  int x;\n", 1),
         ]:
             self.assertEqual(len(self.check(page.format(source, code))[0]), wrong, (source, code))
