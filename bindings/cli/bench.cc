@@ -65,6 +65,7 @@ absl::StatusOr<int> RunThreads(const BenchOptions& options) {
   const std::shared_ptr<Store> store = MakeMemoryStore();
   std::vector<absl::StatusOr<std::int64_t>> results(static_cast<std::size_t>(options.ranks), 0);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(options.ranks));
   for (Rank rank = 0; rank < options.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       absl::StatusOr<std::int64_t>& result = results[static_cast<std::size_t>(rank)];

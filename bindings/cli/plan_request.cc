@@ -72,6 +72,7 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
 
 std::vector<std::string> NamesOfAll() {
   std::vector<std::string> names;
+  names.reserve(kAllCollectives.size() + AllAlgorithms().size());
   for (Collective collective : kAllCollectives) names.emplace_back(Name(collective));
   for (const Algorithm* algorithm : AllAlgorithms()) names.emplace_back(algorithm->name);
   return names;
