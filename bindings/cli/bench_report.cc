@@ -8,7 +8,8 @@ namespace tutti::cli {
 namespace {
 
 std::string Time(double microseconds) {
-  return absl::StrFormat(microseconds < 10 ? "%.2f" : microseconds < 1000 ? "%.1f" : "%.0f", microseconds);
+  const int digits = microseconds < 10 ? 2 : microseconds < 1000 ? 1 : 0;
+  return absl::StrFormat("%.*f", digits, microseconds);
 }
 
 std::string Wrong(const BenchRow& row) { return row.wrong < 0 ? "N/A" : absl::StrCat(row.wrong); }
