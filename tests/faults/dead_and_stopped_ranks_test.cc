@@ -1,0 +1,93 @@
+// What survivors are told when a rank dies or stops in mid-collective.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "tests/harness/process_world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr Rank kVictim = 2;
+
+class FaultsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // All-reduces without end; the first error is reported and ends the rank.
+  static ProcessWorld::Body AllReduceUntilItFails() {
+    return [](Communicator& comm, const ProcessWorld::Report& report) {
+      constexpr std::int64_t kCount = 50'000;
+      absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
+      if (!buffer.ok()) return report(buffer.status().ToString());
+      for (int round = 0;; ++round) {
+        if (round == 20) report("running");
+        const absl::Status status =
+            comm.AllReduce(buffer->data(), buffer->data(), kCount, DType::kF32, ReduceOp::kMax).Wait();
+        if (!status.ok()) return report(status.ToString());
+      }
+    };
+  }
+
+  CommunicatorOptions WithTimeout(absl::Duration timeout) const {
+    return {.timeout = timeout, .schedules = absl::StrCat("all_reduce=", GetParam())};
+  }
+
+  static void AwaitRunning(ProcessWorld& world) {
+    for (Rank rank = 0; rank < kRanks; ++rank) ASSERT_EQ(world.NextLine(rank), "running") << "rank " << rank;
+  }
+};
+
+TEST_P(FaultsTest, EverySurvivorLearnsWhoDied) {
+  // So long that only the death itself, not a deadline, can end the wait.
+  ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), AllReduceUntilItFails());
+  ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
+  const std::int64_t killed_ns = MonotonicNanos();
+  world.Signal(kVictim, SIGKILL);
+  for (const Rank rank : {0, 1, 3}) {
+    EXPECT_THAT(world.NextLine(rank), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr(absl::StrCat("rank ", kVictim))))
+        << "rank " << rank;
+  }
+  RecordProperty("microseconds_until_all_knew", std::to_string((MonotonicNanos() - killed_ns) / 1000));
+}
+
+TEST_P(FaultsTest, EverySurvivorLearnsWhoStopped) {
+  ProcessWorld world(kRanks, WithTimeout(absl::Seconds(2)), AllReduceUntilItFails());
+  ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
+  world.Signal(kVictim, SIGSTOP);
+  for (const Rank rank : {0, 1, 3}) {
+    EXPECT_THAT(world.NextLine(rank), AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(absl::StrCat("rank ", kVictim))))
+        << "rank " << rank;
+  }
+}
+
+TEST_P(FaultsTest, AStoppedRankThatContinuesInTimeIsForgiven) {
+  ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), [](Communicator& comm, const ProcessWorld::Report& report) {
+    std::int64_t sum = 0;
+    for (int round = 0; round < 200; ++round) {
+      if (round == 20) report("running");
+      std::int64_t one = 1;
+      const absl::Status status = comm.AllReduce(&one, &one, 1, DType::kI64, ReduceOp::kSum).Wait();
+      if (!status.ok()) return report(status.ToString());
+      sum += one;
+    }
+    report(absl::StrCat("sum ", sum));
+  });
+  ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
+  world.Signal(kVictim, SIGSTOP);
+  world.Signal(kVictim, SIGCONT);
+  for (Rank rank = 0; rank < kRanks; ++rank) EXPECT_EQ(world.NextLine(rank), absl::StrCat("sum ", 200 * kRanks));
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, FaultsTest, ::testing::Values("direct", "ring"),
+                         [](const auto& schedule) { return schedule.param; });
+
+}  // namespace
+}  // namespace tutti
