@@ -29,7 +29,8 @@ absl::Time PeerHealth::due() const {
 }
 
 absl::Status PeerHealth::Verdict(absl::Time now) {
-  if (verdict_.ok() && now >= due()) verdict_ = Died(suspicions_.front().rank, suspicions_.front().evidence);
+  if (verdict_.ok() && !suspicions_.empty() && now >= due())
+    verdict_ = Died(suspicions_.front().rank, suspicions_.front().evidence);
   return verdict_;
 }
 

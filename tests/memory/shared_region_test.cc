@@ -1,0 +1,51 @@
+#include "memory/shared_region.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tutti {
+namespace {
+
+TEST(SharedRegion, IsZeroAndSeenThroughEveryMapping) {
+  const std::int64_t bytes = std::int64_t{1} << 34;  // address space, not memory
+  const absl::StatusOr<SharedRegion> region = CreateSharedRegion(bytes);
+  ASSERT_TRUE(region.ok()) << region.status();
+  const absl::StatusOr<Mapping> other = MapSharedRegion(region->fd.get(), bytes);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_NE(other->base(), region->mapping.base());
+  EXPECT_EQ(other->base()[bytes - 1], std::byte{0});
+  region->mapping.base()[bytes - 1] = std::byte{7};
+  EXPECT_EQ(other->base()[bytes - 1], std::byte{7});
+}
+
+TEST(SharedRegion, CannotBeShrunkByWhoHoldsIt) {
+  const absl::StatusOr<SharedRegion> region = CreateSharedRegion(8192);
+  ASSERT_TRUE(region.ok()) << region.status();
+  EXPECT_NE(ftruncate(region->fd.get(), 0), 0);
+}
+
+TEST(SharedRegion, IsNotMappedWhenItIsNotWhatWasAnnounced) {
+  const absl::StatusOr<SharedRegion> region = CreateSharedRegion(8192);
+  ASSERT_TRUE(region.ok()) << region.status();
+  const absl::Status other_size = MapSharedRegion(region->fd.get(), 4096).status();
+  EXPECT_EQ(other_size.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(other_size.message(), "region: holds 8192 bytes; announced were 4096");
+  const UniqueFd unsealed(memfd_create("unsealed", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
+  EXPECT_EQ(MapSharedRegion(unsealed.get(), 4096).status().code(), absl::StatusCode::kInvalidArgument);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  EXPECT_EQ(MapSharedRegion(pipe_ends[0], 4096).status().code(), absl::StatusCode::kInvalidArgument);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
+TEST(SharedRegion, ImpossibleSizesAreErrors) {
+  EXPECT_EQ(CreateSharedRegion(0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MapPrivateRegion(-1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MapPrivateRegion(std::int64_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,74 @@
+// What comes from peers is parsed without trust: control frames and addresses.
+#include <gtest/gtest.h>
+
+#include "transports/ucx/address.h"
+#include "transports/ucx/control.h"
+
+namespace tutti::ucx {
+namespace {
+
+TEST(UcxControl, CarriesACause) {
+  Control abort;
+  abort.kind = Control::Kind::kAbort;
+  abort.from = 7;
+  abort.cause = absl::UnavailableError("rank 2 died");
+  const ControlFrame frame = Encode(abort);
+  const std::optional<Control> decoded = Decode(frame.data(), frame.size());
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->kind, Control::Kind::kAbort);
+  EXPECT_EQ(decoded->from, 7);
+  EXPECT_EQ(decoded->cause, abort.cause);
+}
+
+TEST(UcxControl, CutsALongCause) {
+  Control abort;
+  abort.kind = Control::Kind::kAbort;
+  abort.cause = absl::InternalError(std::string(5000, 'x'));
+  const ControlFrame frame = Encode(abort);
+  const std::optional<Control> decoded = Decode(frame.data(), frame.size());
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->cause, absl::InternalError(std::string(kMaxCauseBytes, 'x')));
+}
+
+TEST(UcxControl, RejectsWhatIsNoFrame) {
+  const ControlFrame good = Encode(Control());
+  EXPECT_FALSE(Decode(good.data(), good.size() - 1).has_value());
+  EXPECT_FALSE(Decode(good.data(), 0).has_value());
+  for (const std::size_t at : {0u, 4u, 11u, 15u, 19u}) {  // magic, kind, and the signs or high bytes of the rest
+    ControlFrame bad = good;
+    bad[at] = static_cast<char>(0xFF);
+    EXPECT_FALSE(Decode(bad.data(), bad.size()).has_value()) << "byte " << at;
+  }
+  ControlFrame no_cause = good;
+  no_cause[4] = static_cast<char>(Control::Kind::kAbort);
+  EXPECT_FALSE(Decode(no_cause.data(), no_cause.size()).has_value());
+}
+
+TEST(UcxAddress, SurvivesTheStoreAndRejectsEveryCut) {
+  PeerAddress address;
+  address.node = "a-node";
+  address.user = 1000;
+  address.socket = "tutti-socket";
+  address.nonce = NewNonce();
+  address.region_bytes = 12345;
+  address.worker = std::string(3000, 'w');
+  address.network_worker = "n";
+  const std::string blob = Encode(address);
+  const absl::StatusOr<PeerAddress> decoded = DecodeAddress(blob);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->node, address.node);
+  EXPECT_TRUE(Equal(decoded->nonce, address.nonce));
+  EXPECT_EQ(decoded->region_bytes, 12345);
+  EXPECT_EQ(decoded->worker, address.worker);
+  EXPECT_EQ(decoded->network_worker, "n");
+  for (std::size_t bytes = 0; bytes < blob.size(); ++bytes) {
+    EXPECT_FALSE(DecodeAddress(absl::string_view(blob).substr(0, bytes)).ok()) << bytes;
+  }
+  EXPECT_FALSE(DecodeAddress(blob + "x").ok());
+  EXPECT_FALSE(DecodeAddress(std::string(blob.size(), '\xff')).ok());
+}
+
+TEST(UcxAddress, NoncesDiffer) { EXPECT_FALSE(Equal(NewNonce(), NewNonce())); }
+
+}  // namespace
+}  // namespace tutti::ucx

@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "transports/ucx/node_rendezvous.h"
+
+namespace tutti::ucx {
+namespace {
+
+constexpr std::int64_t kBytes = 4096;
+
+UniqueFd ConnectTo(const std::string& name) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
+            0);
+  return fd;
+}
+
+PeerAddress AddressOf(const NodeRendezvous& rendezvous) {
+  PeerAddress address;
+  address.node = "here";
+  address.socket = rendezvous.socket_name();
+  address.nonce = rendezvous.nonce();
+  address.region_bytes = kBytes;
+  return address;
+}
+
+TEST(UcxNodeRendezvous, MeetsItsPeersAmongStrangers) {
+  NodeRendezvous low = NodeRendezvous::Open().value();
+  NodeRendezvous high = NodeRendezvous::Open().value();
+  const SharedRegion low_region = CreateSharedRegion(kBytes).value();
+  const SharedRegion high_region = CreateSharedRegion(kBytes).value();
+  const PeerAddress low_address = AddressOf(low), high_address = AddressOf(high);
+
+  const UniqueFd silent = ConnectTo(low.socket_name());
+  const UniqueFd babbling = ConnectTo(low.socket_name());
+  const std::string garbage(10'000, 'g');
+  EXPECT_GT(send(babbling.get(), garbage.data(), garbage.size(), 0), 0);
+  const UniqueFd too_short = ConnectTo(low.socket_name());
+  EXPECT_EQ(send(too_short.get(), "x", 1, 0), 1);
+
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  std::thread other([&] {
+    const NodeMember member = {0, &low_address};
+    const auto met = high.Meet(1, high_region, {&member, 1}, deadline);
+    ASSERT_TRUE(met.ok()) << met.status();
+    ASSERT_EQ(met->size(), 1u);
+    (*met)[0].region.base()[5] = std::byte{42};
+  });
+  const NodeMember member = {1, &high_address};
+  const auto met = low.Meet(0, low_region, {&member, 1}, deadline);
+  other.join();
+  ASSERT_TRUE(met.ok()) << met.status();
+  ASSERT_EQ(met->size(), 1u);
+  EXPECT_EQ((*met)[0].rank, 1);
+  EXPECT_EQ(low_region.mapping.base()[5], std::byte{42});
+}
+
+TEST(UcxNodeRendezvous, AWrongNonceIsRefused) {
+  NodeRendezvous low = NodeRendezvous::Open().value();
+  NodeRendezvous high = NodeRendezvous::Open().value();
+  const SharedRegion region = CreateSharedRegion(kBytes).value();
+  PeerAddress forged = AddressOf(low);
+  forged.nonce = NewNonce();
+  const PeerAddress high_address = AddressOf(high);
+  std::thread other([&] {
+    const NodeMember member = {0, &forged};
+    const absl::Status refused = high.Meet(1, region, {&member, 1}, absl::Now() + absl::Minutes(1)).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+    EXPECT_EQ(refused.message(), "rank 0 on this node closed its connection to rank 1");
+  });
+  const NodeMember member = {1, &high_address};
+  const absl::Status missing = low.Meet(0, region, {&member, 1}, absl::Now() + absl::Milliseconds(200)).status();
+  other.join();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kDeadlineExceeded) << missing;
+  EXPECT_EQ(missing.message(), "rank 1 on this node did not connect to rank 0 in time");
+}
+
+TEST(UcxNodeRendezvous, ADeadPeerIsNamed) {
+  PeerAddress gone;
+  {
+    const NodeRendezvous dead = NodeRendezvous::Open().value();
+    gone = AddressOf(dead);
+  }
+  NodeRendezvous mine = NodeRendezvous::Open().value();
+  const SharedRegion region = CreateSharedRegion(kBytes).value();
+  const NodeMember member = {0, &gone};
+  const absl::Status status = mine.Meet(1, region, {&member, 1}, absl::Now() + absl::Minutes(1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message().substr(0, 6), "rank 0");
+}
+
+}  // namespace
+}  // namespace tutti::ucx
