@@ -40,6 +40,8 @@ struct CallOptions {
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
   // make no progress until then.
   bool caller_drives = false;
+  // Note when the call ends, for Work::end_nanos().
+  bool timed = false;
 };
 
 // What a rank has moved since its communicator was created.

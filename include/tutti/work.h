@@ -43,6 +43,10 @@ class Work {
   // the call's own deadline; after an error it returns at once, and every later call on the communicator ends likewise.
   absl::Status Wait();
 
+  // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before that and for other
+  // calls. Of a bound plan: until it is started again.
+  std::int64_t end_nanos() const;
+
   // Calls `callback` once, when the call has ended: on the thread that drives progress, or at once on this one when it
   // has ended already. The callback must not block or submit. At most one per Work. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);

@@ -56,6 +56,7 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
   }
   operation_->AddReference();
+  operation_->timed = options.timed;
   return Work(operation_, operation_->engine.Submit(*operation_, options.caller_drives));
 }
 
@@ -79,6 +80,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, v
     (*operation)->Release();
     return Work(status);
   }
+  (*operation)->timed = options.timed;
   return Work(*operation, runtime->engine->Submit(**operation, options.caller_drives));
 }
 

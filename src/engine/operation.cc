@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/futex.h"
 #include "engine/channel.h"
 #include "engine/control_block.h"
@@ -133,6 +134,7 @@ void Operation::Finish() {
   if (!sticky->ok()) failed_.store(true, std::memory_order_relaxed);
   admitted = running = false;
   deadline_ns = 0;
+  end_ns = timed ? MonotonicNanos() : 0;
   runs_done.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(runs_done);
   if (has_callback_.load(std::memory_order_seq_cst)) Callback();
@@ -165,6 +167,8 @@ void Operation::Callback() {
 Work::~Work() {
   if (operation_ != nullptr) operation_->Release();
 }
+
+std::int64_t Work::end_nanos() const { return operation_ != nullptr && done() ? operation_->end_ns : 0; }
 
 bool Work::done() const { return operation_ == nullptr || operation_->done(run_); }
 

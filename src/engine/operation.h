@@ -79,6 +79,8 @@ class Operation {
   std::atomic<std::uint32_t> sleepers{0};   // threads asleep on runs_done
   std::shared_ptr<OperationPool> pool;      // where it returns to; nullptr: it is deleted
   std::uint32_t runs_started = 0;
+  bool timed = false;       // of the current run: Finish notes the time
+  std::int64_t end_ns = 0;  // CLOCK_MONOTONIC; when the last timed run ended
   bool admitted = false;
   bool running = false;
   int lane = -1;

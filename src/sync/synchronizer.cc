@@ -8,7 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"
 #include "sync/ready_counters.h"
@@ -24,7 +25,7 @@ struct Bucket {
   Buffer state;
   BoundPlan plan;
   Work work;
-  absl::Time launched;
+  std::int64_t launched_ns = 0;
   std::int64_t wire_bytes = 0;
 };
 
@@ -102,8 +103,8 @@ class Synchronizer::Impl {
   void MarkReady(int i) {
     if (!synchronizing) return;
     const bool first = ready.Mark(i, [this](int b) {
-      buckets[b].launched = absl::Now();
-      buckets[b].work = buckets[b].plan.Start();
+      buckets[b].launched_ns = MonotonicNanos();
+      buckets[b].work = buckets[b].plan.Start({.timed = true});
     });
     if (!first) marked_twice.store(i, std::memory_order_relaxed);
   }
@@ -152,15 +153,16 @@ class Synchronizer::Impl {
   }
 
   absl::Status WaitForBuckets() {
-    const absl::Time begin = absl::Now();
+    const std::int64_t begin_ns = MonotonicNanos();
     absl::Status first_error;
     for (Bucket& bucket : buckets) {
       first_error.Update(bucket.work.Wait());
-      statistics.communication += absl::Now() - bucket.launched;
+      if (!first_error.ok()) continue;
+      statistics.communication += absl::Nanoseconds(bucket.work.end_nanos() - bucket.launched_ns);
       statistics.wire_bytes += bucket.wire_bytes;
       statistics.gradient_bytes += bucket.gradients->bytes();
     }
-    statistics.exposed += absl::Now() - begin;
+    statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
     ++statistics.steps;
     in_step = false;
     return first_error;

@@ -59,7 +59,7 @@ def mirrored(path, root):
         yield f"{path}: no folder {folder} in {', '.join(MIRRORED)} that it could mirror"
         return
     places = [p for p in [*places, root / "include/tutti"] if p.is_dir()]
-    words = {"conformance", "every"} | {w for place in places for f in place.iterdir() for w in f.stem.split("_")}
+    words = {"conformance", "every"} | {w for place in places for f in place.rglob("*") for w in f.stem.split("_")}
     if not words & set(stem.split("_")):
         yield f"{path}: no source file in {folder} shares a word with its name"
 

@@ -96,6 +96,8 @@ TEST_P(SynchronizerInWorldOf, SumsGradientsInWhateverOrderTheyCome) {
     EXPECT_EQ(statistics.steps, 5);
     EXPECT_EQ(statistics.gradient_bytes, 5 * ((30 + 5 + 101 + 1) * 4 + 7 * 8));
     EXPECT_EQ(statistics.wire_bytes > 0, world.size() > 1);
+    EXPECT_GT(statistics.communication, absl::ZeroDuration());
+    EXPECT_GT(statistics.exposed, absl::ZeroDuration());
     EXPECT_GE(statistics.hidden(), 0);
     EXPECT_LE(statistics.hidden(), 1);
     EXPECT_EQ(synchronizer->TakeStatistics().steps, 0);
