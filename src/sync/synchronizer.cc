@@ -94,7 +94,7 @@ class Synchronizer::Impl {
         ready(BucketOf(layout), static_cast<int>(layout.buckets.size())) {}
 
   ~Impl() {
-    if (in_step && ready.launched() > 0) {
+    if (in_step && synchronizing) {
       (void)Fail(absl::AbortedError(
           absl::StrCat("rank ", communicator.rank(), " gave up its synchronizer in the middle of a step")));
     }
