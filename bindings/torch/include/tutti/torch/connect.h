@@ -1,0 +1,22 @@
+// From a launcher's environment to a communicator in one call.
+#ifndef TUTTI_TORCH_CONNECT_H_
+#define TUTTI_TORCH_CONNECT_H_
+
+#include <memory>
+
+#include "tutti/bootstrap.h"
+#include "tutti/communicator.h"
+#include "tutti/torch/errors.h"
+
+namespace tutti::nn {
+
+// The ranks that `tutti launch`, torchrun, mpirun or srun started; without a launcher a world of one. Throws when they
+// cannot be reached within options.timeout (5 minutes unless set).
+inline std::unique_ptr<Communicator> Connect(const CommunicatorOptions& options = {}) {
+  const absl::Duration timeout = options.timeout.value_or(absl::Minutes(5));
+  return ValueOrThrow(Communicator::Create(ValueOrThrow(BootstrapFromEnvironment(timeout)), options));
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_CONNECT_H_

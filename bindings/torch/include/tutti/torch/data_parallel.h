@@ -1,0 +1,200 @@
+// Data-parallel training of any torch::nn::Module with any torch::optim::Optimizer:
+//
+//   auto world = tutti::nn::Connect();                                               // who am I?
+//   torch::optim::SGD optimizer(net->parameters(), 0.1);
+//   tutti::nn::DataParallel replicas(*world, *net, {.strategy = "bytegrad"});        // equal replicas, in step
+//   …
+//   loss.backward();      // gradients are averaged over the ranks when it returns
+//   optimizer.step();     // so every rank takes the same step
+#ifndef TUTTI_TORCH_DATA_PARALLEL_H_
+#define TUTTI_TORCH_DATA_PARALLEL_H_
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
+#include "tutti/torch/errors.h"
+#include "tutti/torch/tensors.h"
+
+namespace tutti::nn {
+
+// Same fields and defaults as SynchronizerOptions.
+using DataParallelOptions = SynchronizerOptions;
+
+// Hooks into the gradients of one module for as long as it lives; the module itself is called as before. Gradients
+// live in Tutti's buckets: p.grad() is a tensor there, before and after every kind of zero_grad(); buckets travel while
+// backward still computes the others, and backward() returns when all have arrived.
+//
+// Create it when the module is complete (after to(), torch::load, requires_grad_), on every rank at the same time: it
+// overwrites parameters and buffers by those of rank 0. Parameters that do not require a gradient are left alone.
+//
+// Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. After
+// one, training can only go on with a new communicator. Not thread-safe; every backward() of the module runs on one
+// thread.
+class DataParallel {
+ public:
+  // Collective. `communicator` must outlive this.
+  DataParallel(Communicator& communicator, torch::nn::Module& module, const DataParallelOptions& options = {});
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  // Overwrites options and state of `optimizer` by rank 0's: for training that is resumed. Collective.
+  void BroadcastOptimizer(torch::optim::Optimizer& optimizer);
+
+  // While one lives, backward() accumulates gradients on this rank only; the first backward() after it synchronizes
+  // their sum. One synchronization serves many small batches.
+  class NoSync {
+   public:
+    explicit NoSync(DataParallel& replicas)
+        : synchronizer_(*replicas.synchronizer_), before_(synchronizer_.synchronize()) {
+      synchronizer_.set_synchronize(false);
+    }
+    ~NoSync() { synchronizer_.set_synchronize(before_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    Synchronizer& synchronizer_;
+    const bool before_;
+  };
+
+  // Throws, naming a rank, unless parameters and buffers are equal on all ranks to the last bit. Collective.
+  void CheckReplicas();
+
+  // The strategy in full, with every option.
+  const std::string& strategy() const { return synchronizer_->strategy(); }
+  // What was exchanged since the last call.
+  SyncStatistics TakeStatistics() { return synchronizer_->TakeStatistics(); }
+
+ private:
+  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
+
+  // One parameter that is trained.
+  struct Trained {
+    torch::Tensor parameter;
+    torch::Tensor gradient;   // in its bucket
+    Accumulator accumulator;  // kept: the hook goes when it goes
+    std::uintptr_t hook = 0;
+  };
+
+  void Attach(int i);
+  void OnGradient(int i);
+  void BeginBackward();
+  void FinishBackward();
+
+  std::unique_ptr<Synchronizer> synchronizer_;
+  std::vector<torch::Tensor> replicated_;  // parameters and buffers
+  std::vector<Trained> trained_;
+  int backward_ = -1;  // autograd's number of the backward that is under way
+};
+
+inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module& module,
+                                  const DataParallelOptions& options) {
+  std::vector<Parameter> descriptions;
+  std::unordered_set<torch::TensorImpl*> seen;  // modules may share parameters
+  for (const auto& item : module.named_parameters()) {
+    const torch::Tensor& parameter = item.value();
+    if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    replicated_.push_back(parameter);
+    if (!parameter.requires_grad()) continue;
+    descriptions.push_back(DescribeParameter(item.key(), parameter));
+    trained_.push_back({.parameter = parameter, .gradient = {}, .accumulator = {}});
+  }
+  for (const torch::Tensor& buffer : module.buffers()) {
+    if (buffer.defined()) replicated_.push_back(buffer);
+  }
+  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, std::move(descriptions), options));
+
+  TensorMemory state(replicated_);
+  ThrowIfError(synchronizer_->BroadcastState(state.memory()));
+  state.WriteBack();
+  for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
+}
+
+inline DataParallel::~DataParallel() {
+  for (Trained& trained : trained_) trained.accumulator->del_post_hook(trained.hook);
+}
+
+inline void DataParallel::Attach(int i) {
+  Trained& trained = trained_[i];
+  trained.gradient = GradientAlias(synchronizer_->GradientView(i), trained.parameter);
+  trained.accumulator = torch::autograd::impl::grad_accumulator(trained.parameter);
+  trained.hook = trained.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+      [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+        OnGradient(i);
+        return outputs;
+      }));
+}
+
+// Runs when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in a tensor of its own.
+// One copy then costs less than to zero the bucket beforehand and to add to it.
+inline void DataParallel::OnGradient(int i) {
+  BeginBackward();
+  Trained& trained = trained_[i];
+  torch::Tensor& grad = trained.parameter.mutable_grad();
+  if (!grad.is_same(trained.gradient)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!grad.requires_grad() && grad.layout() == torch::kStrided,
+                                "tutti: sparse gradients, and backward() with create_graph, are not supported");
+    torch::NoGradGuard no_grad;
+    trained.gradient.copy_(grad);
+    grad = trained.gradient;
+  }
+  synchronizer_->MarkReady(i);
+}
+
+inline void DataParallel::BeginBackward() {
+  const int current = torch::autograd::get_current_graph_task_id();
+  if (backward_ == current) return;
+  ThrowIfError(synchronizer_->BeginBackward());
+  backward_ = current;
+  torch::autograd::Engine::get_default_engine().queue_callback([this] { FinishBackward(); });
+}
+
+inline void DataParallel::FinishBackward() {
+  backward_ = -1;
+  for (int i : synchronizer_->MissingGradients()) {
+    Trained& trained = trained_[i];
+    torch::Tensor& grad = trained.parameter.mutable_grad();
+    if (grad.is_same(trained.gradient)) continue;  // accumulated earlier
+    torch::NoGradGuard no_grad;
+    if (grad.defined()) {
+      trained.gradient.copy_(grad);
+    } else {
+      trained.gradient.zero_();
+    }
+    grad = trained.gradient;
+  }
+  ThrowIfError(synchronizer_->FinishBackward());
+}
+
+inline void DataParallel::BroadcastOptimizer(torch::optim::Optimizer& optimizer) {
+  std::ostringstream saved;
+  torch::save(optimizer, saved);
+  std::string bytes = saved.str();
+  std::int64_t size = static_cast<std::int64_t>(bytes.size());
+  ThrowIfError(synchronizer_->BroadcastState({{.data = &size, .bytes = sizeof(size)}}));
+  bytes.resize(static_cast<std::size_t>(size));
+  ThrowIfError(synchronizer_->BroadcastState({{.data = bytes.data(), .bytes = size}}));
+  std::istringstream received(bytes);
+  torch::load(optimizer, received);
+}
+
+inline void DataParallel::CheckReplicas() {
+  ThrowIfError(synchronizer_->CheckState(TensorMemory(replicated_).memory()));
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_DATA_PARALLEL_H_

@@ -1,0 +1,94 @@
+// What Tutti needs to know of a tensor, and tensors that alias Tutti's memory.
+#ifndef TUTTI_TORCH_TENSORS_H_
+#define TUTTI_TORCH_TENSORS_H_
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/synchronizer.h"
+#include "tutti/torch/errors.h"
+
+namespace tutti::nn {
+
+inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return DType::kF32;
+    case torch::kFloat64:
+      return DType::kF64;
+    case torch::kFloat16:
+      return DType::kF16;
+    case torch::kBFloat16:
+      return DType::kBF16;
+    default:
+      return absl::UnimplementedError(
+          absl::StrCat(c10::toString(type), " gradients; supported: float32, float64, float16, bfloat16"));
+  }
+}
+
+// Strides of the gradient of `parameter`: its own, so that optimizers walk both alike, unless they leave gaps.
+inline std::vector<std::int64_t> GradientStrides(const torch::Tensor& parameter) {
+  if (parameter.is_non_overlapping_and_dense()) return parameter.strides().vec();
+  const c10::DimVector contiguous = c10::contiguous_strides(parameter.sizes());
+  return {contiguous.begin(), contiguous.end()};
+}
+
+// "64x3x3x3", with strides when they are not the usual ones.
+inline std::string ShapeOf(const torch::Tensor& parameter) {
+  std::string shape = absl::StrJoin(parameter.sizes(), "x");
+  if (parameter.is_contiguous() || !parameter.is_non_overlapping_and_dense()) return shape;
+  return absl::StrCat(shape, " strides ", absl::StrJoin(parameter.strides(), "x"));
+}
+
+inline Parameter DescribeParameter(const std::string& name, const torch::Tensor& parameter) {
+  TORCH_CHECK_NOT_IMPLEMENTED(parameter.device().is_cpu() && parameter.layout() == torch::kStrided, "tutti: parameter ",
+                              name, " is a ", parameter.layout(), " tensor on ", parameter.device(),
+                              "; supported: dense tensors on the CPU");
+  absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype.ok(), "tutti: parameter ", name, ": ", std::string(dtype.status().message()));
+  return {.name = name, .dtype = *dtype, .count = parameter.numel(), .shape = ShapeOf(parameter)};
+}
+
+// A tensor in `memory`, laid out as the gradient of `parameter`. No autograd view: it may be detached and zeroed in
+// place, as zero_grad(false) does. Keeps the memory alive.
+inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Tensor& parameter) {
+  void* data = memory.get();
+  return torch::from_blob(
+      data, parameter.sizes(), GradientStrides(parameter), [held = std::move(memory)](void*) {},
+      torch::TensorOptions().dtype(parameter.scalar_type()).device(torch::kCPU));
+}
+
+// Tensors as plain ranges of memory: where they lie when contiguous, else in copies that WriteBack copies back.
+class TensorMemory {
+ public:
+  explicit TensorMemory(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+    for (const torch::Tensor& tensor : tensors_) {
+      const torch::Tensor& flat = flat_.emplace_back(tensor.detach().contiguous());
+      memory_.push_back({flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes())});
+    }
+  }
+
+  const std::vector<StateMemory>& memory() const { return memory_; }
+
+  void WriteBack() {
+    torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (!tensors_[i].is_contiguous()) tensors_[i].detach().copy_(flat_[i]);
+    }
+  }
+
+ private:
+  std::vector<torch::Tensor> tensors_;
+  std::vector<torch::Tensor> flat_;
+  std::vector<StateMemory> memory_;
+};
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_TENSORS_H_
