@@ -1,0 +1,193 @@
+// Trains a small CNN on Fashion-MNIST, on as many ranks as it is started on, kept in step by a strategy of your choice:
+//
+//   tutti launch -n 4 -- train_fashion_mnist --strategy bytegrad --epochs 5
+#include <torch/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "docs/examples/fashion_mnist.h"
+#include "docs/examples/progress.h"
+#include "tutti/torch/connect.h"
+#include "tutti/torch/data_parallel.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string strategy = "gradient_allreduce";
+  int epochs = 5;
+  std::uint64_t seed = 1;
+  std::int64_t batch = 64;
+  double learning_rate = 0.05;
+  int threads = 1;
+  std::int64_t max_steps = 0;
+  std::string data = fashion_mnist::kDirectory;
+  std::string json;
+};
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+torch::nn::Sequential MakeNet() {
+  using namespace torch::nn;  // NOLINT(google-build-using-namespace): reads like the picture of the net
+  return Sequential(Conv2d(Conv2dOptions(1, 16, 3).padding(1)), ReLU(), MaxPool2d(2),
+                    Conv2d(Conv2dOptions(16, 32, 3).padding(1)), ReLU(), MaxPool2d(2), Flatten(),
+                    Linear(32 * 7 * 7, 128), ReLU(), Linear(128, 10));
+}
+
+// One rank's part of the training.
+class Trainer {
+ public:
+  Trainer(tutti::Communicator& world, const Options& options)
+      : world_(world),
+        options_(options),
+        train_(fashion_mnist::Load(fashion_mnist::Part::kTrain, options.data)),
+        test_(fashion_mnist::Load(fashion_mnist::Part::kTest, options.data)),
+        net_((torch::manual_seed(options.seed), MakeNet())),
+        optimizer_(net_->parameters(), torch::optim::SGDOptions(options.learning_rate).momentum(0.9)),
+        // Small buckets, since this is a small model: the first ones travel while the convolutions are differentiated.
+        replicas_(world, *net_,
+                  {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}) {}
+
+  // The row of the table.
+  nlohmann::ordered_json Run() {
+    if (world_.rank() == 0) std::printf("%s on %d ranks\n", replicas_.strategy().c_str(), world_.size());
+    const Clock::time_point start = Clock::now();
+    double accuracy = 0;
+    for (int epoch = 0; epoch < options_.epochs; ++epoch) {
+      TrainEpoch(epoch);
+      accuracy = Accuracy();
+      replicas_.CheckReplicas();
+      if (world_.rank() == 0) std::printf("epoch %d: test accuracy %.2f %%\n", epoch + 1, 100 * accuracy);
+    }
+    const double seconds = SecondsSince(start);
+    const std::int64_t wire_bytes = SumOverRanks(wire_bytes_);
+    const double n = world_.size();
+    const double exact_bytes = 2 * (n - 1) * static_cast<double>(gradient_bytes_);  // an f32 all_reduce, all ranks
+    return {{"strategy", options_.strategy},
+            {"ranks", world_.size()},
+            {"epochs", options_.epochs},
+            {"seed", options_.seed},
+            {"accuracy", accuracy},
+            {"seconds", seconds},
+            {"wire_bytes", wire_bytes},
+            {"wire_ratio", exact_bytes > 0 ? static_cast<double>(wire_bytes) / exact_bytes : 0},
+            {"weights_identical", true}};  // CheckReplicas has thrown otherwise
+  }
+
+ private:
+  void TrainEpoch(int epoch) {
+    const std::int64_t global_batch = options_.batch * world_.size();
+    std::int64_t steps = train_.size() / global_batch;
+    if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
+    // The same order on all ranks, of which each takes its part of every batch.
+    auto generator = at::detail::createCPUGenerator(options_.seed * 1000 + static_cast<std::uint64_t>(epoch));
+    const torch::Tensor order = torch::randperm(train_.size(), generator, torch::kInt64);
+
+    Progress progress("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(options_.epochs),
+                      world_.rank() == 0 ? steps : 0);
+    const Clock::time_point start = Clock::now();
+    tutti::SyncStatistics exchanged;
+    double loss = 0;
+    net_->train();
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const std::int64_t begin = step * global_batch + world_.rank() * options_.batch;
+      const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
+      optimizer_.zero_grad();
+      const torch::Tensor batch_loss = torch::nn::functional::cross_entropy(net_->forward(images), labels);
+      batch_loss.backward();  // gradients are synchronized when it returns
+      optimizer_.step();
+
+      loss = step == 0 ? batch_loss.item<double>() : 0.95 * loss + 0.05 * batch_loss.item<double>();
+      const tutti::SyncStatistics last = replicas_.TakeStatistics();
+      exchanged.communication += last.communication;
+      exchanged.exposed += last.exposed;
+      wire_bytes_ += last.wire_bytes;
+      gradient_bytes_ += last.gradient_bytes;
+      char details[160];
+      std::snprintf(details, sizeof(details),
+                    "%6.0f samples/s, loss %.3f, %.1f MB sent, %2.0f %% of communication hidden",
+                    static_cast<double>((step + 1) * global_batch) / SecondsSince(start), loss,
+                    static_cast<double>(wire_bytes_) / 1e6, 100 * exchanged.hidden());
+      progress.Update(step + 1, details);
+    }
+  }
+
+  // Share of the test images that are classified rightly; every rank looks at its part of them.
+  double Accuracy() {
+    torch::NoGradGuard no_grad;
+    net_->eval();
+    const tutti::Range mine = tutti::ChunkOf(test_.size(), world_.size(), world_.rank());
+    std::int64_t right = 0;
+    for (const torch::Tensor& indices : torch::arange(mine.begin, mine.begin + mine.count).split(500)) {
+      const auto [images, labels] = test_.Batch(indices);
+      right += net_->forward(images).argmax(1).eq(labels).sum().item<std::int64_t>();
+    }
+    return static_cast<double>(SumOverRanks(right)) / static_cast<double>(test_.size());
+  }
+
+  std::int64_t SumOverRanks(std::int64_t value) {
+    std::int64_t sum = 0;
+    tutti::nn::ThrowIfError(
+        world_.AllReduce(&value, &sum, 1, tutti::DType::kI64, tutti::ReduceOp::kSum, {.caller_drives = true}).Wait());
+    return sum;
+  }
+
+  tutti::Communicator& world_;
+  const Options options_;
+  const fashion_mnist::Images train_;
+  const fashion_mnist::Images test_;
+  torch::nn::Sequential net_;
+  torch::optim::SGD optimizer_;
+  tutti::nn::DataParallel replicas_;
+  std::int64_t wire_bytes_ = 0;      // of this rank
+  std::int64_t gradient_bytes_ = 0;  // likewise, before compression
+};
+
+void Train(const Options& options) {
+  torch::set_num_threads(options.threads);
+  const auto world = tutti::nn::Connect();
+  const nlohmann::ordered_json row = Trainer(*world, options).Run();
+  if (world->rank() != 0) return;
+  std::printf("accuracy %.2f %%, %.1f s, %.1f MB on the wire (%.3f of f32), equal weights on all ranks\n",
+              100 * row["accuracy"].get<double>(), row["seconds"].get<double>(), row["wire_bytes"].get<double>() / 1e6,
+              row["wire_ratio"].get<double>());
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << row.dump() << "\n";
+  if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains a small CNN on Fashion-MNIST on the ranks of `tutti launch`, torchrun, mpirun or srun");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…");
+  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
+  app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
+  app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
+  app.add_option("--lr", options.learning_rate, "Learning rate of SGD with momentum 0.9")->check(CLI::PositiveNumber);
+  app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::PositiveNumber);
+  app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images");
+  app.add_option("--data", options.data, "Directory of the data set");
+  app.add_option("--json", options.json, "File for the result");
+  CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // progress shows through pipes, too
+  try {
+    Train(options);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what_without_backtrace());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
