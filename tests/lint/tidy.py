@@ -5,6 +5,7 @@ A source that passed is remembered by a hash of all it depends on (its text, our
 """
 
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 
 import tree
 
-TIDY = "clang-tidy-14"
+TIDY = "clang-tidy"
 FOLDERS = ("src/", "algorithms/", "transports/", "bindings/cli/")
 # clang's parser over g++'s command: what it does not know is no finding.
 EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-unused-command-line-argument"]
@@ -35,12 +36,17 @@ def dependencies(path, seen):
                 break
 
 
+@functools.cache
+def version():
+    return subprocess.run([TIDY, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def fingerprint(path, command, build):
     seen = set()
     dependencies(path, seen)
     digest = hashlib.sha256()
     flags = command.replace(str(build), "BUILD").replace(str(tree.ROOT), "ROOT")
-    for text in [flags, (tree.ROOT / ".clang-tidy").read_text(), *EXTRA]:
+    for text in [version(), flags, (tree.ROOT / ".clang-tidy").read_text(), *EXTRA]:
         digest.update(text.encode() + b"\0")
     for name in sorted(seen):
         digest.update(name.encode() + b"\0" + (tree.ROOT / name).read_bytes() + b"\0")
