@@ -23,24 +23,26 @@ struct Call {
   DType dtype;
   ReduceOp op;
   Rank root;
+  bool in_place;       // decides in which space peers find this rank's input
   std::uint64_t plan;  // 24-bit hash of the name
 };
 
 std::uint64_t Pack(const Call& call) {
   return static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
-         static_cast<std::uint64_t>(call.op) << 16 | (static_cast<std::uint64_t>(call.root) & 0xffff) << 24 |
-         call.plan << 40;
+         static_cast<std::uint64_t>(call.op) << 16 | (call.in_place ? 1u << 23 : 0u) |
+         (static_cast<std::uint64_t>(call.root) & 0xffff) << 24 | call.plan << 40;
 }
 
 // Peer-written data: an unknown value becomes "?" instead of an index out of range.
 std::string Describe(std::uint64_t signature, std::int64_t count, absl::string_view plan) {
   const auto collective = static_cast<std::size_t>(signature & 0xff);
   const auto dtype = static_cast<std::size_t>(signature >> 8 & 0xff);
-  const auto op = static_cast<std::size_t>(signature >> 16 & 0xff);
+  const auto op = static_cast<std::size_t>(signature >> 16 & 0x7f);
   return absl::StrCat(collective < kAllCollectives.size() ? Name(kAllCollectives[collective]) : "?",
                       " dtype=", dtype < kAllDTypes.size() ? Name(kAllDTypes[dtype]) : "?",
                       " op=", op < kAllReduceOps.size() ? Name(kAllReduceOps[op]) : "?",
-                      " root=", signature >> 24 & 0xffff, " count=", count, " plan=", plan);
+                      " root=", signature >> 24 & 0xffff, signature >> 23 & 1 ? " in_place" : "", " count=", count,
+                      " plan=", plan);
 }
 
 Instruction Translate(const Plan& plan, const Step& step) {
@@ -131,7 +133,8 @@ std::shared_ptr<const Program> Compile(Plan source) {
     }
   }
   program->point_to_point = plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
-  program->signature = Pack({plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, HashName(plan.name)});
+  program->signature = Pack(
+      {plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan.name)});
   return program;
 }
 

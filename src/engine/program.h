@@ -59,7 +59,7 @@ struct Program {
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
   bool point_to_point = false;
-  // Collective, dtype, op, root and a hash of the plan's name, packed so that a mismatch can be explained.
+  // Collective, dtype, op, root, in_place and a hash of the plan's name, packed so that a mismatch can be explained.
   std::uint64_t signature = 0;
 
   absl::Span<const Operand> dsts(const Instruction& i) const { return {operands.data() + i.first_operand, i.num_dsts}; }

@@ -185,6 +185,17 @@ TEST_P(CommunicatorTest, DifferentCallsAreAnErrorNotAHang) {
   });
 }
 
+// Where memory is mapped, peers must know in which buffer the input lies.
+TEST_P(CommunicatorTest, OneRankInPlaceAndOneNotIsAnError) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    std::vector<float> in(64);
+    std::vector<float> out(64);
+    const absl::Status status =
+        comm.AllReduce(in.data(), comm.rank() == 0 ? in.data() : out.data(), 64, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("in_place"));
+  });
+}
+
 TEST_P(CommunicatorTest, RefusesBadArguments) {
   RunWorld(2, options(), [&](Communicator& comm) {
     float values[8] = {};
