@@ -127,30 +127,45 @@ absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses
   return absl::OkStatus();
 }
 
-// Exchanges a first message with every peer: what cannot be reached is found here, and no later message has to wait
-// until UCX has set its connections up.
+// Exchanges first messages with every peer, and with itself: what cannot be reached is found here, and no later message
+// has to wait until UCX has set its connections up. UCX does so lazily: two ends learn each other's names when the
+// first message needs an answer, as the greeting does. When that and a flush have ended, this rank's connections are
+// up; the second message tells the peers so, for UCX 1.13 (as Debian builds it) aborts a process that closes a
+// connection while it still owes an answer.
 absl::Status UcxTransport::GreetAll(absl::Time deadline) {
   ReceiveControl();
-  Control hello;
-  hello.from = rank_;
-  for (UcxEndpoint& endpoint : endpoints_) {
-    if (endpoint.peer() != rank_) SendControl(endpoint, hello);
+  if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, deadline); !status.ok()) return status;
+  absl::Status error;
+  const bool flushed = Flush(deadline, [&] { return !(error = Check()).ok(); });
+  if (!error.ok()) return error;
+  if (!flushed) {
+    return absl::DeadlineExceededError(absl::StrCat("the connections of rank ", rank_, " were not set up in time"));
   }
-  news_[static_cast<std::size_t>(rank_)].hello = true;
+  absl::Status settled = Exchange(Control::Kind::kSettled, &PeerNews::settled, deadline);
+  greeted_ = settled.ok();
+  return settled;
+}
+
+// Sends a control message to every peer and awaits the same from each.
+absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, absl::Time deadline) {
+  Control control;
+  control.kind = kind;
+  control.from = rank_;
+  for (UcxEndpoint& endpoint : endpoints_) SendControl(endpoint, control);
   const auto missing = [&] {
-    return std::find_if(news_.begin(), news_.end(), [](const PeerNews& n) { return !n.hello; });
+    return std::find_if(news_.begin(), news_.end(), [heard](const PeerNews& news) { return !(news.*heard); });
   };
   absl::Status error;
   const bool in_time = DriveUntil(deadline, [&] {
     error = Check();
     return !error.ok() || (missing() == news_.end() && control_sends_ == 0);
   });
-  if (!error.ok()) return error;
-  if (in_time && Flush(deadline)) return absl::OkStatus();
-  const auto rank = missing() - news_.begin();
-  if (missing() == news_.end())
-    return absl::DeadlineExceededError("the peers did not take this rank's greeting in time");
-  return absl::DeadlineExceededError(absl::StrCat("rank ", rank, " did not greet rank ", rank_, " in time"));
+  if (!error.ok() || in_time) return error;
+  if (missing() == news_.end()) {
+    return absl::DeadlineExceededError(absl::StrCat("the peers did not take the greeting of rank ", rank_, " in time"));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("rank ", missing() - news_.begin(), " did not greet rank ", rank_, " in time"));
 }
 
 }  // namespace ucx

@@ -35,7 +35,8 @@ std::optional<Control> Decode(const char* data, std::size_t bytes) {
   if (bytes != sizeof(ControlFrame)) return std::nullopt;
   Header header;
   std::memcpy(&header, data, sizeof(header));
-  const bool valid = header.magic == kMagic && header.kind >= 1 && header.kind <= 4 && header.from >= 0 &&
+  const bool valid = header.magic == kMagic && header.kind >= 1 &&
+                     header.kind <= static_cast<std::uint32_t>(Control::Kind::kAbort) && header.from >= 0 &&
                      header.code >= 0 && header.length <= kMaxCauseBytes;
   if (!valid) return std::nullopt;
   Control control;

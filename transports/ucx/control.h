@@ -13,7 +13,7 @@
 namespace tutti::ucx {
 
 struct Control {
-  enum class Kind : std::uint32_t { kHello = 1, kGoodbye, kGoodbyeSeen, kAbort };
+  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort };
   Kind kind = Kind::kHello;
   Rank from = 0;
   absl::Status cause;  // kAbort; its text is cut to kMaxCauseBytes

@@ -23,6 +23,7 @@
   F(ucp_request_free)           \
   F(ucp_tag_recv_nbx)           \
   F(ucp_tag_send_nbx)           \
+  F(ucp_tag_send_sync_nbx)      \
   F(ucp_worker_arm)             \
   F(ucp_worker_create)          \
   F(ucp_worker_destroy)         \

@@ -194,8 +194,10 @@ void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
   auto* send = new ControlSend{this, Encode(control)};
   ucp_request_param_t param = HostMemory(send);
   param.cb.send = OnControlSent;
-  const ucs_status_ptr_t request =
-      worker_->ucp().ucp_tag_send_nbx(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
+  // A greeting ends only when its peer has taken it: see GreetAll.
+  const Library& ucp = worker_->ucp();
+  const auto post = control.kind == Control::Kind::kHello ? ucp.ucp_tag_send_sync_nbx : ucp.ucp_tag_send_nbx;
+  const ucs_status_ptr_t request = post(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
   if (UCS_PTR_IS_PTR(request)) {
     ++control_sends_;
   } else {

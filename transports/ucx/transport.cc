@@ -86,14 +86,16 @@ bool UcxTransport::DriveUntil(absl::Time deadline, absl::FunctionRef<bool()> don
   }
 }
 
-bool UcxTransport::Flush(absl::Time deadline) {
+bool UcxTransport::Flush(absl::Time deadline, absl::FunctionRef<bool()> give_up) {
   const Library& ucp = worker_->ucp();
-  ucp_request_param_t param = {};
+  const ucp_request_param_t param = {};
   const ucs_status_ptr_t request = ucp.ucp_worker_flush_nbx(worker_->get(), &param);
   if (!UCS_PTR_IS_PTR(request)) return true;
-  const bool flushed = DriveUntil(deadline, [&] { return ucp.ucp_request_check_status(request) != UCS_INPROGRESS; });
+  const auto flushed = [&] { return ucp.ucp_request_check_status(request) != UCS_INPROGRESS; };
+  DriveUntil(deadline, [&] { return flushed() || give_up(); });
+  const bool done = flushed();
   ucp.ucp_request_free(request);
-  return flushed;
+  return done;
 }
 
 void UcxTransport::ReadLinks() {
@@ -108,6 +110,9 @@ void UcxTransport::Handle(Rank from, const Control& control) {
   switch (control.kind) {
     case Control::Kind::kHello:
       news.hello = true;
+      return;
+    case Control::Kind::kSettled:
+      news.settled = true;
       return;
     case Control::Kind::kGoodbye:
       health_.SaidGoodbye(from);
@@ -136,9 +141,12 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
     const Rank peer = endpoint.peer();
     return peer == rank_ || health_.gone(peer) || news_[static_cast<std::size_t>(peer)].goodbye_seen;
   };
-  DriveUntil(absl::Now() + (cause.ok() ? kGoodbyeLimit : kAbortLimit), [&] {
+  const absl::Time deadline = absl::Now() + (cause.ok() ? kGoodbyeLimit : kAbortLimit);
+  DriveUntil(deadline, [&] {
     return control_sends_ == 0 && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
   });
+  // Connections that are still being set up: see GreetAll.
+  if (!greeted_) Flush(deadline, [] { return false; });
 }
 
 // Ends every operation and gives up worker and context: from then on UCX touches no memory.

@@ -84,6 +84,7 @@ class UcxTransport final : public Transport {
   };
   struct PeerNews {
     bool hello = false;
+    bool settled = false;
     bool goodbye_seen = false;
   };
 
@@ -99,6 +100,7 @@ class UcxTransport final : public Transport {
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, absl::Time deadline);
   absl::Status GreetAll(absl::Time deadline);
+  absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, absl::Time deadline);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control);
   void* PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask, ucp_tag_recv_nbx_callback_t callback,
@@ -112,7 +114,8 @@ class UcxTransport final : public Transport {
   void Wait(absl::Time until, bool wakeable);
   // Moves messages (calling no completions) until `done` or the deadline; says which of them.
   bool DriveUntil(absl::Time deadline, absl::FunctionRef<bool()> done);
-  bool Flush(absl::Time deadline);
+  // Moves what has been sent out of UCX; false when `give_up` or the deadline came first.
+  bool Flush(absl::Time deadline, absl::FunctionRef<bool()> give_up);
   void SayFarewell(const absl::Status& cause);
   void CloseWorker();
 
@@ -143,6 +146,7 @@ class UcxTransport final : public Transport {
   std::vector<Ended> calling_;  // being called; swapped with `ended_`
   std::vector<Held> held_;
   EndedInline* posting_ = nullptr;  // set while a receive is being posted
+  bool greeted_ = false;            // every peer's connections are set up
   bool verdict_seen_ = false;       // Check has returned an error
   bool shut_down_ = false;
   absl::Status cause_;
