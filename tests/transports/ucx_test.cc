@@ -1,4 +1,10 @@
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/transports/conformance.h"
 
 namespace tutti {
@@ -24,6 +30,42 @@ INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
                                          TransportMaker{
                                              .name = "many_nodes", .maps_peers = false, .make = MakeManyNodes}),
                          NameOfMaker);
+
+// How many TCP connections this process has.
+int EstablishedTcp() {
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.rfind("socket:[", 0) == 0) own.insert(target.substr(8, target.size() - 9));
+  }
+  int established = 0;
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    // Columns: slot, local, remote, state (01: established), queues, timer, retransmits, user, timeout, inode.
+    const std::vector<std::string> columns = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (columns.size() > 9 && columns[3] == "01" && own.count(columns[9]) > 0) ++established;
+  }
+  return established;
+}
+
+int TcpConnectionsOf(std::vector<std::unique_ptr<Transport>> transports) {
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  std::thread other([&] { EXPECT_TRUE(transports[1]->Connect(1, addresses, deadline).ok()); });
+  EXPECT_TRUE(transports[0]->Connect(0, addresses, deadline).ok());
+  other.join();
+  const int established = EstablishedTcp();
+  other = std::thread([&] { transports[1]->Shutdown(absl::OkStatus()); });
+  transports[0]->Shutdown(absl::OkStatus());
+  other.join();
+  return established;
+}
+
+TEST(UcxTransport, RanksOfANodeDoNotFallBackToTcp) {
+  EXPECT_EQ(TcpConnectionsOf(MakeOneNode(2, {.region_bytes = 4096})), 0);
+  EXPECT_GT(TcpConnectionsOf(MakeManyNodes(2, {.region_bytes = 4096})), 0);
+}
 
 TEST(UcxTransport, AnUnknownInterfaceIsNamedWithThoseThatExist) {
   const absl::Status status = MakeUcxTransport({.interface = "nosuch0", .node = ""}, {}).status();

@@ -10,8 +10,8 @@
 namespace tutti::ucx {
 namespace {
 
-// Read by libucs as it loads, which is why these are variables and not settings of a context. What the user has set
-// stays.
+// Read by libucs as it loads or, the last two, not to be had as settings of a context in 1.13; so these are variables.
+// What the user has set stays.
 void SetProcessWideDefaults() {
   constexpr int kKeep = 0;
   setenv("UCX_HANDLE_ERRORS", "none", kKeep);      // else UCX takes SIGSEGV, SIGBUS, SIGILL and SIGFPE
@@ -20,6 +20,9 @@ void SetProcessWideDefaults() {
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeep);  // variables of other versions are normal
   setenv("UCX_LOG_FILE", "stderr", kKeep);         // stdout belongs to the user
   setenv("UCX_LOG_LEVEL", "fatal", kKeep);         // dead peers are reported as statuses
+  // Without these, asking for errors of dead peers silently moves all messages from shared memory to TCP.
+  setenv("UCX_POSIX_ERROR_HANDLING", "y", kKeep);
+  setenv("UCX_SYSV_ERROR_HANDLING", "y", kKeep);
 }
 
 absl::StatusOr<Library> Load() {

@@ -30,9 +30,6 @@ absl::Status Worker::Open(const std::string& device) {
   const Setting settings[] = {
       {"TLS", "self,posix,sysv,tcp"},
       {"NET_DEVICES", device.c_str()},
-      // Without these, asking for errors of dead peers silently moves all messages from shared memory to TCP.
-      {"POSIX_ERROR_HANDLING", "y"},
-      {"SYSV_ERROR_HANDLING", "y"},
       {"KEEPALIVE_INTERVAL", "1s"},
   };
   for (const Setting& setting : settings) {
