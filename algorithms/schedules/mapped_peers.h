@@ -13,7 +13,7 @@ namespace tutti::schedules {
 
 // Inputs up to this size are copied to scratch, which peers may read until the next run: one round of signals instead
 // of two. Above it the extra copy costs more than the round.
-inline constexpr std::int64_t kOneShotBytes = 16 << 10;
+inline constexpr std::int64_t kOneShotBytes = 256;
 
 // No rank goes on before every rank has come here.
 inline void MeetAll(PlanBuilder& b) {

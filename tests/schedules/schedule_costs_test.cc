@@ -88,10 +88,10 @@ TEST(AllReduceHalvingDoubling, SendsTheMinimumInLogarithmicallyManySteps) {
 }
 
 TEST(AllReduceDirect, OneShotNeedsOneRoundOfSignals) {
-  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 4096), "direct", 4)) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 64), "direct", 4)) {
     EXPECT_EQ(plan.steps.size(), 6);  // copy, signal, 3 waits, reduce
     EXPECT_EQ(StepsOf(plan, StepKind::kSignal), 1);
-    EXPECT_EQ(WireBytes(plan), 3 * 4096 * kBytesOfF32);
+    EXPECT_EQ(WireBytes(plan), 3 * 64 * kBytesOfF32);
   }
 }
 
