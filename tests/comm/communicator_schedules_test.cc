@@ -53,7 +53,8 @@ using Case = std::tuple<std::string, const Schedule*>;
 class CollectivesTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
-  const auto& [transport, schedule] = GetParam();
+  const std::string& transport = std::get<0>(GetParam());
+  const Schedule* const schedule = std::get<1>(GetParam());
   if (schedule->collective == Collective::kSend || schedule->collective == Collective::kRecv) {
     GTEST_SKIP() << "point to point: see communicator_test.cc";
   }
@@ -80,7 +81,8 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
 }
 
 TEST_P(CollectivesTest, EveryTypeAndOperator) {
-  const auto& [transport, schedule] = GetParam();
+  const std::string& transport = std::get<0>(GetParam());
+  const Schedule* const schedule = std::get<1>(GetParam());
   if (schedule->collective != Collective::kAllReduce) GTEST_SKIP() << "types are the kernels' business elsewhere";
   RunWorld(3, {.transport = transport}, [&](Communicator& comm) {
     for (const DType dtype : kAllDTypes) {
