@@ -224,7 +224,6 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
     std::function<void(PlanBuilder&)> author;
     const char* error;
   };
-  const PlanOptions unmapped;
   const std::vector<Row> rows = {
       {[](PlanBuilder& b) { b.Send(4, b.in()); }, "step 1: send: peer 4 must be in 0…3"},
       {[](PlanBuilder& b) { b.Recv(1, b.out()); }, "step 1: recv: peer 1 is this rank"},
