@@ -106,7 +106,8 @@ class Communicator {
   // Whether plans may use peers' memory directly.
   const PlanOptions& plan_options() const;
   Counters counters() const;
-  // The store the ranks met at, for agreements of the layers above.
+  // The store the ranks met at (of a split communicator: a part that only its ranks see), for agreements of the layers
+  // above.
   Store& store() const;
   absl::Duration timeout() const;
 

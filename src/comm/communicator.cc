@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   std::unique_ptr<Channel> channel = OpenChannel(**runtime, 0, bootstrap.identity.rank, world,
                                                  std::vector<std::int64_t>(size, offset), *std::move(control));
   std::unique_ptr<Communicator> communicator(
-      new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel))));
+      new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel), bootstrap.store)));
   // Nobody signals to a rank whose blocks are not ready yet.
   if (absl::StatusOr<std::vector<std::string>> ready =
           ExchangeBlobs(communicator->store(), "ready", bootstrap.identity.rank, size, "", absl::Now() + timeout);
@@ -50,7 +50,7 @@ Rank Communicator::rank() const { return impl_->channel->rank(); }
 int Communicator::size() const { return impl_->channel->size(); }
 absl::string_view Communicator::transport() const { return impl_->runtime->transport->name(); }
 const PlanOptions& Communicator::plan_options() const { return impl_->runtime->plan_options; }
-Store& Communicator::store() const { return *impl_->runtime->store; }
+Store& Communicator::store() const { return *impl_->store; }
 absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }
 absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) { return impl_->runtime->arena->Allocate(bytes); }
 void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(cause); }

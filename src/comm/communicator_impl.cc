@@ -60,8 +60,9 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
   return Work(operation_, operation_->engine.Submit(*operation_, options.caller_drives));
 }
 
-Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel)
-    : runtime(std::move(its_runtime)), channel(std::move(its_channel)) {}
+Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel,
+                         std::shared_ptr<Store> its_store)
+    : runtime(std::move(its_runtime)), channel(std::move(its_channel)), store(std::move(its_store)) {}
 
 Communicator::Impl::~Impl() { runtime->engine->Close(*channel); }
 
@@ -169,8 +170,11 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
       world_ranks.push_back(static_cast<Rank>(member.world_rank));
       offsets.push_back(member.offset);
     }
-    impl = std::make_unique<Impl>(runtime, OpenChannel(*runtime, static_cast<std::uint32_t>(id), rank, world_ranks,
-                                                       offsets, *std::move(control)));
+    // Groups of one split share its channel number; their first ranks differ.
+    const std::string keys = absl::StrCat("group/", id, "/", world_ranks[0], "/");
+    impl = std::make_unique<Impl>(
+        runtime, OpenChannel(*runtime, static_cast<std::uint32_t>(id), rank, world_ranks, offsets, *std::move(control)),
+        MakePrefixStore(runtime->store, keys));
   }
   // Nobody signals on a channel that its peer has not opened.
   if (absl::Status status =

@@ -25,7 +25,7 @@ class BoundPlan::Impl {
 
 class Communicator::Impl {
  public:
-  Impl(std::shared_ptr<Runtime> runtime, std::unique_ptr<Channel> channel);
+  Impl(std::shared_ptr<Runtime> runtime, std::unique_ptr<Channel> channel, std::shared_ptr<Store> store);
   // Waits for nothing: unfinished calls end with Aborted, and so do those of every communicator of this runtime.
   ~Impl();
 
@@ -36,6 +36,7 @@ class Communicator::Impl {
 
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
+  const std::shared_ptr<Store> store;  // keys of this group alone
 
  private:
   absl::StatusOr<Operation*> OperationFor(const CollectiveSpec& spec, const Schedule* schedule);

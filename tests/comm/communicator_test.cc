@@ -116,6 +116,11 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
     std::int64_t value = comm.rank();
     ASSERT_EQ((*group)->AllReduce(&value, &value, 1, DType::kI64, ReduceOp::kSum).Wait(), absl::OkStatus());
     EXPECT_EQ(value, comm.rank() % 2 == 0 ? 6 : 4);
+    // Each group has keys of its own.
+    if ((*group)->rank() == 0) {
+      ASSERT_EQ((*group)->store().Set("leader", std::to_string(comm.rank())), absl::OkStatus());
+    }
+    EXPECT_EQ(*(*group)->store().Get("leader", absl::Now() + absl::Minutes(1)), comm.rank() % 2 == 0 ? "4" : "3");
     absl::StatusOr<std::unique_ptr<Communicator>> none = comm.Split(-1, 0);
     ASSERT_TRUE(none.ok());
     EXPECT_EQ(*none, nullptr);
