@@ -72,7 +72,7 @@ class BlockMessage {
   static absl::Status Decode(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
                              absl::Span<float> dst) {
     const auto count = static_cast<std::int64_t>(dst.size());
-    const absl::Status status = CheckHeader(Scheme::kName, HeaderOf(count, options), EncodedBytes(count, options), src);
+    absl::Status status = CheckHeader(Scheme::kName, HeaderOf(count, options), EncodedBytes(count, options), src);
     if (!status.ok()) return status;
     const std::uint8_t* numbers_at = src.data() + kHeaderBytes;
     if (IsRaw(count, options)) {

@@ -44,6 +44,7 @@ int ThreadsPerRank(int ranks) {
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& string : strings) pointers.push_back(string.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -103,6 +104,7 @@ absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) 
   std::map<std::string, std::string> variables = common.environment;
   variables["TUTTI_RANK"] = variables["TUTTI_LOCAL_RANK"] = absl::StrCat(rank);
   std::vector<std::string> environment;
+  environment.reserve(variables.size());
   for (const auto& [name, value] : variables) environment.push_back(absl::StrCat(name, "=", value));
   const std::vector<char*> argument_pointers = Pointers(arguments), environment_pointers = Pointers(environment);
 

@@ -95,6 +95,7 @@ absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::strin
   if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
   const std::string prefix = absl::StrCat("exchange/", name, "/");
   std::vector<std::string> keys;
+  keys.reserve(static_cast<std::size_t>(size));
   for (Rank r = 0; r < size; ++r) keys.push_back(absl::StrCat(prefix, r));
   if (absl::Status status = store.Set(keys[static_cast<std::size_t>(rank)], blob); !status.ok()) return status;
 

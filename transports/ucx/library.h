@@ -37,6 +37,7 @@
 namespace tutti::ucx {
 
 struct Library {
+// A name cannot stand in parentheses where it is declared. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define TUTTI_UCP_MEMBER(function) decltype(&::function) function = nullptr;
   TUTTI_UCP_FUNCTIONS(TUTTI_UCP_MEMBER)
 #undef TUTTI_UCP_MEMBER

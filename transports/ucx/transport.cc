@@ -36,7 +36,7 @@ bool UcxTransport::Progress() {
 
 absl::Status UcxTransport::Check() {
   ReadLinks();
-  const absl::Status verdict = health_.Verdict(absl::Now());
+  absl::Status verdict = health_.Verdict(absl::Now());
   verdict_seen_ = !verdict.ok();
   return verdict;
 }
