@@ -1,5 +1,6 @@
 #include "engine/operation.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -107,8 +108,7 @@ void Operation::CopyOut() {
 }
 
 void Operation::PrepareRun() {
-  std::memcpy(dependencies_left.data(), program_->dependency_counts.data(),
-              dependencies_left.size() * sizeof(dependencies_left[0]));
+  std::copy(program_->dependency_counts.begin(), program_->dependency_counts.end(), dependencies_left.begin());
   steps_left = static_cast<std::uint32_t>(dependencies_left.size());
   messages_left = 0;
   signals = 0;

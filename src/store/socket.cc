@@ -26,7 +26,7 @@ absl::Status WaitFor(int fd, short events, absl::Time deadline) {
   while (true) {
     const absl::Duration left = deadline - absl::Now();
     // Rounded up, so that poll does not return just before the deadline; in slices, since it counts in int.
-    const auto wait = std::clamp<std::int64_t>(absl::ToInt64Milliseconds(left) + 1, 0, 1 << 30);
+    const std::int64_t wait = std::max<std::int64_t>(absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1, 0);
     pollfd poll{fd, events, 0};
     const int ready = ::poll(&poll, 1, left <= absl::ZeroDuration() ? 0 : static_cast<int>(wait));
     if (ready > 0) return absl::OkStatus();

@@ -33,7 +33,9 @@ std::vector<std::vector<double>> Synchronized(const std::string& strategy_name, 
   SequentialExecutor executor(plans, std::vector<Bytes>(size), out, SequentialExecutor::Order::kFirstToLast);
   EXPECT_EQ(executor.Run(), "");
   std::vector<std::vector<double>> results(size, std::vector<double>(count));
-  for (Rank rank = 0; rank < size; ++rank) std::memcpy(results[rank].data(), executor.out(rank).data(), count * 8);
+  for (Rank rank = 0; rank < size && count > 0; ++rank) {
+    std::memcpy(results[rank].data(), executor.out(rank).data(), count * 8);
+  }
   return results;
 }
 

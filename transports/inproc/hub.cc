@@ -9,6 +9,16 @@
 namespace tutti {
 namespace inproc {
 
+Port::Port(Mapping region) : region_(std::move(region)) {
+  free_messages_.reserve(kRoom);
+  events_.reserve(kRoom);
+  for (std::size_t i = 0; i < kRoom; ++i) {
+    Message& message = messages_.emplace_back();
+    message.sender = this;
+    free_messages_.push_back(&message);
+  }
+}
+
 Message* Port::NewMessage() {
   if (free_messages_.empty()) {
     Message& message = messages_.emplace_back();

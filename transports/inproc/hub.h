@@ -54,10 +54,13 @@ struct Event {
   absl::Status ended;
 };
 
+// Messages under way for which room is made at the start: until then, nothing that moves a message allocates.
+inline constexpr std::size_t kRoom = 256;
+
 // Where one rank hears from the others. Thread-safe but for the messages that it stores.
 class Port {
  public:
-  explicit Port(Mapping region) : region_(std::move(region)) {}
+  explicit Port(Mapping region);
 
   const Mapping& region() const { return region_; }
 

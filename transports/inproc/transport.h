@@ -27,7 +27,13 @@ struct PostedRecv {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(std::shared_ptr<InprocHub> hub, InprocHub::Registration registration)
-      : hub_(std::move(hub)), port_(registration.port), address_(std::move(registration.address)) {}
+      : hub_(std::move(hub)), port_(registration.port), address_(std::move(registration.address)) {
+    posted_.reserve(kRoom);
+    unexpected_.reserve(kRoom);
+    news_.reserve(kRoom);
+    ended_.reserve(kRoom);
+    calling_.reserve(kRoom);
+  }
   ~InprocTransport() override;
 
   absl::string_view name() const override { return "inproc"; }
