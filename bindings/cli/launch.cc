@@ -120,9 +120,10 @@ class Job {
     std::vector<pollfd> polls = {{signals_.fd(), POLLIN, 0}};
     for (const Stream& stream : streams_) polls.push_back({stream.fd, POLLIN, 0});
     int timeout_ms = -1;
-    if (kill_at_)
-      timeout_ms = static_cast<int>(
-          std::clamp<std::int64_t>(absl::ToInt64Milliseconds(*kill_at_ - absl::Now()) + 1, 0, 1 << 30));
+    if (kill_at_.has_value()) {
+      const absl::Duration left = std::min(*kill_at_ - absl::Now(), absl::Hours(1));  // the end of time does not fit
+      timeout_ms = static_cast<int>(std::max<std::int64_t>(absl::ToInt64Milliseconds(left) + 1, 0));
+    }
     ::poll(polls.data(), polls.size(), timeout_ms);
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       if (polls[i + 1].revents != 0 && !Copy(streams_[i]) && (polls[i + 1].revents & POLLHUP) != 0) {
