@@ -3,24 +3,13 @@
 //
 // Steps per rank: n-1, each one block (C bytes) sent and one received. Bytes sent: (n-1)·C, the minimum.
 #include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/ring_steps.h"
+#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
 namespace {
 
-void Build(PlanBuilder& b) {
-  const int n = b.size();
-  const std::vector<Ref> leaving = ChunksOf(b.in(), n);
-  const std::vector<Ref> arriving = ChunksOf(b.out(), n);
-  b.Copy(arriving[b.rank()], leaving[b.rank()]);
-  for (int s = 1; s < n; ++s) {
-    const Rank to = OnRing(b.rank() + s, n);
-    const Rank from = OnRing(b.rank() - s, n);
-    b.Send(to, leaving[to]);
-    b.Recv(from, arriving[from]);
-  }
-}
+void Build(PlanBuilder& b) { ExchangePairwise(b, ChunksOf(b.in(), b.size()), ChunksOf(b.out(), b.size())); }
 
 }  // namespace
 }  // namespace tutti::schedules

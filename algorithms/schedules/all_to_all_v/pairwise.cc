@@ -3,7 +3,7 @@
 // Blocks are packed in rank order; an empty block makes no message.
 //
 // Steps per rank: n-1. Bytes sent: those of all blocks but the rank's own, the minimum.
-#include "algorithms/schedules/ring_steps.h"
+#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
@@ -21,16 +21,7 @@ std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int64_t> c
 }
 
 void Build(PlanBuilder& b) {
-  const int n = b.size();
-  const std::vector<Ref> leaving = PackedBlocks(b.in(), b.spec().send_counts);
-  const std::vector<Ref> arriving = PackedBlocks(b.out(), b.spec().recv_counts);
-  b.Copy(arriving[b.rank()], leaving[b.rank()]);
-  for (int s = 1; s < n; ++s) {
-    const Rank to = OnRing(b.rank() + s, n);
-    const Rank from = OnRing(b.rank() - s, n);
-    b.Send(to, leaving[to]);
-    b.Recv(from, arriving[from]);
-  }
+  ExchangePairwise(b, PackedBlocks(b.in(), b.spec().send_counts), PackedBlocks(b.out(), b.spec().recv_counts));
 }
 
 }  // namespace
