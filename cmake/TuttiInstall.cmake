@@ -1,5 +1,4 @@
 # `cmake --install`: headers, library, the command, and what lets others find them: find_package(tutti) and pkg-config.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
