@@ -19,14 +19,7 @@ constexpr AlgorithmOption kOptions[] = {
     {"average", "true", "true | false", "divide the sum of the gradients by the number of ranks", CheckListed},
     {"hierarchical", "true", "true | false", "reduce losslessly inside each node; on one node it changes nothing",
      CheckListed},
-    {"codec", "uint8_block", "a codec", "how elements become bytes", CheckCodec},
-    {"block", "1024", "a power of two, or 0 for the whole chunk", "elements that share one range",
-     CheckPowerOfTwoOrZero},
 };
-
-CodecChoice CodecOf(const Strategy& strategy) {
-  return {*FindCodec(strategy.option("codec")), {.block = strategy.integer("block")}};
-}
 
 // A bucket so small that it would not shrink is reduced losslessly; so is every bucket of a world of one.
 bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& codec) {
@@ -45,8 +38,6 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   if (strategy.flag("hierarchical") && !plan.one_node) {
     return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
   }
-  const CodecChoice codec = CodecOf(strategy);
-  if (absl::Status valid = codec.codec->validate(codec.options); !valid.ok()) return valid;
   return SelectSchedule(bucket, size, plan).status();
 }
 
@@ -150,6 +141,7 @@ constinit const tutti::Algorithm tutti_algorithm_bytegrad = {
     .exchanges = tutti::Exchanges::kGradients,
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,
+    .codec = "uint8_block",
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

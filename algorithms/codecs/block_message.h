@@ -1,71 +1,104 @@
-// The message of a codec that gives each block of elements two numbers and each element one byte:
+// The message of a codec that encodes each block of elements by itself:
 //
-//   header · (first, second) of each block, fp32 · a code for each element
+//   header · the numbers (fp32) of each block · the code of each block
 //
 // A message that would not be smaller than its elements is sent raw: header · elements, and is exact.
 #ifndef TUTTI_ALGORITHMS_CODECS_BLOCK_MESSAGE_H_
 #define TUTTI_ALGORITHMS_CODECS_BLOCK_MESSAGE_H_
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "algorithms/codecs/wire_header.h"
-#include "kernels/finite_range.h"
+#include "kernels/random.h"
 #include "tutti/codec.h"
 
 namespace tutti::codecs {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied to the wire as they are");
 
-struct BlockNumbers {
-  float first;
-  float second;
+// How one block becomes numbers and a code. Made once per message. A scheme hides of these what is special about it,
+// and has besides
+//   static constexpr absl::string_view kName, kOptions;  // as in Codec
+//   static constexpr std::uint8_t kId;  // on the wire; of no other codec, ever
+//   using Numbers = std::array<float, N>;
+//   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);
+//   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
+//                  std::uint8_t* code);
+//   void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values);
+// where values are a block (never empty), `random` is set for stochastic rounding, and a block with a NaN or Inf must
+// decode to NaN. Any code that IsValid must decode to something.
+struct BlockScheme {
+  explicit BlockScheme(const CodecOptions& /*options*/) {}
+  static constexpr std::int64_t kSmallestBlock = 4;
+  // What is wrong with valid options in combination.
+  static absl::Status Validate(const CodecOptions& /*options*/) { return absl::OkStatus(); }
+  // Tells options apart that the decoder goes by, beside block.
+  static std::uint32_t Fingerprint(const CodecOptions& /*options*/) { return 0; }
+  static bool IsValid(const std::uint8_t* /*code*/, std::int64_t /*elements*/, const CodecOptions& /*options*/) {
+    return true;
+  }
 };
 
-// A Scheme has kName, kId,
-//   BlockNumbers Encode(const kernels::FiniteRange& range, absl::Span<const float> values, std::uint8_t* codes);
-//   void Decode(BlockNumbers numbers, const std::uint8_t* codes, bool accumulate, absl::Span<float> values);
-// Encode sees finite values only; numbers whose first is NaN must decode to NaN whatever the codes.
+// The numbers of a block that decodes to NaN, for schemes that compute every value from the first number; zeroes the
+// code, which must be defined.
+template <class Numbers>
+Numbers PoisonedBlock(std::int64_t code_bytes, std::uint8_t* code) {
+  std::fill_n(code, code_bytes, std::uint8_t{0});
+  Numbers numbers = {};
+  numbers[0] = std::numeric_limits<float>::quiet_NaN();
+  return numbers;
+}
+
 template <class Scheme>
 class BlockMessage {
  public:
   static absl::Status Validate(const CodecOptions& options) {
+    constexpr std::int64_t kLargestBlock = std::int64_t{1} << 31;
+    if (absl::Status taken = CheckTaken(Scheme::kName, Scheme::kOptions, options); !taken.ok()) return taken;
     const std::int64_t block = options.block;
-    if (block == 0 || (block >= 4 && std::has_single_bit(static_cast<std::uint64_t>(block)))) return absl::OkStatus();
+    const bool power_of_two = block > 0 && std::has_single_bit(static_cast<std::uint64_t>(block));
+    if (block == 0 || (power_of_two && block >= Scheme::kSmallestBlock && block <= kLargestBlock)) {
+      return Scheme::Validate(options);
+    }
     return absl::InvalidArgumentError(absl::StrCat(Scheme::kName, ": block is ", block,
-                                                   ", must be a power of two from 4 on, or 0 for the whole message"));
+                                                   ", must be a power of two from ", Scheme::kSmallestBlock,
+                                                   " to 2^31, or 0 for the whole message"));
   }
 
   static std::int64_t EncodedBytes(std::int64_t count, const CodecOptions& options) {
     return IsRaw(count, options) ? kHeaderBytes + 4 * count : CodedBytes(count, options);
   }
 
-  static void Encode(absl::Span<const float> src, const CodecOptions& options, absl::Span<std::uint8_t> dst) {
+  static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                     absl::Span<std::uint8_t> dst) {
     const auto count = static_cast<std::int64_t>(src.size());
     WriteHeader(HeaderOf(count, options), dst.data());
+    std::uint8_t* numbers_at = dst.data() + kHeaderBytes;
     if (IsRaw(count, options)) {
-      std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, dst.data() + kHeaderBytes);
+      std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, numbers_at);
       return;
     }
-    std::uint8_t* numbers_at = dst.data() + kHeaderBytes;
-    std::uint8_t* codes = numbers_at + Blocks(count, options) * kNumbersBytes;
-    for (std::int64_t begin = 0; begin < count; begin += BlockElements(count, options)) {
-      const absl::Span<const float> values = src.subspan(begin, BlockElements(count, options));
-      const kernels::FiniteRange range = kernels::FindRange(values);
-      BlockNumbers numbers = {std::numeric_limits<float>::quiet_NaN(), 0.0f};
-      if (range.finite) {
-        numbers = Scheme::Encode(range, values, codes + begin);
-      } else {
-        std::fill_n(codes + begin, values.size(), std::uint8_t{0});
+    Scheme scheme(options);
+    std::uint8_t* code = numbers_at + Blocks(count, options) * kNumbersBytes;
+    const std::int64_t block = BlockElements(count, options);
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+      std::optional<kernels::RandomStream> random;
+      if (options.rounding == Rounding::kStochastic) {
+        random = kernels::MakeRandomStream(options.seed, draw, static_cast<std::uint64_t>(begin / block));
       }
-      std::memcpy(numbers_at, &numbers, kNumbersBytes);
+      [[maybe_unused]] const auto numbers = scheme.Encode(src.subspan(begin, block), random, code);
+      if constexpr (kNumbersBytes > 0) std::memcpy(numbers_at, numbers.data(), kNumbersBytes);
       numbers_at += kNumbersBytes;
+      code += Scheme::CodeBytes(block, options);
     }
   }
 
@@ -79,18 +112,22 @@ class BlockMessage {
       DecodeRaw(numbers_at, accumulate, dst);
       return absl::OkStatus();
     }
-    const std::uint8_t* codes = numbers_at + Blocks(count, options) * kNumbersBytes;
-    for (std::int64_t begin = 0; begin < count; begin += BlockElements(count, options)) {
-      BlockNumbers numbers;
-      std::memcpy(&numbers, numbers_at, kNumbersBytes);
+    const std::uint8_t* code = numbers_at + Blocks(count, options) * kNumbersBytes;
+    if (absl::Status valid = CheckCodes(code, count, options); !valid.ok()) return valid;
+    Scheme scheme(options);
+    const std::int64_t block = BlockElements(count, options);
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+      typename Scheme::Numbers numbers = {};
+      if constexpr (kNumbersBytes > 0) std::memcpy(numbers.data(), numbers_at, kNumbersBytes);
+      scheme.Decode(numbers, code, accumulate, dst.subspan(begin, block));
       numbers_at += kNumbersBytes;
-      Scheme::Decode(numbers, codes + begin, accumulate, dst.subspan(begin, BlockElements(count, options)));
+      code += Scheme::CodeBytes(block, options);
     }
     return absl::OkStatus();
   }
 
  private:
-  static constexpr std::int64_t kNumbersBytes = sizeof(BlockNumbers);
+  static constexpr std::int64_t kNumbersBytes = 4 * std::tuple_size_v<typename Scheme::Numbers>;
 
   static std::int64_t BlockElements(std::int64_t count, const CodecOptions& options) {
     return options.block == 0 ? count : options.block;
@@ -100,11 +137,27 @@ class BlockMessage {
     return count / options.block + (count % options.block == 0 ? 0 : 1);
   }
   static std::int64_t CodedBytes(std::int64_t count, const CodecOptions& options) {
-    return kHeaderBytes + Blocks(count, options) * kNumbersBytes + count;
+    std::int64_t bytes = kHeaderBytes + Blocks(count, options) * kNumbersBytes;
+    if (count == 0) return bytes;
+    const std::int64_t block = BlockElements(count, options);
+    bytes += count / block * Scheme::CodeBytes(block, options);
+    return count % block == 0 ? bytes : bytes + Scheme::CodeBytes(count % block, options);
   }
   static bool IsRaw(std::int64_t count, const CodecOptions& options) { return CodedBytes(count, options) >= 4 * count; }
   static WireHeader HeaderOf(std::int64_t count, const CodecOptions& options) {
-    return {Scheme::kId, IsRaw(count, options) ? Form::kRaw : Form::kBlocks, count, options.block};
+    return {Scheme::kId, IsRaw(count, options) ? Form::kRaw : Form::kBlocks, count, options.block,
+            Scheme::Fingerprint(options)};
+  }
+  static absl::Status CheckCodes(const std::uint8_t* code, std::int64_t count, const CodecOptions& options) {
+    const std::int64_t block = BlockElements(count, options);
+    for (std::int64_t begin = 0; begin < count; begin += block) {
+      if (!Scheme::IsValid(code, std::min(block, count - begin), options)) {
+        return absl::DataLossError(absl::StrCat(Scheme::kName, " message: the block at element ", begin, " of ", count,
+                                                " has a code that no encoder writes"));
+      }
+      code += Scheme::CodeBytes(block, options);
+    }
+    return absl::OkStatus();
   }
   static void DecodeRaw(const std::uint8_t* elements, bool accumulate, absl::Span<float> dst) {
     for (float& element : dst) {

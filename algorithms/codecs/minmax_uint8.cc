@@ -1,25 +1,32 @@
 // One byte per element, with the arithmetic of Bagua's MinMaxUInt8; block=0 gives its results bit for bit. Kept for
 // comparison with runs made there: uint8_block is better in every case.
 #include "algorithms/codecs/block_message.h"
+#include "kernels/finite_range.h"
 #include "kernels/quantize.h"
 
 namespace tutti {
 namespace {
 
-struct MinMaxUint8 {
+struct MinMaxUint8 : codecs::BlockScheme {
   static constexpr absl::string_view kName = "minmax_uint8";
-  static constexpr codecs::CodecId kId = codecs::CodecId::kMinMaxUint8;
+  static constexpr absl::string_view kOptions = "block";
+  static constexpr std::uint8_t kId = 2;
+  using Numbers = std::array<float, 2>;  // min, max
+  using BlockScheme::BlockScheme;
 
-  static codecs::BlockNumbers Encode(const kernels::FiniteRange& range, absl::Span<const float> values,
-                                     std::uint8_t* codes) {
+  static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
+
+  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
+                        std::uint8_t* code) {
+    const kernels::FiniteRange range = kernels::FindRange(values);
+    if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
     // Adding 0 makes the sign of a zero, which depends on the order of comparisons, positive.
-    const codecs::BlockNumbers numbers = {range.min + 0.0f, range.max + 0.0f};
-    kernels::EncodeBlock(kernels::MakeMinMaxLevels(numbers.first, numbers.second), values, codes);
+    const Numbers numbers = {range.min + 0.0f, range.max + 0.0f};
+    kernels::EncodeBlock(kernels::MakeMinMaxLevels(numbers[0], numbers[1]), values, code);
     return numbers;
   }
-  static void Decode(codecs::BlockNumbers numbers, const std::uint8_t* codes, bool accumulate,
-                     absl::Span<float> values) {
-    kernels::DecodeBlock(kernels::MakeMinMaxLevels(numbers.first, numbers.second), codes, accumulate, values);
+  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
+    kernels::DecodeBlock(kernels::MakeMinMaxLevels(numbers[0], numbers[1]), code, accumulate, values);
   }
 };
 
@@ -33,6 +40,8 @@ constinit const tutti::Codec tutti_codec_minmax_uint8 = {
     .name = tutti::MinMaxUint8::kName,
     .summary = "8 bits per element as Bagua encoded them (levels of the absolute value; block=0 for its exact results)",
     .error_bound = "0.501 · (max − min + 1e-7) / 255 of the block, while max|x| < 10 · (max − min + 1e-7)",
+    .options = tutti::MinMaxUint8::kOptions,
+    .defaults = {.block = 1024},
     .validate = tutti::Message::Validate,
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,

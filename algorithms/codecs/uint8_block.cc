@@ -1,27 +1,35 @@
 // One byte per element and an own range for each block (docs/decisions/0002-uint8-block.md).
 //
 // A block of values in [min, max] gets the step (max − min)/255, rounded up to 16 significant bits, and sends for each
-// value the nearest of 256 levels. Zero is a level when it lies in the range; equal values are exact. The decoder
-// computes min + code · step.
+// value the nearest of 256 levels, or with rounding=stochastic one of the two beside it. Zero is a level when it lies
+// in the range; equal values are exact. The decoder computes min + code · step.
 #include "algorithms/codecs/block_message.h"
+#include "kernels/finite_range.h"
 #include "kernels/quantize.h"
 
 namespace tutti {
 namespace {
 
-struct Uint8Block {
+struct Uint8Block : codecs::BlockScheme {
   static constexpr absl::string_view kName = "uint8_block";
-  static constexpr codecs::CodecId kId = codecs::CodecId::kUint8Block;
+  static constexpr absl::string_view kOptions = "block, rounding, seed";
+  static constexpr std::uint8_t kId = 1;
+  using Numbers = std::array<float, 2>;  // the value of code 0, the step
+  using BlockScheme::BlockScheme;
 
-  static codecs::BlockNumbers Encode(const kernels::FiniteRange& range, absl::Span<const float> values,
-                                     std::uint8_t* codes) {
-    const kernels::Uint8Grid grid = kernels::MakeUint8Grid(range.min, range.max);
-    kernels::EncodeBlock(grid, values, codes);
+  static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
+
+  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
+                        std::uint8_t* code) {
+    const kernels::FiniteRange range = kernels::FindRange(values);
+    if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
+    const kernels::Grid grid =
+        kernels::MakeGrid(range.min, range.max, 255, random.has_value() ? Rounding::kStochastic : Rounding::kNearest);
+    kernels::EncodeBlock(grid, values, random, code);
     return {grid.min(), grid.step};
   }
-  static void Decode(codecs::BlockNumbers numbers, const std::uint8_t* codes, bool accumulate,
-                     absl::Span<float> values) {
-    kernels::DecodeBlock(kernels::MakeUint8Values(numbers.first, numbers.second), codes, accumulate, values);
+  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
+    kernels::DecodeBlock(kernels::MakeGridValues(numbers[0], numbers[1]), code, accumulate, values);
   }
 };
 
@@ -34,7 +42,9 @@ TUTTI_CODEC(uint8_block);
 constinit const tutti::Codec tutti_codec_uint8_block = {
     .name = tutti::Uint8Block::kName,
     .summary = "8 bits per element, each block of `block` elements with its own range; zero and equal values exact",
-    .error_bound = "0.501 · (max − min) / 255 of the block, and rounding to fp32",
+    .error_bound = "0.501 · (max − min) / 255 of the block, and rounding to fp32; stochastic: (max − min) / 254",
+    .options = tutti::Uint8Block::kOptions,
+    .defaults = {.block = 1024},
     .validate = tutti::Message::Validate,
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,

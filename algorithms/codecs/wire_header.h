@@ -1,12 +1,13 @@
-// The 24 bytes in front of every encoded message, little endian:
+// The 24 bytes in front of the messages of all codecs but the linear ones, little endian:
 //
 //   0  magic "TUTC"
 //   4  version of the layout (1)
-//   5  codec (below)
+//   5  codec: a number of its own
 //   6  dtype of the decoded elements
 //   7  form: 0 blocks, 1 raw (elements as they are: the message would not shrink)
 //   8  count, 64 bits: decoded elements
-//  16  block, 64 bits: elements that share one range; 0: the whole message
+//  16  block, 32 bits: elements that share one range; 0: the whole message
+//  20  options, 32 bits: a fingerprint of what else the decoder goes by; 0: nothing
 //
 // Both sides know every field from (count, options); it is sent so that a disagreement is an error, not garbage.
 #ifndef TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
@@ -25,15 +26,14 @@ namespace tutti::codecs {
 
 inline constexpr std::int64_t kHeaderBytes = 24;
 
-// Never reuse a number: it is what tells codecs apart on the wire.
-enum class CodecId : std::uint8_t { kUint8Block = 1, kMinMaxUint8 = 2 };
 enum class Form : std::uint8_t { kBlocks = 0, kRaw = 1 };
 
 struct WireHeader {
-  CodecId codec;
+  std::uint8_t codec;
   Form form;
   std::int64_t count;
-  std::int64_t block;
+  std::int64_t block;  // < 2^32
+  std::uint32_t options;
 };
 
 struct WireField {
@@ -44,17 +44,18 @@ struct WireField {
 };
 
 struct WireFields {
-  WireField list[7];
+  WireField list[8];
 };
 
 constexpr WireFields FieldsOf(const WireHeader& header) {
   return {{{"magic", 0, 4, 0x43545554},
            {"version", 4, 1, 1},
-           {"codec", 5, 1, static_cast<std::uint64_t>(header.codec)},
+           {"codec", 5, 1, header.codec},
            {"dtype", 6, 1, static_cast<std::uint64_t>(DType::kF32)},
            {"form", 7, 1, static_cast<std::uint64_t>(header.form)},
            {"count", 8, 8, static_cast<std::uint64_t>(header.count)},
-           {"block", 16, 8, static_cast<std::uint64_t>(header.block)}}};
+           {"block", 16, 4, static_cast<std::uint64_t>(header.block)},
+           {"options", 20, 4, header.options}}};
 }
 
 // `dst` has kHeaderBytes bytes.

@@ -1,7 +1,9 @@
 #include "bindings/cli/markdown.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "tutti/algorithm.h"
 #include "tutti/codec.h"
 #include "tutti/schedule.h"
@@ -13,11 +15,40 @@ namespace {
 std::string Cell(absl::string_view text) { return absl::StrReplaceAll(text, {{"|", "\\|"}}); }
 
 std::string Options(const Algorithm& algorithm) {
-  if (algorithm.options.empty()) return "No options.\n";
+  if (algorithm.options.empty() && algorithm.codec.empty()) return "No options.\n";
   std::string text = "| option | default | values | meaning |\n|---|---|---|---|\n";
   for (const AlgorithmOption& option : algorithm.options) {
     absl::StrAppend(&text, "| `", option.name, "` | `", Cell(option.default_value), "` | ", Cell(option.values), " | ",
                     Cell(option.doc), " |\n");
+  }
+  if (!algorithm.codec.empty()) {
+    absl::StrAppend(&text, "| `codec` | `", algorithm.codec, "` | ", algorithm.codec == "none" ? "none, or " : "",
+                    "a [codec](#codecs) | how elements become bytes; the options of the codec can be given too |\n");
+  }
+  return text;
+}
+
+// "`block=1024` `rounding=nearest`": what a codec takes, with its defaults.
+std::string Defaults(const Codec& codec) {
+  return absl::StrJoin(absl::StrSplit(codec.options, ", "), " ", [&](std::string* out, absl::string_view name) {
+    absl::StrAppend(out, "`", name, "=", OptionText(codec.defaults, name), "`");
+  });
+}
+
+std::string Codecs() {
+  std::string text =
+      "\n## Codecs\n\nWhat `codec=` chooses from: how numbers become fewer bytes. In all of them a NaN or Inf shows: "
+      "it makes "
+      "its\nblock decode to NaN, or with `bf16` and `fp16` stays what it is. Zero stays zero, but for what the table "
+      "says.\n\n"
+      "| codec | how it works | options | largest error of a finite number |\n|---|---|---|---|\n";
+  for (const Codec* codec : AllCodecs()) {
+    absl::StrAppend(&text, "| `", codec->name, "` | ", Cell(codec->summary), " | ", Defaults(*codec), " | ",
+                    Cell(codec->error_bound), " |\n");
+  }
+  absl::StrAppend(&text, "\n| option of codecs | values | meaning |\n|---|---|---|\n");
+  for (const AlgorithmOption& option : CodecOptionTable()) {
+    absl::StrAppend(&text, "| `", option.name, "` | ", Cell(option.values), " | ", Cell(option.doc), " |\n");
   }
   return text;
 }
@@ -38,15 +69,7 @@ std::string AlgorithmsMarkdown() {
   for (const Algorithm* algorithm : AllAlgorithms()) {
     absl::StrAppend(&text, "\n## ", algorithm->name, "\n\n", Options(*algorithm));
   }
-  absl::StrAppend(
-      &text,
-      "\n## Codecs\n\nWhat `codec=` chooses from: how numbers become fewer bytes. In all of them zero stays "
-      "zero, and a NaN or Inf\nmakes its block decode to NaN.\n\n"
-      "| codec | how it works | largest error of a finite number |\n|---|---|---|\n");
-  for (const Codec* codec : AllCodecs()) {
-    absl::StrAppend(&text, "| `", codec->name, "` | ", Cell(codec->summary), " | ", Cell(codec->error_bound), " |\n");
-  }
-  return text;
+  return text + Codecs();
 }
 
 std::string SchedulesMarkdown() {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tutti/codec.h"
 #include "tutti/plan.h"
 #include "tutti/plan_builder.h"
 
@@ -31,16 +32,15 @@ struct AlgorithmOption {
 
 // Checks for AlgorithmOption::check.
 absl::Status CheckListed(const AlgorithmOption& option, absl::string_view value);    // `values` is a list: "a | b | c"
-absl::Status CheckCodec(const AlgorithmOption& option, absl::string_view value);     // names a codec of this build
 absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view value);  // "auto", or names an all_reduce
-absl::Status CheckPowerOfTwoOrZero(const AlgorithmOption& option, absl::string_view value);
 
 struct Algorithm;
 
-// A strategy name, parsed: "bytegrad:codec=uint8_block,block=512". Every option of the algorithm has a value.
+// A strategy name, parsed: "bytegrad:codec=uint8_block,block=512". Every option has a value.
 struct Strategy {
   const Algorithm* algorithm = nullptr;
-  std::vector<std::pair<std::string, std::string>> options;  // in the algorithm's order
+  // Those of the algorithm in its order, then `codec` and those of the codec, when the algorithm encodes.
+  std::vector<std::pair<std::string, std::string>> options;
 
   // Empty when the algorithm has no such option.
   absl::string_view option(absl::string_view name) const;
@@ -57,6 +57,9 @@ struct Algorithm {
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
+  // The codec when the strategy name gives none; "none": it encodes only when one is given. Its strategy names then
+  // take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: it never encodes.
+  absl::string_view codec = "";
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
   absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
   // Writes the plan of one bucket: builder.spec() is an in-place all_reduce of the bucket; `supports` holds.
@@ -68,6 +71,12 @@ absl::Span<const Algorithm* const> AllAlgorithms();
 
 // "name" or "name:option=value,option=value". InvalidArgument lists the valid algorithms, options or values.
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name);
+
+// The codec that the strategy encodes with, and its options; no codec when there is none.
+CodecChoice CodecOf(const Strategy& strategy);
+
+// What strategy names can tell codecs. Each codec takes some of these (Codec::options) and has its own defaults.
+absl::Span<const AlgorithmOption> CodecOptionTable();
 
 // The plan of one rank for a bucket of `count` elements. Unimplemented with the reason when the algorithm does not
 // serve the bucket.

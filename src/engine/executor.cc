@@ -11,6 +11,13 @@ namespace {
 // Stands in Operation::dependencies_left for a step that is complete.
 constexpr std::uint32_t kStepDone = 0xffffffff;
 
+// Names the random numbers of a message that a codec rounds at random: those of every rank, step and run differ.
+std::uint64_t DrawOf(const Operation& operation, StepId step) {
+  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
+  const auto rank = static_cast<std::uint64_t>(operation.program().plan.rank);
+  return (operation.runs_started * kOdd + rank) * kOdd + step;
+}
+
 std::byte* AddressOf(const Operation& operation, const Operand& operand) {
   return operation.bases[operand.base] + operand.offset;
 }
@@ -146,14 +153,15 @@ absl::Status Executor::Execute(Operation& operation, StepId id) {
       operation.channel.Signal(operation);
       break;
     default:
-      if (absl::Status status = Compute(operation, instruction); !status.ok()) return status;
+      if (absl::Status status = Compute(operation, id); !status.ok()) return status;
   }
   Complete(operation, id);
   return absl::OkStatus();
 }
 
-absl::Status Executor::Compute(Operation& operation, const Instruction& instruction) {
+absl::Status Executor::Compute(Operation& operation, StepId id) {
   const Program& program = operation.program();
+  const Instruction& instruction = program.instructions[id];
   const absl::Span<const Operand> dst_operands = program.dsts(instruction);
   const absl::Span<const Operand> src_operands = program.srcs(instruction);
   for (std::size_t i = 0; i < dst_operands.size(); ++i) operation.dsts[i] = AddressOf(operation, dst_operands[i]);
@@ -182,7 +190,7 @@ absl::Status Executor::Compute(Operation& operation, const Instruction& instruct
     case StepKind::kEncode: {
       const CodecChoice& choice = program.plan.codecs[instruction.codec];
       choice.codec->encode({static_cast<const float*>(srcs[0]), static_cast<std::size_t>(instruction.count)},
-                           choice.options,
+                           choice.options, DrawOf(operation, id),
                            {static_cast<std::uint8_t*>(dsts[0]), static_cast<std::size_t>(instruction.bytes)});
       return absl::OkStatus();
     }

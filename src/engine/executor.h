@@ -51,7 +51,7 @@ class Executor {
   bool AdmitPending();
   absl::StatusOr<bool> Advance(Operation& operation);
   absl::Status Execute(Operation& operation, StepId id);
-  absl::Status Compute(Operation& operation, const Instruction& instruction);
+  absl::Status Compute(Operation& operation, StepId id);
   void Complete(Operation& operation, StepId id);
 
   Transport& transport_;

@@ -1,10 +1,51 @@
 #include "tutti/codec.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace tutti {
+namespace {
+
+constexpr absl::string_view kOptionNames[] = {"block", "rounding", "seed", "rotation", "density"};
+
+}  // namespace
+
+absl::string_view Name(Rounding rounding) { return rounding == Rounding::kNearest ? "nearest" : "stochastic"; }
+
+std::string OptionText(const CodecOptions& options, absl::string_view name) {
+  if (name == "block") return absl::StrCat(options.block);
+  if (name == "rounding") return std::string(Name(options.rounding));
+  if (name == "seed") return absl::StrCat(options.seed);
+  if (name == "rotation") return options.rotation ? "true" : "false";
+  if (name == "density") return absl::StrCat(options.density);
+  return "";
+}
+
+std::string ToString(const CodecChoice& choice) {
+  std::vector<std::string> set;
+  for (const absl::string_view name : kOptionNames) {
+    const std::string text = OptionText(choice.options, name);
+    if (text != OptionText({}, name)) set.push_back(absl::StrCat(name, "=", text));
+  }
+  return absl::StrCat(choice.codec->name, set.empty() ? "" : ":", absl::StrJoin(set, ","));
+}
+
+absl::Status CheckTaken(absl::string_view codec, absl::string_view taken, const CodecOptions& options) {
+  const std::vector<absl::string_view> valid = absl::StrSplit(taken, ", ");
+  for (const absl::string_view name : kOptionNames) {
+    const std::string text = OptionText(options, name);
+    if (text == OptionText({}, name) || std::find(valid.begin(), valid.end(), name) != valid.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(codec, ": ", name, "=", text, " makes no sense, its options are: ", taken));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<const Codec*> FindCodec(absl::string_view name) {
   for (const Codec* codec : AllCodecs()) {

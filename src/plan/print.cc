@@ -20,8 +20,7 @@ std::string List(absl::Span<const Ref> refs) {
 
 std::string CodecText(const Plan& plan, const Step& step) {
   if (step.codec >= plan.codecs.size() || plan.codecs[step.codec].codec == nullptr) return "?";
-  const CodecChoice& choice = plan.codecs[step.codec];
-  return absl::StrCat(choice.codec->name, ":block=", choice.options.block);
+  return ToString(plan.codecs[step.codec]);
 }
 
 std::string Operands(const Plan& plan, const Step& step) {

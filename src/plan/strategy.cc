@@ -8,15 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "plan/strategy_options.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
-
-absl::Status NotOneOf(const AlgorithmOption& option, absl::string_view value, absl::string_view valid) {
-  return absl::InvalidArgumentError(absl::StrCat("option ", option.name, "=", value, "; valid: ", valid));
-}
 
 std::string NamesOf(absl::Span<const AlgorithmOption> options) {
   return absl::StrJoin(options, ", ",
@@ -34,19 +31,38 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
 }
 
 // Sets what one "option=value" says. `given` remembers what was set before.
-absl::Status ApplyOption(absl::string_view setting, Strategy& strategy, std::vector<bool>& given) {
-  const absl::Span<const AlgorithmOption> options = strategy.algorithm->options;
+absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOption> options, Strategy& strategy,
+                         std::vector<bool>& given) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(setting, absl::MaxSplits('=', 1));
   const auto option = std::find_if(options.begin(), options.end(),
                                    [&](const AlgorithmOption& candidate) { return candidate.name == parts.first; });
   if (option == options.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown option '", parts.first, "'; valid: ", NamesOf(options)));
+    const absl::string_view codec = strategy.option("codec");
+    return absl::InvalidArgumentError(absl::StrCat("unknown option '", parts.first, "'",
+                                                   codec.empty() ? "" : absl::StrCat(" with codec=", codec),
+                                                   "; valid: ", NamesOf(options)));
   }
   const std::size_t index = option - options.begin();
   if (given[index]) return absl::InvalidArgumentError(absl::StrCat("option ", option->name, " is given twice"));
   given[index] = true;
   strategy.options[index].second = std::string(parts.second);
   return option->check(*option, parts.second);
+}
+
+// Every option with its default, then what `settings` say.
+absl::Status ApplySettings(absl::Span<const absl::string_view> settings, Strategy& strategy) {
+  const Algorithm& algorithm = *strategy.algorithm;
+  std::vector<AlgorithmOption> options(algorithm.options.begin(), algorithm.options.end());
+  for (const AlgorithmOption& option : options) strategy.options.emplace_back(option.name, option.default_value);
+  if (!algorithm.codec.empty()) {
+    if (absl::Status status = AppendCodecOptions(settings, options, strategy); !status.ok()) return status;
+  }
+  std::vector<bool> given(options.size());
+  for (const absl::string_view setting : settings) {
+    if (absl::Status status = ApplyOption(setting, options, strategy, given); !status.ok()) return status;
+  }
+  const CodecChoice choice = CodecOf(strategy);
+  return choice.codec == nullptr ? absl::OkStatus() : choice.codec->validate(choice.options);
 }
 
 }  // namespace
@@ -79,18 +95,13 @@ absl::string_view Name(Phase phase) {
   return "";
 }
 
+absl::Status NotOneOf(const AlgorithmOption& option, absl::string_view value, absl::string_view valid) {
+  return absl::InvalidArgumentError(absl::StrCat("option ", option.name, "=", value, "; valid: ", valid));
+}
+
 absl::Status CheckListed(const AlgorithmOption& option, absl::string_view value) {
   const std::vector<absl::string_view> valid = absl::StrSplit(option.values, " | ");
   if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
-  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
-}
-
-absl::Status CheckCodec(const AlgorithmOption& option, absl::string_view value) {
-  std::vector<absl::string_view> valid;
-  for (const Codec* codec : AllCodecs()) {
-    if (codec->name == value) return absl::OkStatus();
-    valid.push_back(codec->name);
-  }
   return NotOneOf(option, value, absl::StrJoin(valid, ", "));
 }
 
@@ -101,12 +112,6 @@ absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view valu
   }
   if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
   return NotOneOf(option, value, absl::StrJoin(valid, ", "));
-}
-
-absl::Status CheckPowerOfTwoOrZero(const AlgorithmOption& option, absl::string_view value) {
-  std::int64_t number = -1;
-  if (absl::SimpleAtoi(value, &number) && number >= 0 && (number & (number - 1)) == 0) return absl::OkStatus();
-  return NotOneOf(option, value, option.values);
 }
 
 absl::string_view Strategy::option(absl::string_view name) const {
@@ -134,14 +139,9 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
 
   Strategy strategy;
   strategy.algorithm = *algorithm;
-  for (const AlgorithmOption& option : strategy.algorithm->options) {
-    strategy.options.emplace_back(option.name, option.default_value);
-  }
-  std::vector<bool> given(strategy.options.size());
-  for (absl::string_view setting : absl::StrSplit(parts.second, ',', absl::SkipEmpty())) {
-    if (absl::Status status = ApplyOption(setting, strategy, given); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
-    }
+  const std::vector<absl::string_view> settings = absl::StrSplit(parts.second, ',', absl::SkipEmpty());
+  if (absl::Status status = ApplySettings(settings, strategy); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
   }
   return strategy;
 }

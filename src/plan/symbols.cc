@@ -26,7 +26,8 @@ SymbolId Symbols::Intern(Symbol symbol) {
                                    static_cast<int>(symbol.dtype),
                                    symbol.rank,
                                    symbol.divisor,
-                                   symbol.codec};
+                                   symbol.codec,
+                                   symbol.draw};
   for (const Symbol::Term& term : symbol.terms) {
     key.insert(key.end(), {static_cast<std::int64_t>(term.symbol), term.index, term.count});
   }
@@ -84,10 +85,11 @@ Value Symbols::Convert(const Value& value, DType from, DType to) {
   return {Intern(std::move(symbol)), value.index};
 }
 
-Value Symbols::Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements) {
+Value Symbols::Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements, std::int64_t step) {
   auto found = std::find(codecs_.begin(), codecs_.end(), codec);
   if (found == codecs_.end()) found = codecs_.insert(found, codec);
   Symbol symbol{.kind = Kind::kEncoded, .codec = static_cast<std::uint32_t>(found - codecs_.begin())};
+  if (codec.options.rounding == Rounding::kStochastic) symbol.draw = 1 + step;
   // One run is one term, however memory was cut.
   for (const Symbol::Term& term : elements) {
     Symbol::Term* last = symbol.terms.empty() ? nullptr : &symbol.terms.back();

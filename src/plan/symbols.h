@@ -45,6 +45,8 @@ struct Symbol {
   Rank rank = 0;
   std::int32_t divisor = 1;
   std::uint32_t codec = 0;
+  // Of a message: which one it is when equal elements, encoded again, make another (stochastic rounding); otherwise 0.
+  std::int64_t draw = 0;
   std::vector<Term> terms = {};
   // Rounded after arithmetic, somewhere inside: no sum may be built on it.
   bool rounded = false;
@@ -67,8 +69,8 @@ class Symbols {
   Value Divide(const Value& value, std::int32_t divisor);
   // `value` of type `from` stored as `to`.
   Value Convert(const Value& value, DType from, DType to);
-  // Byte 0 of the message.
-  Value Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements);
+  // Byte 0 of the message that step `step` of the world encodes.
+  Value Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements, std::int64_t step);
   // Element 0 of the message whose bytes are `encoded`.
   Value Decoded(SymbolId encoded);
 

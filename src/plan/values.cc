@@ -98,7 +98,7 @@ class Simulation {
         result = Computed(operands, step, plan.srcs(step)[0].dtype, plan.dsts(step)[0].dtype);
         break;
       case StepKind::kEncode:
-        result = Encoded(operands[0], plan.codecs[step.codec], plan.dsts(step)[0].bytes);
+        result = Encoded(operands[0], plan.codecs[step.codec], plan.dsts(step)[0].bytes, at);
         break;
       case StepKind::kDecode:
         result = Decoded(operands.back(), plan.codecs[step.codec], plan.dsts(step)[0].count());
@@ -149,10 +149,10 @@ class Simulation {
     return result;
   }
 
-  std::vector<Run> Encoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t bytes) {
+  std::vector<Run> Encoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t bytes, Position at) {
     std::vector<Symbol::Term> elements;
     for (const Run& run : runs) elements.push_back({run.value.symbol, run.value.index, run.count});
-    return {{bytes, symbols_.Encoded(codec, std::move(elements))}};
+    return {{bytes, symbols_.Encoded(codec, std::move(elements), static_cast<std::int64_t>(at))}};
   }
 
   std::vector<Run> Decoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t count) {

@@ -16,16 +16,17 @@
 namespace tutti {
 
 inline std::vector<std::uint8_t> EncodeMessage(const Codec& codec, const CodecOptions& options,
-                                               const std::vector<float>& values) {
+                                               const std::vector<float>& values, std::uint64_t draw = 0) {
   std::vector<std::uint8_t> message(codec.encoded_bytes(static_cast<std::int64_t>(values.size()), options));
-  codec.encode(values, options, absl::MakeSpan(message));
+  codec.encode(values, options, draw, absl::MakeSpan(message));
   return message;
 }
 
-inline std::vector<float> RoundTrip(const Codec& codec, const CodecOptions& options, const std::vector<float>& values) {
+inline std::vector<float> RoundTrip(const Codec& codec, const CodecOptions& options, const std::vector<float>& values,
+                                    std::uint64_t draw = 0) {
   std::vector<float> decoded(values.size());
   const absl::Status status =
-      codec.decode(EncodeMessage(codec, options, values), options, false, absl::MakeSpan(decoded));
+      codec.decode(EncodeMessage(codec, options, values, draw), options, false, absl::MakeSpan(decoded));
   EXPECT_TRUE(status.ok()) << status;
   return decoded;
 }
@@ -42,14 +43,13 @@ template <std::size_t kCases>
 void CheckGolden(const Codec& codec, const GoldenMessage (&cases)[kCases]) {
   for (const GoldenMessage& golden : cases) {
     const std::vector<float> values = MakeValues(golden.input, golden.count);
-    const CodecOptions options = {.block = golden.block};
-    const std::vector<std::uint8_t> message = EncodeMessage(codec, options, values);
-    const std::vector<float> decoded = RoundTrip(codec, options, values);
+    const std::vector<std::uint8_t> message = EncodeMessage(codec, golden.options, values);
+    const std::vector<float> decoded = RoundTrip(codec, golden.options, values);
     const std::uint64_t encoded_print = Fingerprint(message.data(), message.size());
     const std::uint64_t decoded_print = Fingerprint(decoded.data(), decoded.size() * sizeof(float));
     EXPECT_TRUE(encoded_print == golden.encoded && decoded_print == golden.decoded)
-        << Name(golden.input) << ", " << golden.count << ", " << golden.block << ", 0x" << std::hex << encoded_print
-        << "u, 0x" << decoded_print << "u";
+        << Name(golden.input) << ", " << golden.count << ", " << ToString({&codec, golden.options}) << ", 0x"
+        << std::hex << encoded_print << "u, 0x" << decoded_print << "u";
   }
 }
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/uint8_grid.h"
+#include "kernels/grid.h"
 #include "tests/codecs/inputs.h"
 #include "tests/codecs/messages.h"
 #include "tutti/codec.h"
@@ -56,7 +56,7 @@ TEST(Uint8BlockTest, EqualValuesAreExact) {
   for (float value :
        {0.3f, -7.1e-20f, 1e-45f, 1000.001f, std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()}) {
     const std::vector<float> values(1500, value);
-    EXPECT_EQ(RoundTrip(Uint8Block(), {}, values), values) << value;
+    EXPECT_EQ(RoundTrip(Uint8Block(), Uint8Block().defaults, values), values) << value;
   }
 }
 
@@ -64,30 +64,30 @@ TEST(Uint8BlockTest, FewSubnormalStepsAreExact) {
   std::vector<float> values(600);
   for (int i = 0; i < 600; ++i)
     values[i] = static_cast<float>(i % 200 - 100) * std::numeric_limits<float>::denorm_min();
-  EXPECT_EQ(RoundTrip(Uint8Block(), {}, values), values);
+  EXPECT_EQ(RoundTrip(Uint8Block(), Uint8Block().defaults, values), values);
 }
 
 // What the predecessor's codec loses.
 TEST(Uint8BlockTest, KeepsSmallDifferencesFarFromZero) {
   const std::vector<float> values = MakeValues(Input::kOffset, 1024);
-  const std::vector<float> decoded = RoundTrip(Uint8Block(), {}, values);
+  const std::vector<float> decoded = RoundTrip(Uint8Block(), Uint8Block().defaults, values);
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(decoded[i], values[i], 6.2e-5) << i;  // one fp32 step
 }
 
 TEST(Uint8BlockTest, AnOutlierSpoilsItsBlockOnly) {
   const std::vector<float> values = MakeValues(Input::kOutlier, 4096);
-  const std::vector<float> decoded = RoundTrip(Uint8Block(), {}, values);
+  const std::vector<float> decoded = RoundTrip(Uint8Block(), Uint8Block().defaults, values);
   for (std::size_t i = 1024; i < values.size(); ++i) ASSERT_NEAR(decoded[i], values[i], 4e-6) << i;
 }
 
 TEST(Uint8BlockTest, SmallMessagesAreRawAndExact) {
   for (std::int64_t count : {0, 1, 5, 10}) {
     std::vector<float> values = MakeValues(Input::kManyScales, count);
-    EXPECT_EQ(Uint8Block().encoded_bytes(count, {}), 24 + 4 * count);
-    EXPECT_EQ(RoundTrip(Uint8Block(), {}, values), values);
+    EXPECT_EQ(Uint8Block().encoded_bytes(count, Uint8Block().defaults), 24 + 4 * count);
+    EXPECT_EQ(RoundTrip(Uint8Block(), Uint8Block().defaults, values), values);
   }
-  EXPECT_EQ(Uint8Block().encoded_bytes(11, {}), 24 + 8 + 11);
-  EXPECT_EQ(Uint8Block().encoded_bytes(2049, {}), 24 + 3 * 8 + 2049);
+  EXPECT_EQ(Uint8Block().encoded_bytes(11, Uint8Block().defaults), 24 + 8 + 11);
+  EXPECT_EQ(Uint8Block().encoded_bytes(2049, Uint8Block().defaults), 24 + 3 * 8 + 2049);
   EXPECT_EQ(Uint8Block().encoded_bytes(2049, {.block = 0}), 24 + 8 + 2049);
 }
 
@@ -97,27 +97,27 @@ TEST(Uint8BlockTest, VectorsEqualTheElementFunctions) {
       const std::vector<float> values = MakeValues(input, count, 9);
       const std::vector<std::uint8_t> message = EncodeMessage(Uint8Block(), {.block = 0}, values);
       const auto [min, max] = std::minmax_element(values.begin(), values.end());
-      const kernels::Uint8Grid grid = kernels::MakeUint8Grid(*min, *max);
+      const kernels::Grid grid = kernels::MakeGrid(*min, *max, 255, Rounding::kNearest);
       float numbers[2];
       std::memcpy(numbers, &message[24], 8);
       EXPECT_EQ(numbers[0], grid.min());
       EXPECT_EQ(numbers[1], grid.step);
       const std::vector<float> decoded = RoundTrip(Uint8Block(), {.block = 0}, values);
-      const kernels::Uint8Values levels = kernels::MakeUint8Values(grid.min(), grid.step);
+      const kernels::GridValues levels = kernels::MakeGridValues(grid.min(), grid.step);
       for (std::int64_t i = 0; i < count; ++i) {
-        ASSERT_EQ(message[32 + i], kernels::EncodeUint8(grid, values[i])) << Name(input) << i;
-        ASSERT_EQ(decoded[i], kernels::DecodeUint8(levels, message[32 + i])) << Name(input) << i;
+        ASSERT_EQ(message[32 + i], kernels::EncodeToGrid(grid, values[i])) << Name(input) << i;
+        ASSERT_EQ(decoded[i], kernels::DecodeFromGrid(levels, message[32 + i])) << Name(input) << i;
       }
     }
   }
 }
 
-TEST(Uint8GridTest, CodeTimesStepIsExact) {
+TEST(GridTest, CodeTimesStepIsExact) {
   for (Input input : kAllInputs) {
     const std::vector<float> values = MakeValues(input, 1024, 4);
     const auto [min, max] = std::minmax_element(values.begin(), values.end());
-    const kernels::Uint8Grid grid = kernels::MakeUint8Grid(*min, *max);
-    const kernels::Uint8Values levels = kernels::MakeUint8Values(grid.min(), grid.step);
+    const kernels::Grid grid = kernels::MakeGrid(*min, *max, 255, Rounding::kNearest);
+    const kernels::GridValues levels = kernels::MakeGridValues(grid.min(), grid.step);
     for (int code = 0; code < 256; ++code) {
       ASSERT_EQ(static_cast<double>(static_cast<float>(code) * levels.step), static_cast<double>(levels.step) * code)
           << Name(input) << code;

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "kernels/finite_range.h"
 #include "kernels/quantize.h"
 #include "kernels/reduce.h"
 #include "tests/codecs/inputs.h"
+#include "tutti/codec.h"
 
 namespace tutti::kernels {
 namespace {
@@ -96,14 +98,14 @@ TEST(TargetsTest, CodesAreTheSame) {
     ExpectSameBytes([&] {
       const FiniteRange range = FindRange(values);
       EXPECT_TRUE(range.finite);
-      const Uint8Grid grid = MakeUint8Grid(range.min, range.max);
+      const Grid grid = MakeGrid(range.min, range.max, 255, Rounding::kNearest);
       const MinMaxLevels levels = MakeMinMaxLevels(range.min + 0.0f, range.max + 0.0f);
       std::vector<std::uint8_t> codes(2 * kCount);
-      EncodeBlock(grid, values, codes.data());
+      EncodeBlock(grid, values, std::nullopt, codes.data());
       EncodeBlock(levels, values, codes.data() + kCount);
       std::vector<float> decoded(2 * kCount, 0.5f);
       const bool accumulate = input == Input::kUniform;
-      DecodeBlock(MakeUint8Values(grid.min(), grid.step), codes.data(), accumulate,
+      DecodeBlock(MakeGridValues(grid.min(), grid.step), codes.data(), accumulate,
                   absl::MakeSpan(decoded).first(kCount));
       if (input != Input::kHuge && input != Input::kLargest) {  // NaN there: its bits are not defined
         DecodeBlock(levels, codes.data() + kCount, accumulate, absl::MakeSpan(decoded).last(kCount));
@@ -113,6 +115,41 @@ TEST(TargetsTest, CodesAreTheSame) {
       std::memcpy(codes.data() + coded, decoded.data(), decoded.size() * sizeof(float));
       return codes;
     });
+  }
+}
+
+// Every codec with every option that is arithmetic: whole messages and what they decode to.
+TEST(TargetsTest, MessagesAreTheSame) {
+  for (const Codec* codec : AllCodecs()) {
+    for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+      for (const bool rotation : {false, true}) {
+        CodecOptions options = codec->defaults;
+        options.rounding = rounding;
+        options.rotation = rotation;
+        if (!codec->validate(options).ok()) continue;
+        for (Input input : kAllInputs) {
+          if (codec->name == "minmax_uint8" && (input == Input::kHuge || input == Input::kLargest)) continue;  // NaN
+          SCOPED_TRACE(testing::Message() << ToString({codec, options}) << " " << Name(input));
+          const std::vector<float> values = MakeValues(input, kCount);
+          ExpectSameBytes([&] {
+            std::vector<std::uint8_t> bytes(codec->encoded_bytes(kCount, options));
+            codec->encode(values, options, 3, absl::MakeSpan(bytes));
+            for (const bool accumulate : {false, true}) {
+              std::vector<float> decoded(kCount, 0.5f);
+              EXPECT_TRUE(codec
+                              ->decode(absl::MakeSpan(bytes).first(codec->encoded_bytes(kCount, options)), options,
+                                       accumulate, absl::MakeSpan(decoded))
+                              .ok());
+              // A NaN's bits are not defined.
+              for (float& value : decoded) value = value == value ? value : 0.0f;
+              const auto* const begin = reinterpret_cast<const std::uint8_t*>(decoded.data());
+              bytes.insert(bytes.end(), begin, begin + 4 * kCount);
+            }
+            return bytes;
+          });
+        }
+      }
+    }
   }
 }
 

@@ -212,6 +212,27 @@ TEST(VerifyTest, TheOwnerOfAChunkMustUseItsDecodedValueToo) {
   EXPECT_THAT(ErrorOf(spec, 2, author(false)), HasSubstr("replicas differ"));
 }
 
+TEST(VerifyTest, RoundingAtRandomTwiceDoesNotGiveOneMessage) {
+  auto author = [](Rounding rounding) {
+    return [rounding](PlanBuilder& b) {
+      const CodecChoice codec{*FindCodec("uint8_block"), {.block = 16, .rounding = rounding}};
+      const Ref plain = b.Scratch(DType::kF32, b.spec().count);
+      const Ref message = b.Scratch(DType::kU8, codec.codec->encoded_bytes(b.spec().count, codec.options));
+      if (b.rank() == 0) {
+        b.Send(1, b.in());
+        b.Encode(message, b.in(), codec);
+      } else {
+        b.Recv(0, plain);
+        b.Encode(message, plain, codec);
+      }
+      b.Decode(b.out(), message, codec);
+    };
+  };
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 40};
+  EXPECT_EQ(ErrorOf(spec, 2, author(Rounding::kNearest)), "");
+  EXPECT_THAT(ErrorOf(spec, 2, author(Rounding::kStochastic)), HasSubstr("replicas differ"));
+}
+
 TEST(VerifyTest, InPlaceInputThatIsNotOutputIsKept) {
   EXPECT_THAT(ErrorOf({.collective = Collective::kReduceScatter, .count = 1, .in_place = true}, 1,
                       [](PlanBuilder& b) { b.Scale(b.out(), b.in(), 2); }),

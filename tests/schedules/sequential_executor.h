@@ -157,7 +157,7 @@ class SequentialExecutor {
                                       static_cast<std::size_t>(ref.bytes));
     };
     if (step.kind == StepKind::kEncode) {
-      choice.codec->encode(floats(src), choice.options, bytes(dst));
+      choice.codec->encode(floats(src), choice.options, /*draw=*/static_cast<std::uint64_t>(rank), bytes(dst));
       return true;
     }
     return choice.codec->decode(bytes(src), choice.options, step.accumulate, floats(dst)).ok();

@@ -6,13 +6,14 @@
 #include <cstdint>
 
 #include "tests/codecs/inputs.h"
+#include "tutti/codec.h"
 
 namespace tutti {
 
 struct GoldenMessage {
   Input input;
   std::int64_t count;
-  std::int64_t block;
+  CodecOptions options;
   std::uint64_t encoded;  // of the message
   std::uint64_t decoded;  // of the decoded elements
 };

@@ -1,0 +1,98 @@
+// The arithmetic of the codecs uint8_block and uint4_block, one element at a time: what their SIMD loops (and a CUDA
+// kernel) must equal bit for bit. docs/decisions/0002-uint8-block.md derives it.
+#ifndef TUTTI_KERNELS_GRID_H_
+#define TUTTI_KERNELS_GRID_H_
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/random.h"
+#include "tutti/codec.h"
+
+namespace tutti::kernels {
+
+// Equally spaced levels over the range of a block. A level k stands for base + k·step, and is sent as the code k + zero
+// (0 … last). When zero lies in the range, base is 0, so that zero is a level.
+struct Grid {
+  float base;
+  float step;    // has at most 16 significant bits, so that code · step is exact; 0 when all values are equal
+  float zero;    // code of level 0, an integer
+  float lowest;  // the levels in use: within 0 … last as codes, and finite as values
+  float highest;
+
+  // The value of code 0: what is sent beside `step`.
+  float min() const { return base - zero * step; }
+};
+
+// The smallest number with 16 significant bits that is ≥ value and a multiple of the smallest fp32; value ≥ 0.
+inline double RoundUpTo16Bits(double value) {
+  constexpr double kSmallest = std::numeric_limits<float>::denorm_min();
+  if (value < 0x1p16 * kSmallest) return std::ceil(value / kSmallest) * kSmallest;
+  constexpr std::uint64_t kDropped = (std::uint64_t{1} << (52 - 15)) - 1;
+  return std::bit_cast<double>((std::bit_cast<std::uint64_t>(value) + kDropped) & ~kDropped);
+}
+
+// The grid for finite values in [min, max] and codes up to `last` (≤ 255). Rounding to nearest, the outermost values
+// may lie up to half a step beyond the outermost levels when zero is a level; rounding at random they may not, because
+// they would be rounded one way only, and the levels are spread over one step more.
+inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const bool spans_zero = min <= 0 && max >= 0;
+  const bool stretches = rounding == Rounding::kStochastic && min < 0 && max > 0;
+  const double low = min;
+  const double step = RoundUpTo16Bits((static_cast<double>(max) - low) / (stretches ? last - 1 : last));
+  const double divisor = step > 0 ? step : 1.0;
+  const double base = spans_zero ? 0.0 : low;
+  const double highest = std::floor((kLargest - base) / divisor);  // the levels whose values are not infinite
+  const double lowest = std::ceil((-kLargest - base) / divisor);
+  const double zero_code = stretches ? std::ceil(-low / divisor) : std::floor(-low / divisor + 0.5);
+  const double zero = spans_zero ? std::min(zero_code, highest) : 0.0;
+  return {static_cast<float>(base), static_cast<float>(step), static_cast<float>(zero),
+          static_cast<float>(std::max(-zero, lowest)), static_cast<float>(std::min(last - zero, highest))};
+}
+
+// Adding this rounds a small number to the nearest integer (ties to even), which is then the low bits of the sum.
+inline constexpr float kRoundToInteger = 0x1.8p23f;
+
+inline float LevelOf(const Grid& grid, float value) {
+  const float level = (value - grid.base) / (grid.step > 0 ? grid.step : 1.0f);
+  return std::min(std::max(level, grid.lowest), grid.highest);
+}
+
+inline std::uint8_t CodeOf(const Grid& grid, float level) {
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + (kRoundToInteger + grid.zero)));
+}
+
+// `value` is finite and in the range that the grid was made for.
+inline std::uint8_t EncodeToGrid(const Grid& grid, float value) { return CodeOf(grid, LevelOf(grid, value)); }
+
+// The same, for a grid made for stochastic rounding: up with a probability of how far the value is on its way there.
+inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t word) {
+  const float level = LevelOf(grid, value);
+  const float below = std::floor(level);
+  return CodeOf(grid, UnitFromWord(word) < level - below ? below + 1.0f : below);
+}
+
+// What a block's two numbers (the value of code 0, and the step) say to the decoder. Values are computed at a quarter
+// of their size where code · step could overflow. Only the sum rounds, and not even that when zero is a level.
+struct GridValues {
+  float min;
+  float step;
+  float factor;
+};
+
+inline GridValues MakeGridValues(float min, float step) {
+  if (step >= 0x1p119f) return {0.25f * min, 0.25f * step, 4.0f};
+  return {min, step, 1.0f};
+}
+
+inline float DecodeFromGrid(const GridValues& values, std::uint8_t code) {
+  return (values.min + static_cast<float>(code) * values.step) * values.factor;
+}
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_GRID_H_

@@ -1,0 +1,46 @@
+// Stochastic rounding draws other numbers in every run, the same for every rank's copy of a result, and the same again
+// when a program is run again.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+using Results = std::vector<std::vector<float>>;
+
+// What each of two ranks has after each of three runs.
+std::vector<Results> ResultsOfRuns() {
+  constexpr std::int64_t kCount = 5000;
+  std::vector<Results> results(2, Results(3));
+  RunWorld(2, [&](Communicator& comm) {
+    absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(buffer.ok());
+    auto* const values = static_cast<float*>(static_cast<void*>(buffer->data()));
+    absl::StatusOr<Plan> plan =
+        BuildPlan(*ParseStrategy("bytegrad:rounding=stochastic"), DType::kF32, kCount, comm.rank(), comm.size(), {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    absl::StatusOr<BoundPlan> bound = comm.Bind(*std::move(plan), {.out = buffer->data()});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+    for (std::vector<float>& result : results[comm.rank()]) {
+      for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000) * 0.001f;
+      ASSERT_EQ(bound->Start({.caller_drives = true}).Wait(), absl::OkStatus());
+      result.assign(values, values + kCount);
+    }
+  });
+  return results;
+}
+
+TEST(ExecutorDrawsTest, DifferBetweenRunsOnly) {
+  const std::vector<Results> first = ResultsOfRuns();
+  EXPECT_EQ(first[0], first[1]);
+  EXPECT_NE(first[0][0], first[0][1]);
+  EXPECT_NE(first[0][1], first[0][2]);
+  EXPECT_EQ(ResultsOfRuns(), first);
+}
+
+}  // namespace
+}  // namespace tutti
