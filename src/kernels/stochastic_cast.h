@@ -1,0 +1,45 @@
+// Rounds fp32 to the 16-bit floating types at random: to the value below or above, in proportion to the distance, so
+// that the result is right on average. NaN and Inf stay as they are; beyond the largest value of the type lies
+// infinity.
+#ifndef TUTTI_KERNELS_STOCHASTIC_CAST_H_
+#define TUTTI_KERNELS_STOCHASTIC_CAST_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/random.h"
+#include "tutti/dtype.h"
+
+namespace tutti::kernels {
+
+// One element: what the SIMD loop must equal bit for bit.
+inline std::uint16_t BFloat16AtRandom(float value, std::uint32_t word) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + (word >> 16)) >> 16);
+}
+
+inline std::uint16_t Float16AtRandom(float value, std::uint32_t word) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
+  if (magnitude < 0x38800000u) {  // below 2^-14: a multiple of 2^-24
+    const float level = std::bit_cast<float>(magnitude) * 0x1p24f;
+    const auto below = static_cast<std::uint32_t>(level);
+    return static_cast<std::uint16_t>(sign | (below + (UnitFromWord(word) < level - static_cast<float>(below))));
+  }
+  const std::uint32_t rounded = ((magnitude + (word >> 19)) >> 13) - (112u << 10);
+  return static_cast<std::uint16_t>(sign | std::min(rounded, 0x7C00u));
+}
+
+// dst[i] = src[i] at random, with word `index` + i of `random`; `type` is kF16 or kBF16. Thread-safe, allocates
+// nothing.
+void CastAtRandom(DType type, const float* src, std::size_t count, RandomStream random, std::size_t index,
+                  std::uint16_t* dst);
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_STOCHASTIC_CAST_H_
