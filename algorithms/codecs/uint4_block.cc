@@ -1,0 +1,87 @@
+// Two elements per byte: the arithmetic of uint8_block with 16 levels (docs/decisions/0002-uint8-block.md).
+//
+// With so few levels one outlier costs its block dearly. rotation=true turns every block by a random Hadamard rotation
+// first and back after decoding: what is encoded is then nearly normally distributed, whatever the values were. Zeros
+// do not stay zero then, but for blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526) and THC
+// (https://arxiv.org/abs/2302.08545).
+#include "algorithms/codecs/block_message.h"
+#include "kernels/finite_range.h"
+#include "kernels/hadamard.h"
+#include "kernels/quantize.h"
+
+namespace tutti {
+namespace {
+
+class Uint4Block : public codecs::BlockScheme {
+ public:
+  static constexpr absl::string_view kName = "uint4_block";
+  static constexpr absl::string_view kOptions = "block, rounding, seed, rotation";
+  static constexpr std::uint8_t kId = 3;
+  using Numbers = std::array<float, 2>;  // the value of code 0, the step
+
+  explicit Uint4Block(const CodecOptions& options) : BlockScheme(options) {
+    if (options.rotation) rotation_.emplace(options.seed, static_cast<std::size_t>(options.block));
+  }
+
+  static absl::Status Validate(const CodecOptions& options) {
+    constexpr auto kMost = static_cast<std::int64_t>(kernels::Rotation::kMaxElements);
+    if (!options.rotation || (options.block != 0 && options.block <= kMost)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": rotation=true needs a block from ", kSmallestBlock, " to ", kMost));
+  }
+
+  static std::uint32_t Fingerprint(const CodecOptions& options) {
+    return options.rotation ? static_cast<std::uint32_t>(kernels::Mix(options.seed + 1)) | 1u : 0u;
+  }
+
+  static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
+
+  Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
+                 std::uint8_t* code) {
+    if (rotation_.has_value()) {
+      rotation_->Apply(values, rotated_.data());
+      values = absl::MakeConstSpan(rotated_).first(values.size());
+    }
+    const kernels::FiniteRange range = kernels::FindRange(values);
+    if (!range.finite) {
+      return codecs::PoisonedBlock<Numbers>((static_cast<std::int64_t>(values.size()) + 1) / 2, code);
+    }
+    const kernels::Grid grid =
+        kernels::MakeGrid(range.min, range.max, 15, random.has_value() ? Rounding::kStochastic : Rounding::kNearest);
+    kernels::EncodeNibbles(grid, values, random, code);
+    return {grid.min(), grid.step};
+  }
+
+  void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
+    const kernels::GridValues levels = kernels::MakeGridValues(numbers[0], numbers[1]);
+    if (!rotation_.has_value()) return kernels::DecodeNibbles(levels, code, accumulate, values);
+    kernels::DecodeNibbles(levels, code, false, absl::MakeSpan(rotated_).first(values.size()));
+    rotation_->Undo(rotated_.data(), accumulate, values);
+  }
+
+ private:
+  std::optional<kernels::Rotation> rotation_;
+  std::array<float, kernels::Rotation::kMaxElements> rotated_;  // one block
+};
+
+using Message = codecs::BlockMessage<Uint4Block>;
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_CODEC(uint4_block);
+constinit const tutti::Codec tutti_codec_uint4_block = {
+    .name = tutti::Uint4Block::kName,
+    .summary =
+        "4 bits per element, each block of `block` elements with its own range; zero and equal values exact. "
+        "rotation=true spreads outliers; zeros then stay zero only in blocks of zeros",
+    .error_bound =
+        "0.501 · (max − min) / 15 of the block, and rounding to fp32; stochastic: (max − min) / 14. With "
+        "rotation (values below 2^121): in the root mean square, and √2 times that of the rotated block",
+    .options = tutti::Uint4Block::kOptions,
+    .defaults = {.block = 128},
+    .validate = tutti::Message::Validate,
+    .encoded_bytes = tutti::Message::EncodedBytes,
+    .encode = tutti::Message::Encode,
+    .decode = tutti::Message::Decode,
+};

@@ -1,0 +1,38 @@
+// Randomized Hadamard rotation of a block: x ← H · (random signs · x). It preserves lengths and spreads an outlier over
+// the whole block, so that few levels serve the block well (Suresh et al., "Distributed mean estimation with limited
+// communication", 2017).
+#ifndef TUTTI_KERNELS_HADAMARD_H_
+#define TUTTI_KERNELS_HADAMARD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+
+namespace tutti::kernels {
+
+// values ← H · values, with H the Hadamard matrix of ±1 in Sylvester's order, as log2(count) passes of sums and
+// differences of elements 1, 2, 4 … apart; `count` is a power of two.
+void Hadamard(float* values, std::size_t count);
+
+// The rotation that a seed names. A block that is no power of two is rotated in pieces that are, the largest first.
+// Values must be below 2^121 in magnitude, or sums may overflow. Thread-safe, allocates nothing.
+class Rotation {
+ public:
+  static constexpr std::size_t kMaxElements = 4096;
+
+  explicit Rotation(std::uint64_t seed, std::size_t elements);
+
+  // rotated[i] = the rotated `values`, at most kMaxElements.
+  void Apply(absl::Span<const float> values, float* rotated) const;
+  // values = what was rotated, or += when `accumulate`; `rotated` is destroyed.
+  void Undo(float* rotated, bool accumulate, absl::Span<float> values) const;
+
+ private:
+  std::array<std::uint32_t, kMaxElements> signs_;  // the sign bit of a factor 1 or −1
+};
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_HADAMARD_H_
