@@ -1,0 +1,58 @@
+// One bit per element, and for each block the mean of its magnitudes: signSGD with a scale (Bernstein et al.,
+// https://arxiv.org/abs/1802.04434; with error feedback, without which it need not converge: Karimireddy et al.,
+// https://arxiv.org/abs/1901.09847).
+//
+// A bit cannot say zero. A block of zeros has the scale 0 and is exact; the zeros of other blocks become ±scale by
+// turns of their index, and so cancel out in a sum over the block.
+#include <cmath>
+
+#include "algorithms/codecs/block_message.h"
+#include "kernels/sign_bits.h"
+
+namespace tutti {
+namespace {
+
+struct Sign : codecs::BlockScheme {
+  static constexpr absl::string_view kName = "sign";
+  static constexpr absl::string_view kOptions = "block";
+  static constexpr std::uint8_t kId = 4;
+  static constexpr std::int64_t kSmallestBlock = 8;  // whole bytes
+  using Numbers = std::array<float, 1>;              // the scale
+  using BlockScheme::BlockScheme;
+
+  static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
+
+  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
+                        std::uint8_t* code) {
+    const double sum = kernels::SumOfMagnitudes(values);
+    if (!std::isfinite(sum)) {
+      return codecs::PoisonedBlock<Numbers>((static_cast<std::int64_t>(values.size()) + 7) / 8, code);
+    }
+    kernels::PackSigns(values, code);
+    if (sum == 0) std::fill_n(code, CodeBytes(static_cast<std::int64_t>(values.size()), {}), std::uint8_t{0});
+    return {static_cast<float>(sum / static_cast<double>(values.size()))};
+  }
+  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
+    kernels::UnpackSigns(numbers[0], code, accumulate, values);
+  }
+};
+
+using Message = codecs::BlockMessage<Sign>;
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_CODEC(sign);
+constinit const tutti::Codec tutti_codec_sign = {
+    .name = tutti::Sign::kName,
+    .summary =
+        "1 bit per element: its sign, times the mean magnitude of its block. Needs error feedback. Zeros become "
+        "± that mean by turns, but for blocks of zeros",
+    .error_bound = "max|x| of the block",
+    .options = tutti::Sign::kOptions,
+    .defaults = {.block = 256},
+    .validate = tutti::Message::Validate,
+    .encoded_bytes = tutti::Message::EncodedBytes,
+    .encode = tutti::Message::Encode,
+    .decode = tutti::Message::Decode,
+};
