@@ -57,7 +57,7 @@ std::vector<Bytes> BucketsAfter(const std::vector<Plan>& plans, const std::vecto
 
 Floats RoundTrip(const CodecChoice& codec, const Floats& values) {
   std::vector<std::uint8_t> bytes(codec.codec->encoded_bytes(static_cast<std::int64_t>(values.size()), codec.options));
-  codec.codec->encode(values, codec.options, absl::MakeSpan(bytes));
+  codec.codec->encode(values, codec.options, /*draw=*/0, absl::MakeSpan(bytes));
   Floats decoded(values.size());
   EXPECT_TRUE(codec.codec->decode(bytes, codec.options, false, absl::MakeSpan(decoded)).ok());
   return decoded;
@@ -102,10 +102,11 @@ class ByteGrad : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ByteGrad, IsBitEqualToItsDefinitionOnEveryRank) {
   const auto [size, mapped] = GetParam();
-  for (const std::string options : {"uint8_block,block=64", "uint8_block,block=1024", "minmax_uint8,block=0"}) {
+  for (const std::string options :
+       {"uint8_block,block=64", "uint8_block,block=1024", "minmax_uint8,block=0", "uint4_block",
+        "uint4_block,rotation=true,seed=7", "sign", "topk,block=64", "topk,density=0.2", "bf16", "fp16"}) {
     const std::string name = absl::StrCat("bytegrad:codec=", options);
-    const Strategy strategy = *ParseStrategy(name);
-    const CodecChoice codec = {*FindCodec(strategy.option("codec")), {.block = strategy.integer("block")}};
+    const CodecChoice codec = CodecOf(*ParseStrategy(name));
     for (const std::int64_t count : {1000, 1009, 10007}) {
       const std::vector<Floats> gradients = Gradients(size, count);
       const Floats expected = size == 1 ? gradients[0] : Reference(codec, gradients, true);

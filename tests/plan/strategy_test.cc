@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
@@ -29,6 +30,28 @@ TEST(ParseStrategy, TakesOptionsInAnyOrder) {
   EXPECT_EQ(again->ToString(), strategy->ToString());
 }
 
+TEST(ParseStrategy, TakesTheOptionsOfTheCodecItNames) {
+  absl::StatusOr<Strategy> strategy = ParseStrategy("bytegrad:seed=9,codec=uint4_block,rotation=true");
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_EQ(
+      strategy->ToString(),
+      "bytegrad:average=true,hierarchical=true,codec=uint4_block,block=128,rounding=nearest,seed=9,rotation=true");
+  const CodecChoice choice = CodecOf(*strategy);
+  EXPECT_EQ(choice.codec, *FindCodec("uint4_block"));
+  EXPECT_EQ(choice.options, (CodecOptions{.block = 128, .seed = 9, .rotation = true}));
+  EXPECT_EQ(ToString(choice), "uint4_block:block=128,seed=9,rotation=true");
+  EXPECT_EQ(CodecOf(*ParseStrategy("bytegrad:codec=topk,density=0.25")).options,
+            (CodecOptions{.block = 65536, .density = 0.25}));
+}
+
+TEST(ParseStrategy, GivesEachCodecItsOwnDefaults) {
+  for (const Codec* codec : AllCodecs()) {
+    const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat("bytegrad:codec=", codec->name));
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    EXPECT_EQ(CodecOf(*strategy), (CodecChoice{codec, codec->defaults})) << codec->name;
+  }
+}
+
 TEST(ParseStrategy, EveryDefaultIsValid) {
   for (const Algorithm* algorithm : AllAlgorithms()) {
     absl::StatusOr<Strategy> defaults = ParseStrategy(algorithm->name);
@@ -52,18 +75,29 @@ TEST_P(StrategyMistake, IsToldWhatWouldBeRight) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, StrategyMistake,
-    ::testing::Values(Mistake{"", "valid: bytegrad, gradient_allreduce"},
-                      Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
-                      Mistake{"bytegrad:blok=3", "unknown option 'blok'; valid: average, hierarchical, codec, block"},
-                      Mistake{"bytegrad:block=3", "option block=3; valid: a power of two, or 0 for the whole chunk"},
-                      Mistake{"bytegrad:block=-2", "option block=-2; valid: "},
-                      Mistake{"bytegrad:block=", "option block=; valid: "},
-                      Mistake{"bytegrad:block=1024x", "option block=1024x; valid: "},
-                      Mistake{"bytegrad:average=yes", "option average=yes; valid: true, false"},
-                      Mistake{"bytegrad:average=true,average=true", "option average is given twice"},
-                      Mistake{"bytegrad:codec=zip", "option codec=zip; valid: "},
-                      Mistake{"gradient_allreduce:schedule=rings", "option schedule=rings; valid: auto"},
-                      Mistake{"gradient_allreduce:hierarchical", "option hierarchical=; valid: true, false"}),
+    ::testing::Values(
+        Mistake{"", "valid: bytegrad, gradient_allreduce"}, Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
+        Mistake{"bytegrad:blok=3",
+                "unknown option 'blok' with codec=uint8_block; valid: average, hierarchical, codec, "
+                "block, rounding, seed"},
+        Mistake{"bytegrad:block=3", "option block=3; valid: a power of two, or 0 for the whole message"},
+        Mistake{"bytegrad:block=-2", "option block=-2; valid: "}, Mistake{"bytegrad:block=", "option block=; valid: "},
+        Mistake{"bytegrad:block=1024x", "option block=1024x; valid: "},
+        Mistake{"bytegrad:average=yes", "option average=yes; valid: true, false"},
+        Mistake{"bytegrad:average=true,average=true", "option average is given twice"},
+        Mistake{"bytegrad:codec=zip", "option codec=zip; valid: bf16, "},
+        Mistake{"bytegrad:codec=none", "option codec=none; valid: bf16, "},
+        Mistake{"bytegrad:codec=topk,rounding=stochastic",
+                "unknown option 'rounding' with codec=topk; valid: average, hierarchical, codec, block, density"},
+        Mistake{"bytegrad:codec=topk,density=0", "option density=0; valid: a number above 0, up to 1"},
+        Mistake{"bytegrad:codec=topk,density=nan", "option density=nan; valid: "},
+        Mistake{"bytegrad:rounding=up", "option rounding=up; valid: nearest, stochastic"},
+        Mistake{"bytegrad:seed=-1", "option seed=-1; valid: a number from 0 on"},
+        Mistake{"bytegrad:block=2", "uint8_block: block is 2, must be a power of two from 4"},
+        Mistake{"bytegrad:codec=uint4_block,rotation=true,block=0",
+                "uint4_block: rotation=true needs a block from 4 to 4096"},
+        Mistake{"gradient_allreduce:schedule=rings", "option schedule=rings; valid: auto"},
+        Mistake{"gradient_allreduce:hierarchical", "option hierarchical=; valid: true, false"}),
     [](const ::testing::TestParamInfo<Mistake>& test) { return std::to_string(test.index); });
 
 }  // namespace

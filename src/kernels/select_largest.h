@@ -1,0 +1,27 @@
+// Finds the elements of largest magnitude without sorting or memory: the selection of the codec `topk`.
+#ifndef TUTTI_KERNELS_SELECT_LARGEST_H_
+#define TUTTI_KERNELS_SELECT_LARGEST_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "absl/types/span.h"
+
+namespace tutti::kernels {
+
+// |value| as an integer that is in the same order; NaN is above Inf, and Inf above every number.
+constexpr std::uint32_t MagnitudeOf(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu; }
+
+struct Largest {
+  bool finite = true;           // false when any value is NaN or infinite; the rest is then meaningless
+  std::uint32_t magnitude = 0;  // of the smallest element selected
+  std::int64_t ties = 0;        // how many of exactly that magnitude are selected: the first ones
+};
+
+// Describes the `count` elements of largest magnitude (1 ≤ count ≤ values.size()); of equal ones the first win.
+// Thread-safe, allocates nothing.
+Largest FindLargest(absl::Span<const float> values, std::int64_t count);
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_SELECT_LARGEST_H_
