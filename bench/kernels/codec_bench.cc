@@ -2,8 +2,10 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/codecs/inputs.h"
 #include "tutti/codec.h"
 
@@ -12,16 +14,16 @@ namespace {
 
 enum class Direction { kEncode, kDecode, kAccumulate };
 
-void RunCodec(benchmark::State& state, const Codec& codec, Direction direction) {
+void RunCodec(benchmark::State& state, const CodecChoice& choice, Direction direction) {
   const std::int64_t count = state.range(0);
-  const CodecOptions options;
+  const auto& [codec, options] = choice;
   std::vector<float> values = MakeValues(Input::kBellShaped, count);
-  std::vector<std::uint8_t> message(codec.encoded_bytes(count, options));
-  codec.encode(values, options, absl::MakeSpan(message));
+  std::vector<std::uint8_t> message(codec->encoded_bytes(count, options));
+  codec->encode(values, options, 0, absl::MakeSpan(message));
   for (auto _ : state) {
     if (direction == Direction::kEncode) {
-      codec.encode(values, options, absl::MakeSpan(message));
-    } else if (!codec.decode(message, options, direction == Direction::kAccumulate, absl::MakeSpan(values)).ok()) {
+      codec->encode(values, options, 0, absl::MakeSpan(message));
+    } else if (!codec->decode(message, options, direction == Direction::kAccumulate, absl::MakeSpan(values)).ok()) {
       state.SkipWithError("decode failed");
     }
     benchmark::ClobberMemory();
@@ -29,17 +31,30 @@ void RunCodec(benchmark::State& state, const Codec& codec, Direction direction) 
   state.SetBytesProcessed(state.iterations() * count * 4);
 }
 
-void Encode(benchmark::State& state, const char* codec) { RunCodec(state, **FindCodec(codec), Direction::kEncode); }
-void Decode(benchmark::State& state, const char* codec) { RunCodec(state, **FindCodec(codec), Direction::kDecode); }
-void Accumulate(benchmark::State& state, const char* codec) {
-  RunCodec(state, **FindCodec(codec), Direction::kAccumulate);
+void Register(const CodecChoice& choice) {
+  for (const auto& [name, direction] :
+       {std::pair("Encode", Direction::kEncode), std::pair("Decode", Direction::kDecode),
+        std::pair("Accumulate", Direction::kAccumulate)}) {
+    benchmark::RegisterBenchmark(absl::StrCat(name, "/", ToString(choice)).c_str(), RunCodec, choice, direction)
+        ->Arg(16 << 10)
+        ->Arg(4 << 20);
+  }
 }
 
-BENCHMARK_CAPTURE(Encode, uint8_block, "uint8_block")->Arg(16 << 10)->Arg(4 << 20);
-BENCHMARK_CAPTURE(Decode, uint8_block, "uint8_block")->Arg(16 << 10)->Arg(4 << 20);
-BENCHMARK_CAPTURE(Accumulate, uint8_block, "uint8_block")->Arg(16 << 10)->Arg(4 << 20);
-BENCHMARK_CAPTURE(Encode, minmax_uint8, "minmax_uint8")->Arg(16 << 10)->Arg(4 << 20);
-BENCHMARK_CAPTURE(Decode, minmax_uint8, "minmax_uint8")->Arg(16 << 10)->Arg(4 << 20);
+// Every codec with its defaults, and with each option that costs time.
+const bool kRegistered = [] {
+  for (const Codec* codec : AllCodecs()) {
+    Register({codec, codec->defaults});
+    CodecOptions stochastic = codec->defaults;
+    stochastic.rounding = Rounding::kStochastic;
+    CodecOptions rotated = codec->defaults;
+    rotated.rotation = true;
+    for (const CodecOptions& options : {stochastic, rotated}) {
+      if (codec->validate(options).ok()) Register({codec, options});
+    }
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace tutti
