@@ -97,9 +97,11 @@ constexpr Variable kVariables[] = {
     Make<&Config::rendezvous>("TUTTI_RENDEZVOUS",
                               "host:port where rank 0 serves the store of a job that spans nodes. "
                               "Default: MASTER_ADDR and the port after MASTER_PORT; under Slurm, the first node."),
-    Make<&Config::interface>("TUTTI_INTERFACE",
-                             "Network interface (eth0) or numeric address that a job that spans nodes uses. "
-                             "Default: the address of the rendezvous host."),
+    Make<&Config::interface>(
+        "TUTTI_INTERFACE",
+        "Network interface that the job uses, by name (eth0) or by one of its addresses (10.0.0.3). "
+        "Without it messages travel on loopback only, so a job that spans nodes needs it, and rank "
+        "0 serves the store at the address of the rendezvous host."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "comm/bootstrap_identity.h"
+#include "comm/network_interface.h"
 #include "store/mac.h"
 #include "store/private_file.h"
 #include "store/socket.h"
@@ -121,14 +122,18 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   if (!parts.ok()) return parts.status();
   const JobKey job = StoreKey(identity, secret);
   if (identity.rank != 0) return ConnectTcpStore(address, job, identity.rank, deadline);
-  absl::StatusOr<std::string> host = interface.empty() ? parts->first : InterfaceAddress(interface);
-  if (!host.ok()) return host.status();
+  std::string host = parts->first;
+  if (!interface.empty()) {
+    absl::StatusOr<NetworkInterface> found = FindNetworkInterface(interface);
+    if (!found.ok()) return found.status();
+    host = std::move(found->address);
+  }
   std::string bound;
   absl::StatusOr<std::shared_ptr<Store>> store = Serve(
-      job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(parts->second)), .one_process_per_rank = true},
+      job, {.host = host, .port = static_cast<std::uint16_t>(std::stoi(parts->second)), .one_process_per_rank = true},
       bound, deadline);
   // Debian's /etc/hosts gives a machine's own name an address that only it can reach.
-  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && *host != "127.0.0.1") {
+  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && host != "127.0.0.1") {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 would serve at ", address, ", which is ", bound,
                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE to the interface they can reach"));

@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
 // The file through which that happens.
 std::string RendezvousFile(const std::string& directory, const Identity& identity);
 
-// Rank 0 serves at `address` ("host:port"), bound to `interface` (a name or a numeric address) or, when that is empty,
+// Rank 0 serves at `address` ("host:port"), bound to `interface` (network_interface.h) or, when that is empty,
 // to the host of `address`.
 absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity, const JobSecret& secret,
                                                        const std::string& address, const std::string& interface,
@@ -30,9 +30,6 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
 // Where rank 0 of a job that spans nodes serves: TUTTI_RENDEZVOUS, MASTER_ADDR with the port after MASTER_PORT (which
 // may belong to torchrun), or Slurm's first node with a port made of the job's id. InvalidArgument when nothing says.
 absl::StatusOr<std::string> RendezvousAddress(const Environment& environment, const Identity& identity);
-
-// The numeric address of a network interface of this node, IPv4 first; a numeric address is returned as it is.
-absl::StatusOr<std::string> InterfaceAddress(const std::string& interface);
 
 }  // namespace tutti
 

@@ -1,8 +1,11 @@
 #include "comm/transport_choice.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "comm/network_interface.h"
 
 namespace tutti {
 
@@ -18,7 +21,13 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(int size) {
     return MakeInprocTransport(MakeInprocHub(1), options);
   }
 #ifdef TUTTI_WITH_UCX
-  return MakeUcxTransport({.interface = config->interface, .node = config->node}, options);
+  UcxOptions ucx = {.interface = "", .node = config->node};
+  if (!config->interface.empty()) {
+    absl::StatusOr<NetworkInterface> found = FindNetworkInterface(config->interface);
+    if (!found.ok()) return found.status();
+    ucx.interface = std::move(found->device);
+  }
+  return MakeUcxTransport(ucx, options);
 #else
   return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
 #endif

@@ -63,6 +63,22 @@ TEST(BenchTest, MeasuresProcessesOverUcx) {
   }
 }
 
+// Ranks that take each other for other nodes, so that every message goes through the interface.
+TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
+  const std::string command = std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick;
+  const auto run_over = [&](const std::string& interface) {
+    return RunTutti("launch -n 2 -- sh -c 'TUTTI_NODE=node$TUTTI_RANK TUTTI_INTERFACE=" + interface + " " + command +
+                    "'");
+  };
+  for (const char* interface : {"lo", "127.0.0.1"}) {
+    const CommandRun run = run_over(interface);
+    EXPECT_EQ(run.exit_code, 0) << interface << "\n" << run.out << run.err;
+  }
+  const CommandRun run = run_over("192.0.2.1");
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface or address of this node"));
+}
+
 TEST(BenchTest, MeasuresTheScheduleItWasTold) {
   const nlohmann::json rows =
       BenchRows("all_reduce --transport inproc --schedule ring --dtype bf16 --op avg -b 1K -e 1K");
