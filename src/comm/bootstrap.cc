@@ -1,7 +1,6 @@
 #include "tutti/bootstrap.h"
 
 #include <cstdio>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/config.h"
+#include "base/mutex.h"
 #include "comm/bootstrap_rendezvous.h"
 #include "store/private_file.h"
 
@@ -56,9 +56,9 @@ absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, absl::Time
 // What a process has joined. It stays until the process ends: rank 0 may be done with the store before the others are,
 // and a second call must meet the others' second call, not a server that is about to close.
 struct Joined {
-  std::mutex mutex;
-  Bootstrap job;
-  int calls = 0;
+  Mutex mutex;
+  Bootstrap job TUTTI_GUARDED_BY(mutex);
+  int calls TUTTI_GUARDED_BY(mutex) = 0;
 };
 
 }  // namespace
@@ -66,7 +66,7 @@ struct Joined {
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(absl::Duration timeout) {
   static Joined joined;
   const absl::Time deadline = absl::Now() + timeout;
-  std::lock_guard lock(joined.mutex);
+  const MutexLock lock(joined.mutex);
   if (joined.job.store == nullptr) {
     absl::StatusOr<Identity> identity = IdentityFromEnvironment();
     if (!identity.ok()) return identity.status();

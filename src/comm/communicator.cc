@@ -56,10 +56,7 @@ absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) { return impl_
 void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(cause); }
 absl::Status Communicator::status() const { return impl_->runtime->engine->sticky()->Get(); }
 
-Counters Communicator::counters() const {
-  const Executor& executor = impl_->runtime->engine->executor();
-  return {executor.calls(), executor.wire_bytes()};
-}
+Counters Communicator::counters() const { return impl_->runtime->engine->counters(); }
 
 Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,
                              const CallOptions& options) {

@@ -3,10 +3,10 @@
 #define TUTTI_COMM_PLAN_CACHE_H_
 
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
 #include "engine/operation_pool.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
@@ -31,14 +31,14 @@ struct CallKey {
 class PlanCache {
  public:
   std::shared_ptr<OperationPool> Find(const CallKey& key) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = pools_.find(key);
     return it == pools_.end() ? nullptr : it->second;
   }
 
   // Keeps `pool` for `key` unless another thread was faster; returns the one that is kept.
   std::shared_ptr<OperationPool> Insert(const CallKey& key, std::shared_ptr<OperationPool> pool) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (pools_.size() >= kMostPlans) pools_.clear();
     return pools_.emplace(key, std::move(pool)).first->second;
   }
@@ -46,8 +46,8 @@ class PlanCache {
  private:
   static constexpr std::size_t kMostPlans = 1024;
 
-  std::mutex mutex_;
-  absl::flat_hash_map<CallKey, std::shared_ptr<OperationPool>> pools_;
+  Mutex mutex_;
+  absl::flat_hash_map<CallKey, std::shared_ptr<OperationPool>> pools_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

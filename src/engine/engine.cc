@@ -73,26 +73,32 @@ void Engine::RingSleepers(const Channel& channel) {
 
 void Engine::OnMessage(Completion* completion, const absl::Status& status) {
   auto& message = *static_cast<Operation::MessageCompletion*>(completion);
-  message.operation->engine.executor_.OnMessage(message, status);
+  Engine& engine = message.operation->engine;
+  engine.driver_mutex_.AssertHeld();  // completions come from Progress and Shutdown
+  engine.executor_.OnMessage(message, status);
 }
 
-std::unique_lock<std::mutex> Engine::ClaimDriver() {
+void Engine::ClaimDriver() {
   claims_.fetch_add(1, std::memory_order_seq_cst);
   WakeDriver();
-  std::unique_lock driver(driver_mutex_);
+  driver_mutex_.Lock();
   claims_.fetch_sub(1, std::memory_order_seq_cst);
-  return driver;
+}
+
+bool Engine::TryToDrive() {
+  if (driver_mutex_.TryLock()) return true;
+  // A caller that waits drives faster than the engine thread, which takes its time.
+  if (!thread_drives_.load(std::memory_order_relaxed)) return false;
+  ClaimDriver();
+  return true;
 }
 
 void Engine::Wait(Operation& operation, std::uint32_t run) {
   while (!operation.done(run)) {
-    std::unique_lock driver(driver_mutex_, std::try_to_lock);
-    // A caller that waits drives faster than the engine thread, which takes its time.
-    if (!driver.owns_lock() && thread_drives_.load(std::memory_order_relaxed)) driver = ClaimDriver();
-    if (driver.owns_lock()) {
+    if (TryToDrive()) {
       Drive(&operation, run, options_.may_spin ? kEager : kYielding);
       const bool leaves_work = !executor_.idle() || !queue_.empty();
-      driver.unlock();
+      driver_mutex_.Unlock();
       if (leaves_work) WakeThread();
       continue;
     }
@@ -114,7 +120,7 @@ void Engine::ThreadMain() {
       continue;
     }
     seen = calls;
-    std::lock_guard driver(driver_mutex_);
+    const MutexLock driver(driver_mutex_);
     thread_drives_.store(true, std::memory_order_relaxed);
     Drive(nullptr, 0, kPatient);
     thread_drives_.store(false, std::memory_order_relaxed);
@@ -222,11 +228,13 @@ void Engine::Fail(const absl::Status& cause) {
 }
 
 void Engine::Close(const Channel& channel) {
-  const std::unique_lock driver = ClaimDriver();
+  ClaimDriver();
   Poll();
   if (!executor_.idle()) WakeThread();
-  if (!executor_.Uses(channel)) return;
-  Fail(absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
+  if (executor_.Uses(channel)) {
+    Fail(absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
+  }
+  driver_mutex_.Unlock();
 }
 
 void Engine::Abort(const absl::Status& cause) {

@@ -5,18 +5,19 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "engine/backoff.h"
 #include "engine/control_block.h"
 #include "engine/executor.h"
 #include "engine/operation.h"
 #include "engine/submission_queue.h"
+#include "tutti/communicator.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -47,7 +48,8 @@ class Engine {
   void Close(const Channel& channel);
 
   const std::shared_ptr<StickyStatus>& sticky() const { return sticky_; }
-  const Executor& executor() const { return executor_; }
+  // Counted by the driver, read by any thread.
+  Counters counters() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return {executor_.calls(), executor_.wire_bytes()}; }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
 
@@ -57,14 +59,16 @@ class Engine {
   static void OnMessage(Completion* completion, const absl::Status& status);
 
  private:
-  void Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy);
-  bool Poll();
-  void Rest();
-  void Fail(const absl::Status& cause);
-  absl::Status CheckHealth(std::int64_t now_ns);
-  absl::Status Overdue(Operation& operation);
-  // The driver's seat, from the engine thread if that has it.
-  std::unique_lock<std::mutex> ClaimDriver();
+  void Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
+  bool Poll() TUTTI_REQUIRES(driver_mutex_);
+  void Rest() TUTTI_REQUIRES(driver_mutex_);
+  void Fail(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
+  absl::Status CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  absl::Status Overdue(Operation& operation) TUTTI_REQUIRES(driver_mutex_);
+  // Takes the driver's seat, from the engine thread if that has it.
+  void ClaimDriver() TUTTI_ACQUIRE(driver_mutex_);
+  // The same for a caller that can also wait until another caller has driven its run to the end.
+  bool TryToDrive() TUTTI_TRY_ACQUIRE(true, driver_mutex_);
   void WakeDriver();
   void WakeThread();
   void ThreadMain();
@@ -75,10 +79,10 @@ class Engine {
   const std::shared_ptr<StickyStatus> sticky_ = std::make_shared<StickyStatus>();
   SubmissionQueue queue_;
 
-  std::mutex driver_mutex_;  // held by the driver; guards the next three
-  Executor executor_;
-  bool failed_ = false;
-  std::int64_t last_check_ns_ = 0;
+  Mutex driver_mutex_;  // held by the driver
+  Executor executor_ TUTTI_GUARDED_BY(driver_mutex_);
+  bool failed_ TUTTI_GUARDED_BY(driver_mutex_) = false;
+  std::int64_t last_check_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
 
   std::atomic<bool> driver_sleeps_{false};
   std::atomic<bool> thread_drives_{false};

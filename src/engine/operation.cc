@@ -16,12 +16,12 @@
 namespace tutti {
 
 absl::Status StickyStatus::Get() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 
 bool StickyStatus::Set(const absl::Status& error) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!status_.ok()) return false;
   status_ = error;
   failed_.store(true, std::memory_order_seq_cst);
@@ -147,7 +147,7 @@ absl::Status Operation::result() const {
 
 void Operation::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
   {
-    std::lock_guard lock(callback_mutex_);
+    const MutexLock lock(callback_mutex_);
     callback_ = std::move(callback);
   }
   has_callback_.store(true, std::memory_order_seq_cst);
@@ -157,7 +157,7 @@ void Operation::OnDone(std::uint32_t run, std::function<void(const absl::Status&
 void Operation::Callback() {
   std::function<void(const absl::Status&)> callback;
   {
-    std::lock_guard lock(callback_mutex_);
+    const MutexLock lock(callback_mutex_);
     callback.swap(callback_);
     has_callback_.store(false, std::memory_order_relaxed);
   }

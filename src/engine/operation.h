@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "engine/program.h"
 #include "tutti/buffer.h"
 #include "tutti/transport.h"
@@ -33,8 +33,8 @@ class StickyStatus {
 
  private:
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;
-  absl::Status status_;
+  mutable Mutex mutex_;
+  absl::Status status_ TUTTI_GUARDED_BY(mutex_);
 };
 
 // Life: created with its program, started any number of times (one run at a time), deleted or returned to its pool when
@@ -113,8 +113,8 @@ class Operation {
   std::atomic<int> references_{1};
   const void* user_in_ = nullptr;
   void* user_out_ = nullptr;
-  std::mutex callback_mutex_;
-  std::function<void(const absl::Status&)> callback_;
+  Mutex callback_mutex_;
+  std::function<void(const absl::Status&)> callback_ TUTTI_GUARDED_BY(callback_mutex_);
   std::atomic<bool> has_callback_{false};
 };
 

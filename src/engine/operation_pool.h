@@ -3,11 +3,11 @@
 #define TUTTI_ENGINE_OPERATION_POOL_H_
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "engine/operation.h"
 
 namespace tutti {
@@ -24,7 +24,7 @@ class OperationPool : public std::enable_shared_from_this<OperationPool> {
   // An operation with one reference; a new one only when all others are in use.
   absl::StatusOr<Operation*> Take() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!idle_.empty()) {
         Operation* operation = idle_.back();
         idle_.pop_back();
@@ -38,15 +38,15 @@ class OperationPool : public std::enable_shared_from_this<OperationPool> {
   }
 
   void Return(Operation* operation) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back(operation);
   }
 
  private:
   const std::shared_ptr<const Program> program_;
   Channel& channel_;
-  std::mutex mutex_;
-  std::vector<Operation*> idle_;
+  Mutex mutex_;
+  std::vector<Operation*> idle_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

@@ -25,7 +25,7 @@ absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
   if (bytes == 0) return Buffer(shared_from_this(), nullptr, 0);
   const std::int64_t unit = bytes > kPage ? kPage : kLine;
   const std::int64_t size = RoundUp(bytes, unit);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::int64_t largest = 0;
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     const auto [begin, length] = *it;
@@ -46,7 +46,7 @@ absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
 }
 
 void Arena::Free(std::byte* data) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto used = used_.find(data - region_.base);
   std::int64_t begin = used->first;
   std::int64_t length = used->second;

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "tutti/buffer.h"
 #include "tutti/transport.h"
 
@@ -29,9 +29,10 @@ class Arena : public std::enable_shared_from_this<Arena> {
  private:
   const std::shared_ptr<Transport> transport_;
   const MappedRegion region_;
-  std::mutex mutex_;
-  std::map<std::int64_t, std::int64_t> free_;  // offset → bytes, never adjacent
-  std::map<std::int64_t, std::int64_t> used_;
+  Mutex mutex_;
+  // Offset → bytes; free ones are never adjacent.
+  std::map<std::int64_t, std::int64_t> free_ TUTTI_GUARDED_BY(mutex_);
+  std::map<std::int64_t, std::int64_t> used_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/mutex.h"
 #include "store/frame.h"
 #include "store/handshake.h"
 #include "store/limits.h"
@@ -133,23 +132,26 @@ class TcpStore final : public Store {
   }
 
   absl::StatusOr<StoreResponse> Call(StoreRequest request, absl::Time deadline) {
-    std::unique_lock lock(mutex_);
-    if (!lost_.ok()) return lost_;
-    request.id = next_id_++;
-    auto& slot = answers_[request.id];
-    slot = std::make_unique<std::optional<StoreResponse>>();
-    // The slot stays where it is while the map grows.
-    const std::optional<StoreResponse>& answer = *slot;
-    lock.unlock();
+    std::optional<StoreResponse>* answer = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      if (!lost_.ok()) return lost_;
+      request.id = next_id_++;
+      auto& slot = answers_[request.id];
+      slot = std::make_unique<std::optional<StoreResponse>>();
+      answer = slot.get();  // stays where it is while the map grows
+    }
     Send(request);
-    lock.lock();
-    answered_.wait_until(lock, absl::ToChronoTime(deadline), [&] { return answer.has_value() || !lost_.ok(); });
-    const std::optional<StoreResponse> response = std::move(*answers_[request.id]);
-    answers_.erase(request.id);
-    if (response && response->code != absl::StatusCode::kOk) return absl::Status(response->code, response->text);
-    if (response) return *response;
-    if (!lost_.ok()) return lost_;
-    lock.unlock();
+    {
+      const MutexLock lock(mutex_);
+      answered_.WaitUntil(mutex_, deadline,
+                          [&]() TUTTI_REQUIRES(mutex_) { return answer->has_value() || !lost_.ok(); });
+      const std::optional<StoreResponse> response = std::move(*answer);
+      answers_.erase(request.id);
+      if (response && response->code != absl::StatusCode::kOk) return absl::Status(response->code, response->text);
+      if (response) return *response;
+      if (!lost_.ok()) return lost_;
+    }
     if (!request.wait) return Lost(absl::DeadlineExceededError("no answer in time"));
     Send({.op = StoreOp::kCancel, .id = request.id});
     return KeyNotSet(request.key);
@@ -158,7 +160,7 @@ class TcpStore final : public Store {
   void Send(const StoreRequest& request) {
     absl::Status status;
     {
-      std::lock_guard lock(write_mutex_);
+      const MutexLock lock(write_mutex_);
       status = SendAll(fd_.get(), writer_.Seal(Encode(request)), absl::Now() + kAnswerTimeout);
     }
     if (!status.ok()) Lose(status);
@@ -166,11 +168,11 @@ class TcpStore final : public Store {
 
   void Lose(const absl::Status& why) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (lost_.ok()) lost_ = Lost(why);
     }
     ::shutdown(fd_.get(), SHUT_RDWR);
-    answered_.notify_all();
+    answered_.NotifyAll();
   }
 
   void Receive(FrameReader reader) {
@@ -190,23 +192,24 @@ class TcpStore final : public Store {
       if (!body->has_value()) return absl::OkStatus();
       absl::StatusOr<StoreResponse> response = ParseResponse(**body);
       if (!response.ok()) return response.status();
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto found = answers_.find(response->id);
       if (found == answers_.end()) continue;  // its Get has given up
       *found->second = *std::move(response);
-      answered_.notify_all();
+      answered_.NotifyAll();
     }
   }
 
   const std::string address_;
   const UniqueFd fd_;
-  std::mutex write_mutex_;
-  FrameWriter writer_;
-  std::mutex mutex_;
-  std::condition_variable answered_;
-  std::uint64_t next_id_ = kWelcome + 1;
-  absl::flat_hash_map<std::uint64_t, std::unique_ptr<std::optional<StoreResponse>>> answers_;
-  absl::Status lost_;
+  Mutex write_mutex_;
+  FrameWriter writer_ TUTTI_GUARDED_BY(write_mutex_);
+  Mutex mutex_;
+  Condition answered_;
+  std::uint64_t next_id_ TUTTI_GUARDED_BY(mutex_) = kWelcome + 1;
+  // Each until its caller has taken it, which happens under the mutex too.
+  absl::flat_hash_map<std::uint64_t, std::unique_ptr<std::optional<StoreResponse>>> answers_ TUTTI_GUARDED_BY(mutex_);
+  absl::Status lost_ TUTTI_GUARDED_BY(mutex_);
   std::thread receiver_;  // last: it uses all of the above
 };
 

@@ -1,10 +1,8 @@
 #include "transports/inproc/hub.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace tutti {
 namespace inproc {
@@ -36,57 +34,55 @@ void Port::Free(Message* message) {
 }
 
 bool Port::Deliver(Message* message) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return false;
   events_.push_back({Event::Kind::kArrived, message, absl::OkStatus()});
-  news_.notify_one();
+  news_.NotifyOne();
   return true;
 }
 
 void Port::ReportEnd(Message* message, absl::Status status) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   events_.push_back({Event::Kind::kEnded, message, std::move(status)});
-  news_.notify_one();
+  news_.NotifyOne();
 }
 
 void Port::Take(std::vector<Event>* events) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   events_.swap(*events);
 }
 
 void Port::Sleep(absl::Time until) {
-  // Returning early is allowed; the bound keeps far deadlines from overflowing the clock.
-  const absl::Duration wait = std::min(until - absl::Now(), absl::Hours(1));
-  std::unique_lock lock(mutex_);
-  news_.wait_for(lock, absl::ToChronoNanoseconds(wait), [this] { return woken_ || !events_.empty(); });
+  const MutexLock lock(mutex_);
+  news_.WaitUntil(mutex_, until, [this]() TUTTI_REQUIRES(mutex_) { return woken_ || !events_.empty(); });
   woken_ = false;
 }
 
 void Port::AwaitNews() {
-  std::unique_lock lock(mutex_);
-  news_.wait(lock, [this] { return !events_.empty(); });
+  const MutexLock lock(mutex_);
+  news_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return !events_.empty(); });
 }
 
 void Port::Wake() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   woken_ = true;
-  news_.notify_one();
+  news_.NotifyOne();
 }
 
 void Port::Close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
 }
 
 void Port::Tell(const absl::Status& cause) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (told_.ok()) told_ = cause;
   woken_ = true;
-  news_.notify_one();
+  news_.NotifyOne();
 }
 
 absl::Status Port::told() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return told_;
 }
 
@@ -97,7 +93,7 @@ std::string InprocHub::AddressOf(std::size_t index) const {
 }
 
 absl::StatusOr<InprocHub::Registration> InprocHub::Register(Mapping region) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (static_cast<int>(ports_.size()) == size_) {
     return absl::FailedPreconditionError(absl::StrCat("the hub is for ", size_, " ranks, and all are taken"));
   }
@@ -106,7 +102,7 @@ absl::StatusOr<InprocHub::Registration> InprocHub::Register(Mapping region) {
 }
 
 absl::StatusOr<inproc::Port*> InprocHub::Find(const std::string& address) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     if (address == AddressOf(i)) return ports_[i].get();
   }

@@ -3,11 +3,9 @@
 #define TUTTI_TRANSPORTS_INPROC_HUB_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "memory/shared_region.h"
 #include "tutti/transport.h"
 
@@ -91,12 +90,12 @@ class Port {
   std::deque<Message> messages_;
   std::vector<Message*> free_messages_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable news_;
-  std::vector<Event> events_;
-  bool woken_ = false;
-  bool closed_ = false;
-  absl::Status told_;
+  mutable Mutex mutex_;
+  Condition news_;
+  std::vector<Event> events_ TUTTI_GUARDED_BY(mutex_);
+  bool woken_ TUTTI_GUARDED_BY(mutex_) = false;
+  bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
+  absl::Status told_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace inproc
@@ -120,8 +119,8 @@ class InprocHub {
   std::string AddressOf(std::size_t index) const;
 
   const int size_;
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<inproc::Port>> ports_;
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<inproc::Port>> ports_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

@@ -1,0 +1,80 @@
+// std::mutex and std::condition_variable as clang's thread-safety analysis understands them: what is declared
+// TUTTI_GUARDED_BY a mutex compiles only where that mutex is held. They cost what the standard ones cost.
+#ifndef TUTTI_BASE_MUTEX_H_
+#define TUTTI_BASE_MUTEX_H_
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "absl/time/time.h"
+
+#ifdef __clang__
+#define TUTTI_THREAD_ANNOTATION(attribute) __attribute__((attribute))
+#else
+#define TUTTI_THREAD_ANNOTATION(attribute)
+#endif
+
+#define TUTTI_GUARDED_BY(mutex) TUTTI_THREAD_ANNOTATION(guarded_by(mutex))
+#define TUTTI_REQUIRES(mutex) TUTTI_THREAD_ANNOTATION(requires_capability(mutex))
+#define TUTTI_ACQUIRE(...) TUTTI_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define TUTTI_TRY_ACQUIRE(...) TUTTI_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define TUTTI_RELEASE(...) TUTTI_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
+#define TUTTI_NO_THREAD_SAFETY_ANALYSIS TUTTI_THREAD_ANNOTATION(no_thread_safety_analysis)
+
+namespace tutti {
+
+class TUTTI_THREAD_ANNOTATION(capability("mutex")) Mutex {
+ public:
+  void Lock() TUTTI_ACQUIRE() { mutex_.lock(); }
+  bool TryLock() TUTTI_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  void Unlock() TUTTI_RELEASE() { mutex_.unlock(); }
+  // Tells the analysis what it cannot see: the caller of the caller holds the mutex.
+  void AssertHeld() const TUTTI_THREAD_ANNOTATION(assert_capability(this)) {}
+
+ private:
+  friend class Condition;
+  std::mutex mutex_;
+};
+
+class TUTTI_THREAD_ANNOTATION(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) TUTTI_ACQUIRE(mutex) : mutex_(mutex) { mutex_.Lock(); }
+  ~MutexLock() TUTTI_RELEASE() { mutex_.Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+// Waits let go of `mutex` while they sleep. `predicate` is called with the mutex held: a lambda that reads what the
+// mutex guards says TUTTI_REQUIRES(mutex) after its parameters.
+class Condition {
+ public:
+  template <typename Predicate>
+  void Wait(Mutex& mutex, Predicate predicate) TUTTI_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait(lock, std::move(predicate));
+    lock.release();
+  }
+
+  // False when `predicate` is still false at `deadline`.
+  template <typename Predicate>
+  bool WaitUntil(Mutex& mutex, absl::Time deadline, Predicate predicate) TUTTI_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    const bool holds = condition_.wait_until(lock, absl::ToChronoTime(deadline), std::move(predicate));
+    lock.release();
+    return holds;
+  }
+
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_BASE_MUTEX_H_
