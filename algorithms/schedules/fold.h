@@ -3,9 +3,11 @@
 #ifndef ALGORITHMS_SCHEDULES_FOLD_H_
 #define ALGORITHMS_SCHEDULES_FOLD_H_
 
+#include <cstdint>
 #include <optional>
 
-#include "tutti/dtype.h"
+#include "algorithms/schedules/partials.h"
+#include "tutti/plan_builder.h"
 
 namespace tutti::schedules {
 
@@ -34,6 +36,37 @@ class Fold {
   int participants_ = 1;
   int extras_ = 0;
 };
+
+// An all-reduce of extras is this and nothing else; their partners call AllReduceTakeIn and AllReduceHandBack.
+inline void AllReduceAsExtra(PlanBuilder& b) {
+  b.Send(Fold::Partner(b.rank()), InputAsPartial(b));
+  b.Recv(Fold::Partner(b.rank()), b.out());
+}
+
+// What a participant's all-reduce starts from.
+struct Participation {
+  Ref mine;     // the partial of its run of ranks: never written if it is the input
+  Ref partial;  // where later partials go: the output, or scratch where partials are wider
+};
+
+// Makes the extra's partial, if there is an extra, part of this participant's. `arrival(count)` is scratch to receive
+// a partial in.
+template <typename Arrival>
+Participation AllReduceTakeIn(PlanBuilder& b, const Fold& fold, Arrival arrival) {
+  const Ref own = InputAsPartial(b);
+  const Ref partial = PartialsAreWider(b.spec()) ? own : b.out();
+  const auto extra = fold.ExtraOf(b.rank());
+  if (!extra) return {own, partial};
+  const Ref theirs = arrival(own.count());
+  b.Recv(*extra, theirs);
+  b.Reduce(partial, {own, theirs}, PartialOp(b.spec()));
+  return {partial, partial};
+}
+
+// The last step of a participant: its extra, if there is one, gets the result.
+inline void AllReduceHandBack(PlanBuilder& b, const Fold& fold) {
+  if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
+}
 
 }  // namespace tutti::schedules
 

@@ -19,20 +19,10 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const Fold fold(b.size());
-  Ref mine = InputAsPartial(b);
-  if (fold.IsExtra(b.rank())) {
-    b.Send(Fold::Partner(b.rank()), mine);
-    b.Recv(Fold::Partner(b.rank()), b.out());
-    return;
-  }
+  if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
 
-  const Ref partial = PartialsAreWider(b.spec()) ? mine : b.out();
-  if (const auto extra = fold.ExtraOf(b.rank())) {
-    const Ref theirs = b.Scratch(mine.dtype, mine.count());
-    b.Recv(*extra, theirs);
-    b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
-    mine = partial;
-  }
+  const auto arrival = [&](std::int64_t count) { return b.Scratch(PartialType(b.spec()), count); };
+  auto [mine, partial] = AllReduceTakeIn(b, fold, arrival);
 
   const int p = fold.participants();
   const int participant = fold.Participant(b.rank());
@@ -45,7 +35,7 @@ void Build(PlanBuilder& b) {
     const Ref given = RunOfChunks(mine, p, lower ? first + chunks : first, chunks);
     if (!lower) first += chunks;
     const Ref kept = RunOfChunks(mine, p, first, chunks);
-    const Ref theirs = b.Scratch(kept.dtype, kept.count());
+    const Ref theirs = arrival(kept.count());
     b.Send(peer, given);
     b.Recv(peer, theirs);
     const bool last = chunks == 1;
@@ -61,7 +51,7 @@ void Build(PlanBuilder& b) {
     first &= ~chunks;
     chunks *= 2;
   }
-  if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
+  AllReduceHandBack(b, fold);
 }
 
 }  // namespace

@@ -18,22 +18,11 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
 
   const Fold fold(b.size());
-  Ref mine = InputAsPartial(b);
-  if (fold.IsExtra(b.rank())) {
-    b.Send(Fold::Partner(b.rank()), mine);
-    b.Recv(Fold::Partner(b.rank()), b.out());
-    return;
-  }
+  if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
 
-  const Ref partial = PartialsAreWider(b.spec()) ? mine : b.out();
   // Two slots, so that the next partner's partial may come while this one is combined.
-  Slots arrivals(b, mine.count());
-  if (const auto extra = fold.ExtraOf(b.rank())) {
-    const Ref theirs = arrivals.Next(mine.count());
-    b.Recv(*extra, theirs);
-    b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
-    mine = partial;
-  }
+  Slots arrivals(b, b.out().count());
+  auto [mine, partial] = AllReduceTakeIn(b, fold, [&](std::int64_t count) { return arrivals.Next(count); });
 
   const int participant = fold.Participant(b.rank());
   for (int distance = 1; distance < fold.participants(); distance *= 2) {
@@ -50,7 +39,7 @@ void Build(PlanBuilder& b) {
       b.Reduce(b.out(), {lower, upper}, b.spec().op);
     }
   }
-  if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
+  AllReduceHandBack(b, fold);
 }
 
 }  // namespace
