@@ -119,7 +119,7 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
                   .bytes = traffic_.bytes(),
                   .count = traffic_.count,
                   .dtype = traffic_.spec.dtype,
-                  .op = traffic_.reduces() ? std::string(Name(traffic_.spec.op)) : "none",
+                  .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
                   .p50_us = median,
                   .p99_us = Microseconds((*times)[calls * 99 / 100]),
                   .max_us = Microseconds(times->back()),

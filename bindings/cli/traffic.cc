@@ -25,34 +25,6 @@ bool IsPerRank(Collective collective) {
   }
 }
 
-bool HasInPlaceForm(Collective collective) {
-  switch (collective) {
-    case Collective::kAllToAll:
-    case Collective::kAllToAllV:
-    case Collective::kBarrier:
-    case Collective::kSend:
-    case Collective::kRecv:
-      return false;
-    default:
-      return true;
-  }
-}
-
-// Or a peer.
-bool HasRoot(Collective collective) {
-  switch (collective) {
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kSend:
-    case Collective::kRecv:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> BenchNames() {
@@ -78,11 +50,6 @@ std::int64_t Traffic::input_count() const { return InputCount(spec, rank, size);
 
 std::int64_t Traffic::output_count() const {
   return spec.collective == Collective::kSend ? count : OutputCount(spec, rank, size);
-}
-
-bool Traffic::reduces() const {
-  return spec.collective == Collective::kAllReduce || spec.collective == Collective::kReduce ||
-         spec.collective == Collective::kReduceScatter;
 }
 
 std::int64_t Traffic::in_place_count() const { return std::max(input_count(), output_count()); }
@@ -144,7 +111,7 @@ absl::StatusOr<Traffic> MakeTraffic(Collective collective, const TrafficOptions&
   CollectiveSpec& spec = traffic.spec;
   spec.collective = collective;
   spec.dtype = options.dtype;
-  if (traffic.reduces()) spec.op = options.op;
+  if (Reduces(collective)) spec.op = options.op;
   if (HasRoot(collective)) spec.root = options.root;
   spec.in_place = options.in_place && HasInPlaceForm(collective);
   if (collective == Collective::kBarrier) {

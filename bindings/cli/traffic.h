@@ -46,7 +46,6 @@ struct Traffic {
   std::int64_t bytes() const;
   std::int64_t input_count() const;
   std::int64_t output_count() const;
-  bool reduces() const;
   // Where, in elements, input and output start in the one buffer of an in-place call; as long as the longer of the two.
   std::int64_t in_place_count() const;
   std::int64_t in_place_input() const;

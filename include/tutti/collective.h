@@ -33,6 +33,13 @@ inline constexpr std::array<Collective, 12> kAllCollectives = {
     Collective::kReduce,    Collective::kGather,        Collective::kScatter,   Collective::kAllToAll,
     Collective::kAllToAllV, Collective::kBarrier,       Collective::kSend,      Collective::kRecv};
 
+// Whether ranks' elements are combined by an operator (CollectiveSpec::op).
+bool Reduces(Collective collective);
+// Whether one rank is singled out (CollectiveSpec::root): the root or, of send and recv, the peer.
+bool HasRoot(Collective collective);
+// Whether input and output may be the same memory (CollectiveSpec::in_place).
+bool HasInPlaceForm(Collective collective);
+
 // "all_reduce", "all_to_all_v", …: folder names under algorithms/schedules, too.
 absl::string_view Name(Collective collective);
 absl::StatusOr<Collective> ParseCollective(absl::string_view name);
@@ -41,18 +48,19 @@ absl::StatusOr<Collective> ParseCollective(absl::string_view name);
 //   all_reduce, broadcast, reduce, send, recv    elements of the whole buffer
 //   reduce_scatter, scatter                      elements each rank receives (input: size·count)
 //   all_gather, gather, all_to_all               elements each rank sends to one peer (output: size·count)
-//   all_to_all_v                                 unused; send_counts / recv_counts hold `size` entries, packed in rank
-//   order barrier                                      unused (0)
+//   all_to_all_v                                 unused (0); send_counts and recv_counts hold `size` entries, packed in
+//                                                rank order
+//   barrier                                      unused (0)
 struct CollectiveSpec {
   Collective collective = Collective::kAllReduce;
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
   std::int64_t count = 0;
-  // Root of a rooted collective; the peer of send and recv.
+  // The root, where the collective has one; the peer of send and recv.
   Rank root = 0;
   // Input and output are the same memory. all_gather, gather: the input is this rank's block of the output;
-  // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value;
-  // all_to_all(v), send, recv and barrier have no in-place form. Equal on all ranks.
+  // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value. False
+  // where the collective has no in-place form. Equal on all ranks.
   bool in_place = false;
   std::vector<std::int64_t> send_counts = {};
   std::vector<std::int64_t> recv_counts = {};

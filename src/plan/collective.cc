@@ -14,25 +14,6 @@ std::int64_t Total(const std::vector<std::int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-bool Rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kGather:
-    case Collective::kScatter:
-    case Collective::kSend:
-    case Collective::kRecv:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool Reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
-         collective == Collective::kReduce;
-}
-
 absl::Status Invalid(const CollectiveSpec& spec, Rank rank, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(Name(spec.collective), " of rank ", rank, ": ", what));
 }
@@ -56,6 +37,38 @@ absl::Status ValidateCounts(const CollectiveSpec& spec, absl::string_view field,
 }
 
 }  // namespace
+
+bool Reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+bool HasRoot(Collective collective) {
+  switch (collective) {
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool HasInPlaceForm(Collective collective) {
+  switch (collective) {
+    case Collective::kAllToAll:
+    case Collective::kAllToAllV:
+    case Collective::kBarrier:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return false;
+    default:
+      return true;
+  }
+}
 
 absl::string_view Name(Collective collective) {
   static constexpr std::array<absl::string_view, kAllCollectives.size()> kNames = {
@@ -130,7 +143,7 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
   }
   const bool counted = spec.collective != Collective::kBarrier && spec.collective != Collective::kAllToAllV;
   if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));
-  if (Rooted(spec.collective) && (spec.root < 0 || spec.root >= size)) {
+  if (HasRoot(spec.collective) && (spec.root < 0 || spec.root >= size)) {
     return Invalid(spec, rank, absl::StrCat("root ", spec.root, " must be in 0…", size - 1));
   }
   const bool point_to_point = spec.collective == Collective::kSend || spec.collective == Collective::kRecv;
@@ -144,8 +157,7 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
                    absl::StrCat("send_counts[", rank, "] = ", spec.send_counts[rank], " must equal recv_counts[", rank,
                                 "] = ", spec.recv_counts[rank]));
   }
-  const bool one_memory = point_to_point || spec.collective == Collective::kAllToAll || !counted;
-  if (spec.in_place && one_memory) {
+  if (spec.in_place && !HasInPlaceForm(spec.collective)) {
     return Invalid(spec, rank, "in_place must be false: this collective has no in-place form");
   }
   return absl::OkStatus();
@@ -162,7 +174,7 @@ std::string ToString(const CollectiveSpec& spec) {
   } else {
     absl::StrAppend(&text, " count=", spec.count);
   }
-  if (Rooted(spec.collective)) absl::StrAppend(&text, " root=", spec.root);
+  if (HasRoot(spec.collective)) absl::StrAppend(&text, " root=", spec.root);
   if (spec.in_place) absl::StrAppend(&text, " in_place");
   return text;
 }

@@ -7,11 +7,6 @@
 namespace tutti {
 namespace {
 
-bool Rooted(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
-         collective == Collective::kGather || collective == Collective::kScatter;
-}
-
 // Unequal, with zeros: (from + 2·to) mod 3 · count.
 std::int64_t SentBetween(Rank from, Rank to, std::int64_t count) { return (from + 2 * to) % 3 * count; }
 
@@ -55,7 +50,7 @@ std::vector<Call> CallsOf(Collective collective, DType dtype, ReduceOp op, std::
   if (collective == Collective::kBarrier) spec.count = 0;
   std::vector<Call> calls;
   for (Rank root : std::set<Rank>{0, size / 2, size - 1}) {
-    if (root > 0 && !Rooted(collective)) break;
+    if (root > 0 && !HasRoot(collective)) break;
     for (bool in_place : {false, true}) {
       spec.root = root;
       spec.in_place = in_place;

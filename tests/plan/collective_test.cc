@@ -21,6 +21,24 @@ TEST(CollectiveTest, NamesParseBack) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'allreduce'; valid: all_reduce, reduce_scatter"));
 }
 
+TEST(CollectiveTest, WhatTheFieldsOfASpecMeanFor) {
+  struct Row {
+    Collective collective;
+    bool reduces, has_root, has_in_place_form;
+  };
+  for (const Row& row :
+       {Row{Collective::kAllReduce, true, false, true}, Row{Collective::kReduceScatter, true, false, true},
+        Row{Collective::kAllGather, false, false, true}, Row{Collective::kBroadcast, false, true, true},
+        Row{Collective::kReduce, true, true, true}, Row{Collective::kGather, false, true, true},
+        Row{Collective::kScatter, false, true, true}, Row{Collective::kAllToAll, false, false, false},
+        Row{Collective::kAllToAllV, false, false, false}, Row{Collective::kBarrier, false, false, false},
+        Row{Collective::kSend, false, true, false}, Row{Collective::kRecv, false, true, false}}) {
+    EXPECT_EQ(Reduces(row.collective), row.reduces) << Name(row.collective);
+    EXPECT_EQ(HasRoot(row.collective), row.has_root) << Name(row.collective);
+    EXPECT_EQ(HasInPlaceForm(row.collective), row.has_in_place_form) << Name(row.collective);
+  }
+}
+
 TEST(CollectiveTest, CountsOfInputAndOutput) {
   struct Row {
     Collective collective;

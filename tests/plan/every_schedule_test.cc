@@ -18,11 +18,6 @@ struct Type {
   ReduceOp op;
 };
 
-bool Reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
-         collective == Collective::kReduce;
-}
-
 std::vector<Type> TypesFor(Collective collective, int size) {
   if (!Reduces(collective)) return {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kSum}};
   std::vector<Type> types = {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}};

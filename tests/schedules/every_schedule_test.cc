@@ -11,16 +11,6 @@
 namespace tutti {
 namespace {
 
-bool HasInPlaceForm(Collective collective) {
-  return collective != Collective::kAllToAll && collective != Collective::kAllToAllV &&
-         collective != Collective::kBarrier;
-}
-
-bool Reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
-         collective == Collective::kReduce;
-}
-
 class EverySchedule : public testing::TestWithParam<const Schedule*> {};
 
 TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
