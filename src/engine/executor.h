@@ -23,7 +23,10 @@ struct Blocker {
 // Belongs to the engine's driver.
 class Executor {
  public:
-  explicit Executor(Transport& transport) : transport_(transport) { active_.reserve(64); }
+  explicit Executor(Transport& transport) : transport_(transport) {
+    active_.reserve(kRoom);
+    pending_.reserve(kRoom);
+  }
 
   // Queues an operation; it starts when its lane is free, in this order.
   void Add(Operation* operation);
@@ -48,6 +51,9 @@ class Executor {
   std::int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
+  // Operations for which room is made at the start: until there are more at once, queueing one allocates nothing.
+  static constexpr std::size_t kRoom = 64;
+
   bool AdmitPending();
   absl::StatusOr<bool> Advance(Operation& operation);
   absl::Status Execute(Operation& operation, StepId id);

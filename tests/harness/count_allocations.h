@@ -1,0 +1,45 @@
+// Replaces the allocator of a test program by one that counts. Included by one file of the program, which is named
+// *allocations_test.cc: sanitizers, which have an allocator of their own, leave such files out.
+#ifndef TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
+#define TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+// Of all threads, since the program began.
+inline std::atomic<std::int64_t> allocations{0};
+
+// Allocations of the whole process while every rank of `comm` is between the two ends of `rounds`, called by all ranks.
+template <typename Rounds>
+std::int64_t AllocationsDuring(Communicator& comm, Rounds rounds) {
+  const auto meet = [&] { EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus()); };
+  for (int warm_up = 0; warm_up < 10; ++warm_up) meet();
+  const std::int64_t before = allocations;
+  meet();  // nobody begins before all have counted
+  rounds();
+  meet();
+  const std::int64_t during = allocations - before;
+  meet();  // nobody goes on before all have counted
+  return during;
+}
+
+}  // namespace tutti
+
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // this new and this delete do match
+void* operator new(std::size_t bytes) {
+  tutti::allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+#endif  // TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
