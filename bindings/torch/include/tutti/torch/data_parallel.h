@@ -33,8 +33,8 @@ namespace tutti::nn {
 using DataParallelOptions = SynchronizerOptions;
 
 // Hooks into the gradients of one module for as long as it lives; the module itself is called as before. Gradients
-// live in Tutti's buckets: p.grad() is a tensor there, before and after every kind of zero_grad(); buckets travel while
-// backward still computes the others, and backward() returns when all have arrived.
+// live in Tutti's buckets: after every backward(), whatever kind of zero_grad() came before it, p.grad() is a tensor
+// there; buckets travel while backward still computes the others, and backward() returns when all have arrived.
 //
 // Create it when the module is complete (after to(), torch::load, requires_grad_), on every rank at the same time: it
 // overwrites parameters and buffers by those of rank 0. Parameters that do not require a gradient are left alone.
