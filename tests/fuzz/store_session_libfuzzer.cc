@@ -1,7 +1,27 @@
-// The entry that libFuzzer calls; configure with clang and -DTUTTI_FUZZ=ON, then run bin/store_session_fuzzer.
+// The entries that libFuzzer calls (preset `fuzz`).
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "tests/fuzz/store_session_fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+extern "C" {
+
+std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   tutti::FuzzStoreSession({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+// libFuzzer begins with the empty input: from there, and now and then later, it goes on from what goes right.
+std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned random) {
+  if (size <= 1 || random % 1024 == 0) {
+    const std::string seed = tutti::StoreSessionSeed(static_cast<int>(random / 1024 % tutti::kStoreSessionSeeds));
+    size = std::min(seed.size(), max_size);
+    std::copy_n(seed.begin(), size, data);
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+
+}  // extern "C"
