@@ -22,7 +22,7 @@ def main():
     if kept == printed:
         return 0
     print("\n".join(difflib.unified_diff(kept.splitlines(), printed.splitlines(), str(page), "printed", lineterm="")))
-    print(f"docs/{name}.md is out of date; run: tests/docs/generated.py {command} {name} --fix")
+    print(f"docs/{name}.md is out of date: cmake --build BUILD_DIR --target regenerate")
     return 1
 
 

@@ -1,5 +1,5 @@
 // The text of plans for small worlds, compared with tests/plan/golden/*.txt: a change of a schedule shows as a diff.
-// TUTTI_UPDATE_GOLDEN=1 writes the files anew.
+// The target `regenerate` (or TUTTI_UPDATE_GOLDEN=1) writes the files anew.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -43,7 +43,7 @@ TEST(GoldenTest, PlansAreAsRecorded) {
     if (update) std::ofstream(kFolder / name) << text;
     std::ostringstream recorded;
     recorded << std::ifstream(kFolder / name).rdbuf();
-    EXPECT_EQ(text, recorded.str()) << name << " differs; run with TUTTI_UPDATE_GOLDEN=1 if that is intended";
+    EXPECT_EQ(text, recorded.str()) << name << " differs; build the target `regenerate` if that is intended";
   }
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
     EXPECT_EQ(expected.count(entry.path().filename().string()), 1u) << entry.path() << " is of no schedule";
