@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(__FILE__).parent_path() / "golden";
+const std::filesystem::path kFolder = TUTTI_SOURCE_DIR "/tests/plan/golden";
 
 std::string TextOf(const Schedule& schedule) {
   std::string text;
