@@ -1,7 +1,10 @@
-// gradient_allreduce: every rank ends with (1/n) Σ g, by one lossless all_reduce per bucket that overlaps with
-// backward.
+// gradient_allreduce: every rank ends with (1/n) Σ g, by one all_reduce per bucket that overlaps with backward.
+//
+// Lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), added up in f32
+// and rounded twice whatever n; or, with a schedule, is cast and reduced by that, which rounds as it does for the type.
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
@@ -28,6 +31,17 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   if (strategy.flag("hierarchical") && !plan.one_node) {
     return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
   }
+  const CodecChoice codec = CodecOf(strategy);
+  if (codec.codec != nullptr && !codec.codec->linear.has_value()) {
+    return absl::UnimplementedError(absl::StrCat("codec=", codec.codec->name,
+                                                 " is no cast, so its messages cannot be "
+                                                 "added; use bytegrad:codec=",
+                                                 codec.codec->name));
+  }
+  if (codec.codec != nullptr && (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype))) {
+    return absl::UnimplementedError(
+        absl::StrCat("gradients of ", Name(bucket.dtype), " cannot be encoded; valid: f32, f16, bf16"));
+  }
   absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
   if (!schedule.ok()) return schedule.status();
   absl::Status supported = (*schedule)->supports(bucket, size, plan);
@@ -35,7 +49,24 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   return absl::Status(supported.code(), absl::StrCat("schedule=", (*schedule)->name, ": ", supported.message()));
 }
 
-void Build(const Strategy& strategy, PlanBuilder& b) {
+// The bucket, cast to `dtype`, by `schedule`.
+void CastAndReduce(const Schedule& schedule, DType dtype, PlanBuilder& b) {
+  const Ref cast = b.Scratch(dtype, b.out().count());
+  CollectiveSpec spec = b.spec();
+  spec.dtype = dtype;
+  b.Copy(cast, b.out());
+  b.Within(spec, cast, cast, schedule.build);
+  b.Copy(b.out(), cast);
+}
+
+void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
+  const CodecChoice codec = CodecOf(strategy);
+  if (codec.codec != nullptr && b.size() > 1 && b.spec().dtype == DType::kF32) {
+    if (strategy.option("schedule") == "auto") {
+      return TwoShotAllReduce(b, {.codec = codec, .average = strategy.flag("average")});
+    }
+    return CastAndReduce(**FindSchedule(Collective::kAllReduce, strategy.option("schedule")), *codec.codec->linear, b);
+  }
   (*ScheduleOf(strategy, b.spec(), b.size(), b.options()))->build(b);
 }
 
@@ -50,6 +81,9 @@ constinit const tutti::Algorithm tutti_algorithm_gradient_allreduce = {
     .exchanges = tutti::Exchanges::kGradients,
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,
+    .codec = "none",
+    .rounds = nullptr,
+    .round_of = nullptr,
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

@@ -16,6 +16,7 @@
 #include "tutti/bootstrap.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
+#include "tutti/peer_selection.h"
 #include "tutti/schedule.h"
 #include "tutti/version.h"
 
@@ -70,6 +71,8 @@ void PrintRecords() {
   for (const Algorithm* algorithm : AllAlgorithms()) Line(algorithm->name, algorithm->summary);
   Heading("Codecs");
   for (const Codec* codec : AllCodecs()) Line(codec->name, codec->summary);
+  Heading("Peer selections");
+  for (const PeerSelection* selection : AllPeerSelections()) Line(selection->name, selection->summary);
   Heading("Schedules");
   for (Collective collective : kAllCollectives) {
     std::vector<absl::string_view> names;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "tutti/algorithm.h"
 #include "tutti/codec.h"
+#include "tutti/peer_selection.h"
 #include "tutti/schedule.h"
 
 namespace tutti::cli {
@@ -63,11 +64,18 @@ std::string AlgorithmsMarkdown() {
       "This page is printed by `tutti docs algorithms`; a test compares the two.\n\n"
       "| algorithm | what it does | exchanges | when | bytes on the wire, per rank |\n|---|---|---|---|---|\n";
   for (const Algorithm* algorithm : AllAlgorithms()) {
-    absl::StrAppend(&text, "| `", algorithm->name, "` | ", Cell(algorithm->summary), " | ", Name(algorithm->exchanges),
-                    " | ", Name(algorithm->phase), " | ", Cell(algorithm->cost), " |\n");
+    absl::StrAppend(&text, "| [`", algorithm->name, "`](algorithms/", algorithm->name, ".md) | ",
+                    Cell(algorithm->summary), " | ", Name(algorithm->exchanges), " | ", Name(algorithm->phase), " | ",
+                    Cell(algorithm->cost), " |\n");
   }
   for (const Algorithm* algorithm : AllAlgorithms()) {
     absl::StrAppend(&text, "\n## ", algorithm->name, "\n\n", Options(*algorithm));
+  }
+  absl::StrAppend(&text,
+                  "\n## Peer selections\n\nWhat `peer_selection_mode=` chooses from: with whom a rank mixes its "
+                  "weights.\n\n| peer selection | with whom |\n|---|---|\n");
+  for (const PeerSelection* selection : AllPeerSelections()) {
+    absl::StrAppend(&text, "| `", selection->name, "` | ", Cell(selection->summary), " |\n");
   }
   return text + Codecs();
 }

@@ -82,6 +82,9 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   plan.add_option("--count", request.count, "Elements, counted as in the call, in place of --bytes")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->excludes(bytes);
+  plan.add_option("--step", request.step, "Optimizer step, from 0: a strategy may exchange otherwise in another")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
   plan.add_option("--rank", flags.rank, "Whose steps to print")
       ->check(CLI::Range(0, kMaxRanks - 1))
       ->capture_default_str();

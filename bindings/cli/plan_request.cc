@@ -63,10 +63,17 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   if (!strategy.ok()) return strategy.status();
   const DType dtype = request.traffic.dtype;
   const std::int64_t count = request.count >= 0 ? request.count : request.bytes / SizeOf(dtype);
-  return PlanFamily{.explanation = absl::StrCat("strategy: ", strategy->ToString(), "\n"),
+  const int round = RoundOf(*strategy, request.step, request.ranks);
+  if (round == kNoExchange) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", request.step, " exchanges nothing with ", strategy->ToString(), "; try another --step"));
+  }
+  const int rounds = RoundsOf(*strategy, request.ranks);
+  const std::string which = rounds == 1 ? "" : absl::StrCat("round ", round, " of 0…", rounds - 1, "\n");
+  return PlanFamily{.explanation = absl::StrCat("strategy: ", strategy->ToString(), "\n", which),
                     .ranks = request.ranks,
-                    .build = [request, strategy = *strategy, dtype, count](Rank rank) {
-                      return BuildPlan(strategy, dtype, count, rank, request.ranks, request.options);
+                    .build = [request, strategy = *strategy, dtype, count, round](Rank rank) {
+                      return BuildPlan(strategy, dtype, count, rank, request.ranks, request.options, round);
                     }};
 }
 

@@ -1,4 +1,5 @@
-// Trains a small CNN on Fashion-MNIST, on as many ranks as it is started on, kept in step by a strategy of your choice:
+// Trains a small CNN (or a wide MLP, whose gradients are many) on Fashion-MNIST, on as many ranks as it is started on,
+// kept in step by a strategy of your choice:
 //
 //   tutti launch -n 4 -- train_fashion_mnist --strategy bytegrad --epochs 5
 #include <torch/torch.h>
@@ -8,8 +9,10 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "docs/examples/fashion_mnist.h"
 #include "docs/examples/progress.h"
@@ -22,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string strategy = "gradient_allreduce";
+  std::string model = "cnn";
+  std::string optimizer = "sgd";
   int epochs = 5;
   std::uint64_t seed = 1;
   std::int64_t batch = 64;
@@ -34,11 +39,21 @@ struct Options {
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-torch::nn::Sequential MakeNet() {
+torch::nn::Sequential MakeNet(const std::string& model) {
   using namespace torch::nn;  // NOLINT(google-build-using-namespace): reads like the picture of the net
+  if (model == "mlp") {       // 20 million weights
+    return Sequential(Flatten(), Linear(28 * 28, 4096), ReLU(), Linear(4096, 4096), ReLU(), Linear(4096, 10));
+  }
   return Sequential(Conv2d(Conv2dOptions(1, 16, 3).padding(1)), ReLU(), MaxPool2d(2),
                     Conv2d(Conv2dOptions(16, 32, 3).padding(1)), ReLU(), MaxPool2d(2), Flatten(),
                     Linear(32 * 7 * 7, 128), ReLU(), Linear(128, 10));
+}
+
+std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(const Options& options, std::vector<torch::Tensor> weights) {
+  if (options.optimizer == "adam") {
+    return std::make_unique<torch::optim::Adam>(weights, torch::optim::AdamOptions(options.learning_rate));
+  }
+  return std::make_unique<torch::optim::SGD>(weights, torch::optim::SGDOptions(options.learning_rate).momentum(0.9));
 }
 
 // One rank's part of the training.
@@ -49,9 +64,9 @@ class Trainer {
         options_(options),
         train_(fashion_mnist::Load(fashion_mnist::Part::kTrain, options.data)),
         test_(fashion_mnist::Load(fashion_mnist::Part::kTest, options.data)),
-        net_((torch::manual_seed(options.seed), MakeNet())),
-        optimizer_(net_->parameters(), torch::optim::SGDOptions(options.learning_rate).momentum(0.9)),
-        // Small buckets, since this is a small model: the first ones travel while the convolutions are differentiated.
+        net_((torch::manual_seed(options.seed), MakeNet(options.model))),
+        optimizer_(MakeOptimizer(options, net_->parameters())),
+        // Small buckets, since the CNN is small: the first ones travel while the convolutions are differentiated.
         replicas_(world, *net_,
                   {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}) {}
 
@@ -62,6 +77,7 @@ class Trainer {
     double accuracy = 0;
     for (int epoch = 0; epoch < options_.epochs; ++epoch) {
       TrainEpoch(epoch);
+      replicas_.Flush();  // one model on all ranks, whatever the strategy
       accuracy = Accuracy();
       replicas_.CheckReplicas();
       if (world_.rank() == 0) std::printf("epoch %d: test accuracy %.2f %%\n", epoch + 1, 100 * accuracy);
@@ -69,7 +85,7 @@ class Trainer {
     const double seconds = SecondsSince(start);
     const std::int64_t wire_bytes = SumOverRanks(wire_bytes_);
     const double n = world_.size();
-    const double exact_bytes = 2 * (n - 1) * static_cast<double>(gradient_bytes_);  // an f32 all_reduce, all ranks
+    const double exact_bytes = 2 * (n - 1) * static_cast<double>(payload_bytes_);  // an f32 all_reduce, all ranks
     return {{"strategy", options_.strategy},
             {"ranks", world_.size()},
             {"epochs", options_.epochs},
@@ -99,17 +115,17 @@ class Trainer {
     for (std::int64_t step = 0; step < steps; ++step) {
       const std::int64_t begin = step * global_batch + world_.rank() * options_.batch;
       const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
-      optimizer_.zero_grad();
+      optimizer_->zero_grad();
       const torch::Tensor batch_loss = torch::nn::functional::cross_entropy(net_->forward(images), labels);
       batch_loss.backward();  // gradients are synchronized when it returns
-      optimizer_.step();
+      replicas_.Step(*optimizer_);
 
       loss = step == 0 ? batch_loss.item<double>() : 0.95 * loss + 0.05 * batch_loss.item<double>();
       const tutti::SyncStatistics last = replicas_.TakeStatistics();
       exchanged.communication += last.communication;
       exchanged.exposed += last.exposed;
       wire_bytes_ += last.wire_bytes;
-      gradient_bytes_ += last.gradient_bytes;
+      payload_bytes_ += last.payload_bytes;
       char details[160];
       std::snprintf(details, sizeof(details),
                     "%6.0f samples/s, loss %.3f, %.1f MB sent, %2.0f %% of communication hidden",
@@ -144,10 +160,10 @@ class Trainer {
   const fashion_mnist::Images train_;
   const fashion_mnist::Images test_;
   torch::nn::Sequential net_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   tutti::nn::DataParallel replicas_;
-  std::int64_t wire_bytes_ = 0;      // of this rank
-  std::int64_t gradient_bytes_ = 0;  // likewise, before compression
+  std::int64_t wire_bytes_ = 0;     // of this rank
+  std::int64_t payload_bytes_ = 0;  // likewise, before compression
 };
 
 void Train(const Options& options) {
@@ -171,10 +187,12 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a small CNN on Fashion-MNIST on the ranks of `tutti launch`, torchrun, mpirun or srun");
   app.option_defaults()->always_capture_default();
   app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…");
+  app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
+  app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9) or adam")->check(CLI::IsMember({"sgd", "adam"}));
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
   app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--lr", options.learning_rate, "Learning rate of SGD with momentum 0.9")->check(CLI::PositiveNumber);
+  app.add_option("--lr", options.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::PositiveNumber);
   app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images");
   app.add_option("--data", options.data, "Directory of the data set");

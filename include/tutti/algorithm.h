@@ -33,6 +33,9 @@ struct AlgorithmOption {
 // Checks for AlgorithmOption::check.
 absl::Status CheckListed(const AlgorithmOption& option, absl::string_view value);    // `values` is a list: "a | b | c"
 absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view value);  // "auto", or names an all_reduce
+absl::Status CheckPeerSelection(const AlgorithmOption& option, absl::string_view value);  // names a peer selection
+absl::Status CheckPositive(const AlgorithmOption& option, absl::string_view value);       // an integer from 1 on
+absl::Status CheckNotNegative(const AlgorithmOption& option, absl::string_view value);    // an integer from 0 on
 
 struct Algorithm;
 
@@ -60,11 +63,23 @@ struct Algorithm {
   // The codec when the strategy name gives none; "none": it encodes only when one is given. Its strategy names then
   // take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: it never encodes.
   absl::string_view codec = "";
+  // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
+  // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step.
+  int (*rounds)(const Strategy& strategy, int size);
+  int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
   absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
-  // Writes the plan of one bucket: builder.spec() is an in-place all_reduce of the bucket; `supports` holds.
-  void (*build)(const Strategy& strategy, PlanBuilder& builder);
+  // Writes the plan of one round of one bucket; `supports` holds. builder.spec() is an all_reduce of the bucket: of
+  // gradients (or momentum) in place, of weights from a snapshot to a memory of its own, since training goes on
+  // meanwhile.
+  void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
 };
+
+inline constexpr int kNoExchange = -1;
+int RoundsOf(const Strategy& strategy, int size);
+int RoundOf(const Strategy& strategy, std::int64_t step, int size);
+// Whether buckets hold weights rather than gradients.
+bool ExchangesWeights(const Algorithm& algorithm);
 
 // Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
 absl::Span<const Algorithm* const> AllAlgorithms();
@@ -78,10 +93,10 @@ CodecChoice CodecOf(const Strategy& strategy);
 // What strategy names can tell codecs. Each codec takes some of these (Codec::options) and has its own defaults.
 absl::Span<const AlgorithmOption> CodecOptionTable();
 
-// The plan of one rank for a bucket of `count` elements. Unimplemented with the reason when the algorithm does not
-// serve the bucket.
+// The plan of one rank for one round of a bucket of `count` elements. Unimplemented with the reason when the algorithm
+// does not serve the bucket.
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
-                               const PlanOptions& options);
+                               const PlanOptions& options, int round = 0);
 
 }  // namespace tutti
 

@@ -50,11 +50,14 @@ struct Counters {
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
 };
 
-// The memory a plan runs on. In place: `in` is unused. `state` is persistent memory of plan.state_bytes.
+// The memory a plan runs on. In place: `in` is unused. `state` is persistent memory of plan.state_bytes. `scratch`, of
+// plan.scratch_bytes, spares a plan that maps no peers memory of its own: plans that never run at the same time may
+// share it.
 struct PlanBuffers {
   const void* in = nullptr;
   void* out = nullptr;
   void* state = nullptr;
+  void* scratch = nullptr;
 };
 
 class Engine;

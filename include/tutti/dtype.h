@@ -26,6 +26,15 @@ inline constexpr std::array<DType, 8> kAllDTypes = {DType::kF32, DType::kF64, DT
 inline constexpr std::array<ReduceOp, 5> kAllReduceOps = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin,
                                                           ReduceOp::kMax, ReduceOp::kProd};
 
+// What an operand of a linear combination is multiplied by: operand · factor / divisor. As two numbers a third is
+// exact.
+struct Coefficient {
+  double factor = 1;
+  double divisor = 1;
+  double value() const { return factor / divisor; }
+  bool operator==(const Coefficient&) const = default;
+};
+
 // Bytes of one element.
 constexpr std::int64_t SizeOf(DType dtype) {
   switch (dtype) {

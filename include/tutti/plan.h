@@ -44,15 +44,16 @@ struct Ref {
 };
 
 enum class StepKind : std::uint8_t {
-  kSend,    // srcs[0] → message to `peer`
-  kRecv,    // message from `peer` → dsts[0]
-  kSignal,  // tell every rank that this rank has completed all earlier steps (its `ordinal`-th signal of the run)
-  kWait,    // wait until `peer` has made its `ordinal`-th signal of this run
-  kReduce,  // every dst ← op(srcs…), combined in the order given; avg divides by `divisor`
-  kCopy,    // every dst ← srcs[0], converting when the dtypes differ
-  kScale,   // dsts[0] ← srcs[0] / divisor
-  kEncode,  // dsts[0] (bytes) ← codec(srcs[0])
-  kDecode,  // dsts[0] ← codec⁻¹(srcs[0] (bytes)); adds instead when `accumulate`
+  kSend,     // srcs[0] → message to `peer`
+  kRecv,     // message from `peer` → dsts[0]
+  kSignal,   // tell every rank that this rank has completed all earlier steps (its `ordinal`-th signal of the run)
+  kWait,     // wait until `peer` has made its `ordinal`-th signal of this run
+  kReduce,   // every dst ← op(srcs…), combined in the order given; avg divides by `divisor`
+  kCopy,     // every dst ← srcs[0], converting when the dtypes differ
+  kScale,    // dsts[0] ← srcs[0] / divisor
+  kCombine,  // dsts[0] ← Σ srcs[i] · coefficients[i], left to right; if `finite`, 0 where that is no finite number
+  kEncode,   // dsts[0] (bytes) ← codec(srcs[0])
+  kDecode,   // dsts[0] ← codec⁻¹(srcs[0] (bytes)); adds instead when `accumulate`
 };
 
 absl::string_view Name(StepKind kind);
@@ -66,15 +67,32 @@ struct Step {
   StepKind kind = StepKind::kCopy;
   ReduceOp op = ReduceOp::kSum;  // kReduce
   bool accumulate = false;       // kDecode
+  bool finite = false;           // kCombine
   std::uint16_t codec = 0;       // kEncode, kDecode: index into Plan::codecs
   std::uint32_t ordinal = 0;     // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
   Rank peer = kSelf;             // kSend, kRecv, kWait
   std::int32_t divisor = 1;      // kReduce with avg, kScale
-  std::uint32_t first_ref = 0;   // dsts, then srcs
+  std::uint32_t first_coefficient = 0;  // kCombine: one per source
+  std::uint32_t first_ref = 0;          // dsts, then srcs
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
   std::uint32_t first_dep = 0;  // steps that must be complete before this one starts
   std::uint32_t num_deps = 0;
+};
+
+// What a range of a bucket's persistent memory means to whoever saves, loads or moves it.
+enum class StateKind : std::uint8_t {
+  kResidual,  // what a codec has lost of this rank's values and the next message makes up for; zero at first
+  kReplica,   // the weights of rank `of` as this rank knows them; at first those all ranks start with
+};
+absl::string_view Name(StateKind kind);
+
+struct StateRange {
+  std::string name;  // "residual", "left": unique in its plan
+  StateKind kind = StateKind::kResidual;
+  Rank of = kSelf;  // kReplica: whose weights; the own rank for the own replica
+  Ref range = {};
+  std::int64_t first_element = 0;  // of the bucket that the range belongs to
 };
 
 struct Plan {
@@ -90,9 +108,17 @@ struct Plan {
   std::vector<Ref> refs;
   std::vector<StepId> deps;
   std::vector<CodecChoice> codecs;
+  std::vector<Coefficient> coefficients;
+  std::vector<StateRange> states;  // all of kState that is used
+  // Part of each rank's input in this rank's output, in rank order, where these are not what the collective promises:
+  // a plan of an algorithm that mixes the weights of neighbours. Rows and columns of a world sum to 1.
+  std::vector<double> mixing;
 
   absl::Span<const Ref> dsts(const Step& s) const { return {refs.data() + s.first_ref, s.num_dsts}; }
   absl::Span<const Ref> srcs(const Step& s) const { return {refs.data() + s.first_ref + s.num_dsts, s.num_srcs}; }
+  absl::Span<const Coefficient> coefficients_of(const Step& s) const {
+    return {coefficients.data() + s.first_coefficient, s.num_srcs};
+  }
   absl::Span<const StepId> deps_of(const Step& s) const { return {deps.data() + s.first_dep, s.num_deps}; }
   // True when a step reads or writes a peer's memory, or signals: such a plan runs only where peers are mapped.
   bool maps_peers() const;

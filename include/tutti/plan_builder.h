@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tutti/plan.h"
@@ -54,7 +55,7 @@ class PlanBuilder {
   PlanBuilder(PlanBuilder&&) noexcept;
   PlanBuilder& operator=(PlanBuilder&&) noexcept;
 
-  const CollectiveSpec& spec() const { return plan_.spec; }
+  const CollectiveSpec& spec() const { return spec_; }
   const PlanOptions& options() const { return options_; }
   Rank rank() const { return plan_.rank; }
   int size() const { return plan_.size; }
@@ -66,20 +67,32 @@ class PlanBuilder {
   Ref out() const { return out_; }
   // Working memory for `count` elements (64-byte aligned). A fixed place for the length of the run.
   Ref Scratch(DType dtype, std::int64_t count);
-  // Persistent memory, zero before the first run.
-  Ref State(DType dtype, std::int64_t count);
+  // Persistent memory of the bucket, which every run finds as the last one left it. Names are unique in the plan and
+  // are what a checkpoint finds it by. A residual is zero at first; a replica holds the weights of rank `of`, for which
+  // its own rank is allowed, and is at first the weights that all ranks start with.
+  // `first_element`: where in the bucket the elements lie that a residual belongs to.
+  Ref Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element = 0);
+  Ref Replica(std::string name, Rank of, DType dtype, std::int64_t count);
 
   void Send(Rank to, const Ref& src);
   void Recv(Rank from, const Ref& dst);
   void Signal();
   void Wait(Rank peer);
-  // Waits for the signal of every other rank that corresponds to this rank's latest one.
+  // Waits for the signal of every other rank (of `peers`) that corresponds to this rank's latest one.
   void WaitAll();
+  void WaitFor(absl::Span<const Rank> peers);
   // Every dst ← op(srcs…), in the order given. Avg divides the sum by the size of the world.
   // All refs have one length and one dtype per side; f32 sources may be rounded into 16-bit destinations.
   // A dst may be one of the srcs (the same range); no two dsts overlap.
   void Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op);
   void Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op);
+  // dst ← (Σ srcs) / number of srcs, added in the order given.
+  void Mean(const Ref& dst, absl::Span<const Ref> srcs);
+  // dst ← Σ srcs[i] · coefficients[i], in the order given; every product, quotient and sum is rounded by itself, in the
+  // accumulator of the dtype. All refs have one length and one floating dtype.
+  void Combine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients);
+  // dst ← whole - part, and 0 where that is no finite number: a residual must not keep one NaN for ever.
+  void Remainder(const Ref& dst, const Ref& whole, const Ref& part);
   // Every dst ← src, converting when the dtypes differ. Copying a range to itself makes no step.
   void Copy(absl::Span<const Ref> dsts, const Ref& src);
   void Copy(const Ref& dst, const Ref& src);
@@ -88,12 +101,23 @@ class PlanBuilder {
   void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
 
+  // The output is not what the collective promises but Σ of the inputs of all ranks times `weights`, one per rank.
+  void PromiseMixing(std::vector<double> weights);
+
+  // Lets `write` write a part of this plan as if it were the plan of another call: `spec`, from `in` to `out`, which
+  // are ranges of this plan's memory (`in` may be `out`: in place). How an algorithm uses a schedule.
+  void Within(const CollectiveSpec& spec, const Ref& in, const Ref& out, absl::FunctionRef<void(PlanBuilder&)> write);
+
   absl::StatusOr<Plan> Build() &&;
 
  private:
   class Dependencies;
 
   Ref Allocate(Space space, DType dtype, std::int64_t count);
+  Ref AddState(StateRange state, DType dtype, std::int64_t count);
+  void AppendCombine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients,
+                     bool finite);
+  void AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op, std::size_t divisor);
   std::int64_t SegmentCount(DType dtype) const;
   bool CheckPeer(StepKind kind, Rank peer);
   bool CheckMapped(StepKind kind);
@@ -107,6 +131,7 @@ class PlanBuilder {
 
   Plan plan_;
   PlanOptions options_;
+  CollectiveSpec spec_;  // of the part that is being written
   Ref in_;
   Ref out_;
   absl::Status status_;

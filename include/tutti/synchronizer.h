@@ -21,6 +21,9 @@ struct Parameter {
   DType dtype = DType::kF32;
   std::int64_t count = 0;  // elements
   std::string shape;       // "64x3x3x3", or anything else that must be equal on all ranks
+  // The tensor itself, `count` elements without gaps. Only strategies that exchange weights need it, and touch it only
+  // in BeginForward, BeforeStep, AfterStep and Flush. Must outlive the synchronizer.
+  void* weights = nullptr;
 };
 
 struct SynchronizerOptions {
@@ -39,9 +42,9 @@ struct SynchronizerOptions {
 struct SyncStatistics {
   std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
-  std::int64_t gradient_bytes = 0;  // size of what was synchronized, before compression
-  absl::Duration exposed;           // time FinishBackward waited for communication
-  absl::Duration communication;     // sum over buckets, from launch to end
+  std::int64_t payload_bytes = 0;  // size of what was synchronized, before compression
+  absl::Duration exposed;          // time FinishBackward waited for communication
+  absl::Duration communication;    // sum over buckets, from launch to end
   // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
   double hidden() const;
 };
@@ -54,9 +57,18 @@ struct StateMemory {
 
 // One step, per rank, on one thread (the hooks of an adapter may run on autograd's):
 //
+//   sync.BeginForward();                 // weights may travel from here on: they must not change
+//   … forward …
 //   sync.BeginBackward();
 //   … write gradient i into GradientView(i) (accumulating, as autograd does), then sync.MarkReady(i), in any order …
 //   status = sync.FinishBackward();      // gradients in the views are now the synchronized ones
+//   status = sync.BeforeStep();          // weights may now be a mix of those of several ranks
+//   … the optimizer changes the weights …
+//   status = sync.AfterStep();           // weights may be changed once more, by what peers have learnt
+//
+// A strategy that exchanges gradients needs only the calls from BeginBackward to FinishBackward, one that exchanges
+// weights only the others; making all of them is right for every strategy. The step counter moves in FinishBackward or
+// AfterStep accordingly.
 //
 // Buckets are filled in reverse order of the parameters and launched in index order while backward still runs.
 // All ranks must have equal parameters and options: checked once at creation, with an error on every rank that names
@@ -74,12 +86,19 @@ class Synchronizer {
 
   int bucket_count() const;
   const std::string& strategy() const;  // full form, every option
+  // Steps completed, from 0; those before the state was saved included.
+  std::int64_t step() const;
+  // Whether the next step exchanges gradients, and whether the strategy exchanges weights: `async` does both in turn.
+  bool exchanges_gradients() const;
+  bool exchanges_weights() const;
 
   // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds it, also after the
   // synchronizer is gone.
   std::shared_ptr<void> GradientView(int i) const;
 
-  // A step begins. FailedPrecondition when the last one was not finished.
+  // The forward of a step begins; further calls within the step mean nothing.
+  absl::Status BeginForward();
+  // A backward begins. FailedPrecondition when the last one was not finished.
   absl::Status BeginBackward();
   // Gradient `i` is complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns.
@@ -90,6 +109,30 @@ class Synchronizer {
   // allow_unused) or was marked twice, and is told to the peers, whose step ends with Aborted; the sticky error of the
   // communicator otherwise.
   absl::Status FinishBackward();
+
+  // Before and after the optimizer. Errors: the sticky one of the communicator.
+  absl::Status BeforeStep();
+  absl::Status AfterStep();
+
+  // Gives all ranks the average of their weights, before an evaluation or a checkpoint; does nothing when the strategy
+  // keeps replicas equal. Between steps only. Collective.
+  absl::Status Flush();
+  // Forgets what was exchanged or learnt of the weights so far, after they were given other values that are equal on
+  // all ranks: replicas begin anew from these. Between steps only. All ranks must call it.
+  absl::Status Restart();
+  // For `async`: stops taking part in rounds (of all ranks: a round needs all), and begins again. Neither waits. Any
+  // number of times; no effect with other strategies.
+  void Pause();
+  void Resume();
+
+  // Everything that later steps depend on beside weights and gradients: step counter, residuals, replicas. The same
+  // bytes make an interrupted training go on bit for bit. Between steps only.
+  std::string SaveState() const;
+  // Takes what SaveState of the same strategy and parameters returned: on this rank when the world has the size it had;
+  // otherwise the states of all ranks of that world, in rank order, from which residuals are shared out so that their
+  // sum over the ranks is kept, and replicas begin anew from the present weights. InvalidArgument names what does not
+  // fit.
+  absl::Status LoadState(absl::Span<const std::string> states);
 
   // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
   void set_synchronize(bool synchronize);

@@ -125,7 +125,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers&
   if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
   if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
   if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
-  absl::StatusOr<Operation*> operation = Operation::Create(Compile(std::move(plan)), *channel);
+  absl::StatusOr<Operation*> operation = Operation::Create(Compile(std::move(plan)), *channel, buffers.scratch);
   if (!operation.ok()) return operation.status();
   auto impl = std::make_unique<BoundPlan::Impl>(*operation);
   if (absl::Status status = (*operation)->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {

@@ -58,6 +58,7 @@ std::optional<Rank> Channel::BlockedBy(const Operation& operation) {
 }
 
 std::byte* Channel::ScratchOf(const Operation& operation) {
+  if (operation.callers_scratch != nullptr) return operation.callers_scratch;
   if (operation.scratch.data() != nullptr || operation.lane < 0) return operation.scratch.data();
   return control_->scratch[2 * operation.lane + (operation.lane_run & 1)].data();
 }

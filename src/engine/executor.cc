@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/combine.h"
 #include "kernels/reduce.h"
 
 namespace tutti {
@@ -186,6 +187,11 @@ absl::Status Executor::Compute(Operation& operation, StepId id) {
       return absl::OkStatus();
     case StepKind::kScale:
       kernels::Divide(instruction.dst_type, dsts[0], srcs[0], instruction.divisor, instruction.count);
+      return absl::OkStatus();
+    case StepKind::kCombine:
+      kernels::Combine(instruction.dst_type, dsts[0], srcs,
+                       program.plan.coefficients.data() + instruction.first_coefficient, instruction.count,
+                       instruction.finite ? kernels::Results::kFinite : kernels::Results::kAll);
       return absl::OkStatus();
     case StepKind::kEncode: {
       const CodecChoice& choice = program.plan.codecs[instruction.codec];

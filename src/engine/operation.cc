@@ -55,14 +55,15 @@ Operation::Operation(std::shared_ptr<const Program> program, Channel& its_channe
   srcs.resize(most_srcs);
 }
 
-absl::StatusOr<Operation*> Operation::Create(std::shared_ptr<const Program> program, Channel& channel) {
+absl::StatusOr<Operation*> Operation::Create(std::shared_ptr<const Program> program, Channel& channel, void* scratch) {
   std::unique_ptr<Operation> operation(new Operation(std::move(program), channel));
   const Plan& plan = operation->program_->plan;
   const bool fits_lane = operation->program_->uses_lane && plan.scratch_bytes <= kLaneScratchBytes;
-  if (plan.scratch_bytes > 0 && !fits_lane) {
-    absl::StatusOr<Buffer> scratch = channel.arena().Allocate(plan.scratch_bytes);
-    if (!scratch.ok()) return scratch.status();
-    operation->scratch = *std::move(scratch);
+  if (!operation->program_->uses_lane) operation->callers_scratch = static_cast<std::byte*>(scratch);
+  if (plan.scratch_bytes > 0 && !fits_lane && operation->callers_scratch == nullptr) {
+    absl::StatusOr<Buffer> own = channel.arena().Allocate(plan.scratch_bytes);
+    if (!own.ok()) return own.status();
+    operation->scratch = *std::move(own);
   }
   return operation.release();
 }

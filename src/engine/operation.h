@@ -41,8 +41,10 @@ class StickyStatus {
 // nobody holds it. All memory that a run needs is allocated here, before it.
 class Operation {
  public:
-  // ResourceExhausted when the arena has no room for scratch.
-  static absl::StatusOr<Operation*> Create(std::shared_ptr<const Program> program, Channel& channel);
+  // `scratch`: memory to use instead of the operation's own, unless peers map it; may be null. ResourceExhausted when
+  // the arena has no room.
+  static absl::StatusOr<Operation*> Create(std::shared_ptr<const Program> program, Channel& channel,
+                                           void* scratch = nullptr);
 
   // Names the memory of the next runs; memory outside the arena is staged when peers must reach it.
   absl::Status SetBuffers(const void* in, void* out, void* state);
@@ -100,7 +102,8 @@ class Operation {
   std::vector<void*> dsts;       // of the step that runs
   std::vector<const void*> srcs;
   std::uint32_t signals = 0;
-  Buffer scratch;  // empty: the lane's, or none needed
+  Buffer scratch;  // empty: the caller's, the lane's, or none needed
+  std::byte* callers_scratch = nullptr;
   Buffer staging_in;
   Buffer staging_out;
 

@@ -50,10 +50,12 @@ Instruction Translate(const Plan& plan, const Step& step) {
   i.kind = step.kind;
   i.op = step.op;
   i.accumulate = step.accumulate;
+  i.finite = step.finite;
   i.codec = step.codec;
   i.num_dsts = step.num_dsts;
   i.num_srcs = step.num_srcs;
   i.divisor = step.divisor;
+  i.first_coefficient = step.first_coefficient;
   i.peer = step.peer;
   i.ordinal = step.ordinal;
   const absl::Span<const Ref> dsts = plan.dsts(step);

@@ -31,11 +31,13 @@ struct Instruction {
   DType dst_type = DType::kF32;
   DType src_type = DType::kF32;
   bool accumulate = false;
+  bool finite = false;
   bool streaming = false;
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
   std::int32_t divisor = 1;
+  std::uint32_t first_coefficient = 0;
   Rank peer = kSelf;
   std::uint32_t ordinal = 0;
   std::uint32_t first_operand = 0;  // dsts, then srcs

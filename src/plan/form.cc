@@ -1,7 +1,10 @@
 #include "plan/form.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -74,6 +77,10 @@ class Former {
   static std::string Pools(const Plan& plan, const Step& step, StepId id) {
     if (!InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size())) return "refs outside the plan's pool";
     if (!InPool(step.first_dep, step.num_deps, plan.deps.size())) return "deps outside the plan's pool";
+    const bool combines = step.kind == StepKind::kCombine;
+    if (!InPool(step.first_coefficient, combines ? step.num_srcs : 0, plan.coefficients.size())) {
+      return "coefficients outside the plan's pool";
+    }
     for (StepId dep : plan.deps_of(step)) {
       if (dep >= id) return absl::StrCat("depends on step ", dep, ", which is not earlier");
     }
@@ -86,15 +93,16 @@ class Former {
       int dsts, srcs;  // -1: one or more
       bool peer, ordinal, divisor, codec;
     };
-    static constexpr std::array<Shape, 9> kShapes = {{{0, 1, true, true, false, false},     // send
-                                                      {1, 0, true, true, false, false},     // recv
-                                                      {0, 0, false, true, false, false},    // signal
-                                                      {0, 0, true, true, false, false},     // wait
-                                                      {-1, -1, false, false, true, false},  // reduce
-                                                      {-1, 1, false, false, false, false},  // copy
-                                                      {1, 1, false, false, true, false},    // scale
-                                                      {1, 1, false, false, false, true},    // encode
-                                                      {1, 1, false, false, false, true}}};  // decode
+    static constexpr std::array<Shape, 10> kShapes = {{{0, 1, true, true, false, false},     // send
+                                                       {1, 0, true, true, false, false},     // recv
+                                                       {0, 0, false, true, false, false},    // signal
+                                                       {0, 0, true, true, false, false},     // wait
+                                                       {-1, -1, false, false, true, false},  // reduce
+                                                       {-1, 1, false, false, false, false},  // copy
+                                                       {1, 1, false, false, true, false},    // scale
+                                                       {1, -1, false, false, false, false},  // combine
+                                                       {1, 1, false, false, false, true},    // encode
+                                                       {1, 1, false, false, false, true}}};  // decode
     const Shape& shape = kShapes[static_cast<std::size_t>(step.kind)];
     const bool dsts = shape.dsts < 0 ? step.num_dsts > 0 : step.num_dsts == shape.dsts;
     const bool srcs = shape.srcs < 0 ? step.num_srcs > 0 : step.num_srcs == shape.srcs;
@@ -107,6 +115,8 @@ class Former {
     const bool divides = step.kind == StepKind::kScale || step.op == ReduceOp::kAvg;
     if (step.divisor < 1 || (!divides && step.divisor != 1)) return absl::StrCat("divisor ", step.divisor);
     if (step.op != ReduceOp::kSum && step.kind != StepKind::kReduce) return "op means nothing here";
+    if (step.first_coefficient != 0 && step.kind != StepKind::kCombine) return "coefficients mean nothing here";
+    if (step.finite && step.kind != StepKind::kCombine) return "finite means nothing here";
     if (step.accumulate && step.kind != StepKind::kDecode) return "accumulate means nothing here";
     if (!shape.codec && step.codec != 0) return "codec means nothing here";
     if (shape.codec && step.codec >= plan.codecs.size()) return absl::StrCat("codec ", step.codec, " does not exist");
@@ -128,8 +138,16 @@ class Former {
     if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
       return absl::StrCat(ToText(ref), " is not whole elements");
     }
+    if (ref.space == Space::kState && !InOneState(plan, ref)) return absl::StrCat(ToText(ref), " lies in no state");
     if (written && ref.space == Space::kIn) return absl::StrCat(ToText(ref), ": the input is read-only");
     return "";
+  }
+
+  static bool InOneState(const Plan& plan, const Ref& ref) {
+    return std::any_of(plan.states.begin(), plan.states.end(), [&](const StateRange& state) {
+      return state.range.dtype == ref.dtype && ref.offset >= state.range.offset &&
+             ref.offset + ref.bytes <= state.range.offset + state.range.bytes;
+    });
   }
 
   std::string Refs(const Plan& plan, const Step& step) const {
@@ -172,6 +190,7 @@ class Former {
       if (ref.dtype != src.dtype || ref.count() != dst.count()) return "srcs differ in dtype or length";
     }
     const bool rounds = step.kind == StepKind::kReduce && src.dtype == DType::kF32 && SizeOf(dst.dtype) == 2;
+    if (step.kind == StepKind::kCombine && !IsFloating(src.dtype)) return "combines integers";
     if (step.kind != StepKind::kCopy && src.dtype != dst.dtype && !rounds) return "dtypes of dsts and srcs differ";
     return "";
   }
@@ -192,6 +211,54 @@ class Former {
   absl::Span<const Plan> plans_;
   std::vector<const Plan*> by_rank_;
 };
+
+absl::Status CheckStates(absl::Span<const Plan> plans) {
+  for (const Plan& plan : plans) {
+    std::int64_t end = 0;
+    for (const StateRange& state : plan.states) {
+      const Ref& range = state.range;
+      const bool replica = state.kind == StateKind::kReplica;
+      // Ranges of no elements lie nowhere.
+      const bool apart = range.bytes == 0 || (range.offset >= end && range.offset + range.bytes <= plan.state_bytes);
+      if (range.space == Space::kState && range.owner == kSelf && range.bytes >= 0 && apart &&
+          (replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf)) {
+        end = std::max(end, range.offset + range.bytes);
+        continue;
+      }
+      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": state ", state.name, " (",
+                                                        Name(state.kind), " of ", state.of, ") ", ToText(range),
+                                                        " is outside its ", plan.state_bytes, " bytes or overlaps"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Mixing keeps what all ranks agree on (rows sum to 1), and their average (columns sum to 1).
+absl::Status CheckMixing(absl::Span<const Plan> plans) {
+  if (std::all_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.mixing.empty(); })) {
+    return absl::OkStatus();
+  }
+  constexpr double kRounding = 1e-6;
+  std::vector<double> columns(plans.size(), 0);
+  for (const Plan& plan : plans) {
+    if (plan.mixing.size() != plans.size()) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": mixing has ", plan.mixing.size(),
+                                                        " weights; it needs one per rank, ", plans.size()));
+    }
+    for (std::size_t from = 0; from < plans.size(); ++from) columns[from] += plan.mixing[from];
+    const double row = std::accumulate(plan.mixing.begin(), plan.mixing.end(), 0.0);
+    if (std::abs(row - 1) > kRounding) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", plan.rank, ": the weights of its mixing sum to ", row, ", must be 1"));
+    }
+  }
+  for (std::size_t from = 0; from < plans.size(); ++from) {
+    if (std::abs(columns[from] - 1) <= kRounding) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the weights of rank ", from, " in the mixing of all sum to ", columns[from], ", must be 1"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -214,6 +281,8 @@ absl::Status CheckForm(absl::Span<const Plan> plans) {
                                                         plan.out_bytes, " bytes do not fit ", ToString(plan.spec)));
     }
   }
+  if (absl::Status status = CheckStates(plans); !status.ok()) return status;
+  if (absl::Status status = CheckMixing(plans); !status.ok()) return status;
   Former former(plans);
   for (const Plan& plan : plans) {
     if (absl::Status status = former.Check(plan); !status.ok()) return status;

@@ -6,8 +6,8 @@
 namespace tutti {
 
 absl::string_view Name(StepKind kind) {
-  static constexpr std::array<absl::string_view, 9> kNames = {"send", "recv",  "signal", "wait",  "reduce",
-                                                              "copy", "scale", "encode", "decode"};
+  static constexpr std::array<absl::string_view, 10> kNames = {"send", "recv",  "signal",  "wait",   "reduce",
+                                                               "copy", "scale", "combine", "encode", "decode"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -15,6 +15,8 @@ absl::string_view Name(Space space) {
   static constexpr std::array<absl::string_view, 4> kNames = {"in", "out", "scratch", "state"};
   return kNames[static_cast<std::size_t>(space)];
 }
+
+absl::string_view Name(StateKind kind) { return kind == StateKind::kResidual ? "residual" : "replica"; }
 
 Ref Ref::Elements(std::int64_t first, std::int64_t n) const {
   Ref part = *this;

@@ -37,7 +37,7 @@ Range ChunkOf(std::int64_t count, int parts, int index) {
 }
 
 PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank, int size, const PlanOptions& options)
-    : options_(options), dependencies_(std::make_unique<Dependencies>()) {
+    : options_(options), spec_(spec), dependencies_(std::make_unique<Dependencies>()) {
   plan_.name = std::move(name);
   plan_.rank = rank;
   plan_.size = size;
@@ -73,7 +73,27 @@ Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
 }
 
 Ref PlanBuilder::Scratch(DType dtype, std::int64_t count) { return Allocate(Space::kScratch, dtype, count); }
-Ref PlanBuilder::State(DType dtype, std::int64_t count) { return Allocate(Space::kState, dtype, count); }
+
+Ref PlanBuilder::AddState(StateRange state, DType dtype, std::int64_t count) {
+  const auto is_same = [&](const StateRange& other) { return other.name == state.name; };
+  if (state.name.empty() || std::any_of(plan_.states.begin(), plan_.states.end(), is_same)) {
+    Fail(absl::StrCat("state '", state.name, "': names must be unique and not empty"));
+  } else if (state.kind == StateKind::kReplica && (state.of < 0 || state.of >= size())) {
+    Fail(absl::StrCat("state ", state.name, ": a replica of rank ", state.of, ", which must be in 0…", size() - 1));
+  }
+  state.range = Allocate(Space::kState, dtype, count);
+  plan_.states.push_back(std::move(state));
+  return plan_.states.back().range;
+}
+
+Ref PlanBuilder::Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element) {
+  return AddState({.name = std::move(name), .kind = StateKind::kResidual, .range = {}, .first_element = first_element},
+                  dtype, count);
+}
+
+Ref PlanBuilder::Replica(std::string name, Rank of, DType dtype, std::int64_t count) {
+  return AddState({.name = std::move(name), .kind = StateKind::kReplica, .of = of}, dtype, count);
+}
 
 void PlanBuilder::Fail(const std::string& what) {
   if (!status_.ok()) return;
@@ -115,9 +135,9 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
   }
   std::int64_t limit = ref.space == Space::kScratch ? plan_.scratch_bytes : plan_.state_bytes;
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
-    const bool unknown = ref.owner != kSelf && spec().collective == Collective::kAllToAllV;
+    const bool unknown = ref.owner != kSelf && plan_.spec.collective == Collective::kAllToAllV;
     limit = unknown ? std::numeric_limits<std::int64_t>::max()
-                    : SpaceBytes(spec(), ref.space, ref.owner == kSelf ? rank() : ref.owner, size());
+                    : SpaceBytes(plan_.spec, ref.space, ref.owner == kSelf ? rank() : ref.owner, size());
   }
   if (ref.offset < 0 || ref.bytes < 0 || ref.offset > limit - ref.bytes) {
     Fail(absl::StrCat(at, Where(ref), " lies outside its space of ", limit, " bytes"));
@@ -215,18 +235,25 @@ void PlanBuilder::Wait(Rank peer) {
 }
 
 void PlanBuilder::WaitAll() {
-  if (!CheckMapped(StepKind::kWait)) return;
-  if (signals_ == 0) return Fail("wait: WaitAll needs a Signal of this rank before it");
+  std::vector<Rank> peers;
   // The nearest successor first: in a world where ranks arrive together no peer is everybody's first.
-  for (int i = 1; i < size(); ++i) {
-    const Rank peer = (rank() + i) % size();
+  for (int i = 1; i < size(); ++i) peers.push_back((rank() + i) % size());
+  WaitFor(peers);
+}
+
+void PlanBuilder::WaitFor(absl::Span<const Rank> peers) {
+  if (!CheckMapped(StepKind::kWait)) return;
+  if (signals_ == 0) return Fail("wait: WaitAll and WaitFor need a Signal of this rank before them");
+  for (const Rank peer : peers) {
+    if (!CheckPeer(StepKind::kWait, peer)) return;
     if (waits_[peer] >= signals_) continue;
     waits_[peer] = signals_;
     Append({.kind = StepKind::kWait, .ordinal = signals_, .peer = peer}, {}, {});
   }
 }
 
-void PlanBuilder::Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op) {
+void PlanBuilder::AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op,
+                               std::size_t divisor) {
   std::vector<Ref> to(dsts.begin(), dsts.end());
   std::vector<Ref> from(srcs.begin(), srcs.end());
   if (!CheckRefs(StepKind::kReduce, absl::MakeSpan(to), absl::MakeSpan(from))) return;
@@ -246,11 +273,46 @@ void PlanBuilder::Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs,
                                Name(ref.dtype), " and ", ref.count()));
     }
   }
-  AppendSegments({.kind = StepKind::kReduce, .op = op, .divisor = op == ReduceOp::kAvg ? size() : 1}, to, from);
+  AppendSegments({.kind = StepKind::kReduce, .op = op, .divisor = static_cast<std::int32_t>(divisor)}, to, from);
+}
+
+void PlanBuilder::Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op) {
+  AppendReduce(dsts, srcs, op, op == ReduceOp::kAvg ? plan_.size : 1);
 }
 
 void PlanBuilder::Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op) {
   Reduce({&dst, 1}, absl::Span<const Ref>(srcs.begin(), srcs.size()), op);
+}
+
+void PlanBuilder::Mean(const Ref& dst, absl::Span<const Ref> srcs) {
+  AppendReduce({&dst, 1}, srcs, ReduceOp::kAvg, srcs.size());
+}
+
+void PlanBuilder::Combine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients) {
+  AppendCombine(dst, srcs, coefficients, /*finite=*/false);
+}
+
+void PlanBuilder::Remainder(const Ref& dst, const Ref& whole, const Ref& part) {
+  AppendCombine(dst, {whole, part}, {{1, 1}, {-1, 1}}, /*finite=*/true);
+}
+
+void PlanBuilder::AppendCombine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients,
+                                bool finite) {
+  Ref to = dst;
+  std::vector<Ref> from(srcs.begin(), srcs.end());
+  if (!CheckRefs(StepKind::kCombine, {&to, 1}, absl::MakeSpan(from))) return;
+  if (coefficients.size() != from.size()) {
+    return Fail(absl::StrCat("combine: ", coefficients.size(), " coefficients for ", from.size(), " srcs"));
+  }
+  for (const Ref& ref : from) {
+    if (!IsFloating(to.dtype) || ref.dtype != to.dtype || ref.count() != to.count()) {
+      return Fail(absl::StrCat("combine: dst and srcs must be of one floating dtype and ", to.count(),
+                               " elements, got ", Name(to.dtype), ", and ", Name(ref.dtype), " of ", ref.count()));
+    }
+  }
+  const auto first = static_cast<std::uint32_t>(plan_.coefficients.size());
+  plan_.coefficients.insert(plan_.coefficients.end(), coefficients.begin(), coefficients.end());
+  AppendSegments({.kind = StepKind::kCombine, .finite = finite, .first_coefficient = first}, {&to, 1}, from);
 }
 
 void PlanBuilder::Copy(absl::Span<const Ref> dsts, const Ref& src) {
@@ -313,6 +375,30 @@ void PlanBuilder::Encode(const Ref& dst, const Ref& src, const CodecChoice& code
 
 void PlanBuilder::Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate) {
   AppendCodec(StepKind::kDecode, dst, src, codec, accumulate);
+}
+
+void PlanBuilder::PromiseMixing(std::vector<double> weights) {
+  if (weights.size() != static_cast<std::size_t>(size())) {
+    Fail(absl::StrCat("mixing: ", weights.size(), " weights; it needs one per rank, ", size()));
+  }
+  plan_.mixing = std::move(weights);
+}
+
+void PlanBuilder::Within(const CollectiveSpec& spec, const Ref& in, const Ref& out,
+                         absl::FunctionRef<void(PlanBuilder&)> write) {
+  if (!status_.ok()) return;
+  if (absl::Status valid = Validate(spec, rank(), size()); !valid.ok()) return Fail(std::string(valid.message()));
+  if (in.count() != InputCount(spec, rank(), size()) || out.count() != OutputCount(spec, rank(), size())) {
+    return Fail(absl::StrCat("a part, ", ToString(spec), ": in has ", in.count(), " and out ", out.count(),
+                             " elements, which do not fit it"));
+  }
+  const CollectiveSpec outer_spec = std::exchange(spec_, spec);
+  const Ref outer_in = std::exchange(in_, in);
+  const Ref outer_out = std::exchange(out_, out);
+  write(*this);
+  spec_ = outer_spec;
+  in_ = outer_in;
+  out_ = outer_out;
 }
 
 absl::StatusOr<Plan> PlanBuilder::Build() && {

@@ -23,6 +23,18 @@ std::string CodecText(const Plan& plan, const Step& step) {
   return ToString(plan.codecs[step.codec]);
 }
 
+// "1 · in[0,4) f32 + -5/3 · state[0,4) f32".
+std::string Sum(const Plan& plan, const Step& step) {
+  std::string sum;
+  for (std::size_t i = 0; i < step.num_srcs; ++i) {
+    const std::size_t at = step.first_coefficient + i;
+    const Coefficient c = at < plan.coefficients.size() ? plan.coefficients[at] : Coefficient{0, 0};
+    absl::StrAppend(&sum, i == 0 ? "" : " + ", c.factor, c.divisor == 1 ? "" : absl::StrCat("/", c.divisor), " · ",
+                    ToText(plan.srcs(step)[i]));
+  }
+  return sum;
+}
+
 std::string Operands(const Plan& plan, const Step& step) {
   const std::string dsts = List(plan.dsts(step));
   const std::string srcs = List(plan.srcs(step));
@@ -42,6 +54,8 @@ std::string Operands(const Plan& plan, const Step& step) {
       return absl::StrCat(dsts, " = ", srcs);
     case StepKind::kScale:
       return absl::StrCat(dsts, " = ", srcs, " / ", step.divisor);
+    case StepKind::kCombine:
+      return absl::StrCat(dsts, " = ", Sum(plan, step), step.finite ? ", finite" : "");
     case StepKind::kEncode:
     case StepKind::kDecode:
       return absl::StrCat(dsts, step.accumulate ? " += " : " = ", CodecText(plan, step), "(", srcs, ")");

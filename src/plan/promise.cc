@@ -1,11 +1,13 @@
 #include "plan/promise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plan/spaces.h"
 
 namespace tutti {
@@ -23,40 +25,56 @@ class Tracer {
   struct Leaf {
     Rank rank;
     std::int64_t index;
-    std::int64_t divisor;
+    double coefficient;
   };
 
-  Tracer(const Symbols& symbols, const CollectiveSpec& spec, bool combined)
-      : symbols_(symbols), spec_(spec), combined_(combined) {}
+  Tracer(const Symbols& symbols, const Plan& plan, bool combined)
+      : symbols_(symbols),
+        spec_(plan.spec),
+        combined_(combined),
+        mixes_(!plan.mixing.empty()),
+        sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg) {}
 
-  // False when something other than the promised computation stands between inputs and `value`.
-  bool Trace(const Value& value, std::int64_t divisor = 1, bool outermost = true) {
+  // False when something other than the promised computation stands between inputs and `value`. The replica of a rank's
+  // weights counts as its input; a residual counts for nothing inside a message, since it makes up for what former
+  // ones lost.
+  bool Trace(const Value& value, double coefficient = 1, bool outermost = true, bool in_message = false) {
     const Symbol& symbol = symbols_[value.symbol];
     auto term = [&](std::size_t i) { return Value{symbol.terms[i].symbol, symbol.terms[i].index + value.index}; };
     switch (symbol.kind) {
+      case Kind::kReplica:
+        if (!mixes_) return false;
+        [[fallthrough]];
       case Kind::kInput:
-        leaves.push_back({symbol.rank, value.index, divisor});
+        leaves.push_back({symbol.rank, value.index, coefficient});
+        return true;
+      case Kind::kState:
+        return in_message;
+      case Kind::kCombine:
+        if (!combined_ || !sums_ || symbol.finite) return false;
+        for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
+          if (!Trace(term(i), coefficient * symbol.coefficients[i].value(), false, in_message)) return false;
+        }
         return true;
       case Kind::kFold: {
-        const bool sums = spec_.op == ReduceOp::kSum || spec_.op == ReduceOp::kAvg;
-        if (!combined_ || symbol.op != (sums ? ReduceOp::kSum : spec_.op)) return false;
+        if (!combined_ || symbol.op != (sums_ ? ReduceOp::kSum : spec_.op)) return false;
         for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
-          if (!Trace(term(i), divisor, false)) return false;
+          if (!Trace(term(i), coefficient, false, in_message)) return false;
         }
         return true;
       }
       case Kind::kDivide:
         // Integers truncate: only the finished sum may be divided.
         if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;
-        return Trace(term(0), divisor * symbol.divisor, false);
+        return Trace(term(0), coefficient / symbol.divisor, false, in_message);
       case Kind::kRound:
-        return Trace(term(0), divisor, outermost);
+        return Trace(term(0), coefficient, outermost, in_message);
       case Kind::kDecoded: {
         std::int64_t at = value.index;
         for (const Symbol::Term& part : symbols_[symbol.terms[0].symbol].terms) {
           if (at < part.count) {
             constant = std::min(constant, part.count - at);
-            return Trace({part.symbol, part.index + at}, divisor, outermost);
+            return Trace({part.symbol, part.index + at}, coefficient, outermost, true);
           }
           at -= part.count;
         }
@@ -74,19 +92,34 @@ class Tracer {
  private:
   const Symbols& symbols_;
   const CollectiveSpec& spec_;
-  bool combined_;
+  bool combined_;  // of several ranks
+  bool mixes_;
+  bool sums_;
 };
+
+bool Near(double a, double b) { return std::abs(a - b) < 1e-9; }
+
+// Every rank's part is what the weights say.
+bool Mixes(const std::vector<double>& weights, std::int64_t index, absl::Span<const Tracer::Leaf> leaves) {
+  std::vector<double> parts(weights.size(), 0);
+  for (const Tracer::Leaf& leaf : leaves) {
+    if (leaf.index != index) return false;
+    parts[leaf.rank] += leaf.coefficient;
+  }
+  return std::equal(parts.begin(), parts.end(), weights.begin(), Near);
+}
 
 bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::vector<Tracer::Leaf>& leaves) {
   if (promise.source != Promise::kAll) {
     return leaves.size() == 1 && leaves[0].rank == promise.source && leaves[0].index == index;
   }
+  if (!plan.mixing.empty()) return Mixes(plan.mixing, index, leaves);
   if (leaves.size() != static_cast<std::size_t>(plan.size)) return false;
   std::sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  const std::int64_t divisor = plan.spec.op == ReduceOp::kAvg ? plan.size : 1;
+  const double coefficient = plan.spec.op == ReduceOp::kAvg ? 1.0 / plan.size : 1.0;
   for (Rank rank = 0; rank < plan.size; ++rank) {
     const Tracer::Leaf& leaf = leaves[rank];
-    if (leaf.rank != rank || leaf.index != index || leaf.divisor != divisor) return false;
+    if (leaf.rank != rank || leaf.index != index || !Near(leaf.coefficient, coefficient)) return false;
   }
   return true;
 }
@@ -158,11 +191,14 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Ru
   std::int64_t index = promise.first;
   for (const Run& run : runs) {
     for (std::int64_t k = 0; k < run.count;) {
-      Tracer tracer(symbols, plan.spec, promise.source == Promise::kAll);
+      Tracer tracer(symbols, plan, promise.source == Promise::kAll);
       const bool traced = tracer.Trace(run.value + k);
       if (!traced || !Keeps(promise, plan, index + k, tracer.leaves)) {
         const std::string expected =
-            promise.source == Promise::kAll
+            promise.source == Promise::kAll && !plan.mixing.empty()
+                ? absl::StrCat("element ", index + k, " of all ranks times the weights ",
+                               absl::StrJoin(plan.mixing, ", "))
+            : promise.source == Promise::kAll
                 ? absl::StrCat(Name(plan.spec.op), " of element ", index + k, " of all ", plan.size, " ranks")
                 : absl::StrCat("in@", promise.source, "[", index + k, "]");
         return absl::StrCat("element ", index + k - promise.first, " of ", expected, " is expected, found ",
@@ -173,6 +209,27 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Ru
     index += run.count;
   }
   return "";
+}
+
+std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before) {
+  const Symbol& difference = symbols[after.symbol];
+  const std::vector<Coefficient> minus = {{1, 1}, {-1, 1}};
+  if (difference.kind != Kind::kCombine || !difference.finite || difference.coefficients != minus) return 0;
+  const Value value = {difference.terms[0].symbol, difference.terms[0].index + after.index};
+  const Symbol& decoded = symbols[difference.terms[1].symbol];
+  const Symbol& sum = symbols[value.symbol];
+  if (decoded.kind != Kind::kDecoded || sum.kind != Kind::kFold || sum.op != ReduceOp::kSum) return 0;
+  const Symbol::Term& made_up_for = sum.terms.back();
+  if (!(Value{made_up_for.symbol, made_up_for.index + value.index} == before)) return 0;
+  std::int64_t at = difference.terms[1].index + after.index;
+  for (const Symbol::Term& part : symbols[decoded.terms[0].symbol].terms) {
+    if (at >= part.count) {
+      at -= part.count;
+      continue;
+    }
+    return Value{part.symbol, part.index + at} == value ? part.count - at : 0;
+  }
+  return 0;
 }
 
 }  // namespace tutti

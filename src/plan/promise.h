@@ -27,6 +27,10 @@ std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index)
 // Why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
 std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols);
 
+// Elements from `after` on that are the residual which a message leaves behind, when `before` was the one it made up
+// for: (value + before) - decoded(value + before). 0 when the first one is not.
+std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before);
+
 // True when the collective gives all ranks the same result.
 bool PromisesReplicas(Collective collective);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "plan/strategy_options.h"
 #include "tutti/algorithm.h"
+#include "tutti/peer_selection.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -114,6 +115,27 @@ absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view valu
   return NotOneOf(option, value, absl::StrJoin(valid, ", "));
 }
 
+absl::Status CheckPeerSelection(const AlgorithmOption& option, absl::string_view value) {
+  std::vector<absl::string_view> valid;
+  for (const PeerSelection* selection : AllPeerSelections()) {
+    if (selection->name == value) return absl::OkStatus();
+    valid.push_back(selection->name);
+  }
+  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+}
+
+absl::Status CheckPositive(const AlgorithmOption& option, absl::string_view value) {
+  std::int64_t number = 0;
+  if (absl::SimpleAtoi(value, &number) && number >= 1) return absl::OkStatus();
+  return NotOneOf(option, value, option.values);
+}
+
+absl::Status CheckNotNegative(const AlgorithmOption& option, absl::string_view value) {
+  std::int64_t number = -1;
+  if (absl::SimpleAtoi(value, &number) && number >= 0) return absl::OkStatus();
+  return NotOneOf(option, value, option.values);
+}
+
 absl::string_view Strategy::option(absl::string_view name) const {
   for (const auto& [key, value] : options) {
     if (key == name) return value;
@@ -146,20 +168,38 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
   return strategy;
 }
 
+int RoundsOf(const Strategy& strategy, int size) {
+  return strategy.algorithm->rounds == nullptr ? 1 : strategy.algorithm->rounds(strategy, size);
+}
+
+int RoundOf(const Strategy& strategy, std::int64_t step, int size) {
+  return strategy.algorithm->round_of == nullptr ? 0 : strategy.algorithm->round_of(strategy, step, size);
+}
+
+bool ExchangesWeights(const Algorithm& algorithm) {
+  return algorithm.exchanges == Exchanges::kWeights || algorithm.exchanges == Exchanges::kWeightDifferences;
+}
+
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
-                               const PlanOptions& options) {
+                               const PlanOptions& options, int round) {
   const Algorithm& algorithm = *strategy.algorithm;
+  const bool weights = ExchangesWeights(algorithm);
   CollectiveSpec bucket;
   bucket.dtype = dtype;
-  bucket.op = strategy.flag("average") ? ReduceOp::kAvg : ReduceOp::kSum;
+  bucket.op = weights || algorithm.exchanges == Exchanges::kMomentum || strategy.flag("average") ? ReduceOp::kAvg
+                                                                                                 : ReduceOp::kSum;
   bucket.count = count;
-  bucket.in_place = true;
+  bucket.in_place = !weights;
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
+  if (round < 0 || round >= RoundsOf(strategy, size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", RoundsOf(strategy, size) - 1));
+  }
   if (absl::Status status = algorithm.supports(strategy, bucket, size, options); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));
   }
   PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
-  algorithm.build(strategy, builder);
+  algorithm.build(strategy, round, builder);
   return std::move(builder).Build();
 }
 

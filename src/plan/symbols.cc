@@ -1,6 +1,7 @@
 #include "plan/symbols.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@ bool Widens(DType from, DType to) {
   return from == to || (sixteen && to == DType::kF32) || (to == DType::kF64 && (sixteen || from == DType::kF32));
 }
 
+bool IsUnknown(Kind kind) { return kind == Kind::kInput || kind == Kind::kState || kind == Kind::kReplica; }
+
 }  // namespace
 
 Symbols::Symbols() { symbols_.emplace_back(); }
@@ -27,23 +30,31 @@ SymbolId Symbols::Intern(Symbol symbol) {
                                    symbol.rank,
                                    symbol.divisor,
                                    symbol.codec,
-                                   symbol.draw};
+                                   symbol.draw,
+                                   symbol.finite};
   for (const Symbol::Term& term : symbol.terms) {
     key.insert(key.end(), {static_cast<std::int64_t>(term.symbol), term.index, term.count});
+  }
+  for (const Coefficient& c : symbol.coefficients) {
+    key.insert(key.end(), {std::bit_cast<std::int64_t>(c.factor), std::bit_cast<std::int64_t>(c.divisor)});
   }
   const auto [it, added] = ids_.try_emplace(std::move(key), static_cast<SymbolId>(symbols_.size()));
   if (added) symbols_.push_back(std::move(symbol));
   return it->second;
 }
 
-Value Symbols::Input(Rank rank, DType dtype, std::int64_t index) {
-  Symbol symbol{.kind = Kind::kInput, .dtype = dtype, .rank = rank};
+Value Symbols::Unknown(Kind kind, Rank rank, DType dtype, std::int64_t index) {
+  Symbol symbol{.kind = kind, .dtype = dtype, .rank = rank};
   symbol.exact = true;
   symbol.exact_in = dtype;
   return {Intern(std::move(symbol)), index};
 }
 
-Value Symbols::State(Rank rank, std::int64_t index) { return {Intern({.kind = Kind::kState, .rank = rank}), index}; }
+Value Symbols::Input(Rank rank, DType dtype, std::int64_t index) { return Unknown(Kind::kInput, rank, dtype, index); }
+
+Value Symbols::State(Rank rank, DType dtype, std::int64_t index) { return Unknown(Kind::kState, rank, dtype, index); }
+
+Value Symbols::Replica(Rank of, DType dtype, std::int64_t index) { return Unknown(Kind::kReplica, of, dtype, index); }
 
 Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
   if (values.size() == 1) return values[0];
@@ -68,6 +79,17 @@ Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
   return {Intern(std::move(symbol)), index};
 }
 
+Value Symbols::Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite) {
+  const std::int64_t index = values[0].index;
+  Symbol symbol{.kind = Kind::kCombine, .finite = finite};
+  symbol.coefficients.assign(coefficients.begin(), coefficients.end());
+  for (const Value& value : values) {
+    symbol.terms.push_back({value.symbol, value.index - index, 0});
+    symbol.rounded = symbol.rounded || symbols_[value.symbol].rounded;
+  }
+  return {Intern(std::move(symbol)), index};
+}
+
 Value Symbols::Divide(const Value& value, std::int32_t divisor) {
   if (divisor == 1) return value;
   Symbol symbol{.kind = Kind::kDivide, .divisor = divisor, .terms = {{value.symbol, 0, 0}}};
@@ -79,7 +101,8 @@ Value Symbols::Convert(const Value& value, DType from, DType to) {
   const Symbol& whole = symbols_[value.symbol];
   if (Widens(from, to) || (whole.exact && whole.exact_in == to)) return value;
   Symbol symbol{.kind = Kind::kRound, .dtype = to, .terms = {{value.symbol, 0, 0}}};
-  symbol.rounded = true;
+  // A sum may be built on inputs that are cast to a narrower type, not on sums that are.
+  symbol.rounded = !IsUnknown(whole.kind);
   symbol.exact = true;
   symbol.exact_in = to;
   return {Intern(std::move(symbol)), value.index};
@@ -127,6 +150,8 @@ std::string Symbols::Describe(const Value& value) const {
       return absl::StrCat("in@", symbol.rank, "[", value.index, "]");
     case Kind::kState:
       return absl::StrCat("state@", symbol.rank, "[", value.index, "]");
+    case Kind::kReplica:
+      return absl::StrCat("replica of ", symbol.rank, "[", value.index, "]");
     case Kind::kFold: {
       std::string text = absl::StrCat(Name(symbol.op), "(");
       for (std::size_t i = 0; i < symbol.terms.size() && text.size() < kLongest; ++i) {
@@ -136,6 +161,13 @@ std::string Symbols::Describe(const Value& value) const {
     }
     case Kind::kDivide:
       return absl::StrCat(term(0), " / ", symbol.divisor);
+    case Kind::kCombine: {
+      std::string text = symbol.finite ? "finite(" : "combine(";
+      for (std::size_t i = 0; i < symbol.terms.size() && text.size() < kLongest; ++i) {
+        absl::StrAppend(&text, i == 0 ? "" : ", ", symbol.coefficients[i].value(), " · ", term(i));
+      }
+      return text.size() < kLongest ? text + ")" : text + ", …)";
+    }
     case Kind::kRound:
       return absl::StrCat(Name(symbol.dtype), "(", term(0), ")");
     case Kind::kEncoded:

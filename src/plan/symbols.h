@@ -27,9 +27,11 @@ struct Symbol {
     kNothing,  // uninitialised memory
     kInput,    // the input of `rank`
     kState,    // what the state of `rank` was before the run
+    kReplica,  // the weights of `rank` before the run, which several ranks hold
     kFold,     // op over terms, left to right
     kDivide,   // terms[0] / divisor
     kRound,    // terms[0] rounded to dtype
+    kCombine,  // terms times coefficients, added from left to right
     kEncoded,  // bytes of a message of `codec` that holds terms one after the other
     kDecoded,  // elements of the message terms[0].symbol
   };
@@ -48,9 +50,11 @@ struct Symbol {
   // Of a message: which one it is when equal elements, encoded again, make another (stochastic rounding); otherwise 0.
   std::int64_t draw = 0;
   std::vector<Term> terms = {};
+  std::vector<Coefficient> coefficients = {};
+  bool finite = false;  // kCombine
   // Rounded after arithmetic, somewhere inside: no sum may be built on it.
   bool rounded = false;
-  // Exactly representable in `exact_in`.
+  // Every value of it is one of `exact_in`.
   bool exact = false;
   DType exact_in = DType::kF32;
 };
@@ -64,8 +68,10 @@ class Symbols {
   const Symbol& operator[](SymbolId id) const { return symbols_[id]; }
   Value Nothing() const { return {}; }
   Value Input(Rank rank, DType dtype, std::int64_t index);
-  Value State(Rank rank, std::int64_t index);
+  Value State(Rank rank, DType dtype, std::int64_t index);
+  Value Replica(Rank of, DType dtype, std::int64_t index);
   Value Fold(ReduceOp op, absl::Span<const Value> values);
+  Value Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite);
   Value Divide(const Value& value, std::int32_t divisor);
   // `value` of type `from` stored as `to`.
   Value Convert(const Value& value, DType from, DType to);
@@ -80,6 +86,7 @@ class Symbols {
 
  private:
   SymbolId Intern(Symbol symbol);
+  Value Unknown(Symbol::Kind kind, Rank rank, DType dtype, std::int64_t index);
 
   std::vector<Symbol> symbols_;
   absl::flat_hash_map<std::vector<std::int64_t>, SymbolId> ids_;

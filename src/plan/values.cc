@@ -28,6 +28,14 @@ class Simulation {
       const Ref in = InputOf(plan.spec, plan.rank, plan.size);
       const Value input = symbols_.Input(plan.rank, in.dtype, 0);
       if (in.bytes > 0) At(static_cast<int>(p), in).Write(in, {{{in.count(), input}}}, Order::kNone);
+      for (const StateRange& state : plan.states) {
+        const Ref& range = state.range;
+        if (range.bytes == 0) continue;
+        const Value before = state.kind == StateKind::kReplica
+                                 ? symbols_.Replica(state.of, range.dtype, 0)
+                                 : symbols_.State(plan.rank, range.dtype, range.offset / SizeOf(range.dtype));
+        At(static_cast<int>(p), range).Write(range, {{{range.count(), before}}}, Order::kNone);
+      }
     }
   }
 
@@ -52,18 +60,14 @@ class Simulation {
     std::vector<Run> runs = At(order_.plan_at(at), ref).Read(ref, error_);
     const StepKind kind = order_.step(at).kind;
     const bool moves = kind == StepKind::kSend || (kind == StepKind::kCopy && ref.dtype == DType::kU8);
-    std::int64_t element = ref.offset / SizeOf(ref.dtype);
-    for (Run& run : runs) {
+    for (const Run& run : runs) {
       if (run.writer != Order::kNone) used_[run.writer] = true;
       const Symbol::Kind holds = symbols_[run.value.symbol].kind;
-      if (holds == Symbol::Kind::kNothing && ref.space == Space::kState) {
-        run.value = symbols_.State(order_.plan(at).rank, element);
-      } else if (holds == Symbol::Kind::kNothing && !barrier()) {
+      if (holds == Symbol::Kind::kNothing && !barrier()) {
         error_ = absl::StrCat(ToText(ref), " is not initialised");
       } else if (!moves && (holds == Symbol::Kind::kEncoded) != encoded) {
         error_ = absl::StrCat(ToText(ref), encoded ? " is no message of a codec" : " holds bytes of a codec");
       }
-      element += run.count;
     }
     return runs;
   }
@@ -95,7 +99,8 @@ class Simulation {
         break;
       case StepKind::kReduce:
       case StepKind::kScale:
-        result = Computed(operands, step, plan.srcs(step)[0].dtype, plan.dsts(step)[0].dtype);
+      case StepKind::kCombine:
+        result = Computed(operands, plan, step, plan.srcs(step)[0].dtype, plan.dsts(step)[0].dtype);
         break;
       case StepKind::kEncode:
         result = Encoded(operands[0], plan.codecs[step.codec], plan.dsts(step)[0].bytes, at);
@@ -104,7 +109,7 @@ class Simulation {
         result = Decoded(operands.back(), plan.codecs[step.codec], plan.dsts(step)[0].count());
         if (step.accumulate && error_.empty()) {
           operands[1] = std::move(result);
-          result = Computed(operands, step, DType::kF32, DType::kF32);
+          result = Computed(operands, plan, step, DType::kF32, DType::kF32);
         }
         break;
     }
@@ -118,7 +123,8 @@ class Simulation {
   }
 
   // Element by element, in pieces in which every operand is one run.
-  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Step& step, DType from, DType to) {
+  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Plan& plan, const Step& step, DType from,
+                            DType to) {
     std::vector<Run> result;
     std::vector<std::size_t> run(operands.size(), 0);
     std::vector<std::int64_t> done(operands.size(), 0);  // elements of the current run
@@ -131,12 +137,15 @@ class Simulation {
         const Run& r = operands[i][run[i]];
         n = std::min(n, r.count - done[i]);
         values[i] = r.value + done[i];
-        if (arithmetic && (operands.size() > 1 || step.divisor > 1) && symbols_[r.value.symbol].rounded) {
+        const bool computes = operands.size() > 1 || step.divisor > 1 || step.kind == StepKind::kCombine;
+        if (arithmetic && computes && symbols_[r.value.symbol].rounded) {
           error_ = absl::StrCat("rounds twice: it computes with ", symbols_.Describe(values[i]));
           return {};
         }
       }
-      const Value value = symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
+      const Value value = step.kind == StepKind::kCombine
+                              ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
+                              : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
       // 16-bit types are computed in f32.
       Append(result, {n, symbols_.Convert(value, AccumulatorOf(from), to)});
       for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -184,7 +193,67 @@ class Simulation {
       const Ref state{.space = Space::kState, .dtype = DType::kU8, .bytes = plan.state_bytes};
       MarkUsed(At(static_cast<int>(p), state).Pieces());
     }
-    return PromisesReplicas(plans_[0].spec.collective) ? CheckReplicas() : absl::OkStatus();
+    if (absl::Status status = CheckStates(); !status.ok()) return status;
+    const bool mixes = !plans_[0].mixing.empty();
+    return !mixes && PromisesReplicas(plans_[0].spec.collective) ? CheckOutputs() : absl::OkStatus();
+  }
+
+  absl::Status CheckStates() {
+    for (std::size_t p = 0; p < plans_.size(); ++p) {
+      for (const StateRange& state : plans_[p].states) {
+        if (state.range.bytes == 0) continue;
+        const std::string wrong =
+            state.kind == StateKind::kReplica ? ReplicaFault(state, p) : ResidualFault(state.range, p);
+        if (wrong.empty()) continue;
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", plans_[p].rank, " ends with the ", Name(state.kind), " ", state.name, ": ", wrong));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // All replicas of a rank's weights stay one value, the one that this rank holds itself.
+  std::string ReplicaFault(const StateRange& replica, std::size_t p) {
+    const std::vector<StateRange>& states = plans_[plan_of_rank_[replica.of]].states;
+    const auto own = std::find_if(states.begin(), states.end(), [&](const StateRange& state) {
+      return state.kind == StateKind::kReplica && state.of == replica.of && state.range.bytes == replica.range.bytes;
+    });
+    if (own == states.end()) return absl::StrCat("rank ", replica.of, " keeps no replica of its own weights");
+    const std::vector<Run> here = Joined(p, replica.range);
+    const std::vector<Run> there = Joined(static_cast<std::size_t>(plan_of_rank_[replica.of]), own->range);
+    for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) {
+      if (here[i].value == there[i].value && here[i].count == there[i].count) continue;
+      return absl::StrCat(symbols_.Describe(here[i].value), "; rank ", replica.of, " itself has ",
+                          symbols_.Describe(there[i].value));
+    }
+    return "";
+  }
+
+  // A residual becomes what was to be encoded, the residual before included, less what the peers decode of it.
+  std::string ResidualFault(const Ref& range, std::size_t p) {
+    std::int64_t element = range.offset / SizeOf(range.dtype);
+    for (const Run& run : Joined(p, range)) {
+      const Value before = symbols_.State(plans_[p].rank, range.dtype, element);
+      for (std::int64_t k = 0; k < run.count;) {
+        const std::int64_t alike = ElementsOfResidual(symbols_, run.value + k, before + k);
+        if (alike == 0) {
+          return absl::StrCat(symbols_.Describe(run.value + k), ", not value + residual - decoded(value + residual)");
+        }
+        k += alike;
+      }
+      element += run.count;
+    }
+    return "";
+  }
+
+  // What a range holds at the end, whoever wrote it.
+  std::vector<Run> Joined(std::size_t p, const Ref& range) {
+    std::vector<Run> joined;
+    for (Run run : At(static_cast<int>(p), range).Read(range, error_)) {
+      run.writer = Order::kNone;
+      Append(joined, run);
+    }
+    return joined;
   }
 
   void MarkUsed(absl::Span<const Run> runs) {
@@ -194,16 +263,8 @@ class Simulation {
   }
 
   // Replicas are bit-equal when every rank holds the result of one and the same computation.
-  absl::Status CheckReplicas() {
-    auto result = [&](std::size_t p) {
-      const Ref out = OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size);
-      std::vector<Run> joined;
-      for (Run run : At(static_cast<int>(p), out).Read(out, error_)) {
-        run.writer = Order::kNone;
-        Append(joined, run);
-      }
-      return joined;
-    };
+  absl::Status CheckOutputs() {
+    auto result = [&](std::size_t p) { return Joined(p, OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size)); };
     const std::vector<Run> first = result(0);
     for (std::size_t p = 1; p < plans_.size(); ++p) {
       const std::vector<Run> other = result(p);

@@ -1,59 +1,23 @@
 #include "tutti/synchronizer.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
 #include "sync/agreement.h"
+#include "sync/async_average.h"
 #include "sync/buckets.h"
-#include "sync/ready_counters.h"
+#include "sync/checkpoint.h"
+#include "sync/gradient_exchange.h"
 #include "sync/state.h"
+#include "sync/weight_exchange.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
 namespace {
-
-// A bucket with everything its steps need: nothing is allocated or looked up after creation.
-struct Bucket {
-  std::shared_ptr<Buffer> gradients;
-  Buffer state;
-  BoundPlan plan;
-  Work work;
-  std::int64_t launched_ns = 0;
-  std::int64_t wire_bytes = 0;
-};
-
-absl::StatusOr<Buffer> AllocateZeroed(Communicator& communicator, std::int64_t bytes) {
-  absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes);
-  if (buffer.ok() && bytes > 0) std::memset(buffer->data(), 0, static_cast<std::size_t>(bytes));
-  return buffer;
-}
-
-absl::StatusOr<Bucket> MakeBucket(Communicator& communicator, const Strategy& strategy, const BucketLayout& layout) {
-  absl::StatusOr<Plan> plan = BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(), communicator.size(),
-                                        communicator.plan_options());
-  if (!plan.ok()) return plan.status();
-  absl::StatusOr<Buffer> gradients = AllocateZeroed(communicator, layout.count * SizeOf(layout.dtype));
-  if (!gradients.ok()) return gradients.status();
-  absl::StatusOr<Buffer> state = AllocateZeroed(communicator, plan->state_bytes);
-  if (!state.ok()) return state.status();
-
-  Bucket bucket;
-  bucket.gradients = std::make_shared<Buffer>(*std::move(gradients));
-  bucket.state = *std::move(state);
-  bucket.wire_bytes = WireBytes(*plan);
-  absl::StatusOr<BoundPlan> bound = communicator.Bind(
-      *std::move(plan), {.in = nullptr, .out = bucket.gradients->data(), .state = bucket.state.data()});
-  if (!bound.ok()) return bound.status();
-  bucket.plan = *std::move(bound);
-  return bucket;
-}
 
 absl::Status CheckOptions(absl::Span<const Parameter> parameters, const SynchronizerOptions& options) {
   for (const Parameter& parameter : parameters) {
@@ -69,12 +33,6 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
   return absl::OkStatus();
 }
 
-std::vector<int> BucketOf(const Layout& layout) {
-  std::vector<int> buckets;
-  for (const GradientPlace& place : layout.places) buckets.push_back(place.bucket);
-  return buckets;
-}
-
 }  // namespace
 
 double SyncStatistics::hidden() const {
@@ -84,102 +42,170 @@ double SyncStatistics::hidden() const {
 
 class Synchronizer::Impl {
  public:
-  Impl(Communicator& its_communicator, std::vector<Parameter> its_parameters, const SynchronizerOptions& options,
-       std::string its_strategy, Layout its_layout)
+  Impl(Communicator& its_communicator, std::vector<Parameter> its_parameters, Strategy its_strategy)
       : communicator(its_communicator),
         parameters(std::move(its_parameters)),
-        allow_unused(options.allow_unused),
         strategy(std::move(its_strategy)),
-        layout(std::move(its_layout)),
-        ready(BucketOf(layout), static_cast<int>(layout.buckets.size())) {}
+        name(strategy.ToString()),
+        phase(strategy.algorithm->phase) {}
 
-  ~Impl() {
-    if (in_step && synchronizing) {
-      (void)Fail(absl::AbortedError(
-          absl::StrCat("rank ", communicator.rank(), " gave up its synchronizer in the middle of a step")));
+  absl::Status MakeExchanges(const Layout& layout, const SynchronizerOptions& options) {
+    bucket_count = static_cast<int>(layout.buckets.size());
+    if (!exchanges_weights()) {
+      gradient_steps = std::numeric_limits<std::int64_t>::max();
+      return MakeGradients(strategy, layout, options);
     }
-  }
-
-  void MarkReady(int i) {
-    if (!synchronizing) return;
-    const bool first = ready.Mark(i, [this](int b) {
-      buckets[b].launched_ns = MonotonicNanos();
-      buckets[b].work = buckets[b].plan.Start({.timed = true});
-    });
-    if (!first) marked_twice.store(i, std::memory_order_relaxed);
-  }
-
-  std::vector<int> Missing() const {
-    std::vector<int> missing;
-    if (!in_step || !synchronizing) return missing;
-    for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
-      if (!ready.marked(i)) missing.push_back(i);
+    if (phase != Phase::kBackground) {
+      absl::StatusOr<std::unique_ptr<WeightExchange>> made =
+          WeightExchange::Create(communicator, strategy, parameters, layout);
+      if (made.ok()) weights = *std::move(made);
+      return made.status();
     }
-    return missing;
-  }
-
-  // What this rank did wrong in the step.
-  absl::Status CheckStep(absl::Span<const int> missing) const {
-    if (const int twice = marked_twice.load(std::memory_order_relaxed); twice >= 0) {
-      return absl::InvalidArgumentError(absl::StrCat("rank ", communicator.rank(), ": the gradient of ",
-                                                     parameters[twice].name, " was marked ready twice in one step"));
+    gradient_steps = strategy.integer("warmup_steps");
+    if (gradient_steps > 0) {
+      if (absl::Status made = MakeGradients(*ParseStrategy("gradient_allreduce"), layout, options); !made.ok()) {
+        return made;
+      }
     }
-    if (missing.empty() || allow_unused) return absl::OkStatus();
-    const std::string names =
-        absl::StrJoin(missing, ", ", [&](std::string* out, int i) { absl::StrAppend(out, parameters[i].name); });
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", communicator.rank(), ": backward ended without a gradient of ", names,
-                     "; set allow_unused if the loss need not depend on every parameter"));
-  }
-
-  absl::Status Finish() {
-    if (!in_step) return absl::FailedPreconditionError("FinishBackward without BeginBackward");
-    if (synchronizing) {
-      const std::vector<int> missing = Missing();
-      if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);
-      for (int i : missing) MarkReady(i);
-      if (absl::Status status = WaitForBuckets(); !status.ok()) return status;
-    }
-    in_step = false;
+    absl::StatusOr<std::unique_ptr<Communicator>> own = communicator.Split(0, communicator.rank());
+    if (!own.ok()) return own.status();
+    absl::StatusOr<std::unique_ptr<WeightExchange>> made = WeightExchange::Create(**own, strategy, parameters, layout);
+    if (!made.ok()) return made.status();
+    background = std::make_unique<AsyncAverage>(*std::move(own), *std::move(made),
+                                                absl::Milliseconds(strategy.integer("sync_interval_ms")));
     return absl::OkStatus();
   }
 
-  // Ends the step for the peers too, who would wait for buckets that never come.
-  absl::Status Fail(const absl::Status& mistake) {
-    communicator.Abort(absl::AbortedError(mistake.message()));
-    for (int b = 0; b < ready.launched(); ++b) (void)buckets[b].work.Wait();
-    in_step = false;
-    return mistake;
+  bool exchanges_gradients() const { return step < gradient_steps; }
+  bool exchanges_weights() const { return ExchangesWeights(*strategy.algorithm); }
+
+  absl::Status BeginBackward() {
+    if (gradients == nullptr) return absl::OkStatus();
+    const bool now = synchronize && exchanges_gradients();
+    // Warm-up gradients have one round; `strategy` speaks of weights then.
+    const int round = exchanges_weights() ? 0 : RoundOf(strategy, step, communicator.size());
+    return gradients->Begin(now, round);
   }
 
-  absl::Status WaitForBuckets() {
-    const std::int64_t begin_ns = MonotonicNanos();
-    absl::Status first_error;
-    for (Bucket& bucket : buckets) {
-      first_error.Update(bucket.work.Wait());
-      if (!first_error.ok()) continue;
-      statistics.communication += absl::Nanoseconds(bucket.work.end_nanos() - bucket.launched_ns);
-      statistics.wire_bytes += bucket.wire_bytes;
-      statistics.gradient_bytes += bucket.gradients->bytes();
+  absl::Status FinishBackward() {
+    if (gradients == nullptr) return absl::OkStatus();
+    const bool synchronized = gradients->synchronizing();
+    if (absl::Status status = gradients->Finish(statistics); !status.ok()) return status;
+    if (synchronized && !exchanges_weights()) EndStep();
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginForward() {
+    if (weights == nullptr || in_forward) return absl::OkStatus();
+    in_forward = true;
+    if (!replicas_are_set) {
+      weights->ResetReplicas();
+      replicas_are_set = true;
     }
-    statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
-    ++statistics.steps;
-    in_step = false;
-    return first_error;
+    if (phase == Phase::kForward) Launch();
+    return communicator.status();
+  }
+
+  absl::Status BeforeStep() {
+    if (absl::Status status = BeginForward(); !status.ok()) return status;
+    return Arrive();
+  }
+
+  absl::Status AfterStep() {
+    if (!exchanges_weights()) return absl::OkStatus();
+    if (phase == Phase::kAfterStep) {
+      Launch();
+      if (absl::Status status = Arrive(); !status.ok()) return status;
+    }
+    EndStep();
+    in_forward = false;
+    if (background != nullptr && !exchanges_gradients()) return background->Step(statistics);
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() {
+    if (!exchanges_weights()) return absl::OkStatus();
+    if (background != nullptr) {
+      if (absl::Status status = background->FinishRound(); !status.ok()) return status;
+    }
+    if (absl::Status status = Restart(); !status.ok()) return status;
+    return (background != nullptr ? background->weights() : *weights).Average(communicator);
+  }
+
+  absl::Status Restart() {
+    if (background != nullptr) background->ForgetRound();
+    in_forward = false;
+    replicas_are_set = false;
+    // Begun for a forward that has not happened.
+    return std::exchange(travels, false) ? weights->Finish(statistics) : absl::OkStatus();
+  }
+
+  std::string Save() const { return WriteCheckpoint(Owner(), buckets()); }
+
+  absl::Status Load(absl::Span<const std::string> states) {
+    const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
+    if (!saved.ok()) return saved.status();
+    step = saved->step;
+    // Those of a world of another size begin anew, from the weights.
+    replicas_are_set = saved->size == communicator.size();
+    return absl::OkStatus();
   }
 
   Communicator& communicator;
   const std::vector<Parameter> parameters;
-  const bool allow_unused;
-  const std::string strategy;
-  const Layout layout;
-  std::vector<Bucket> buckets;
-  ReadyCounters ready;
-  std::atomic<int> marked_twice{-1};
+  const Strategy strategy;
+  const std::string name;
+  const Phase phase;
+  int bucket_count = 0;
+  std::unique_ptr<GradientExchange> gradients;
+  std::unique_ptr<WeightExchange> weights;
+  std::unique_ptr<AsyncAverage> background;
+  std::int64_t gradient_steps = 0;  // steps from the first that exchange gradients
+  std::int64_t step = 0;
   bool synchronize = true;
-  bool synchronizing = true;  // in this step
-  bool in_step = false;
+  bool in_forward = false;
+  bool travels = false;  // an exchange of weights is under way
+  bool replicas_are_set = false;
   SyncStatistics statistics;
+
+ private:
+  absl::Status MakeGradients(const Strategy& of, const Layout& layout, const SynchronizerOptions& options) {
+    absl::StatusOr<std::unique_ptr<GradientExchange>> made =
+        GradientExchange::Create(communicator, of, parameters, layout, options.allow_unused);
+    if (made.ok()) gradients = *std::move(made);
+    return made.status();
+  }
+
+  void Launch() {
+    const int round = RoundOf(strategy, step, communicator.size());
+    if (round == kNoExchange) return;
+    weights->TakeSnapshot();
+    weights->Launch(round);
+    travels = true;
+  }
+
+  absl::Status Arrive() {
+    if (!travels) return absl::OkStatus();
+    travels = false;
+    if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
+    weights->Replace();
+    return absl::OkStatus();
+  }
+
+  void EndStep() {
+    ++step;
+    ++statistics.steps;
+  }
+
+  CheckpointOwner Owner() const {
+    return {.strategy = name, .rank = communicator.rank(), .size = communicator.size(), .step = step};
+  }
+  // Those that have state.
+  absl::Span<ExchangeBucket> buckets() const {
+    if (weights != nullptr) return absl::MakeSpan(weights->buckets());
+    if (gradients != nullptr) return absl::MakeSpan(gradients->buckets());
+    return {};
+  }
 };
 
 absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator& communicator,
@@ -194,53 +220,54 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
     return status;
   }
   if (!mistake.ok()) return mistake;
-  Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
-  auto impl =
-      std::make_unique<Impl>(communicator, std::move(parameters), options, strategy->ToString(), std::move(layout));
-  for (const BucketLayout& bucket_layout : impl->layout.buckets) {
-    absl::StatusOr<Bucket> bucket = MakeBucket(communicator, *strategy, bucket_layout);
-    if (!bucket.ok()) return bucket.status();
-    impl->buckets.push_back(*std::move(bucket));
-  }
+  const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
+  auto impl = std::make_unique<Impl>(communicator, std::move(parameters), *std::move(strategy));
+  if (absl::Status made = impl->MakeExchanges(layout, options); !made.ok()) return made;
   return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
 }
 
 Synchronizer::Synchronizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Synchronizer::~Synchronizer() = default;
 
-int Synchronizer::bucket_count() const { return static_cast<int>(impl_->buckets.size()); }
-const std::string& Synchronizer::strategy() const { return impl_->strategy; }
+int Synchronizer::bucket_count() const { return impl_->bucket_count; }
+const std::string& Synchronizer::strategy() const { return impl_->name; }
+std::int64_t Synchronizer::step() const { return impl_->step; }
+bool Synchronizer::exchanges_gradients() const { return impl_->exchanges_gradients(); }
+bool Synchronizer::exchanges_weights() const { return impl_->exchanges_weights(); }
 
 std::shared_ptr<void> Synchronizer::GradientView(int i) const {
-  const GradientPlace& place = impl_->layout.places[i];
-  const std::shared_ptr<Buffer>& bucket = impl_->buckets[place.bucket].gradients;
-  return {bucket, bucket->data() + place.offset * SizeOf(impl_->parameters[i].dtype)};
+  return impl_->gradients == nullptr ? nullptr : impl_->gradients->View(i);
 }
 
-absl::Status Synchronizer::BeginBackward() {
-  if (impl_->in_step) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("rank ", impl_->communicator.rank(), ": the last backward was begun but not finished"));
-  }
-  impl_->ready.Reset();
-  impl_->marked_twice.store(-1, std::memory_order_relaxed);
-  impl_->synchronizing = impl_->synchronize;
-  impl_->in_step = true;
-  return absl::OkStatus();
+absl::Status Synchronizer::BeginForward() { return impl_->BeginForward(); }
+absl::Status Synchronizer::BeginBackward() { return impl_->BeginBackward(); }
+void Synchronizer::MarkReady(int i) {
+  if (impl_->gradients != nullptr) impl_->gradients->MarkReady(i);
+}
+std::vector<int> Synchronizer::MissingGradients() const {
+  return impl_->gradients == nullptr ? std::vector<int>() : impl_->gradients->Missing();
+}
+absl::Status Synchronizer::FinishBackward() { return impl_->FinishBackward(); }
+absl::Status Synchronizer::BeforeStep() { return impl_->BeforeStep(); }
+absl::Status Synchronizer::AfterStep() { return impl_->AfterStep(); }
+absl::Status Synchronizer::Flush() { return impl_->Flush(); }
+absl::Status Synchronizer::Restart() { return impl_->Restart(); }
+
+void Synchronizer::Pause() {
+  if (impl_->background != nullptr) impl_->background->Pause();
+}
+void Synchronizer::Resume() {
+  if (impl_->background != nullptr) impl_->background->Resume();
 }
 
-void Synchronizer::MarkReady(int i) { impl_->MarkReady(i); }
-std::vector<int> Synchronizer::MissingGradients() const { return impl_->Missing(); }
-absl::Status Synchronizer::FinishBackward() { return impl_->Finish(); }
+std::string Synchronizer::SaveState() const { return impl_->Save(); }
+absl::Status Synchronizer::LoadState(absl::Span<const std::string> states) { return impl_->Load(states); }
 
 void Synchronizer::set_synchronize(bool synchronize) { impl_->synchronize = synchronize; }
 bool Synchronizer::synchronize() const { return impl_->synchronize; }
 
 void Synchronizer::ZeroGradients() {
-  for (Bucket& bucket : impl_->buckets) {
-    const absl::Span<std::byte> bytes = bucket.gradients->as<std::byte>();
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});
-  }
+  if (impl_->gradients != nullptr) impl_->gradients->Zero();
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tutti/algorithm.h"
+#include "tutti/codec.h"
+#include "tutti/peer_selection.h"
+#include "tutti/schedule.h"
 #include "tutti/verify.h"
 
 namespace tutti {
@@ -12,27 +16,62 @@ namespace {
 
 class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
  protected:
-  void Sweep(int size, std::int64_t count, DType dtype, const PlanOptions& options) {
-    const absl::StatusOr<Strategy> strategy = ParseStrategy(GetParam()->name);
-    ASSERT_TRUE(strategy.ok()) << strategy.status();
-    std::vector<Plan> plans;
-    for (Rank rank = 0; rank < size; ++rank) {
-      absl::StatusOr<Plan> plan = BuildPlan(*strategy, dtype, count, rank, size, options);
-      if (absl::IsUnimplemented(plan.status())) return;
-      ASSERT_TRUE(plan.ok()) << plan.status();
-      plans.push_back(*std::move(plan));
+  void Sweep(const Strategy& strategy, int size, std::int64_t count, DType dtype, const PlanOptions& options) {
+    for (int round = 0; round < RoundsOf(strategy, size); ++round) {
+      std::vector<Plan> plans;
+      for (Rank rank = 0; rank < size; ++rank) {
+        absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);
+        if (absl::IsUnimplemented(plan.status())) return;
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        plans.push_back(*std::move(plan));
+      }
+      const absl::Status status = Verify(plans);
+      EXPECT_TRUE(status.ok()) << strategy.ToString() << ", round " << round << ", " << size << " ranks, " << count
+                               << " " << Name(dtype) << (options.peers_mapped ? " mapped: " : ": ") << status;
     }
-    const absl::Status status = Verify(plans);
-    EXPECT_TRUE(status.ok()) << plans[0].name << ", " << size << " ranks, " << count << " " << Name(dtype) << ": "
-                             << status;
+  }
+
+  // The algorithm with its defaults, and with every option that changes its plans.
+  static std::vector<Strategy> Variants() {
+    std::vector<Strategy> variants = {*ParseStrategy(GetParam()->name)};
+    auto add = [&](const std::string& options) {
+      absl::StatusOr<Strategy> variant = ParseStrategy(absl::StrCat(GetParam()->name, ":", options));
+      if (variant.ok()) variants.push_back(*std::move(variant));  // others have no such option
+    };
+    for (const PeerSelection* selection : AllPeerSelections())
+      add(absl::StrCat("peer_selection_mode=", selection->name));
+    add("error_feedback=true");
+    for (const Codec* codec : AllCodecs()) {
+      add(absl::StrCat("codec=", codec->name));
+      add(absl::StrCat("error_feedback=true,codec=", codec->name));
+    }
+    for (const Schedule* schedule : AllSchedules()) {
+      if (schedule->collective != Collective::kAllReduce) continue;
+      add(absl::StrCat("schedule=", schedule->name));
+      add(absl::StrCat("codec=bf16,schedule=", schedule->name));
+    }
+    return variants;
   }
 };
 
-TEST_P(EveryAlgorithmTest, KeepsReplicasInStepInEveryWorld) {
+TEST_P(EveryAlgorithmTest, KeepsItsPromiseInEveryWorld) {
+  const Strategy defaults = *ParseStrategy(GetParam()->name);
   for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 64}) {
     for (std::int64_t count : {0, 1, 97, 4096, 65537, 1 << 20}) {
       for (DType dtype : {DType::kF32, DType::kBF16}) {
-        for (bool mapped : {false, true}) Sweep(size, count, dtype, {.peers_mapped = mapped});
+        for (bool mapped : {false, true}) Sweep(defaults, size, count, dtype, {.peers_mapped = mapped});
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
+  for (const Strategy& variant : Variants()) {
+    for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17}) {
+      for (std::int64_t count : {0, 1, 97, 4097}) {
+        for (bool mapped : {false, true}) Sweep(variant, size, count, DType::kF32, {.peers_mapped = mapped});
+        Sweep(variant, size, count, DType::kF16, {.segment_bytes = 1024});
         if (HasFailure()) return;
       }
     }

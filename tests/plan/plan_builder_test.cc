@@ -80,7 +80,7 @@ TEST(PlanBuilderTest, ScratchIsAlignedAndZeroCountsTakeNothing) {
   EXPECT_EQ(b.Scratch(DType::kU8, 3).offset, 0);
   EXPECT_EQ(b.Scratch(DType::kF32, 0), (Ref{.space = Space::kScratch}));
   EXPECT_EQ(b.Scratch(DType::kF64, 2).offset, 64);
-  EXPECT_EQ(b.State(DType::kF32, 5).offset, 0);
+  EXPECT_EQ(b.Residual("residual", DType::kF32, 5).offset, 0);
   const Plan plan = Built(b);
   EXPECT_EQ(plan.scratch_bytes, 80);
   EXPECT_EQ(plan.state_bytes, 20);
@@ -246,9 +246,27 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
        },
        "reduce: dsts[1] overlaps dsts[0]"},
       {[](PlanBuilder& b) { b.Scale(b.out(), b.in(), 0); }, "scale: divisor 0"},
-      {[](PlanBuilder& b) { b.WaitAll(); }, "wait: WaitAll needs a Signal"},
+      {[](PlanBuilder& b) { b.WaitAll(); }, "wait: WaitAll and WaitFor need a Signal"},
       {[](PlanBuilder& b) { b.Scratch(DType::kF32, -1); }, "scratch: count -1"},
-      {[](PlanBuilder& b) { b.Copy(b.out(), b.State(DType::kF32, 8).At(0)); }, "state of a peer is not mapped"},
+      {[](PlanBuilder& b) { b.Copy(b.out(), b.Residual("residual", DType::kF32, 8).At(0)); },
+       "state of a peer is not mapped"},
+      {[](PlanBuilder& b) {
+         b.Residual("same", DType::kF32, 8);
+         b.Residual("same", DType::kF32, 8);
+       },
+       "state 'same': names must be unique"},
+      {[](PlanBuilder& b) { b.Replica("theirs", 4, DType::kF32, 8); }, "a replica of rank 4, which must be in 0…3"},
+      {[](PlanBuilder& b) { b.Combine(b.out(), {b.in()}, {}); }, "combine: 0 coefficients for 1 srcs"},
+      {[](PlanBuilder& b) {
+         b.Combine(b.out(), {b.Scratch(DType::kF16, 8)}, {{1, 1}});
+       },
+       "combine: dst and srcs must be of one floating dtype"},
+      {[](PlanBuilder& b) {
+         b.PromiseMixing({0.5, 0.5});
+       },
+       "mixing: 2 weights; it needs one per rank, 4"},
+      {[](PlanBuilder& b) { b.Within({.count = 9}, b.in(), b.out(), [](PlanBuilder&) {}); },
+       "a part, all_reduce f32 sum count=9: in has 8 and out 8 elements"},
       {[](PlanBuilder& b) { b.Encode(b.Scratch(DType::kU8, 8), b.in(), {}); }, "encode: codec is null"},
   };
   for (const Row& row : rows) {
@@ -261,6 +279,32 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.error));
     EXPECT_THAT(std::string(status.message()), HasSubstr("test, rank 1 of 4, step 1"));
   }
+}
+
+TEST(PlanBuilderTest, APartIsWrittenAsIfItWereAPlan) {
+  PlanBuilder b = Builder();
+  const Ref narrow = b.Scratch(DType::kBF16, 8);
+  b.Copy(narrow, b.in());
+  const CollectiveSpec part = {.dtype = DType::kBF16, .op = ReduceOp::kMax, .count = 8, .in_place = true};
+  b.Within(part, narrow, narrow, [&](PlanBuilder& inner) {
+    EXPECT_EQ(inner.spec(), part);
+    EXPECT_EQ(inner.in(), narrow);
+    EXPECT_EQ(inner.out(), narrow);
+    inner.Send(0, inner.in());
+  });
+  EXPECT_EQ(b.spec().dtype, DType::kF32);
+  b.Copy(b.out(), narrow);
+  const Plan plan = Built(b);
+  EXPECT_EQ(plan.spec.dtype, DType::kF32);
+  EXPECT_EQ(WireBytes(plan), 16);
+}
+
+TEST(PlanBuilderTest, MeansAreDividedByTheNumberOfSources) {
+  PlanBuilder b = Builder();
+  b.Mean(b.out(), {b.in(), b.Scratch(DType::kF32, 8)});
+  const Plan plan = Built(b);
+  EXPECT_EQ(plan.steps[0].kind, StepKind::kReduce);
+  EXPECT_EQ(plan.steps[0].divisor, 2);
 }
 
 TEST(PlanBuilderTest, PeersMemoryNeedsMapping) {

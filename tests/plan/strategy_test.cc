@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 TEST(ParseStrategy, FillsInDefaults) {
   absl::StatusOr<Strategy> strategy = ParseStrategy("gradient_allreduce");
   ASSERT_TRUE(strategy.ok()) << strategy.status();
-  EXPECT_EQ(strategy->ToString(), "gradient_allreduce:average=true,hierarchical=false,schedule=auto");
+  EXPECT_EQ(strategy->ToString(), "gradient_allreduce:average=true,hierarchical=false,schedule=auto,codec=none");
   EXPECT_TRUE(strategy->flag("average"));
   EXPECT_FALSE(strategy->flag("hierarchical"));
 }
@@ -33,9 +33,9 @@ TEST(ParseStrategy, TakesOptionsInAnyOrder) {
 TEST(ParseStrategy, TakesTheOptionsOfTheCodecItNames) {
   absl::StatusOr<Strategy> strategy = ParseStrategy("bytegrad:seed=9,codec=uint4_block,rotation=true");
   ASSERT_TRUE(strategy.ok()) << strategy.status();
-  EXPECT_EQ(
-      strategy->ToString(),
-      "bytegrad:average=true,hierarchical=true,codec=uint4_block,block=128,rounding=nearest,seed=9,rotation=true");
+  EXPECT_EQ(strategy->ToString(),
+            "bytegrad:average=true,hierarchical=true,error_feedback=false,codec=uint4_block,block=128,rounding=nearest,"
+            "seed=9,rotation=true");
   const CodecChoice choice = CodecOf(*strategy);
   EXPECT_EQ(choice.codec, *FindCodec("uint4_block"));
   EXPECT_EQ(choice.options, (CodecOptions{.block = 128, .seed = 9, .rotation = true}));
@@ -76,9 +76,10 @@ TEST_P(StrategyMistake, IsToldWhatWouldBeRight) {
 INSTANTIATE_TEST_SUITE_P(
     All, StrategyMistake,
     ::testing::Values(
-        Mistake{"", "valid: bytegrad, gradient_allreduce"}, Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
+        Mistake{"", "valid: async, bytegrad, decentralized, gradient_allreduce"},
+        Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
         Mistake{"bytegrad:blok=3",
-                "unknown option 'blok' with codec=uint8_block; valid: average, hierarchical, codec, "
+                "unknown option 'blok' with codec=uint8_block; valid: average, hierarchical, error_feedback, codec, "
                 "block, rounding, seed"},
         Mistake{"bytegrad:block=3", "option block=3; valid: a power of two, or 0 for the whole message"},
         Mistake{"bytegrad:block=-2", "option block=-2; valid: "}, Mistake{"bytegrad:block=", "option block=; valid: "},
@@ -88,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"bytegrad:codec=zip", "option codec=zip; valid: bf16, "},
         Mistake{"bytegrad:codec=none", "option codec=none; valid: bf16, "},
         Mistake{"bytegrad:codec=topk,rounding=stochastic",
-                "unknown option 'rounding' with codec=topk; valid: average, hierarchical, codec, block, density"},
+                "unknown option 'rounding' with codec=topk; valid: average, hierarchical, error_feedback, codec, "
+                "block, density"},
         Mistake{"bytegrad:codec=topk,density=0", "option density=0; valid: a number above 0, up to 1"},
         Mistake{"bytegrad:codec=topk,density=nan", "option density=nan; valid: "},
         Mistake{"bytegrad:rounding=up", "option rounding=up; valid: nearest, stochastic"},

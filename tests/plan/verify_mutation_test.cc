@@ -239,8 +239,21 @@ bool FlipAccumulate(Plan& plan, Random& random) {
   return true;
 }
 
+bool ChangeCoefficient(Plan& plan, Random& random) {
+  if (plan.coefficients.empty()) return false;
+  plan.coefficients[Pick(plan.coefficients.size(), random)].factor *= 1.5;
+  return true;
+}
+
+bool FlipFinite(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kCombine; });
+  if (step == nullptr) return false;
+  step->finite = !step->finite;
+  return true;
+}
+
 bool ChangeKind(Plan& plan, Random& random) {
-  AnyStep(plan, random).kind = static_cast<StepKind>(Pick(9, random));
+  AnyStep(plan, random).kind = static_cast<StepKind>(Pick(10, random));
   return true;
 }
 
@@ -264,14 +277,29 @@ struct Mutation {
   bool (*apply)(Plan& plan, Random& random);  // false: found nothing to change
 };
 
-constexpr std::array<Mutation, 21> kMutations = {
-    {{"drop_step", DropStep},       {"duplicate_step", DuplicateStep}, {"drop_dep", DropDep},
-     {"move_dep", MoveDep},         {"change_peer", ChangePeer},       {"change_ordinal", ChangeOrdinal},
-     {"shift_ref", ShiftRef},       {"shift_step", ShiftStep},         {"resize_ref", ResizeRef},
-     {"shrink_step", ShrinkStep},   {"swap_sides", SwapSides},         {"swap_refs_of_steps", SwapRefsOfSteps},
-     {"change_space", ChangeSpace}, {"change_owner", ChangeOwner},     {"change_type", ChangeType},
-     {"change_op", ChangeOp},       {"change_divisor", ChangeDivisor}, {"flip_accumulate", FlipAccumulate},
-     {"change_kind", ChangeKind},   {"drop_source", DropSource},       {"repeat_source", RepeatSource}}};
+constexpr std::array<Mutation, 23> kMutations = {{{"drop_step", DropStep},
+                                                  {"duplicate_step", DuplicateStep},
+                                                  {"drop_dep", DropDep},
+                                                  {"move_dep", MoveDep},
+                                                  {"change_peer", ChangePeer},
+                                                  {"change_ordinal", ChangeOrdinal},
+                                                  {"shift_ref", ShiftRef},
+                                                  {"shift_step", ShiftStep},
+                                                  {"resize_ref", ResizeRef},
+                                                  {"shrink_step", ShrinkStep},
+                                                  {"swap_sides", SwapSides},
+                                                  {"swap_refs_of_steps", SwapRefsOfSteps},
+                                                  {"change_space", ChangeSpace},
+                                                  {"change_owner", ChangeOwner},
+                                                  {"change_type", ChangeType},
+                                                  {"change_op", ChangeOp},
+                                                  {"change_divisor", ChangeDivisor},
+                                                  {"flip_accumulate", FlipAccumulate},
+                                                  {"change_kind", ChangeKind},
+                                                  {"drop_source", DropSource},
+                                                  {"repeat_source", RepeatSource},
+                                                  {"change_coefficient", ChangeCoefficient},
+                                                  {"flip_finite", FlipFinite}}};
 
 // Text is the whole plan but for the lists' places in their pools.
 bool SamePlan(const Plan& a, const Plan& b) {
@@ -355,17 +383,25 @@ TEST_F(MutationTest, OfEverySchedule) {
 }
 
 TEST_F(MutationTest, OfEveryAlgorithm) {
-  for (const Algorithm* algorithm : AllAlgorithms()) {
-    const Strategy strategy = *ParseStrategy(algorithm->name);
+  std::vector<std::string> names = {"bytegrad:error_feedback=true", "decentralized:peer_selection_mode=shift_one",
+                                    "decentralized:peer_selection_mode=ring",
+                                    "decentralized:matrix=0.5 0.25 0.25/0.25 0.5 0.25/0.25 0.25 0.5"};
+  for (const Algorithm* algorithm : AllAlgorithms()) names.emplace_back(algorithm->name);
+  for (const std::string& name : names) {
+    const Strategy strategy = *ParseStrategy(name);
     for (int size : {2, 3, 4}) {
-      for (bool mapped : {false, true}) {
-        std::vector<Plan> plans;
-        for (Rank rank = 0; rank < size; ++rank) {
-          absl::StatusOr<Plan> plan = BuildPlan(strategy, DType::kF32, 4099, rank, size, {.peers_mapped = mapped});
-          ASSERT_TRUE(plan.ok()) << plan.status();
-          plans.push_back(*std::move(plan));
+      for (int round = 0; round < RoundsOf(strategy, size); ++round) {
+        for (bool mapped : {false, true}) {
+          std::vector<Plan> plans;
+          for (Rank rank = 0; rank < size; ++rank) {
+            absl::StatusOr<Plan> plan =
+                BuildPlan(strategy, DType::kF32, 4099, rank, size, {.peers_mapped = mapped}, round);
+            if (absl::IsInvalidArgument(plan.status())) break;  // a matrix of another size
+            ASSERT_TRUE(plan.ok()) << plan.status();
+            plans.push_back(*std::move(plan));
+          }
+          if (!plans.empty()) Try(plans, 5);
         }
-        Try(plans, 5);
       }
     }
   }

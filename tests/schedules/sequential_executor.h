@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/combine.h"
 #include "kernels/reduce.h"
 #include "tutti/plan.h"
 
@@ -137,6 +138,13 @@ class SequentialExecutor {
       case StepKind::kScale:
         kernels::Divide(dsts[0].dtype, Address(rank, dsts[0]), Address(rank, srcs[0]), step.divisor, dsts[0].count());
         return true;
+      case StepKind::kCombine: {
+        std::vector<const void*> operands;
+        for (const Ref& src : srcs) operands.push_back(Address(rank, src));
+        kernels::Combine(dsts[0].dtype, Address(rank, dsts[0]), operands, plans_[rank].coefficients_of(step).data(),
+                         dsts[0].count(), step.finite ? kernels::Results::kFinite : kernels::Results::kAll);
+        return true;
+      }
       case StepKind::kEncode:
       case StepKind::kDecode:
         return Translate(rank, step);

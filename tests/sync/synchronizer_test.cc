@@ -94,7 +94,7 @@ TEST_P(SynchronizerInWorldOf, SumsGradientsInWhateverOrderTheyCome) {
     }
     const SyncStatistics statistics = synchronizer->TakeStatistics();
     EXPECT_EQ(statistics.steps, 5);
-    EXPECT_EQ(statistics.gradient_bytes, 5 * ((30 + 5 + 101 + 1) * 4 + 7 * 8));
+    EXPECT_EQ(statistics.payload_bytes, 5 * ((30 + 5 + 101 + 1) * 4 + 7 * 8));
     EXPECT_EQ(statistics.wire_bytes > 0, world.size() > 1);
     EXPECT_GT(statistics.communication, absl::ZeroDuration());
     EXPECT_GT(statistics.exposed, absl::ZeroDuration());

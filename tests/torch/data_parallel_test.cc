@@ -335,7 +335,7 @@ TEST(DataParallel, RefusesWhatItCannotSynchronize) {
     imaginary->to(torch::kComplexFloat);
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }), HasSubstr("parameter weight: ComplexFloat"));
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *Linear(2, 2), {.strategy = "bytgrad"}); }),
-                HasSubstr("valid: bytegrad"));
+                HasSubstr("valid: async, bytegrad"));
   });
 }
 

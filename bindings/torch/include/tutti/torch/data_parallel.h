@@ -4,8 +4,8 @@
 //   torch::optim::SGD optimizer(net->parameters(), 0.1);
 //   tutti::nn::DataParallel replicas(*world, *net, {.strategy = "bytegrad"});        // equal replicas, in step
 //   …
-//   loss.backward();      // gradients are averaged over the ranks when it returns
-//   optimizer.step();     // so every rank takes the same step
+//   loss.backward();              // gradients are averaged over the ranks when it returns,
+//   replicas.Step(optimizer);     // so every rank takes the same step; or weights are exchanged before or after it
 #ifndef TUTTI_TORCH_DATA_PARALLEL_H_
 #define TUTTI_TORCH_DATA_PARALLEL_H_
 
@@ -15,6 +15,8 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -29,8 +31,22 @@
 
 namespace tutti::nn {
 
-// Same fields and defaults as SynchronizerOptions.
-using DataParallelOptions = SynchronizerOptions;
+// What becomes of buffers (running statistics of BatchNorm), which every rank computes from its own samples.
+enum class Buffers : std::uint8_t {
+  kBroadcast,  // those of rank 0 for all, as in torch's DistributedDataParallel
+  kAverage,    // floating ones are averaged, others are those of rank 0
+  kLeave,      // every rank keeps its own
+};
+
+// Fields and defaults of SynchronizerOptions, and what only modules have.
+struct DataParallelOptions {
+  std::string strategy = SynchronizerOptions().strategy;
+  std::int64_t bucket_bytes = SynchronizerOptions().bucket_bytes;
+  std::int64_t first_bucket_bytes = SynchronizerOptions().first_bucket_bytes;
+  bool allow_unused = SynchronizerOptions().allow_unused;
+  // Applied in Step and Flush.
+  Buffers buffers = Buffers::kBroadcast;
+};
 
 // Hooks into the gradients of one module for as long as it lives; the module itself is called as before. Gradients
 // live in Tutti's buckets: after every backward(), whatever kind of zero_grad() came before it, p.grad() is a tensor
@@ -50,8 +66,30 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
+  // Overwrites parameters and buffers of the module by rank 0's, as the constructor does: after they were changed other
+  // than by Step. Collective.
+  void Broadcast();
   // Overwrites options and state of `optimizer` by rank 0's: for training that is resumed. Collective.
   void BroadcastOptimizer(torch::optim::Optimizer& optimizer);
+
+  // optimizer.step(), with what the strategy does to the weights before and after it, and with the buffers. A strategy
+  // that exchanges nothing but gradients (and a module without buffers) is served by optimizer.step() as well; with any
+  // other, weights that change outside of Step are an error of the next backward(). Collective.
+  void Step(torch::optim::Optimizer& optimizer) {
+    Step([&] { optimizer.step(); });
+  }
+  // The same for several optimizers, closures, scalers: `update` changes the weights.
+  void Step(const std::function<void()>& update);
+
+  // Gives all ranks the average of their weights, and equal buffers: before an evaluation or a checkpoint. Does nothing
+  // to weights that the strategy keeps equal anyway. Collective.
+  void Flush();
+
+  // See Synchronizer.
+  void Pause() { synchronizer_->Pause(); }
+  void Resume() { synchronizer_->Resume(); }
+  std::string SaveState() const { return synchronizer_->SaveState(); }
+  void LoadState(const std::vector<std::string>& states);
 
   // While one lives, backward() accumulates gradients on this rank only; the first backward() after it synchronizes
   // their sum. One synchronization serves many small batches.
@@ -91,17 +129,25 @@ class DataParallel {
 
   void Attach(int i);
   void OnGradient(int i);
+  void BeginForward();
   void BeginBackward();
   void FinishBackward();
+  void SynchronizeBuffers();
+  std::int64_t Changes() const;
 
+  Communicator& communicator_;
+  const Buffers buffer_mode_;
   std::unique_ptr<Synchronizer> synchronizer_;
   std::vector<torch::Tensor> replicated_;  // parameters and buffers
+  std::vector<torch::Tensor> buffers_;
   std::vector<Trained> trained_;
-  int backward_ = -1;  // autograd's number of the backward that is under way
+  int backward_ = -1;               // autograd's number of the backward that is under way
+  std::int64_t known_changes_ = 0;  // of the weights, when the forward began
 };
 
 inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module& module,
-                                  const DataParallelOptions& options) {
+                                  const DataParallelOptions& options)
+    : communicator_(communicator), buffer_mode_(options.buffers) {
   std::vector<Parameter> descriptions;
   std::unordered_set<torch::TensorImpl*> seen;  // modules may share parameters
   for (const auto& item : module.named_parameters()) {
@@ -113,14 +159,25 @@ inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module&
     trained_.push_back({.parameter = parameter, .gradient = {}, .accumulator = {}});
   }
   for (const torch::Tensor& buffer : module.buffers()) {
-    if (buffer.defined()) replicated_.push_back(buffer);
+    if (!buffer.defined()) continue;
+    buffers_.push_back(buffer);
+    replicated_.push_back(buffer);
   }
-  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, std::move(descriptions), options));
+  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, std::move(descriptions),
+                                                    {.strategy = options.strategy,
+                                                     .bucket_bytes = options.bucket_bytes,
+                                                     .first_bucket_bytes = options.first_bucket_bytes,
+                                                     .allow_unused = options.allow_unused}));
+  for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
+  Broadcast();
+}
 
+inline void DataParallel::Broadcast() {
   TensorMemory state(replicated_);
   ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
-  for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
+  ThrowIfError(synchronizer_->Restart());
+  BeginForward();
 }
 
 inline DataParallel::~DataParallel() {
@@ -129,7 +186,9 @@ inline DataParallel::~DataParallel() {
 
 inline void DataParallel::Attach(int i) {
   Trained& trained = trained_[i];
-  trained.gradient = GradientAlias(synchronizer_->GradientView(i), trained.parameter);
+  if (std::shared_ptr<void> view = synchronizer_->GradientView(i)) {
+    trained.gradient = GradientAlias(std::move(view), trained.parameter);
+  }
   trained.accumulator = torch::autograd::impl::grad_accumulator(trained.parameter);
   trained.hook = trained.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
       [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
@@ -143,6 +202,7 @@ inline void DataParallel::Attach(int i) {
 inline void DataParallel::OnGradient(int i) {
   BeginBackward();
   Trained& trained = trained_[i];
+  if (!trained.gradient.defined()) return;  // only weights are exchanged
   torch::Tensor& grad = trained.parameter.mutable_grad();
   if (!grad.is_same(trained.gradient)) {
     TORCH_CHECK_NOT_IMPLEMENTED(!grad.requires_grad() && grad.layout() == torch::kStrided,
@@ -154,17 +214,72 @@ inline void DataParallel::OnGradient(int i) {
   synchronizer_->MarkReady(i);
 }
 
+// How often weights were written, by anything that torch knows of: not by the synchronizer.
+inline std::int64_t DataParallel::Changes() const {
+  std::int64_t changes = 0;
+  for (const Trained& trained : trained_) changes += trained.parameter._version();
+  return changes;
+}
+
+inline void DataParallel::BeginForward() {
+  ThrowIfError(synchronizer_->BeginForward());
+  known_changes_ = Changes();
+}
+
 inline void DataParallel::BeginBackward() {
   const int current = torch::autograd::get_current_graph_task_id();
   if (backward_ == current) return;
+  TORCH_CHECK_WITH(
+      ValueError, !synchronizer_->exchanges_weights() || Changes() == known_changes_,
+      "tutti: weights were changed outside of DataParallel::Step, which ", synchronizer_->strategy(),
+      " must see: call replicas.Step(optimizer) in place of optimizer.step(), and replicas.Broadcast() after "
+      "loading weights");
   ThrowIfError(synchronizer_->BeginBackward());
   backward_ = current;
   torch::autograd::Engine::get_default_engine().queue_callback([this] { FinishBackward(); });
 }
 
+inline void DataParallel::Step(const std::function<void()>& update) {
+  ThrowIfError(synchronizer_->BeforeStep());
+  update();
+  ThrowIfError(synchronizer_->AfterStep());
+  SynchronizeBuffers();
+  BeginForward();
+}
+
+inline void DataParallel::Flush() {
+  ThrowIfError(synchronizer_->Flush());
+  SynchronizeBuffers();
+  BeginForward();
+}
+
+inline void DataParallel::LoadState(const std::vector<std::string>& states) {
+  ThrowIfError(synchronizer_->LoadState(states));
+  BeginForward();
+}
+
+inline void DataParallel::SynchronizeBuffers() {
+  if (buffer_mode_ == Buffers::kLeave || communicator_.size() == 1) return;
+  torch::NoGradGuard no_grad;
+  for (const torch::Tensor& buffer : buffers_) {
+    torch::Tensor flat = buffer.contiguous();
+    const absl::StatusOr<DType> dtype = DTypeOf(buffer.scalar_type());
+    Work work;
+    if (buffer_mode_ == Buffers::kAverage && dtype.ok()) {
+      work = communicator_.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg,
+                                     {.caller_drives = true});
+    } else {
+      work = communicator_.Broadcast(flat.data_ptr(), flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()),
+                                     DType::kU8, /*root=*/0, {.caller_drives = true});
+    }
+    ThrowIfError(work.Wait());
+    if (!flat.is_same(buffer)) buffer.copy_(flat);
+  }
+}
+
 inline void DataParallel::FinishBackward() {
   backward_ = -1;
-  for (int i : synchronizer_->MissingGradients()) {
+  for (int i : synchronizer_->MissingGradients()) {  // none when only weights are exchanged
     Trained& trained = trained_[i];
     torch::Tensor& grad = trained.parameter.mutable_grad();
     if (grad.is_same(trained.gradient)) continue;  // accumulated earlier

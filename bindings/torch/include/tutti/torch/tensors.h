@@ -52,7 +52,12 @@ inline Parameter DescribeParameter(const std::string& name, const torch::Tensor&
                               "; supported: dense tensors on the CPU");
   absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
   TORCH_CHECK_NOT_IMPLEMENTED(dtype.ok(), "tutti: parameter ", name, ": ", std::string(dtype.status().message()));
-  return {.name = name, .dtype = *dtype, .count = parameter.numel(), .shape = ShapeOf(parameter)};
+  return {.name = name,
+          .dtype = *dtype,
+          .count = parameter.numel(),
+          .shape = ShapeOf(parameter),
+          // With gaps between its elements a tensor cannot be exchanged as one range.
+          .weights = parameter.is_non_overlapping_and_dense() ? parameter.data_ptr() : nullptr};
 }
 
 // A tensor in `memory`, laid out as the gradient of `parameter`. No autograd view: it may be detached and zeroed in

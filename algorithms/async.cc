@@ -1,0 +1,54 @@
+// async: every rank trains at its own pace, and in the background the ranks average their weights again and again:
+//
+//   w0 ← x (snapshot);  s ← Σ w0;  x ← x + s/n - w0, so that what was learnt since the snapshot is kept
+//
+// The plan is the average of the snapshots; who takes them and when a round begins is told in src/sync/async_average.h.
+// Before, `warmup_steps` steps average gradients. After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018,
+// https://arxiv.org/abs/1710.06952).
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tutti/algorithm.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+constexpr AlgorithmOption kOptions[] = {
+    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
+     CheckListed},
+    {"peer_selection_mode", "all", "all", "with whom a rank averages its weights", CheckListed},
+    {"sync_interval_ms", "500", "1, 2, …", "time from one round to the next, in milliseconds", CheckPositive},
+    {"warmup_steps", "0", "0, 1, …", "steps before the first round, which average gradients", CheckNotNegative},
+};
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (!IsFloating(bucket.dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of ", Name(bucket.dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
+  }
+  if (strategy.flag("hierarchical") && !plan.one_node) {
+    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  }
+  return SelectSchedule(bucket, size, plan).status();
+}
+
+void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) {
+  SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+}
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_ALGORITHM(async);
+constinit const tutti::Algorithm tutti_algorithm_async = {
+    .name = "async",
+    .summary = "Average the weights in the background, while every rank trains at its own pace",
+    .cost = "2(n-1)/n · N bytes per round",
+    .exchanges = tutti::Exchanges::kWeights,
+    .phase = tutti::Phase::kBackground,
+    .options = tutti::kOptions,
+    .rounds = nullptr,
+    .round_of = nullptr,
+    .supports = tutti::Supports,
+    .build = tutti::Build,
+};

@@ -1,0 +1,167 @@
+// decentralized: ranks exchange weights instead of gradients, while forward and backward compute with the weights as
+// they were; the mix replaces the weights just before the optimizer applies the gradient. Every rank ends with
+// Σ weights of its peers · their parts of the mix; who these are is the option peer_selection_mode.
+//
+// After Bagua's Decentralized (Lian et al., 2017, https://arxiv.org/abs/1705.09056).
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tutti/algorithm.h"
+#include "tutti/peer_selection.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
+  Matrix matrix;
+  for (const absl::string_view row : absl::StrSplit(text, '/')) {
+    matrix.emplace_back();
+    for (const absl::string_view entry : absl::StrSplit(row, ' ', absl::SkipEmpty())) {
+      if (!absl::SimpleAtod(entry, &matrix.back().emplace_back())) {
+        return absl::InvalidArgumentError(absl::StrCat("matrix: '", entry, "' is not a number"));
+      }
+    }
+  }
+  return matrix;
+}
+
+absl::Status CheckMatrix(const AlgorithmOption& /*option*/, absl::string_view value) {
+  if (value.empty()) return absl::OkStatus();
+  const absl::StatusOr<Matrix> matrix = ParseMatrix(value);
+  return matrix.ok() ? CheckMixingMatrix(*matrix) : matrix.status();
+}
+
+constexpr AlgorithmOption kOptions[] = {
+    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
+     CheckListed},
+    {"peer_selection_mode", "all", "a peer selection", "with whom a rank mixes its weights", CheckPeerSelection},
+    {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
+    {"seed", "0", "0, 1, …", "of peer selections that draw lots", CheckNotNegative},
+    {"matrix", "", "rows of numbers, as 0.5 0.5/0.5 0.5",
+     "a mixing matrix of one's own, in place of a peer selection: row r says what rank r takes of each", CheckMatrix},
+};
+
+const PeerSelection& SelectionOf(const Strategy& strategy) {
+  return **FindPeerSelection(strategy.option("peer_selection_mode"));
+}
+
+int Rounds(const Strategy& strategy, int size) {
+  return strategy.option("matrix").empty() ? SelectionOf(strategy).rounds(size) : 1;
+}
+
+int RoundOfStep(const Strategy& strategy, std::int64_t step, int size) {
+  const std::int64_t interval = strategy.integer("communication_interval");
+  if (step % interval != 0) return kNoExchange;
+  if (!strategy.option("matrix").empty()) return 0;
+  return RoundOfExchange(SelectionOf(strategy), step / interval, strategy.integer("seed"), size);
+}
+
+Matrix MatrixOf(const Strategy& strategy, int size, int round) {
+  const absl::string_view own = strategy.option("matrix");
+  return own.empty() ? MixingMatrix(SelectionOf(strategy), size, round) : *ParseMatrix(own);
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (!IsFloating(bucket.dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights of ", Name(bucket.dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
+  }
+  if (strategy.flag("hierarchical") && !plan.one_node) {
+    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  }
+  if (!strategy.option("matrix").empty()) {
+    const std::size_t rows = ParseMatrix(strategy.option("matrix"))->size();
+    if (rows != static_cast<std::size_t>(size)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("option matrix has ", rows, " rows; a world of ", size, " needs ", size));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool AveragesAll(const Matrix& matrix) {
+  const double part = 1.0 / static_cast<double>(matrix.size());
+  return std::all_of(matrix.begin(), matrix.end(), [&](const std::vector<double>& row) {
+    return std::all_of(row.begin(), row.end(), [&](double weight) { return weight == part; });
+  });
+}
+
+// out ← the mix of `parts`, whose weights are those of `row` that are not 0.
+void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>& row) {
+  std::vector<Coefficient> coefficients;
+  for (const double weight : row) {
+    if (weight != 0) coefficients.push_back({.factor = weight});
+  }
+  const double equal = 1.0 / static_cast<double>(parts.size());
+  const bool mean =
+      std::all_of(coefficients.begin(), coefficients.end(), [&](const Coefficient& c) { return c.factor == equal; });
+  if (parts.size() == 1) {
+    b.Copy(b.out(), parts[0]);
+  } else if (mean) {
+    b.Mean(b.out(), parts);
+  } else {
+    b.Combine(b.out(), parts, coefficients);
+  }
+}
+
+void Build(const Strategy& strategy, int round, PlanBuilder& b) {
+  const Matrix matrix = MatrixOf(strategy, b.size(), round);
+  if (AveragesAll(matrix)) {
+    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    return;
+  }
+  b.PromiseMixing(matrix[b.rank()]);
+  std::vector<Rank> sources;
+  std::vector<Rank> readers;
+  for (int distance = 1; distance < b.size(); ++distance) {
+    const Rank after = (b.rank() + distance) % b.size();
+    const Rank before = (b.rank() + b.size() - distance) % b.size();
+    if (matrix[after][b.rank()] != 0) readers.push_back(after);
+    if (matrix[b.rank()][before] != 0) sources.push_back(before);
+  }
+  std::vector<Ref> weights(b.size(), b.in());
+  if (b.options().peers_mapped) {
+    b.Signal();
+    b.WaitFor(sources);
+    for (const Rank rank : sources) weights[rank] = b.in().At(rank);
+  } else {
+    for (const Rank rank : readers) b.Send(rank, b.in());
+    for (const Rank rank : sources) b.Recv(rank, weights[rank] = b.Scratch(b.in().dtype, b.in().count()));
+  }
+  std::vector<Ref> parts;
+  for (Rank rank = 0; rank < b.size(); ++rank) {
+    if (matrix[b.rank()][rank] != 0) parts.push_back(weights[rank]);
+  }
+  Mix(b, parts, matrix[b.rank()]);
+  if (b.options().peers_mapped) {
+    // Peers still read this rank's weights: the snapshot must not change before they are done.
+    b.Signal();
+    b.WaitFor(readers);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_ALGORITHM(decentralized);
+constinit const tutti::Algorithm tutti_algorithm_decentralized = {
+    .name = "decentralized",
+    .summary = "Mix the weights with those of peers while forward and backward run",
+    .cost = "peers · N bytes (one for pairs), 2(n-1)/n · N for all",
+    .exchanges = tutti::Exchanges::kWeights,
+    .phase = tutti::Phase::kForward,
+    .options = tutti::kOptions,
+    .rounds = tutti::Rounds,
+    .round_of = tutti::RoundOfStep,
+    .supports = tutti::Supports,
+    .build = tutti::Build,
+};

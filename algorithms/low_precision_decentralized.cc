@@ -1,0 +1,125 @@
+// low_precision_decentralized: after its optimizer step a rank tells its two neighbours on a ring, in 8 bits per
+// element, what has changed. Every rank keeps three replicas: W of its own weights, L and R of those of the neighbours
+// before and after it, which all ranks start with alike:
+//
+//   d = x + L/3 + R/3 - 5W/3;  send Q(d);  x = W = W + D(Q(d));  L += D(Q of the left);  R += D(Q of the right)
+//
+// so that W of a rank, R of the rank before it and L of the rank after it stay equal bit for bit, whatever Q loses.
+// Messages are encoded, sent and decoded segment by segment, as a pipeline.
+//
+// After Bagua's LowPrecisionDecentralized (Tang et al., DCD-PSGD, https://arxiv.org/abs/1803.06443).
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+constexpr AlgorithmOption kOptions[] = {
+    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
+     CheckListed},
+    {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
+};
+
+int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 1; }
+
+int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
+  return step % strategy.integer("communication_interval") == 0 ? 0 : kNoExchange;
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int /*size*/, const PlanOptions& plan) {
+  if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
+    return absl::UnimplementedError(absl::StrCat("weights of ", Name(bucket.dtype),
+                                                 " cannot be encoded; valid: f32, f16, bf16 (use decentralized)"));
+  }
+  if (strategy.flag("hierarchical") && !plan.one_node) {
+    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  }
+  const CodecChoice codec = CodecOf(strategy);
+  return codec.codec->validate(codec.options);
+}
+
+// The message of each segment, here and on its way from the neighbours.
+struct Messages {
+  Ref own, left, right;
+};
+
+void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+  const CodecChoice codec = CodecOf(strategy);
+  const std::int64_t count = b.in().count();
+  const Rank left = (b.rank() + b.size() - 1) % b.size();
+  const Rank right = (b.rank() + 1) % b.size();
+  std::vector<double> row(b.size(), 0);
+  for (const Rank rank : {left, b.rank(), right}) row[rank] += 1.0 / 3;
+  b.PromiseMixing(std::move(row));
+
+  const Ref own_replica = b.Replica("own", b.rank(), DType::kF32, count);
+  const Ref left_replica = b.Replica("left", left, DType::kF32, count);
+  const Ref right_replica = b.Replica("right", right, DType::kF32, count);
+  const bool widens = b.in().dtype != DType::kF32;
+  const Ref wide = widens ? b.Scratch(DType::kF32, count) : b.in();
+  if (widens) b.Copy(wide, b.in());
+  const Ref difference = b.Scratch(DType::kF32, count);
+
+  const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
+  std::vector<Messages> messages;
+  for (std::int64_t first = 0; first < count; first += segment) {
+    const std::int64_t n = std::min(segment, count - first);
+    auto part = [&](const Ref& whole) { return whole.Elements(first, n); };
+    const Ref d = part(difference);
+    b.Combine(d, {part(wide), part(left_replica), part(right_replica), part(own_replica)},
+              {{1, 1}, {1, 3}, {1, 3}, {-5, 3}});
+    Messages& m = messages.emplace_back();
+    m.own = m.left = m.right = b.Scratch(DType::kU8, codec.codec->encoded_bytes(n, codec.options));
+    b.Encode(m.own, d, codec);
+    if (b.options().peers_mapped) continue;
+    b.Send(right, m.own);
+    b.Recv(left, m.left = b.Scratch(DType::kU8, m.own.count()));
+    m.right = m.left;
+    if (left == right) continue;  // two ranks: one message serves both replicas
+    b.Send(left, m.own);
+    b.Recv(right, m.right = b.Scratch(DType::kU8, m.own.count()));
+  }
+  if (messages.empty()) return;
+  if (b.options().peers_mapped) b.Signal();
+  auto part = [&](const Ref& whole, std::size_t i) {
+    const std::int64_t first = static_cast<std::int64_t>(i) * segment;
+    return whole.Elements(first, std::min(segment, count - first));
+  };
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    b.Decode(part(own_replica, i), messages[i].own, codec, /*accumulate=*/true);
+    b.Copy(part(b.out(), i), part(own_replica, i));
+  }
+  if (b.options().peers_mapped) {
+    b.WaitFor({left, right});
+    for (Messages& m : messages) {
+      m.left = m.left.At(left);
+      m.right = m.right.At(right);
+    }
+  }
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    b.Decode(part(left_replica, i), messages[i].left, codec, /*accumulate=*/true);
+    b.Decode(part(right_replica, i), messages[i].right, codec, /*accumulate=*/true);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_ALGORITHM(low_precision_decentralized);
+constinit const tutti::Algorithm tutti_algorithm_low_precision_decentralized = {
+    .name = "low_precision_decentralized",
+    .summary = "Tell two neighbours what changed in the weights, in 8 bits per element, after the optimizer step",
+    .cost = "2 · N/4 bytes (N/4 with 2 ranks)",
+    .exchanges = tutti::Exchanges::kWeightDifferences,
+    .phase = tutti::Phase::kAfterStep,
+    .options = tutti::kOptions,
+    .codec = "uint8_block",
+    .rounds = tutti::Rounds,
+    .round_of = tutti::RoundOfStep,
+    .supports = tutti::Supports,
+    .build = tutti::Build,
+};

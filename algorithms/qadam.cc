@@ -1,0 +1,72 @@
+// qadam: Adam whose ranks exchange momentum in 8 bits per element, once its variance has settled.
+//
+//   steps t ≤ warmup_steps   gradients are averaged exactly; every rank does what Adam does
+//   afterwards               every rank puts its gradient into the momentum, and the ranks average that, compressed
+//                            (two_shot.h); the variance is frozen
+//
+// What the optimizer computes with it: include/tutti/qadam.h. After Bagua's QAdam (1-bit Adam, Tang et al., 2021,
+// https://arxiv.org/abs/2102.02888).
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "algorithms/two_shot.h"
+#include "tutti/algorithm.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+constexpr AlgorithmOption kOptions[] = {
+    {"warmup_steps", "100", "1, 2, …", "steps that average gradients exactly, before the variance is frozen",
+     CheckPositive},
+    {"hierarchical", "true", "true | false", "reduce losslessly inside each node; on one node it changes nothing",
+     CheckListed},
+    {"error_feedback", "false", "true | false", "add what a message has lost to the next one", CheckListed},
+};
+
+constexpr int kWarmUp = 0;
+constexpr int kCompressed = 1;
+
+int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
+
+int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
+  return step < strategy.integer("warmup_steps") ? kWarmUp : kCompressed;
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
+    return absl::UnimplementedError(
+        absl::StrCat("momentum of ", Name(bucket.dtype), " cannot be encoded; valid: f32, f16, bf16"));
+  }
+  if (strategy.flag("hierarchical") && !plan.one_node) {
+    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  }
+  const CodecChoice codec = CodecOf(strategy);
+  if (absl::Status valid = codec.codec->validate(codec.options); !valid.ok()) return valid;
+  return SelectSchedule(bucket, size, plan).status();
+}
+
+void Build(const Strategy& strategy, int round, PlanBuilder& b) {
+  if (round == kWarmUp) {
+    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    return;
+  }
+  TwoShotAllReduce(b, {.codec = CodecOf(strategy), .average = true, .error_feedback = strategy.flag("error_feedback")});
+}
+
+}  // namespace
+}  // namespace tutti
+
+TUTTI_ALGORITHM(qadam);
+constinit const tutti::Algorithm tutti_algorithm_qadam = {
+    .name = "qadam",
+    .summary = "Average the momentum of Adam in 8 bits per element, after a warm-up that averages gradients exactly",
+    .cost = "2(n-1)/n · N bytes, after the warm-up 2(n-1)/n · N/4",
+    .exchanges = tutti::Exchanges::kMomentum,
+    .phase = tutti::Phase::kBackward,
+    .options = tutti::kOptions,
+    .codec = "uint8_block",
+    .rounds = tutti::Rounds,
+    .round_of = tutti::RoundOfStep,
+    .supports = tutti::Supports,
+    .build = tutti::Build,
+};

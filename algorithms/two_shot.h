@@ -1,0 +1,141 @@
+// The compressed all_reduce of a bucket, in two shots whatever the number of ranks:
+//
+//   1. Every rank encodes every chunk; rank r gets everybody's chunk r.
+//   2. Rank r decodes them, adds them up in fp32, in rank order, and divides by n (average).
+//   3. Rank r encodes its result; everybody gets it and decodes it: the owner too, so that replicas stay bit-equal.
+//
+// With error feedback every encoder adds what its last message lost (the residual) to what it encodes, and keeps what
+// is lost now (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847; on both sides as in DoubleSqueeze,
+// https://arxiv.org/abs/1905.05957).
+#ifndef TUTTI_ALGORITHMS_TWO_SHOT_H_
+#define TUTTI_ALGORITHMS_TWO_SHOT_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/plan_builder.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+
+struct TwoShotOptions {
+  CodecChoice codec;
+  bool average = true;
+  bool error_feedback = false;
+};
+
+// A bucket so small that it would not shrink is reduced losslessly; so is every bucket of a world of one.
+inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& codec) {
+  std::int64_t encoded = 0;
+  for (Rank rank = 0; rank < size; ++rank) {
+    encoded += codec.codec->encoded_bytes(ChunkOf(bucket.count, size, rank).count, codec.options);
+  }
+  return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
+}
+
+// One encoded version of every chunk, and the way to those of the peers: read where they lie when peers' memory is
+// mapped, received otherwise.
+class EncodedChunks {
+ public:
+  EncodedChunks(PlanBuilder& b, const CodecChoice& codec) : b_(b) {
+    for (int i = 0; i < b.size(); ++i) {
+      const std::int64_t count = ChunkOf(b.spec().count, b.size(), i).count;
+      chunks_.push_back(b.Scratch(DType::kU8, codec.codec->encoded_bytes(count, codec.options)));
+    }
+  }
+
+  const Ref& operator[](int i) const { return chunks_[i]; }
+
+  // Once every rank has written all chunks: everybody's version of this rank's own, in rank order.
+  std::vector<Ref> AllToAll() {
+    std::vector<Ref> versions(b_.size(), chunks_[b_.rank()]);
+    if (b_.options().peers_mapped) return InPlace(versions);
+    for (int distance = 1; distance < b_.size(); ++distance) {
+      const Rank to = (b_.rank() + distance) % b_.size();
+      const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
+      versions[from] = b_.Scratch(DType::kU8, chunks_[b_.rank()].count());
+      b_.Send(to, chunks_[to]);
+      b_.Recv(from, versions[from]);
+    }
+    return versions;
+  }
+
+  // Once every rank has written its own chunk: everybody's.
+  std::vector<Ref> AllGather() {
+    if (b_.options().peers_mapped) return InPlace(chunks_);
+    for (int distance = 1; distance < b_.size(); ++distance) {
+      const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
+      b_.Send((b_.rank() + distance) % b_.size(), chunks_[b_.rank()]);
+      b_.Recv(from, chunks_[from]);
+    }
+    return chunks_;
+  }
+
+ private:
+  std::vector<Ref> InPlace(std::vector<Ref> refs) {
+    b_.Signal();
+    b_.WaitAll();
+    for (Rank rank = 0; rank < b_.size(); ++rank) refs[rank] = refs[rank].At(rank);
+    return refs;
+  }
+
+  PlanBuilder& b_;
+  std::vector<Ref> chunks_;
+};
+
+// message ← Q(values); with a residual: values += residual, message ← Q(values), residual ← values - what was sent.
+inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& values, const CodecChoice& codec,
+                               const std::optional<Ref>& residual) {
+  if (residual.has_value()) b.Reduce(values, {values, *residual}, ReduceOp::kSum);
+  b.Encode(message, values, codec);
+  if (!residual.has_value()) return;
+  b.Decode(*residual, message, codec);
+  b.Remainder(*residual, values, *residual);
+}
+
+// The bucket of builder `b`, which is in place, becomes the sum or average over the ranks.
+inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
+  const CodecChoice& codec = options.codec;
+  if (!Shrinks(b.spec(), b.size(), codec)) {
+    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    return;
+  }
+  const Ref bucket = b.out();
+  // Codecs work on f32: a bucket of a 16-bit type is widened on its way in and rounded once on its way out.
+  const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
+  auto chunk = [&b](const Ref& whole, int i) {
+    const Range range = ChunkOf(whole.count(), b.size(), i);
+    return whole.Elements(range.begin, range.count);
+  };
+  const Ref sum = chunk(wide, b.rank());
+  std::optional<Ref> gradient_residual;
+  std::optional<Ref> sum_residual;
+  if (options.error_feedback) {
+    gradient_residual = b.Residual("gradient", DType::kF32, bucket.count());
+    sum_residual = b.Residual("sum", DType::kF32, sum.count(), ChunkOf(bucket.count(), b.size(), b.rank()).begin);
+  }
+
+  EncodedChunks gradients(b, codec);
+  for (int i = 0; i < b.size(); ++i) {
+    b.Copy(chunk(wide, i), chunk(bucket, i));
+    EncodeWithFeedback(b, gradients[i], chunk(wide, i), codec,
+                       gradient_residual.has_value() ? std::optional(chunk(*gradient_residual, i)) : std::nullopt);
+  }
+  const std::vector<Ref> versions = gradients.AllToAll();
+  for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(sum, versions[rank], codec, /*accumulate=*/rank > 0);
+  if (options.average) b.Scale(sum, sum, b.size());
+
+  EncodedChunks results(b, codec);
+  EncodeWithFeedback(b, results[b.rank()], sum, codec, sum_residual);
+  const std::vector<Ref> everybodys = results.AllGather();
+  for (int i = 0; i < b.size(); ++i) {
+    b.Decode(chunk(wide, i), everybodys[i], codec);
+    b.Copy(chunk(bucket, i), chunk(wide, i));
+  }
+}
+
+}  // namespace tutti
+
+#endif  // TUTTI_ALGORITHMS_TWO_SHOT_H_

@@ -1,0 +1,102 @@
+#include "tutti/peer_selection.h"
+
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti {
+namespace {
+
+constexpr double kRounding = 1e-6;
+
+// splitmix64: every bit of the result depends on every bit of `x`, on all machines alike.
+std::uint64_t Mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The ranks that rank 0 hears of, directly or through others.
+std::vector<bool> Reached(absl::Span<const std::vector<double>> matrix) {
+  std::vector<bool> reached(matrix.size(), false);
+  std::vector<std::size_t> open = {0};
+  reached[0] = true;
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    open.pop_back();
+    for (std::size_t other = 0; other < matrix.size(); ++other) {
+      if (reached[other] || matrix[at][other] == 0) continue;
+      reached[other] = true;
+      open.push_back(other);
+    }
+  }
+  return reached;
+}
+
+}  // namespace
+
+int RoundOfExchange(const PeerSelection& selection, std::int64_t exchange, std::int64_t seed, int size) {
+  const int rounds = selection.rounds(size);
+  if (!selection.random) return static_cast<int>(exchange % rounds);
+  const std::uint64_t lot = Mix(Mix(static_cast<std::uint64_t>(seed)) ^ static_cast<std::uint64_t>(exchange));
+  return static_cast<int>(lot % static_cast<std::uint64_t>(rounds));
+}
+
+absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
+  std::vector<absl::string_view> valid;
+  for (const PeerSelection* selection : AllPeerSelections()) {
+    if (selection->name == name) return selection;
+    valid.push_back(selection->name);
+  }
+  return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
+}
+
+std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round) {
+  std::vector<std::vector<double>> matrix(size, std::vector<double>(size, 0));
+  for (Rank rank = 0; rank < size; ++rank) {
+    for (const PeerWeight& part : selection.mix(size, round, rank)) matrix[rank][part.rank] = part.weight;
+  }
+  return matrix;
+}
+
+absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {
+  std::vector<double> columns(matrix.size(), 0);
+  for (std::size_t r = 0; r < matrix.size(); ++r) {
+    const std::vector<double>& row = matrix[r];
+    if (row.size() != matrix.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("matrix: row ", r, " has ", row.size(), " entries; ", matrix.size(), " rows need as many"));
+    }
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (!(row[c] >= 0)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("matrix: entry ", row[c], " of row ", r, ", column ", c, " must be a number from 0 on"));
+      }
+      columns[c] += row[c];
+    }
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    if (std::abs(sum - 1) > kRounding) {
+      return absl::InvalidArgumentError(absl::StrCat("matrix: row ", r, " sums to ", sum, ", must be 1"));
+    }
+  }
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (std::abs(columns[c] - 1) <= kRounding) continue;
+    return absl::InvalidArgumentError(absl::StrCat("matrix: column ", c, " sums to ", columns[c], ", must be 1"));
+  }
+  const std::vector<bool> reached = Reached(matrix);
+  for (std::size_t r = 0; r < reached.size(); ++r) {
+    if (!reached[r]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("matrix: ranks 0 and ", r, " never hear of each other, not even through others"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,73 @@
+// Averages the weights of all ranks in the background, while every rank trains at its own pace.
+#ifndef TUTTI_SYNC_ASYNC_AVERAGE_H_
+#define TUTTI_SYNC_ASYNC_AVERAGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "sync/weight_exchange.h"
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+// A round: every rank's training thread takes a snapshot of its weights between two steps; the background threads
+// average the snapshots; every training thread, between two later steps, adds average - snapshot to its weights.
+//
+// The background threads of all ranks meet once per interval and agree (MIN) whether to go on: all must have a
+// snapshot, none be paused; when one is being destroyed, all stop for good and train on by themselves. So no rank waits
+// for the training thread of another, and a background thread never touches the weights.
+class AsyncAverage {
+ public:
+  // `communicator` is used by nobody else, and `weights` was made with it.
+  AsyncAverage(std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightExchange> weights,
+               absl::Duration interval);
+  // Tells the other ranks, and waits for them: within about one interval.
+  ~AsyncAverage();
+  AsyncAverage(const AsyncAverage&) = delete;
+  AsyncAverage& operator=(const AsyncAverage&) = delete;
+
+  // Of the training thread, between two steps: takes a snapshot or applies an average when it is time. The first error
+  // of the background, if there was one.
+  absl::Status Step(SyncStatistics& statistics);
+  // Of the training thread: waits for a round that is under way, which then is no more. Finish applies what it found,
+  // as the other ranks do or have done; Forget does not, because the weights have become others.
+  absl::Status FinishRound();
+  void ForgetRound();
+
+  void Pause();
+  void Resume();
+
+  WeightExchange& weights() { return *weights_; }
+
+ private:
+  enum class Snapshot : std::uint8_t { kNone, kTaken, kTravels, kAveraged };
+
+  absl::StatusOr<std::int32_t> Agree(std::int32_t answer);
+  // Waits for the next round and says what this rank wants; if to go on, the snapshot is the background's from then on.
+  std::int32_t NextAnswer();
+  // One round; false when it was the last.
+  bool Round();
+
+  const std::unique_ptr<Communicator> communicator_;
+  const std::unique_ptr<WeightExchange> weights_;
+  const absl::Duration interval_;
+
+  Mutex mutex_;
+  Condition changed_;
+  Snapshot snapshot_ TUTTI_GUARDED_BY(mutex_) = Snapshot::kNone;
+  bool paused_ TUTTI_GUARDED_BY(mutex_) = false;
+  bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;
+  bool ended_ TUTTI_GUARDED_BY(mutex_) = false;
+  absl::Status error_ TUTTI_GUARDED_BY(mutex_);
+  SyncStatistics statistics_ TUTTI_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_ASYNC_AVERAGE_H_

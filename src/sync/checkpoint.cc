@@ -1,0 +1,232 @@
+#include "sync/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
+constexpr std::uint32_t kVersion = 1;
+
+class Writer {
+ public:
+  void Number(std::int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+  void Bytes(const void* data, std::int64_t count) {
+    Number(count);
+    if (count > 0) bytes_.append(static_cast<const char*>(data), static_cast<std::size_t>(count));
+  }
+  std::string Take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// Reads past the end give zeros and are remembered.
+class Reader {
+ public:
+  explicit Reader(const std::string& bytes) : rest_(bytes) {}
+
+  std::int64_t Number() {
+    std::int64_t value = 0;
+    const absl::string_view bytes = Take(sizeof(value));
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+  absl::string_view Bytes() { return Take(Number()); }
+  bool complete() const { return !overrun_ && rest_.empty(); }
+  bool overrun() const { return overrun_; }
+
+ private:
+  absl::string_view Take(std::int64_t count) {
+    if (count < 0 || static_cast<std::size_t>(count) > rest_.size()) {
+      overrun_ = true;
+      rest_ = {};
+      return {};
+    }
+    const absl::string_view taken = rest_.substr(0, static_cast<std::size_t>(count));
+    rest_.remove_prefix(static_cast<std::size_t>(count));
+    return taken;
+  }
+
+  absl::string_view rest_;
+  bool overrun_ = false;
+};
+
+struct SavedState {
+  std::string name;
+  StateKind kind;
+  DType dtype;
+  std::int64_t first_element;
+  absl::string_view bytes;
+};
+
+struct Checkpoint {
+  CheckpointOwner owner;
+  std::vector<std::vector<SavedState>> buckets;
+};
+
+absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
+  Reader reader(bytes);
+  Checkpoint checkpoint;
+  if (reader.Number() != kMagic || reader.Number() != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("states[", index, "] is no state of a synchronizer, or one of another version of Tutti"));
+  }
+  checkpoint.owner.strategy = std::string(reader.Bytes());
+  checkpoint.owner.rank = static_cast<Rank>(reader.Number());
+  checkpoint.owner.size = static_cast<int>(reader.Number());
+  checkpoint.owner.step = reader.Number();
+  const std::int64_t buckets = reader.Number();
+  for (std::int64_t b = 0; b < buckets && !reader.overrun(); ++b) {
+    checkpoint.buckets.emplace_back();
+    const std::int64_t states = reader.Number();
+    for (std::int64_t s = 0; s < states && !reader.overrun(); ++s) {
+      SavedState state;
+      state.name = std::string(reader.Bytes());
+      state.kind = static_cast<StateKind>(reader.Number());
+      state.dtype = static_cast<DType>(reader.Number());
+      state.first_element = reader.Number();
+      state.bytes = reader.Bytes();
+      checkpoint.buckets.back().push_back(std::move(state));
+    }
+  }
+  if (reader.complete()) return checkpoint;
+  return absl::InvalidArgumentError(
+      absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are too few or too many"));
+}
+
+absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
+                         std::size_t num_buckets) {
+  if (checkpoints.empty()) return absl::InvalidArgumentError("states is empty; it needs at least this rank's");
+  const int size = checkpoints[0].owner.size;
+  const bool own = checkpoints.size() == 1 && size == owner.size && checkpoints[0].owner.rank == owner.rank;
+  if (!own && checkpoints.size() != static_cast<std::size_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", owner.rank, " of ", owner.size, ": states has ", checkpoints.size(),
+                     " entries, states[0] of rank ", checkpoints[0].owner.rank, " of ", size,
+                     "; needed are this rank's in a world of ", owner.size, ", or those of all ", size, " ranks"));
+  }
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    const CheckpointOwner& saved = checkpoints[i].owner;
+    const auto differs = [&](absl::string_view field, const auto& is, const auto& expected) {
+      return absl::InvalidArgumentError(absl::StrCat("states[", i, "]: ", field, " is ", is, ", expected ", expected));
+    };
+    if (saved.strategy != owner.strategy) return differs("strategy", saved.strategy, owner.strategy);
+    if (saved.size != size) return differs("size", saved.size, size);
+    if (!own && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
+    if (saved.step != checkpoints[0].owner.step) return differs("step", saved.step, checkpoints[0].owner.step);
+    if (checkpoints[i].buckets.size() != num_buckets) {
+      return differs("number of buckets", checkpoints[i].buckets.size(), num_buckets);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The saved state that fits `state` as it is; nullptr when there is none.
+const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& state) {
+  for (const SavedState& candidate : saved) {
+    if (candidate.name == state.name && candidate.kind == state.kind && candidate.dtype == state.range.dtype) {
+      return &candidate;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool same_world) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (const StateRange& state : buckets[b].states()) {
+      const SavedState* saved = Find(checkpoint.buckets[b], state);
+      const bool fits =
+          saved != nullptr && (!same_world || (static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
+                                               saved->first_element == state.first_element));
+      if (fits && (state.kind == StateKind::kReplica || state.range.dtype == DType::kF32)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b,
+                                                     " has no ", state.name, " of ", state.range.bytes,
+                                                     " bytes; were the parameters or bucket sizes other ones?"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every residual of the former world goes to one rank of this one: one that covers the whole bucket on every rank moves
+// to rank (its rank mod size); of one that is spread over the ranks each takes what now lies in its range.
+void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const CheckpointOwner& owner,
+              const StateRange& state, std::int64_t bucket_count, float* values) {
+  const std::int64_t count = state.range.count();
+  std::fill_n(values, count, 0.0f);
+  for (const Checkpoint& checkpoint : checkpoints) {
+    const SavedState* saved = Find(checkpoint.buckets[b], state);
+    const auto saved_count = static_cast<std::int64_t>(saved->bytes.size() / sizeof(float));
+    const bool whole = saved_count == bucket_count && count == bucket_count;
+    if (whole && checkpoint.owner.rank % owner.size != owner.rank) continue;
+    const std::int64_t begin = std::max(state.first_element, saved->first_element);
+    const std::int64_t end = std::min(state.first_element + count, saved->first_element + saved_count);
+    for (std::int64_t e = begin; e < end; ++e) {
+      float value;
+      std::memcpy(&value, saved->bytes.data() + (e - saved->first_element) * 4, sizeof(value));
+      values[e - state.first_element] += value;
+    }
+  }
+}
+
+}  // namespace
+
+std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets) {
+  Writer writer;
+  writer.Number(kMagic);
+  writer.Number(kVersion);
+  writer.Bytes(owner.strategy.data(), static_cast<std::int64_t>(owner.strategy.size()));
+  writer.Number(owner.rank);
+  writer.Number(owner.size);
+  writer.Number(owner.step);
+  writer.Number(static_cast<std::int64_t>(buckets.size()));
+  for (const ExchangeBucket& bucket : buckets) {
+    writer.Number(static_cast<std::int64_t>(bucket.states().size()));
+    for (const StateRange& state : bucket.states()) {
+      writer.Bytes(state.name.data(), static_cast<std::int64_t>(state.name.size()));
+      writer.Number(static_cast<std::int64_t>(state.kind));
+      writer.Number(static_cast<std::int64_t>(state.range.dtype));
+      writer.Number(state.first_element);
+      writer.Bytes(bucket.AddressOf(state), state.range.bytes);
+    }
+  }
+  return writer.Take();
+}
+
+absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                                               absl::Span<ExchangeBucket> buckets) {
+  std::vector<Checkpoint> parsed;
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    absl::StatusOr<Checkpoint> checkpoint = Parse(checkpoints[i], i);
+    if (!checkpoint.ok()) return checkpoint.status();
+    parsed.push_back(*std::move(checkpoint));
+  }
+  if (absl::Status status = CheckOwners(parsed, owner, buckets.size()); !status.ok()) return status;
+  const bool same_world = parsed[0].owner.size == owner.size;
+  for (const Checkpoint& checkpoint : parsed) {
+    // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
+    const bool exact = same_world && checkpoint.owner.rank == owner.rank;
+    if (absl::Status status = CheckStates(checkpoint, buckets, exact); !status.ok()) return status;
+  }
+  const auto own = std::find_if(parsed.begin(), parsed.end(),
+                                [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (const StateRange& state : buckets[b].states()) {
+      if (state.range.bytes == 0) continue;
+      std::byte* const memory = buckets[b].AddressOf(state);
+      if (same_world) {
+        std::memcpy(memory, Find(own->buckets[b], state)->bytes.data(), static_cast<std::size_t>(state.range.bytes));
+      } else if (state.kind == StateKind::kResidual) {
+        ShareOut(parsed, b, owner, state, buckets[b].count(), reinterpret_cast<float*>(memory));
+      }
+    }
+  }
+  return parsed[0].owner;
+}
+
+}  // namespace tutti

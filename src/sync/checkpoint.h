@@ -1,0 +1,35 @@
+// The state of a synchronizer as bytes, to be read by the world that wrote it or by one of another size.
+#ifndef TUTTI_SYNC_CHECKPOINT_H_
+#define TUTTI_SYNC_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "sync/exchange_bucket.h"
+
+namespace tutti {
+
+// Whose state it is.
+struct CheckpointOwner {
+  std::string strategy;  // full form
+  Rank rank = 0;
+  int size = 1;
+  std::int64_t step = 0;
+};
+
+// Little endian: magic "TUTS", version, strategy, rank, size, step; number of buckets; of each, number of states; of
+// each, name, kind, rank it is of, dtype, first element, bytes, and these.
+std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
+
+// Fills the states of `buckets` and returns whose they were. `checkpoints`: this rank's of a world of owner.size, or
+// those of all ranks of that world or another, in rank order. InvalidArgument names what does not fit; nothing is
+// changed then. In a world of another size replicas are left alone, for they must begin anew.
+absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                                               absl::Span<ExchangeBucket> buckets);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_CHECKPOINT_H_

@@ -1,0 +1,76 @@
+#include "sync/exchange_bucket.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace tutti {
+namespace {
+
+absl::StatusOr<Buffer> AllocateZeroed(Communicator& communicator, std::int64_t bytes) {
+  absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes);
+  if (buffer.ok() && bytes > 0) std::memset(buffer->data(), 0, static_cast<std::size_t>(bytes));
+  return buffer;
+}
+
+}  // namespace
+
+absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, const Strategy& strategy,
+                                                      const BucketLayout& layout) {
+  std::vector<Plan> plans;
+  std::int64_t state_bytes = 0;
+  std::int64_t scratch_bytes = 0;
+  for (int round = 0; round < RoundsOf(strategy, communicator.size()); ++round) {
+    absl::StatusOr<Plan> plan = BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(),
+                                          communicator.size(), communicator.plan_options(), round);
+    if (!plan.ok()) return plan.status();
+    state_bytes = std::max(state_bytes, plan->state_bytes);
+    if (!plan->maps_peers()) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes);
+    plans.push_back(*std::move(plan));
+  }
+  ExchangeBucket bucket;
+  bucket.count_ = layout.count;
+  const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
+    absl::StatusOr<Buffer> allocated = AllocateZeroed(communicator, bytes);
+    if (allocated.ok()) buffer = *std::move(allocated);
+    return allocated.status();
+  };
+  Buffer out;
+  for (const auto& [buffer, bytes] :
+       {std::pair(&bucket.in_, plans[0].in_bytes), std::pair(&out, plans[0].out_bytes),
+        std::pair(&bucket.state_, state_bytes), std::pair(&bucket.scratch_, scratch_bytes)}) {
+    if (absl::Status allocated = allocate(*buffer, bytes); !allocated.ok()) return allocated;
+  }
+  bucket.out_ = std::make_shared<Buffer>(std::move(out));
+  for (Plan& plan : plans) {
+    // Rounds keep one state: a round that keeps none leaves that of the others alone.
+    if (!plan.states.empty()) bucket.states_ = plan.states;
+    const std::int64_t wire_bytes = WireBytes(plan);
+    absl::StatusOr<BoundPlan> bound = communicator.Bind(std::move(plan), {.in = bucket.in_.data(),
+                                                                          .out = bucket.out_->data(),
+                                                                          .state = bucket.state_.data(),
+                                                                          .scratch = bucket.scratch_.data()});
+    if (!bound.ok()) return bound.status();
+    bucket.rounds_.push_back({*std::move(bound), wire_bytes});
+  }
+  return bucket;
+}
+
+void ExchangeBucket::Launch(int round) {
+  launched_ = round;
+  launched_ns_ = MonotonicNanos();
+  work_ = rounds_[round].plan.Start({.timed = true});
+}
+
+absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
+  if (absl::Status status = work_.Wait(); !status.ok()) return status;
+  statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns_);
+  statistics.wire_bytes += rounds_[launched_].wire_bytes;
+  statistics.payload_bytes += out_->bytes();
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,58 @@
+// Parameters that travel together, with the plans that move them and all the memory these need.
+#ifndef TUTTI_SYNC_EXCHANGE_BUCKET_H_
+#define TUTTI_SYNC_EXCHANGE_BUCKET_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sync/buckets.h"
+#include "tutti/algorithm.h"
+#include "tutti/buffer.h"
+#include "tutti/communicator.h"
+#include "tutti/plan.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+// Nothing is allocated or looked up after creation.
+class ExchangeBucket {
+ public:
+  // One bound plan per round of the strategy. `communicator` must outlive the result.
+  static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, const Strategy& strategy,
+                                               const BucketLayout& layout);
+
+  // Starts the plan of a round; the last run must have ended.
+  void Launch(int round);
+  // Waits for its end and adds what it did to `statistics`.
+  absl::Status Finish(SyncStatistics& statistics);
+
+  // The memory of the plans: gradients, in place; or a snapshot of weights and what becomes of them.
+  const std::shared_ptr<Buffer>& out() const { return out_; }
+  const Buffer& in() const { return in_; }
+  std::int64_t count() const { return count_; }  // elements
+  const std::vector<StateRange>& states() const { return states_; }
+  std::byte* AddressOf(const StateRange& state) const { return state_.data() + state.range.offset; }
+
+ private:
+  struct Round {
+    BoundPlan plan;
+    std::int64_t wire_bytes = 0;
+  };
+
+  std::int64_t count_ = 0;
+  Buffer in_;
+  std::shared_ptr<Buffer> out_;
+  Buffer state_;
+  Buffer scratch_;  // of plans over messages, which never run at the same time
+  std::vector<StateRange> states_;
+  std::vector<Round> rounds_;
+  Work work_;
+  int launched_ = 0;
+  std::int64_t launched_ns_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_EXCHANGE_BUCKET_H_

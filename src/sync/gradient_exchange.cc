@@ -1,0 +1,136 @@
+#include "sync/gradient_exchange.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace tutti {
+namespace {
+
+std::vector<int> BucketOf(const Layout& layout) {
+  std::vector<int> buckets;
+  for (const GradientPlace& place : layout.places) buckets.push_back(place.bucket);
+  return buckets;
+}
+
+}  // namespace
+
+GradientExchange::GradientExchange(Communicator& communicator, const std::vector<Parameter>& parameters,
+                                   const Layout& layout, bool allow_unused)
+    : communicator_(communicator),
+      parameters_(parameters),
+      places_(layout.places),
+      allow_unused_(allow_unused),
+      ready_(BucketOf(layout), static_cast<int>(layout.buckets.size())) {}
+
+GradientExchange::~GradientExchange() {
+  if (!in_step_ || !synchronizing_) return;
+  (void)Fail(absl::AbortedError(
+      absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+}
+
+absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(Communicator& communicator,
+                                                                           const Strategy& strategy,
+                                                                           const std::vector<Parameter>& parameters,
+                                                                           const Layout& layout, bool allow_unused) {
+  std::unique_ptr<GradientExchange> exchange(new GradientExchange(communicator, parameters, layout, allow_unused));
+  for (const BucketLayout& bucket_layout : layout.buckets) {
+    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
+    if (!bucket.ok()) return bucket.status();
+    exchange->buckets_.push_back(*std::move(bucket));
+  }
+  return exchange;
+}
+
+std::shared_ptr<void> GradientExchange::View(int i) const {
+  const GradientPlace& place = places_[i];
+  const std::shared_ptr<Buffer>& bucket = buckets_[place.bucket].out();
+  return {bucket, bucket->data() + place.offset * SizeOf(parameters_[i].dtype)};
+}
+
+absl::Status GradientExchange::Begin(bool synchronize, int round) {
+  if (in_step_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", communicator_.rank(), ": the last backward was begun but not finished"));
+  }
+  ready_.Reset();
+  marked_twice_.store(-1, std::memory_order_relaxed);
+  round_ = round;
+  synchronizing_ = synchronize;
+  in_step_ = true;
+  return absl::OkStatus();
+}
+
+void GradientExchange::MarkReady(int i) {
+  if (!synchronizing_) return;
+  const bool first = ready_.Mark(i, [this](int b) { buckets_[b].Launch(round_); });
+  if (!first) marked_twice_.store(i, std::memory_order_relaxed);
+}
+
+std::vector<int> GradientExchange::Missing() const {
+  std::vector<int> missing;
+  if (!in_step_ || !synchronizing_) return missing;
+  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    if (!ready_.marked(i)) missing.push_back(i);
+  }
+  return missing;
+}
+
+// What this rank did wrong in the step.
+absl::Status GradientExchange::CheckStep(absl::Span<const int> missing) const {
+  if (const int twice = marked_twice_.load(std::memory_order_relaxed); twice >= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", communicator_.rank(), ": the gradient of ",
+                                                   parameters_[twice].name, " was marked ready twice in one step"));
+  }
+  if (missing.empty() || allow_unused_) return absl::OkStatus();
+  const std::string names =
+      absl::StrJoin(missing, ", ", [&](std::string* out, int i) { absl::StrAppend(out, parameters_[i].name); });
+  return absl::InvalidArgumentError(absl::StrCat("rank ", communicator_.rank(),
+                                                 ": backward ended without a gradient of ", names,
+                                                 "; set allow_unused if the loss need not depend on every parameter"));
+}
+
+absl::Status GradientExchange::Finish(SyncStatistics& statistics) {
+  if (!in_step_) return absl::FailedPreconditionError("FinishBackward without BeginBackward");
+  if (synchronizing_) {
+    const std::vector<int> missing = Missing();
+    if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);
+    for (int i : missing) MarkReady(i);
+    if (absl::Status status = WaitForBuckets(statistics); !status.ok()) return status;
+  }
+  in_step_ = false;
+  return absl::OkStatus();
+}
+
+// Ends the step for the peers too, who would wait for buckets that never come.
+absl::Status GradientExchange::Fail(const absl::Status& mistake) {
+  communicator_.Abort(absl::AbortedError(mistake.message()));
+  SyncStatistics unused;
+  for (int b = 0; b < ready_.launched(); ++b) (void)buckets_[b].Finish(unused);
+  in_step_ = false;
+  return mistake;
+}
+
+absl::Status GradientExchange::WaitForBuckets(SyncStatistics& statistics) {
+  const std::int64_t begin_ns = MonotonicNanos();
+  absl::Status first_error;
+  for (ExchangeBucket& bucket : buckets_) first_error.Update(bucket.Finish(statistics));
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  in_step_ = false;
+  return first_error;
+}
+
+void GradientExchange::Zero() {
+  for (ExchangeBucket& bucket : buckets_) {
+    const absl::Span<std::byte> bytes = bucket.out()->as<std::byte>();
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  }
+}
+
+}  // namespace tutti

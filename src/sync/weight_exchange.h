@@ -1,0 +1,57 @@
+// Weights of one model: copied into buckets, exchanged there, and copied back when the model may change.
+#ifndef TUTTI_SYNC_WEIGHT_EXCHANGE_H_
+#define TUTTI_SYNC_WEIGHT_EXCHANGE_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sync/buckets.h"
+#include "sync/exchange_bucket.h"
+#include "tutti/algorithm.h"
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+// Used by one thread at a time.
+class WeightExchange {
+ public:
+  // `communicator` and `parameters` must outlive the result. InvalidArgument names a parameter without weights.
+  static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(Communicator& communicator, const Strategy& strategy,
+                                                                const std::vector<Parameter>& parameters,
+                                                                const Layout& layout);
+
+  // The snapshot ← the weights.
+  void TakeSnapshot();
+  // Starts the plans of a round, from the snapshot.
+  void Launch(int round);
+  // Waits until every bucket has arrived; weights are untouched.
+  absl::Status Finish(SyncStatistics& statistics);
+  // The weights ← what has arrived.
+  void Replace();
+  // The weights ← weights + what has arrived - the snapshot: steps made since the snapshot are kept.
+  void Correct();
+  // The weights ← their average over the ranks of `communicator`. Collective; no plan may be under way.
+  absl::Status Average(Communicator& communicator);
+  // All replicas ← the weights, which are equal on all ranks.
+  void ResetReplicas();
+
+  std::vector<ExchangeBucket>& buckets() { return buckets_; }
+
+ private:
+  WeightExchange(const std::vector<Parameter>& parameters, const Layout& layout)
+      : parameters_(parameters), layout_(layout) {}
+
+  // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
+  template <typename Visit>
+  void ForEach(std::size_t b, Visit visit);
+
+  const std::vector<Parameter>& parameters_;
+  const Layout layout_;
+  std::vector<ExchangeBucket> buckets_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_WEIGHT_EXCHANGE_H_

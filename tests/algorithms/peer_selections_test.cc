@@ -1,0 +1,133 @@
+// With whom a rank mixes, as the paper or Bagua's documentation says it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tutti/algorithm.h"
+#include "tutti/peer_selection.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<PeerWeight> Mix(absl::string_view selection, int size, int round, Rank rank) {
+  return (*FindPeerSelection(selection))->mix(size, round, rank);
+}
+
+// The other rank of a pair; the rank itself when it sits out.
+Rank PeerOf(absl::string_view selection, int size, int round, Rank rank) {
+  const std::vector<PeerWeight> mix = Mix(selection, size, round, rank);
+  for (const PeerWeight& part : mix) {
+    if (part.rank != rank) return part.rank;
+  }
+  return rank;
+}
+
+TEST(PeerSelections, ShiftOneIsBaguasForEvenWorlds) {
+  for (const int n : {2, 4, 6, 8, 16}) {
+    const int h = n / 2;
+    for (int c = 0; c < 2 * n; ++c) {
+      const int round = RoundOfExchange(**FindPeerSelection("shift_one"), c, 0, n);
+      for (Rank r = 0; r < n; ++r) {
+        const Rank expected = r < h ? (c + r) % h + h : ((r - h - c) % h + h) % h;
+        EXPECT_EQ(PeerOf("shift_one", n, round, r), expected) << "rank " << r << " of " << n << ", round " << c;
+      }
+    }
+  }
+}
+
+TEST(PeerSelections, InAnOddWorldOneRankSitsOutInRotation) {
+  for (const int n : {1, 3, 5, 7}) {
+    const PeerSelection& shift_one = **FindPeerSelection("shift_one");
+    std::vector<bool> sat_out(n, false);
+    for (int round = 0; round < shift_one.rounds(n); ++round) {
+      int alone = 0;
+      for (Rank r = 0; r < n; ++r) {
+        const Rank peer = PeerOf("shift_one", n, round, r);
+        EXPECT_EQ(PeerOf("shift_one", n, round, peer), r);
+        if (peer != r) continue;
+        ++alone;
+        EXPECT_FALSE(sat_out[r]) << "rank " << r << " of " << n << " sits out twice in one turn";
+        sat_out[r] = true;
+      }
+      EXPECT_EQ(alone, 1) << n << " ranks, round " << round;
+    }
+  }
+}
+
+TEST(PeerSelections, RandomPairsMeetEveryOtherRankEquallyOften) {
+  for (const int n : {2, 3, 4, 5, 8, 9}) {
+    const PeerSelection& random_pair = **FindPeerSelection("random_pair");
+    for (Rank r = 0; r < n; ++r) {
+      std::vector<int> met(n, 0);
+      for (int round = 0; round < random_pair.rounds(n); ++round) {
+        const Rank peer = PeerOf("random_pair", n, round, r);
+        EXPECT_EQ(PeerOf("random_pair", n, round, peer), r);
+        ++met[peer];
+      }
+      for (Rank other = 0; other < n; ++other) {
+        EXPECT_EQ(met[other], other != r || n % 2 == 1 ? 1 : 0) << "rank " << r << " and " << other << " of " << n;
+      }
+    }
+  }
+}
+
+TEST(PeerSelections, LotsDependOnTheSeedAlone) {
+  const PeerSelection& random_pair = **FindPeerSelection("random_pair");
+  std::vector<int> first;
+  std::vector<int> again;
+  std::vector<int> other_seed;
+  std::vector<int> drawn(7, 0);
+  for (int exchange = 0; exchange < 700; ++exchange) {
+    first.push_back(RoundOfExchange(random_pair, exchange, 1, 8));
+    again.push_back(RoundOfExchange(random_pair, exchange, 1, 8));
+    other_seed.push_back(RoundOfExchange(random_pair, exchange, 2, 8));
+    ++drawn[first.back()];
+  }
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, other_seed);
+  EXPECT_THAT(drawn, ::testing::Each(::testing::AllOf(::testing::Ge(60), ::testing::Le(140))));
+}
+
+TEST(PeerSelections, GraphsOfTheLiterature) {
+  EXPECT_THAT(Mix("ring", 5, 0, 0),
+              ElementsAre(PeerWeight{0, 1.0 / 3}, PeerWeight{1, 1.0 / 3}, PeerWeight{4, 1.0 / 3}));
+  EXPECT_THAT(Mix("exponential", 8, 0, 7),
+              ElementsAre(PeerWeight{0, 0.25}, PeerWeight{1, 0.25}, PeerWeight{3, 0.25}, PeerWeight{7, 0.25}));
+  EXPECT_THAT(Mix("one_peer_exponential", 8, 2, 6), ElementsAre(PeerWeight{2, 0.5}, PeerWeight{6, 0.5}));
+  EXPECT_THAT(Mix("torus", 9, 0, 4), ElementsAre(PeerWeight{1, 0.2}, PeerWeight{3, 0.2}, PeerWeight{4, 0.2},
+                                                 PeerWeight{5, 0.2}, PeerWeight{7, 0.2}));
+  for (const PeerSelection* selection : AllPeerSelections()) {
+    EXPECT_THAT(selection->mix(1, 0, 0), ElementsAre(PeerWeight{0, 1})) << selection->name;
+  }
+}
+
+TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
+  EXPECT_THAT(std::string(FindPeerSelection("star").status().message()), HasSubstr("shift_one"));
+  const absl::Status unknown = ParseStrategy("decentralized:peer_selection_mode=star").status();
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("valid: all, exponential"));
+  const std::pair<const char*, const char*> wrong[] = {
+      {"0.5 0.5/0.5", "row 1 has 1 entries; 2 rows need as many"},
+      {"0.5 0.6/0.5 0.4", "row 0 sums to 1.1"},
+      {"0.5 0.5/0.4 0.6", "column 0 sums to 0.9"},
+      {"1.5 -0.5/-0.5 1.5", "must be a number from 0 on"},
+      {"1 0/0 1", "ranks 0 and 1 never hear of each other"},
+      {"0.5 x/0.5 0.5", "'x' is not a number"},
+  };
+  for (const auto& [matrix, message] : wrong) {
+    const absl::Status status = ParseStrategy(std::string("decentralized:matrix=") + matrix).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << matrix;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+  const Strategy two = *ParseStrategy("decentralized:matrix=0.5 0.5/0.5 0.5");
+  EXPECT_TRUE(BuildPlan(two, DType::kF32, 10, 0, 2, {}).ok());
+  EXPECT_THAT(std::string(BuildPlan(two, DType::kF32, 10, 0, 3, {}).status().message()),
+              HasSubstr("has 2 rows; a world of 3 needs 3"));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,181 @@
+// Mixing and state: faults the verifier must name, each in the smallest plan that has it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/algorithm.h"
+#include "tutti/verify.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using Author = std::function<void(PlanBuilder&)>;
+
+constexpr std::int64_t kCount = 64;
+
+std::string ErrorOf(int size, const Author& author, bool in_place = false) {
+  std::vector<Plan> plans;
+  const CollectiveSpec spec = {.op = ReduceOp::kAvg, .count = kCount, .in_place = in_place};
+  for (Rank rank = 0; rank < size; ++rank) {
+    PlanBuilder b("test", spec, rank, size, {});
+    author(b);
+    absl::StatusOr<Plan> plan = std::move(b).Build();
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (plan.ok()) plans.push_back(*std::move(plan));
+  }
+  return std::string(Verify(plans).message());
+}
+
+CodecChoice Codec() { return {*FindCodec("uint8_block"), {}}; }
+
+// out ← first · own + second · the other's.
+void MixOfTwo(PlanBuilder& b, double first, double second) {
+  const Ref theirs = b.Scratch(DType::kF32, kCount);
+  b.Send(1 - b.rank(), b.in());
+  b.Recv(1 - b.rank(), theirs);
+  b.Combine(b.out(), {b.in(), theirs}, {{first, 1}, {second, 1}});
+}
+
+TEST(VerifyMixing, AcceptsWhatIsPromised) {
+  EXPECT_EQ(
+      ErrorOf(2,
+              [](PlanBuilder& b) {
+                b.PromiseMixing(b.rank() == 0 ? std::vector<double>{0.75, 0.25} : std::vector<double>{0.25, 0.75});
+                MixOfTwo(b, 0.75, 0.25);
+              }),
+      "");
+}
+
+TEST(VerifyMixing, OtherWeightsThanPromisedAreAFault) {
+  const std::string error = ErrorOf(2, [](PlanBuilder& b) {
+    b.PromiseMixing({0.5, 0.5});
+    MixOfTwo(b, 0.5, 0.25);
+  });
+  EXPECT_THAT(error, HasSubstr("element 0 of all ranks times the weights 0.5, 0.5 is expected"));
+}
+
+TEST(VerifyMixing, WeightsOfAWorldAreDoublyStochastic) {
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.5, 0.4});
+                        MixOfTwo(b, 0.5, 0.4);
+                      }),
+              HasSubstr("rank 0: the weights of its mixing sum to 0.9, must be 1"));
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.75, 0.25});
+                        MixOfTwo(b, b.rank() == 0 ? 0.75 : 0.25, b.rank() == 0 ? 0.25 : 0.75);
+                      }),
+              HasSubstr("the weights of rank 0 in the mixing of all sum to 1.5, must be 1"));
+}
+
+// Everybody tells everybody its encoded input, made up for by `residual` as `keep` says.
+void TellAll(PlanBuilder& b, const std::function<void(const Ref& values, const Ref& residual)>& keep) {
+  const Ref residual = b.Residual("residual", DType::kF32, kCount);
+  const Ref values = b.Scratch(DType::kF32, kCount);
+  b.Reduce(values, {b.in(), residual}, ReduceOp::kSum);
+  const std::int64_t bytes = Codec().codec->encoded_bytes(kCount, {});
+  std::vector<Ref> messages;
+  for (Rank rank = 0; rank < b.size(); ++rank) messages.push_back(b.Scratch(DType::kU8, bytes));
+  b.Encode(messages[b.rank()], values, Codec());
+  b.Decode(residual, messages[b.rank()], Codec());
+  keep(values, residual);
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    if (peer == b.rank()) continue;
+    b.Send(peer, messages[b.rank()]);
+    b.Recv(peer, messages[peer]);
+  }
+  for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(b.out(), messages[rank], Codec(), rank > 0);
+  b.Scale(b.out(), b.out(), b.size());
+}
+
+TEST(VerifyResidual, IsWhatAMessageLost) {
+  EXPECT_EQ(ErrorOf(3,
+                    [](PlanBuilder& b) {
+                      TellAll(b,
+                              [&](const Ref& values, const Ref& residual) { b.Remainder(residual, values, residual); });
+                    }),
+            "");
+}
+
+TEST(VerifyResidual, AnythingElseIsAFault) {
+  const std::string expected = "ends with the residual residual: ";
+  EXPECT_THAT(ErrorOf(2, [](PlanBuilder& b) { TellAll(b, [](const Ref&, const Ref&) {}); }), HasSubstr(expected));
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        TellAll(b, [&](const Ref&, const Ref& residual) { b.Remainder(residual, b.in(), residual); });
+                      }),
+              HasSubstr(expected));
+  // One NaN would stay in it for ever.
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        TellAll(b, [&](const Ref& values, const Ref& residual) {
+                          b.Combine(residual, {values, residual}, {{1, 1}, {-1, 1}});
+                        });
+                      }),
+              HasSubstr(expected));
+}
+
+TEST(VerifyResidual, ReachesTheOutputOnlyThroughACodec) {
+  EXPECT_THAT(ErrorOf(1,
+                      [](PlanBuilder& b) {
+                        const Ref residual = b.Residual("residual", DType::kF32, kCount);
+                        b.Reduce(b.out(), {b.in(), residual}, ReduceOp::kSum);
+                      }),
+              HasSubstr("is expected, found sum(in@0[0], state@0[0])"));
+}
+
+TEST(VerifyReplica, AllHoldersAgreeWithItsOwner) {
+  const auto exchange = [](PlanBuilder& b, bool forgetful) {
+    const Rank peer = 1 - b.rank();
+    const Ref own = b.Replica("own", b.rank(), DType::kF32, kCount);
+    const Ref theirs = b.Replica("theirs", peer, DType::kF32, kCount);
+    const Ref difference = b.Scratch(DType::kF32, kCount);
+    b.PromiseMixing({0.5, 0.5});
+    b.Combine(difference, {b.in(), theirs, own}, {{1, 2}, {1, 2}, {-1, 1}});
+    const std::int64_t bytes = Codec().codec->encoded_bytes(kCount, {});
+    const Ref sent = b.Scratch(DType::kU8, bytes);
+    const Ref received = b.Scratch(DType::kU8, bytes);
+    b.Encode(sent, difference, Codec());
+    b.Send(peer, sent);
+    b.Recv(peer, received);
+    b.Decode(own, sent, Codec(), true);
+    if (!forgetful) b.Decode(theirs, received, Codec(), true);
+    b.Copy(b.out(), own);
+  };
+  EXPECT_EQ(ErrorOf(2, [&](PlanBuilder& b) { exchange(b, false); }), "");
+  EXPECT_THAT(ErrorOf(2, [&](PlanBuilder& b) { exchange(b, b.rank() == 1); }),
+              HasSubstr("rank 1 ends with the replica theirs: replica of 0[0]; rank 0 itself has"));
+}
+
+TEST(VerifyReplica, ItsOwnerKeepsOne) {
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        b.PromiseMixing({0.5, 0.5});
+                        MixOfTwo(b, 0.5, 0.5);
+                        b.Replica("theirs", 1 - b.rank(), DType::kF32, kCount);
+                      }),
+              HasSubstr("keeps no replica of its own weights"));
+}
+
+TEST(VerifyState, EveryByteBelongsToOneRange) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    plans.push_back(*BuildPlan(*ParseStrategy("bytegrad:error_feedback=true"), DType::kF32, 5000, rank, 2, {}));
+  }
+  ASSERT_TRUE(Verify(plans).ok()) << Verify(plans);
+  std::vector<Plan> shifted = plans;
+  shifted[1].states[1].range.offset += 4;
+  EXPECT_FALSE(Verify(shifted).ok());
+  std::vector<Plan> forgotten = plans;
+  forgotten[0].states.pop_back();
+  EXPECT_THAT(std::string(Verify(forgotten).message()), HasSubstr("lies in no state"));
+}
+
+}  // namespace
+}  // namespace tutti

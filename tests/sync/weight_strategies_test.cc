@@ -1,0 +1,179 @@
+// Strategies that exchange weights, through the calls of a training loop. What they compute is held against references
+// in tests/algorithms.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/harness/world.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// A model of two tensors in one bucket each, and "training" that subtracts the rank from every weight.
+class Model {
+ public:
+  Model(Communicator& world, const std::string& strategy) : world_(world), a_(5000, 0.0f), b_(7, 0.0f) {
+    absl::StatusOr<std::unique_ptr<Synchronizer>> made =
+        Synchronizer::Create(world,
+                             {{.name = "a", .count = 5000, .shape = "5000", .weights = a_.data()},
+                              {.name = "b", .count = 7, .shape = "7", .weights = b_.data()}},
+                             {.strategy = strategy, .bucket_bytes = 20000, .first_bucket_bytes = 64});
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (made.ok()) synchronizer = *std::move(made);
+  }
+
+  void Step() {
+    EXPECT_EQ(synchronizer->BeginForward(), absl::OkStatus());
+    EXPECT_EQ(synchronizer->BeginBackward(), absl::OkStatus());
+    for (int i : {1, 0}) synchronizer->MarkReady(i);
+    EXPECT_EQ(synchronizer->FinishBackward(), absl::OkStatus());
+    EXPECT_EQ(synchronizer->BeforeStep(), absl::OkStatus());
+    for (std::vector<float>* weights : {&a_, &b_}) {
+      for (float& weight : *weights) weight -= static_cast<float>(world_.rank());
+    }
+    EXPECT_EQ(synchronizer->AfterStep(), absl::OkStatus());
+  }
+
+  void ExpectAll(float value) const {
+    EXPECT_THAT(a_, Each(value));
+    EXPECT_THAT(b_, Each(value));
+  }
+  float value() const { return a_[0]; }
+
+  std::unique_ptr<Synchronizer> synchronizer;
+
+ private:
+  Communicator& world_;
+  std::vector<float> a_;
+  std::vector<float> b_;
+};
+
+TEST(WeightStrategies, TheGradientIsAppliedToTheMix) {
+  RunWorld(4, [](Communicator& world) {
+    Model model(world, "decentralized");
+    const auto r = static_cast<float>(world.rank());
+    model.Step();
+    model.ExpectAll(-r);
+    model.Step();
+    model.ExpectAll(-1.5f - r);
+    EXPECT_EQ(model.synchronizer->step(), 2);
+    EXPECT_TRUE(model.synchronizer->exchanges_weights());
+    EXPECT_FALSE(model.synchronizer->exchanges_gradients());
+    EXPECT_EQ(model.synchronizer->GradientView(0), nullptr);
+    ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
+    model.ExpectAll(-3);
+    EXPECT_GT(model.synchronizer->TakeStatistics().wire_bytes, 0);
+  });
+}
+
+TEST(WeightStrategies, PairsMeetInTurnAndOnlyEverySoOften) {
+  RunWorld(4, [](Communicator& world) {
+    Model model(world, "decentralized:peer_selection_mode=shift_one,communication_interval=2");
+    const auto r = static_cast<float>(world.rank());
+    model.Step();  // exchanges equal weights
+    model.Step();
+    model.ExpectAll(-2 * r);
+    model.Step();  // round 1: 0 with 3, 1 with 2
+    model.ExpectAll(-3 - r);
+  });
+}
+
+TEST(WeightStrategies, FlushBeforeTheNextForwardForgetsAnExchangeThatHasBegun) {
+  RunWorld(3, [](Communicator& world) {
+    Model model(world, "decentralized");
+    model.Step();
+    ASSERT_EQ(model.synchronizer->BeginForward(), absl::OkStatus());
+    ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
+    model.ExpectAll(-1);
+    model.Step();
+    model.ExpectAll(-1 - static_cast<float>(world.rank()));
+  });
+}
+
+TEST(WeightStrategies, LowPrecisionPullsNeighboursTogether) {
+  RunWorld(4, [](Communicator& world) {
+    Model model(world, "low_precision_decentralized");
+    for (int step = 0; step < 40; ++step) model.Step();
+    // Everybody drifts by the average of 1.5 per step; how far ranks are apart stays bounded.
+    EXPECT_NEAR(model.value(), -60, 6);
+    ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
+    EXPECT_NEAR(model.value(), -60, 0.5);
+  });
+}
+
+TEST(WeightStrategies, AsyncMovesWeightsButKeepsTheirSum) {
+  RunWorld(3, [](Communicator& world) {
+    Model model(world, "async:sync_interval_ms=1");
+    std::int64_t steps = 0;
+    // Until a round has reached every rank.
+    for (bool all = false; !all; ++steps) {
+      model.Step();
+      std::int64_t moved = model.value() != -static_cast<float>((steps + 1) * world.rank());
+      std::int64_t least = 0;
+      ASSERT_EQ(world.AllReduce(&moved, &least, 1, DType::kI64, ReduceOp::kMin).Wait(), absl::OkStatus());
+      all = least == 1 || steps > 20000;
+    }
+    EXPECT_LE(steps, 20000);
+    ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
+    const double average = -static_cast<double>(steps);
+    EXPECT_LE(std::abs(model.value() - average), 1 + 1e-3 * std::abs(average));
+  });
+}
+
+TEST(WeightStrategies, AsyncMayBePausedAndEndsWhenOneRankDoes) {
+  RunWorld(3, [](Communicator& world) {
+    {
+      Model model(world, "async:sync_interval_ms=1,warmup_steps=2");
+      EXPECT_TRUE(model.synchronizer->exchanges_gradients());
+      EXPECT_NE(model.synchronizer->GradientView(0), nullptr);
+      for (int step = 0; step < 2; ++step) model.Step();
+      EXPECT_FALSE(model.synchronizer->exchanges_gradients());
+      for (int i = 0; i < 3; ++i) model.synchronizer->Pause();
+      model.Step();
+      if (world.rank() == 0) return;
+      for (int i = 0; i < 3; ++i) model.synchronizer->Resume();
+      for (int step = 0; step < 50; ++step) model.Step();
+    }
+  });
+}
+
+TEST(WeightStrategies, SayWhatTheyNeed) {
+  RunWorld(2, [](Communicator& world) {
+    const absl::Status status =
+        Synchronizer::Create(world, {{.name = "a", .count = 5, .shape = "5"}}, {.strategy = "decentralized"}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("parameter a has no weights"));
+  });
+}
+
+TEST(WeightStrategies, AnInterruptedRunGoesOnAsIfItHadNotBeen) {
+  for (const std::string strategy : {"low_precision_decentralized", "decentralized:peer_selection_mode=shift_one"}) {
+    RunWorld(4, [&](Communicator& world) {
+      Model model(world, strategy);
+      for (int step = 0; step < 3; ++step) model.Step();
+      const std::string state = model.synchronizer->SaveState();
+      const absl::Status loaded = model.synchronizer->LoadState({state});
+      EXPECT_EQ(loaded, absl::OkStatus());
+      EXPECT_EQ(model.synchronizer->step(), 3);
+      model.Step();
+      EXPECT_EQ(model.synchronizer->SaveState() == state, false);
+      std::string damaged = state;
+      damaged.pop_back();
+      EXPECT_THAT(std::string(model.synchronizer->LoadState({damaged}).message()), HasSubstr("is damaged"));
+      EXPECT_THAT(std::string(model.synchronizer->LoadState({"junk"}).message()), HasSubstr("is no state"));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tutti
