@@ -6,56 +6,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "sync/byte_stream.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
 constexpr std::uint32_t kVersion = 1;
-
-class Writer {
- public:
-  void Number(std::int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
-  void Bytes(const void* data, std::int64_t count) {
-    Number(count);
-    if (count > 0) bytes_.append(static_cast<const char*>(data), static_cast<std::size_t>(count));
-  }
-  std::string Take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-// Reads past the end give zeros and are remembered.
-class Reader {
- public:
-  explicit Reader(const std::string& bytes) : rest_(bytes) {}
-
-  std::int64_t Number() {
-    std::int64_t value = 0;
-    const absl::string_view bytes = Take(sizeof(value));
-    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof(value));
-    return value;
-  }
-  absl::string_view Bytes() { return Take(Number()); }
-  bool complete() const { return !overrun_ && rest_.empty(); }
-  bool overrun() const { return overrun_; }
-
- private:
-  absl::string_view Take(std::int64_t count) {
-    if (count < 0 || static_cast<std::size_t>(count) > rest_.size()) {
-      overrun_ = true;
-      rest_ = {};
-      return {};
-    }
-    const absl::string_view taken = rest_.substr(0, static_cast<std::size_t>(count));
-    rest_.remove_prefix(static_cast<std::size_t>(count));
-    return taken;
-  }
-
-  absl::string_view rest_;
-  bool overrun_ = false;
-};
 
 struct SavedState {
   std::string name;
@@ -71,7 +28,7 @@ struct Checkpoint {
 };
 
 absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
-  Reader reader(bytes);
+  ByteReader reader(bytes);
   Checkpoint checkpoint;
   if (reader.Number() != kMagic || reader.Number() != kVersion) {
     return absl::InvalidArgumentError(
@@ -177,7 +134,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
 }  // namespace
 
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets) {
-  Writer writer;
+  ByteWriter writer;
   writer.Number(kMagic);
   writer.Number(kVersion);
   writer.Bytes(owner.strategy.data(), static_cast<std::int64_t>(owner.strategy.size()));
