@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/adam.h"
 #include "kernels/finite_range.h"
 #include "kernels/quantize.h"
 #include "kernels/reduce.h"
@@ -88,6 +89,39 @@ TEST(TargetsTest, ConvertGivesTheSameBytes) {
         return dst;
       });
     }
+  }
+}
+
+TEST(TargetsTest, AdamMakesTheSameBytes) {
+  const std::vector<float> m = MakeValues(Input::kUniform, kCount, 5);
+  const std::vector<float> v = MakeValues(Input::kPositive, kCount, 6);
+  const auto make = [](DType dtype, std::uint64_t seed) {
+    std::vector<std::uint8_t> operand(static_cast<std::size_t>(kCount * SizeOf(dtype)));
+    Convert(dtype, operand.data(), DType::kF32, MakeValues(Input::kUniform, kCount, seed).data(), kCount,
+            Stores::kCached);
+    return operand;
+  };
+  const AdamFactors factors = {.beta1 = 0.9f,
+                               .from_gradient1 = 0.1f,
+                               .beta2 = 0.99f,
+                               .from_gradient2 = 0.01f,
+                               .weight_decay = 0.1f,
+                               .step_size = 0.01f,
+                               .correction = 0.7f,
+                               .epsilon = 1e-8f};
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(testing::Message() << Name(dtype));
+    ExpectSameBytes([&] {
+      std::vector<std::uint8_t> gradient = make(dtype, 7);
+      std::vector<std::uint8_t> weights = make(dtype, 8);
+      std::vector<float> new_m = m;
+      std::vector<float> new_v = v;
+      AdamStep(dtype, weights.data(), gradient.data(), new_m.data(), new_v.data(), kCount, factors);
+      BlendIntoMomentum(dtype, gradient.data(), weights.data(), new_m.data(), kCount, factors);
+      FrozenAdamStep(dtype, weights.data(), gradient.data(), new_m.data(), new_v.data(), kCount, factors);
+      gradient.insert(gradient.end(), weights.begin(), weights.end());
+      return gradient;
+    });
   }
 }
 
