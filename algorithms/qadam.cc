@@ -1,11 +1,13 @@
 // qadam: Adam whose ranks exchange momentum in 8 bits per element, once its variance has settled.
 //
-//   steps t ≤ warmup_steps   gradients are averaged exactly; every rank does what Adam does
-//   afterwards               every rank puts its gradient into the momentum, and the ranks average that, compressed
-//                            (two_shot.h); the variance is frozen
+//   warm-up      gradients are averaged exactly; every rank does what Adam does
+//   afterwards   every rank puts its gradient into the momentum, and the ranks average that, compressed (two_shot.h);
+//                the variance is frozen
 //
-// What the optimizer computes with it: include/tutti/qadam.h. After Bagua's QAdam (1-bit Adam, Tang et al., 2021,
-// https://arxiv.org/abs/2102.02888).
+// What the optimizer computes with it, and when the warm-up ends: include/tutti/qadam.h. After Bagua's QAdam (1-bit
+// Adam, Tang et al., 2021, https://arxiv.org/abs/2102.02888).
+#include "tutti/qadam.h"
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "algorithms/two_shot.h"
@@ -18,19 +20,14 @@ namespace {
 constexpr AlgorithmOption kOptions[] = {
     {"warmup_steps", "100", "1, 2, …", "steps that average gradients exactly, before the variance is frozen",
      CheckPositive},
+    {"freeze", "steps", "steps | variance",
+     "the warm-up ends after warmup_steps; or later, when the norm of the variance has stopped changing", CheckListed},
     {"hierarchical", "true", "true | false", "reduce losslessly inside each node; on one node it changes nothing",
      CheckListed},
     {"error_feedback", "false", "true | false", "add what a message has lost to the next one", CheckListed},
 };
 
-constexpr int kWarmUp = 0;
-constexpr int kCompressed = 1;
-
 int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
-
-int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
-  return step < strategy.integer("warmup_steps") ? kWarmUp : kCompressed;
-}
 
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
@@ -46,7 +43,7 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
 }
 
 void Build(const Strategy& strategy, int round, PlanBuilder& b) {
-  if (round == kWarmUp) {
+  if (round == kQAdamWarmUp) {
     SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
     return;
   }
@@ -66,7 +63,7 @@ constinit const tutti::Algorithm tutti_algorithm_qadam = {
     .options = tutti::kOptions,
     .codec = "uint8_block",
     .rounds = tutti::Rounds,
-    .round_of = tutti::RoundOfStep,
+    .round_of = nullptr,
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

@@ -64,7 +64,8 @@ struct Algorithm {
   // take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: it never encodes.
   absl::string_view codec = "";
   // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
-  // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step.
+  // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step;
+  // with momentum its source chooses the round (synchronizer.h).
   int (*rounds)(const Strategy& strategy, int size);
   int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,6 +56,17 @@ struct StateMemory {
   std::int64_t bytes = 0;
 };
 
+// What the ranks exchange instead of gradients: the optimizer of a strategy that exchanges momentum (tutti/qadam.h).
+class MomentumSource {
+ public:
+  virtual ~MomentumSource() = default;
+  // A backward that synchronizes begins. Which of the strategy's rounds it is (Algorithm::rounds): equal on all ranks.
+  virtual absl::StatusOr<int> BeginBackward() = 0;
+  // Gradient `i` is complete and leaves next: puts what is exchanged into GradientView(i). Once per backward; called by
+  // any thread, for different parameters at the same time.
+  virtual void ReplaceGradient(int i) = 0;
+};
+
 // One step, per rank, on one thread (the hooks of an adapter may run on autograd's):
 //
 //   sync.BeginForward();                 // weights may travel from here on: they must not change
@@ -85,6 +97,7 @@ class Synchronizer {
   Synchronizer& operator=(const Synchronizer&) = delete;
 
   int bucket_count() const;
+  const std::vector<Parameter>& parameters() const;
   const std::string& strategy() const;  // full form, every option
   // Steps completed, from 0; those before the state was saved included.
   std::int64_t step() const;
@@ -98,7 +111,13 @@ class Synchronizer {
 
   // The forward of a step begins; further calls within the step mean nothing.
   absl::Status BeginForward();
-  // A backward begins. FailedPrecondition when the last one was not finished.
+  // Who makes momentum of gradients, for strategies that exchange it; null: nobody any more. Between steps only.
+  // `source` must outlive its use.
+  void set_momentum_source(MomentumSource* source);
+  MomentumSource* momentum_source() const;
+
+  // A backward begins. FailedPrecondition when the last one was not finished, or when the strategy exchanges momentum
+  // and there is no source of it.
   absl::Status BeginBackward();
   // Gradient `i` is complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns.
@@ -140,6 +159,10 @@ class Synchronizer {
 
   // Sets all gradients to zero.
   void ZeroGradients();
+
+  // OK when every field has the same value on all ranks; InvalidArgument, the same on every rank, names a rank and a
+  // field that differ. For what the users of a synchronizer must have in common. Collective.
+  absl::Status Agree(const std::vector<std::pair<std::string, std::string>>& fields);
 
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
   // sizes on all ranks, else InvalidArgument names the rank and the range.

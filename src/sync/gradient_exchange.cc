@@ -54,14 +54,20 @@ std::shared_ptr<void> GradientExchange::View(int i) const {
   return {bucket, bucket->data() + place.offset * SizeOf(parameters_[i].dtype)};
 }
 
-absl::Status GradientExchange::Begin(bool synchronize, int round) {
+absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum) {
   if (in_step_) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", communicator_.rank(), ": the last backward was begun but not finished"));
   }
+  round_ = 0;
+  if (synchronize && momentum != nullptr) {
+    const absl::StatusOr<int> round = momentum->BeginBackward();
+    if (!round.ok()) return round.status();
+    round_ = *round;
+  }
+  momentum_ = momentum;
   ready_.Reset();
   marked_twice_.store(-1, std::memory_order_relaxed);
-  round_ = round;
   synchronizing_ = synchronize;
   in_step_ = true;
   return absl::OkStatus();
@@ -69,6 +75,8 @@ absl::Status GradientExchange::Begin(bool synchronize, int round) {
 
 void GradientExchange::MarkReady(int i) {
   if (!synchronizing_) return;
+  // What was marked before may be on its way and must not change.
+  if (momentum_ != nullptr && !ready_.marked(i)) momentum_->ReplaceGradient(i);
   const bool first = ready_.Mark(i, [this](int b) { buckets_[b].Launch(round_); });
   if (!first) marked_twice_.store(i, std::memory_order_relaxed);
 }

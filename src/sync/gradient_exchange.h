@@ -27,8 +27,9 @@ class GradientExchange {
   ~GradientExchange();
 
   std::shared_ptr<void> View(int i) const;
-  // `synchronize`: false when gradients are only accumulated; `round`: of the plans, for this step.
-  absl::Status Begin(bool synchronize, int round);
+  // `synchronize`: false when gradients are only accumulated. `momentum`: what is exchanged in place of gradients in
+  // this step and chooses the round of the plans; null: gradients, which have one round.
+  absl::Status Begin(bool synchronize, MomentumSource* momentum);
   void MarkReady(int i);
   std::vector<int> Missing() const;
   absl::Status Finish(SyncStatistics& statistics);
@@ -51,6 +52,7 @@ class GradientExchange {
   std::vector<ExchangeBucket> buckets_;
   ReadyCounters ready_;
   std::atomic<int> marked_twice_{-1};
+  MomentumSource* momentum_ = nullptr;
   int round_ = 0;
   bool synchronizing_ = false;  // in this step
   bool in_step_ = false;

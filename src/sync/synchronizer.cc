@@ -81,10 +81,13 @@ class Synchronizer::Impl {
 
   absl::Status BeginBackward() {
     if (gradients == nullptr) return absl::OkStatus();
-    const bool now = synchronize && exchanges_gradients();
-    // Warm-up gradients have one round; `strategy` speaks of weights then.
-    const int round = exchanges_weights() ? 0 : RoundOf(strategy, step, communicator.size());
-    return gradients->Begin(now, round);
+    if (strategy.algorithm->exchanges == Exchanges::kMomentum && momentum == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("strategy ", strategy.algorithm->name,
+                       " exchanges the momentum of its own optimizer: create a QAdam (tutti/qadam.h, or "
+                       "tutti/torch/qadam.h) before the first backward"));
+    }
+    return gradients->Begin(synchronize && exchanges_gradients(), momentum);
   }
 
   absl::Status FinishBackward() {
@@ -166,6 +169,7 @@ class Synchronizer::Impl {
   bool in_forward = false;
   bool travels = false;  // an exchange of weights is under way
   bool replicas_are_set = false;
+  MomentumSource* momentum = nullptr;
   SyncStatistics statistics;
 
  private:
@@ -234,6 +238,9 @@ const std::string& Synchronizer::strategy() const { return impl_->name; }
 std::int64_t Synchronizer::step() const { return impl_->step; }
 bool Synchronizer::exchanges_gradients() const { return impl_->exchanges_gradients(); }
 bool Synchronizer::exchanges_weights() const { return impl_->exchanges_weights(); }
+const std::vector<Parameter>& Synchronizer::parameters() const { return impl_->parameters; }
+void Synchronizer::set_momentum_source(MomentumSource* source) { impl_->momentum = source; }
+MomentumSource* Synchronizer::momentum_source() const { return impl_->momentum; }
 
 std::shared_ptr<void> Synchronizer::GradientView(int i) const {
   return impl_->gradients == nullptr ? nullptr : impl_->gradients->View(i);
@@ -268,6 +275,10 @@ bool Synchronizer::synchronize() const { return impl_->synchronize; }
 
 void Synchronizer::ZeroGradients() {
   if (impl_->gradients != nullptr) impl_->gradients->Zero();
+}
+
+absl::Status Synchronizer::Agree(const std::vector<std::pair<std::string, std::string>>& fields) {
+  return tutti::Agree(impl_->communicator, "users", fields);
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {

@@ -7,6 +7,7 @@
 
 #include "tests/harness/count_allocations.h"
 #include "tests/harness/world.h"
+#include "tutti/qadam.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti {
@@ -37,6 +38,32 @@ TEST_P(SynchronizerAllocations, NoneInAStep) {
     };
     steps(10);
     EXPECT_EQ(AllocationsDuring(comm, [&] { steps(100); }), 0);
+  });
+}
+
+TEST(QAdamAllocations, NoneInAStepOfEitherPhase) {
+  RunWorld(3, [](Communicator& comm) {
+    constexpr std::int64_t kCount = 5'000;
+    std::vector<float> weights(kCount);
+    const auto synchronizer =
+        Synchronizer::Create(comm, {{"p", DType::kF32, kCount, "5000"}}, {.strategy = "qadam:warmup_steps=20"});
+    ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+    const auto qadam = QAdam::Create(**synchronizer, {{weights.data()}}, {{}});
+    ASSERT_TRUE(qadam.ok()) << qadam.status();
+    const auto steps = [&](int count) {
+      for (int step = 0; step < count; ++step) {
+        EXPECT_EQ((*synchronizer)->BeginBackward(), absl::OkStatus());
+        *static_cast<float*>((*synchronizer)->GradientView(0).get()) = 1;
+        (*synchronizer)->MarkReady(0);
+        EXPECT_EQ((*synchronizer)->FinishBackward(), absl::OkStatus());
+        EXPECT_EQ((*qadam)->Step(), absl::OkStatus());
+      }
+    };
+    for (int phase = 0; phase < 2; ++phase) {
+      steps(10);
+      EXPECT_EQ(AllocationsDuring(comm, [&] { steps(10); }), 0) << "phase " << phase;
+      EXPECT_TRUE((*qadam)->frozen());
+    }
   });
 }
 

@@ -1,0 +1,138 @@
+// The optimizer of the strategy `qadam`: Adam whose ranks exchange momentum in 8 bits per element, once its variance
+// has settled. After 1-bit Adam (Tang et al., 2021, https://arxiv.org/abs/2102.02888) and Bagua's QAdam.
+//
+// Warm-up, steps t = 1 … w. Gradients are averaged exactly (to ḡ), and every rank does what Adam does:
+//
+//   g ← ḡ + weight_decay · x
+//   m ← beta1 · m + (1 - beta1) · g
+//   v ← beta2 · v + (1 - beta2) · g²
+//   x ← x - lr/(1 - beta1^t) · m / (√v / √(1 - beta2^t) + eps)
+//
+// Afterwards v is frozen, with the bias correction it had: v̂ = v / (1 - beta2^w). Every rank r adds its own gradient to
+// the momentum, and the ranks average that, compressed as the strategy says:
+//
+//   m_r ← beta1 · m + (1 - beta1) · (g_r + weight_decay · x)
+//   m ← average of all m_r
+//   x ← x - lr/(1 - beta1^t) · m / (√v̂ + eps)
+//
+// m and v are f32; every operation is rounded to f32 by itself, in the order written, and 16-bit weights once more. All
+// ranks end every step with equal bits.
+//
+// When the warm-up ends. freeze=steps: w = warmup_steps. freeze=variance: as soon as, from warmup_steps on, the norm
+// ‖v‖₁ (each v with its bias correction) has changed by less than a factor 0.96 within 1/(1 - beta2) steps, the largest
+// beta2 of all groups; it is looked at once in so many steps. Ratio, period and norm are those of 1-bit Adam. The ranks
+// compare the norm, so that a rank that has strayed is an error that names it. In both cases not before some gradient
+// was not zero.
+//
+// Floor of the variance. When v̂ freezes, every element of it is raised to at least 1e-4 times the mean of its parameter
+// (the mean of all parameters, if that is zero). An element that had no gradient in the warm-up, a dead unit or a rare
+// word, has v̂ = 0, and its first gradient would move it by lr · m / eps. In Adam v would grow with that gradient;
+// frozen, it cannot. With the floor a gradient as large as those around it moves the element by at most 100 lr. Below
+// the floor, 1/100 of the root mean square, is what 8 bits cannot tell from zero anyway.
+#ifndef TUTTI_QADAM_H_
+#define TUTTI_QADAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+// The rounds of the strategy.
+inline constexpr int kQAdamWarmUp = 0;
+inline constexpr int kQAdamCompressed = 1;
+
+// Per step and rank: the calls of Synchronizer up to FinishBackward, then Step instead of an optimizer. After the
+// warm-up GradientView(i) holds momentum when FinishBackward has returned: what is done to gradients between the two
+// (clipping) is then done to it, and gradients must be zeroed before the next backward adds to them. A step may be left
+// out, on all ranks: it then counts for nothing.
+//
+// Not thread-safe, but for ReplaceGradient.
+class QAdam final : public MomentumSource {
+ public:
+  struct Group {
+    double lr = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double eps = 1e-8;
+    double weight_decay = 0;
+  };
+
+  // The weights of one parameter, as many as it has elements, without gaps.
+  struct Weights {
+    void* data = nullptr;
+    int group = 0;
+  };
+
+  // For all parameters of `synchronizer`, whose momentum source it becomes; in their order. `synchronizer` and the
+  // weights must outlive it. Collective: InvalidArgument names the field that is wrong, or the rank and field that
+  // differ; FailedPrecondition when the strategy is not qadam or the synchronizer has a momentum source.
+  static absl::StatusOr<std::unique_ptr<QAdam>> Create(Synchronizer& synchronizer, std::vector<Weights> weights,
+                                                       std::vector<Group> groups);
+  ~QAdam() override;
+  QAdam(const QAdam&) = delete;
+  QAdam& operator=(const QAdam&) = delete;
+
+  // Changes the weights by what the backward that has just been finished found. FailedPrecondition when none that
+  // synchronizes was begun since the last step. Allocates nothing. With freeze=variance it is collective in the steps
+  // that look at the norm.
+  absl::Status Step();
+
+  const std::vector<Group>& groups() const { return groups_; }
+  // From the next backward on; equal on all ranks. InvalidArgument names the field.
+  absl::Status SetGroup(int g, const Group& group);
+  // The weights of parameter `i` have moved. Between steps.
+  void SetWeights(int i, void* data) { weights_[i].data = data; }
+
+  std::int64_t step() const { return step_; }  // t: steps taken, those before the state was saved included
+  bool frozen() const { return frozen_; }      // the warm-up is over
+
+  // m, v, t and the phase, bit for bit; equal on all ranks. Between steps.
+  std::string SaveState() const;
+  // Takes what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
+  // InvalidArgument names what does not fit; nothing is changed then.
+  absl::Status LoadState(const std::string& state);
+
+  // Of MomentumSource: called by the synchronizer.
+  absl::StatusOr<int> BeginBackward() override;
+  void ReplaceGradient(int i) override;
+
+ private:
+  // Where a parameter lies in m_ and v_.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+  };
+
+  QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups);
+  void UpdateWeights(int i);
+  absl::Status EndStepOfWarmUp();
+  absl::StatusOr<bool> VarianceSettled();
+  std::int64_t Period() const;
+  double VarianceNorm() const;
+  void Freeze();
+
+  Synchronizer& synchronizer_;
+  std::vector<Weights> weights_;
+  std::vector<Group> groups_;
+  std::vector<Range> ranges_;
+  std::vector<std::shared_ptr<void>> gradients_;
+  std::int64_t warmup_steps_ = 0;
+  bool freezes_by_variance_ = false;
+
+  std::vector<float> m_;
+  std::vector<float> v_;
+  std::int64_t step_ = 0;
+  bool frozen_ = false;
+  double last_norm_ = 0;  // of v, when it was last looked at
+
+  bool stepping_ = false;  // a backward that synchronizes was begun since the last step
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_QADAM_H_

@@ -1,0 +1,296 @@
+#include "tutti/qadam.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/adam.h"
+#include "sync/byte_stream.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+constexpr double kSettledRatio = 0.96;       // of the norms of v, a period apart
+constexpr double kVarianceFloor = 1e-4;      // times the mean
+constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
+constexpr std::int64_t kVersion = 1;
+
+// The shortest text that no other number has.
+std::string Exactly(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
+absl::Status CheckGroup(int g, const QAdam::Group& group) {
+  const auto wrong = [&](absl::string_view field, double value, absl::string_view valid) {
+    return absl::InvalidArgumentError(absl::StrCat("groups[", g, "].", field, " is ", value, ", must be ", valid));
+  };
+  const auto is_beta = [](double beta) { return beta >= 0 && beta < 1; };
+  const auto is_positive_or_zero = [](double value) { return value >= 0 && std::isfinite(value); };
+  if (!is_positive_or_zero(group.lr)) return wrong("lr", group.lr, "a number from 0 on");
+  if (!is_beta(group.beta1)) return wrong("beta1", group.beta1, "in [0, 1)");
+  if (!is_beta(group.beta2)) return wrong("beta2", group.beta2, "in [0, 1)");
+  if (!is_positive_or_zero(group.eps)) return wrong("eps", group.eps, "a number from 0 on");
+  if (!is_positive_or_zero(group.weight_decay)) {
+    return wrong("weight_decay", group.weight_decay, "a number from 0 on");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const std::vector<Parameter>& parameters, const std::vector<QAdam::Weights>& weights,
+                            const std::vector<QAdam::Group>& groups) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (absl::Status valid = CheckGroup(static_cast<int>(g), groups[g]); !valid.ok()) return valid;
+  }
+  if (weights.size() != parameters.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights has ", weights.size(), " entries, must have one for each of ", parameters.size(), " parameters"));
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].group < 0 || weights[i].group >= static_cast<int>(groups.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("weights[", i, "].group of ", parameters[i].name, " is ",
+                                                     weights[i].group, ", must be less than the number of groups, ",
+                                                     groups.size()));
+    }
+    if (weights[i].data == nullptr && parameters[i].count > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("weights[", i, "].data of ", parameters[i].name, " is null"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Parameters and strategy are agreed on when the synchronizer is created.
+Fields FieldsOf(const std::vector<QAdam::Weights>& weights, const std::vector<QAdam::Group>& groups) {
+  Fields fields = {{"groups", absl::StrCat(groups.size())}, {"weights", absl::StrCat(weights.size())}};
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const QAdam::Group& group = groups[g];
+    for (const auto& [name, value] :
+         {std::pair("lr", group.lr), std::pair("beta1", group.beta1), std::pair("beta2", group.beta2),
+          std::pair("eps", group.eps), std::pair("weight_decay", group.weight_decay)}) {
+      fields.emplace_back(absl::StrCat("groups[", g, "].", name), Exactly(value));
+    }
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    fields.emplace_back(absl::StrCat("weights[", i, "].group"), absl::StrCat(weights[i].group));
+  }
+  return fields;
+}
+
+kernels::AdamFactors FactorsOf(const QAdam::Group& group, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return {.beta1 = static_cast<float>(group.beta1),
+          .from_gradient1 = static_cast<float>(1 - group.beta1),
+          .beta2 = static_cast<float>(group.beta2),
+          .from_gradient2 = static_cast<float>(1 - group.beta2),
+          .weight_decay = static_cast<float>(group.weight_decay),
+          .step_size = static_cast<float>(group.lr / (1 - std::pow(group.beta1, t))),
+          .correction = static_cast<float>(std::sqrt(1 - std::pow(group.beta2, t))),
+          .epsilon = static_cast<float>(group.eps)};
+}
+
+}  // namespace
+
+QAdam::QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups)
+    : synchronizer_(synchronizer), weights_(std::move(weights)), groups_(std::move(groups)) {
+  std::int64_t elements = 0;
+  for (const Parameter& parameter : synchronizer_.parameters()) {
+    ranges_.push_back({elements, parameter.count});
+    gradients_.push_back(synchronizer_.GradientView(static_cast<int>(gradients_.size())));
+    elements += parameter.count;
+  }
+  m_.resize(static_cast<std::size_t>(elements));
+  v_.resize(static_cast<std::size_t>(elements));
+}
+
+absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer, std::vector<Weights> weights,
+                                                     std::vector<Group> groups) {
+  const absl::StatusOr<Strategy> strategy = ParseStrategy(synchronizer.strategy());
+  if (!strategy.ok()) return strategy.status();
+  if (strategy->algorithm->exchanges != Exchanges::kMomentum) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("QAdam needs a synchronizer with the strategy qadam, this one has ", synchronizer.strategy()));
+  }
+  if (synchronizer.momentum_source() != nullptr) {
+    return absl::FailedPreconditionError("the synchronizer has a QAdam already");
+  }
+  const absl::Status mistake = CheckArguments(synchronizer.parameters(), weights, groups);
+  // A rank that is wrong takes part in the agreement: its peers would wait for it.
+  if (absl::Status agreed = synchronizer.Agree(FieldsOf(weights, groups)); !agreed.ok()) return agreed;
+  if (!mistake.ok()) return mistake;
+  std::unique_ptr<QAdam> optimizer(new QAdam(synchronizer, std::move(weights), std::move(groups)));
+  optimizer->warmup_steps_ = strategy->integer("warmup_steps");
+  optimizer->freezes_by_variance_ = strategy->option("freeze") == "variance";
+  synchronizer.set_momentum_source(optimizer.get());
+  return optimizer;
+}
+
+QAdam::~QAdam() { synchronizer_.set_momentum_source(nullptr); }
+
+absl::Status QAdam::SetGroup(int g, const Group& group) {
+  if (g < 0 || g >= static_cast<int>(groups_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", g, " must be less than their number, ", groups_.size()));
+  }
+  if (absl::Status valid = CheckGroup(g, group); !valid.ok()) return valid;
+  groups_[g] = group;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> QAdam::BeginBackward() {
+  stepping_ = true;
+  return frozen_ ? kQAdamCompressed : kQAdamWarmUp;
+}
+
+void QAdam::ReplaceGradient(int i) {
+  if (!frozen_) return;
+  kernels::BlendIntoMomentum(synchronizer_.parameters()[i].dtype, gradients_[i].get(), weights_[i].data,
+                             m_.data() + ranges_[i].begin, ranges_[i].count,
+                             FactorsOf(groups_[weights_[i].group], step_ + 1));
+}
+
+absl::Status QAdam::Step() {
+  if (!stepping_) {
+    return absl::FailedPreconditionError("QAdam::Step without a backward that synchronizes since the last step");
+  }
+  stepping_ = false;
+  ++step_;
+  for (int i = 0; i < static_cast<int>(weights_.size()); ++i) UpdateWeights(i);
+  return frozen_ ? absl::OkStatus() : EndStepOfWarmUp();
+}
+
+void QAdam::UpdateWeights(int i) {
+  const DType dtype = synchronizer_.parameters()[i].dtype;
+  const kernels::AdamFactors factors = FactorsOf(groups_[weights_[i].group], step_);
+  float* const m = m_.data() + ranges_[i].begin;
+  float* const v = v_.data() + ranges_[i].begin;
+  if (frozen_) {
+    kernels::FrozenAdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
+  } else {
+    kernels::AdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
+  }
+}
+
+absl::Status QAdam::EndStepOfWarmUp() {
+  if (freezes_by_variance_) {
+    const absl::StatusOr<bool> settled = VarianceSettled();
+    if (!settled.ok()) return settled.status();
+    if (*settled) Freeze();
+  } else if (step_ >= warmup_steps_) {
+    Freeze();
+  }
+  return absl::OkStatus();
+}
+
+std::int64_t QAdam::Period() const {
+  double beta2 = 0;
+  for (const Group& group : groups_) beta2 = std::max(beta2, group.beta2);
+  return std::llround(1 / (1 - beta2));
+}
+
+double QAdam::VarianceNorm() const {
+  double norm = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < ranges_[i].count; ++k) sum += v_[ranges_[i].begin + k];
+    norm += sum / (1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_)));
+  }
+  return norm;
+}
+
+absl::StatusOr<bool> QAdam::VarianceSettled() {
+  if (step_ % Period() != 0) return false;
+  const double norm = VarianceNorm();
+  const double last = std::exchange(last_norm_, norm);
+  if (step_ < warmup_steps_) return false;
+  // All ranks have the same variance and so decide alike; one that has not would wait for its peers in another plan.
+  absl::Status agreed =
+      synchronizer_.Agree({{"steps of the optimizer", absl::StrCat(step_)}, {"norm of the variance", Exactly(norm)}});
+  if (!agreed.ok()) return agreed;
+  return norm >= kSettledRatio * last && last >= kSettledRatio * norm;
+}
+
+void QAdam::Freeze() {
+  const double norm = VarianceNorm();
+  if (norm == 0) return;
+  const double mean_of_all = norm / static_cast<double>(v_.size());
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const double correction = 1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_));
+    const auto begin = v_.begin() + ranges_[i].begin;
+    const auto end = begin + ranges_[i].count;
+    double sum = 0;
+    for (auto v = begin; v != end; ++v) {
+      *v /= static_cast<float>(correction);
+      sum += *v;
+    }
+    const double mean = sum == 0 ? mean_of_all : sum / static_cast<double>(ranges_[i].count);
+    if (!std::isfinite(mean)) continue;
+    const auto floor = static_cast<float>(kVarianceFloor * mean);
+    std::for_each(begin, end, [floor](float& v) { v = v < floor ? floor : v; });
+  }
+  frozen_ = true;
+}
+
+std::string QAdam::SaveState() const {
+  ByteWriter writer;
+  writer.Number(kMagic);
+  writer.Number(kVersion);
+  writer.Number(step_);
+  writer.Number(frozen_ ? 1 : 0);
+  writer.Number(std::bit_cast<std::int64_t>(last_norm_));
+  writer.Number(static_cast<std::int64_t>(ranges_.size()));
+  for (const Range& range : ranges_) {
+    const std::int64_t bytes = range.count * static_cast<std::int64_t>(sizeof(float));
+    writer.Bytes(m_.data() + range.begin, bytes);
+    writer.Bytes(v_.data() + range.begin, bytes);
+  }
+  return writer.Take();
+}
+
+absl::Status QAdam::LoadState(const std::string& state) {
+  ByteReader reader(state);
+  if (reader.Number() != kMagic || reader.Number() != kVersion) {
+    return absl::InvalidArgumentError("the state is none of a QAdam, or one of another version of Tutti");
+  }
+  const std::int64_t step = reader.Number();
+  const bool frozen = reader.Number() != 0;
+  const double last_norm = std::bit_cast<double>(reader.Number());
+  if (const std::int64_t parameters = reader.Number(); parameters != static_cast<std::int64_t>(ranges_.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state has ", parameters, " parameters, expected ", ranges_.size()));
+  }
+  std::vector<absl::string_view> tensors;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto expected = static_cast<std::size_t>(ranges_[i].count) * sizeof(float);
+    for (int tensor = 0; tensor < 2; ++tensor) {
+      tensors.push_back(reader.Bytes());
+      if (!reader.overrun() && tensors.back().size() != expected) {
+        return absl::InvalidArgumentError(absl::StrCat("the state has ", tensors.back().size() / sizeof(float),
+                                                       " elements of ", synchronizer_.parameters()[i].name,
+                                                       ", expected ", ranges_[i].count));
+      }
+    }
+  }
+  if (!reader.complete()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state is damaged: its ", state.size(), " bytes are too few or too many"));
+  }
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (ranges_[i].count == 0) continue;
+    std::memcpy(m_.data() + ranges_[i].begin, tensors[2 * i].data(), tensors[2 * i].size());
+    std::memcpy(v_.data() + ranges_[i].begin, tensors[2 * i + 1].data(), tensors[2 * i + 1].size());
+  }
+  step_ = step;
+  frozen_ = frozen;
+  last_norm_ = last_norm;
+  stepping_ = false;
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

@@ -1,0 +1,501 @@
+// QAdam on worlds of threads, against a reference that simulates all ranks in one loop.
+#include "tutti/qadam.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/float16.h"
+#include "tests/harness/world.h"
+#include "tests/sync/qadam_reference.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+using Tensors = std::vector<std::vector<float>>;  // one per parameter
+// Of one rank, step (from 1), parameter and element; times 4 a small integer, so that sums are exact.
+using Gradients = std::function<float(Rank, int, int, std::int64_t)>;
+
+constexpr int kWarmUp = 20;
+constexpr int kSteps = 50;
+
+// Two buckets, large enough to shrink in any world: {c, b} and {a}.
+const std::vector<Parameter>& Model() {
+  static const std::vector<Parameter> model = {
+      {"a", DType::kF32, 700, "700"}, {"b", DType::kF32, 500, "500"}, {"c", DType::kF32, 300, "300"}};
+  return model;
+}
+constexpr int kGroupOf[] = {0, 1, 0};
+
+std::vector<QAdam::Group> TwoGroups() {
+  return {{.lr = 0.01, .weight_decay = 0.1}, {.lr = 0.02, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-6}};
+}
+
+SynchronizerOptions Options(absl::string_view more = "", bool allow_unused = false) {
+  return {.strategy = absl::StrCat("qadam:warmup_steps=", kWarmUp, more),
+          .bucket_bytes = 4000,
+          .first_bucket_bytes = 3200,
+          .allow_unused = allow_unused};
+}
+
+Tensors InitialWeights() {
+  Tensors weights;
+  for (const Parameter& parameter : Model()) {
+    std::vector<float>& tensor = weights.emplace_back();
+    for (std::int64_t k = 0; k < parameter.count; ++k) tensor.push_back(0.1f * static_cast<float>((k * 7) % 11 - 5));
+  }
+  return weights;
+}
+
+float SomeGradient(Rank rank, int step, int parameter, std::int64_t k) {
+  auto hash = static_cast<std::uint32_t>(((step * 3 + parameter) * 1009 + k) * 8 + rank) * 2654435761u;
+  hash ^= hash >> 15;
+  hash *= 2246822519u;
+  return 0.25f * (static_cast<float>((hash >> 16) % 17) - 8.0f);
+}
+
+// The weights of all ranks after each step.
+std::vector<Tensors> ReferenceWeights(int ranks, bool error_feedback, const Gradients& gradient, int steps = kSteps) {
+  const std::vector<QAdam::Group> groups = TwoGroups();
+  const std::vector<std::vector<int>> buckets = {{2, 1}, {0}};
+  const Tensors initial = InitialWeights();
+  std::vector<Tensors> after(steps, initial);
+  for (const std::vector<int>& bucket : buckets) {
+    std::vector<ReferenceElement> elements;
+    std::vector<float> weights;
+    for (int i : bucket) {
+      const QAdam::Group& group = groups[kGroupOf[i]];
+      for (float weight : initial[i]) {
+        elements.push_back({group.lr, group.beta1, group.beta2, group.eps, group.weight_decay, i});
+        weights.push_back(weight);
+      }
+    }
+    QAdamReference reference(ranks, kWarmUp, error_feedback, elements, weights);
+    for (int step = 1; step <= steps; ++step) {
+      std::vector<std::vector<float>> gradients(ranks);
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        for (int i : bucket) {
+          for (std::int64_t k = 0; k < Model()[i].count; ++k) gradients[rank].push_back(gradient(rank, step, i, k));
+        }
+      }
+      reference.Step(gradients);
+      std::size_t at = 0;
+      for (int i : bucket) {
+        for (float& weight : after[step - 1][i]) weight = reference.weights()[at++];
+      }
+    }
+  }
+  return after;
+}
+
+// One rank with its model.
+class Trainer {
+ public:
+  Trainer(Communicator& world, const SynchronizerOptions& options, std::vector<QAdam::Group> groups = TwoGroups(),
+          Tensors initial = InitialWeights())
+      : weights(std::move(initial)), rank_(world.rank()) {
+    absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(world, Model(), options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    synchronizer = *std::move(made);
+    std::vector<QAdam::Weights> places;
+    for (std::size_t i = 0; i < weights.size(); ++i) places.push_back({weights[i].data(), kGroupOf[i]});
+    absl::StatusOr<std::unique_ptr<QAdam>> optimizer = QAdam::Create(*synchronizer, places, std::move(groups));
+    EXPECT_TRUE(optimizer.ok()) << optimizer.status();
+    qadam = *std::move(optimizer);
+  }
+
+  // `used`: the first parameters, so many of them get a gradient.
+  absl::Status Backward(int step, const Gradients& gradient, int used = 3) {
+    if (absl::Status begun = synchronizer->BeginBackward(); !begun.ok()) return begun;
+    for (int i = used - 1; i >= 0; --i) {
+      auto* const view = static_cast<float*>(synchronizer->GradientView(i).get());
+      for (std::int64_t k = 0; k < Model()[i].count; ++k) view[k] += gradient(rank_, step, i, k);
+      synchronizer->MarkReady(i);
+    }
+    return synchronizer->FinishBackward();
+  }
+
+  absl::Status Step(int step, const Gradients& gradient, int used = 3) {
+    if (absl::Status done = Backward(step, gradient, used); !done.ok()) return done;
+    const absl::Status stepped = qadam->Step();
+    synchronizer->ZeroGradients();
+    return stepped;
+  }
+
+  Tensors weights;
+  std::unique_ptr<Synchronizer> synchronizer;
+  std::unique_ptr<QAdam> qadam;
+
+ private:
+  const Rank rank_;
+};
+
+class QAdamInWorldOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(QAdamInWorldOf, EqualsTheReferenceBitForBit) {
+  for (const bool error_feedback : {false, true}) {
+    const std::vector<Tensors> expected = ReferenceWeights(GetParam(), error_feedback, SomeGradient);
+    RunWorld(GetParam(), [&](Communicator& world) {
+      Trainer trainer(world, Options(error_feedback ? ",error_feedback=true" : ""));
+      for (int step = 1; step <= kSteps; ++step) {
+        ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(trainer.qadam->frozen(), step >= kWarmUp);
+        ASSERT_EQ(trainer.qadam->step(), step);
+        ASSERT_EQ(trainer.weights, expected[step - 1]) << "step " << step << " error_feedback " << error_feedback;
+      }
+    });
+  }
+}
+
+TEST_P(QAdamInWorldOf, AccumulatesSmallBatchesThroughTheSwitch) {
+  constexpr int kSmall = 3;
+  const auto small = [](int batch) {
+    return [batch](Rank rank, int step, int i, std::int64_t k) { return SomeGradient(rank, 100 * batch + step, i, k); };
+  };
+  const Gradients sum = [&](Rank rank, int step, int i, std::int64_t k) {
+    return small(0)(rank, step, i, k) + small(1)(rank, step, i, k) + small(2)(rank, step, i, k);
+  };
+  constexpr int kAround = kWarmUp + 3;
+  const std::vector<Tensors> expected = ReferenceWeights(GetParam(), false, sum, kAround);
+  RunWorld(GetParam(), [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    for (int step = 1; step <= kAround; ++step) {
+      trainer.synchronizer->set_synchronize(false);
+      for (int batch = 0; batch + 1 < kSmall; ++batch) {
+        ASSERT_EQ(trainer.Backward(step, small(batch)), absl::OkStatus());
+        EXPECT_EQ(trainer.qadam->Step().code(), absl::StatusCode::kFailedPrecondition);
+      }
+      trainer.synchronizer->set_synchronize(true);
+      ASSERT_EQ(trainer.Step(step, small(kSmall - 1)), absl::OkStatus());
+      ASSERT_EQ(trainer.weights, expected[step - 1]) << "step " << step;
+    }
+  });
+}
+
+TEST_P(QAdamInWorldOf, StepsThatAreLeftOutCountForNothing) {
+  const std::vector<Tensors> expected = ReferenceWeights(GetParam(), false, SomeGradient, kWarmUp + 3);
+  RunWorld(GetParam(), [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    for (int step = 1; step <= kWarmUp + 3; ++step) {
+      if (step % 4 == 0 || step > kWarmUp) {  // as a gradient scaler does after an overflow on one rank
+        const Gradients overflow = [](Rank rank, int, int, std::int64_t) {
+          return rank == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
+        };
+        ASSERT_EQ(trainer.Backward(step, overflow), absl::OkStatus());
+        EXPECT_FALSE(std::isfinite(*static_cast<float*>(trainer.synchronizer->GradientView(0).get())));
+        trainer.synchronizer->ZeroGradients();
+      }
+      ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
+      ASSERT_EQ(trainer.weights, expected[step - 1]) << "step " << step;
+    }
+  });
+}
+
+TEST_P(QAdamInWorldOf, AnInterruptedTrainingGoesOnBitForBit) {
+  const std::vector<Tensors> expected = ReferenceWeights(GetParam(), true, SomeGradient, kWarmUp + 10);
+  for (const int interrupted : {1, kWarmUp - 1, kWarmUp, kWarmUp + 5}) {
+    RunWorld(GetParam(), [&](Communicator& world) {
+      std::string state;
+      std::string optimizer;
+      Tensors weights;
+      {
+        Trainer before(world, Options(",error_feedback=true"));
+        for (int step = 1; step <= interrupted; ++step) ASSERT_EQ(before.Step(step, SomeGradient), absl::OkStatus());
+        state = before.synchronizer->SaveState();
+        optimizer = before.qadam->SaveState();
+        weights = before.weights;
+      }
+      Trainer after(world, Options(",error_feedback=true"), TwoGroups(), weights);
+      ASSERT_EQ(after.synchronizer->LoadState({&state, 1}), absl::OkStatus());
+      ASSERT_EQ(after.qadam->LoadState(optimizer), absl::OkStatus());
+      EXPECT_EQ(after.qadam->SaveState(), optimizer);
+      for (int step = interrupted + 1; step <= kWarmUp + 10; ++step) {
+        ASSERT_EQ(after.Step(step, SomeGradient), absl::OkStatus());
+        ASSERT_EQ(after.weights, expected[step - 1]) << "step " << step << " interrupted after " << interrupted;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QAdamInWorldOf, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
+  constexpr int kUsed = 2;  // a and b, from now and then
+  const auto used = [](int step) { return step % 3 == 0 ? kUsed : 3; };
+  const std::vector<Tensors> expected = ReferenceWeights(3, false, [&](Rank rank, int step, int i, std::int64_t k) {
+    return i < used(step) ? SomeGradient(rank, step, i, k) : 0.0f;
+  });
+  RunWorld(3, [&](Communicator& world) {
+    Trainer trainer(world, Options("", /*allow_unused=*/true));
+    for (int step = 1; step <= kSteps; ++step) {
+      ASSERT_EQ(trainer.Step(step, SomeGradient, used(step)), absl::OkStatus());
+      ASSERT_EQ(trainer.weights, expected[step - 1]) << "step " << step;
+    }
+  });
+}
+
+TEST(QAdam, ElementsWithoutVarianceMoveNoFurtherThanTheFloorAllows) {
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options(), {{}, {}});
+    const auto gradient = [](Rank, int step, int i, std::int64_t k) {
+      const bool dead = i == 1 || k % 10 == 0;  // all of b, a tenth of the others
+      return dead && step <= kWarmUp ? 0.0f : 1.0f;
+    };
+    for (int step = 1; step <= kWarmUp; ++step) ASSERT_EQ(trainer.Step(step, gradient), absl::OkStatus());
+    const Tensors before = trainer.weights;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(before[i][0], InitialWeights()[i][0]);
+    for (int step = kWarmUp + 1; step <= kSteps; ++step) {
+      const Tensors last = trainer.weights;
+      ASSERT_EQ(trainer.Step(step, gradient), absl::OkStatus());
+      for (int i = 0; i < 3; ++i) {
+        for (std::size_t k = 0; k < last[i].size(); ++k) {
+          const float moved = std::abs(trainer.weights[i][k] - last[i][k]);
+          ASSERT_GT(moved, 0) << "parameter " << i << " element " << k;
+          ASSERT_LE(moved, 0.13) << "parameter " << i << " element " << k;
+        }
+      }
+    }
+  });
+}
+
+TEST(QAdam, TheWarmUpLastsUntilThereIsVariance) {
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options(), {{}, {}});
+    for (int step = 1; step <= kWarmUp + 5; ++step) {
+      const float size = step <= kWarmUp + 3 ? 0 : 1;
+      ASSERT_EQ(trainer.Step(step, [&](Rank, int, int, std::int64_t) { return size; }), absl::OkStatus());
+      EXPECT_EQ(trainer.qadam->frozen(), step > kWarmUp + 3) << "step " << step;
+    }
+  });
+}
+
+std::vector<QAdam::Group> ShortMemory() {
+  return {{.beta2 = 0.9}, {.beta2 = 0.8}};  // looks every 10 steps
+}
+
+// The first step in which the norm of v differs by less than a factor 0.96 from that 10 steps before, when all
+// gradients have one size.
+int StepOfSettling(const std::function<double(int)>& size, int first) {
+  double v[2] = {0, 0};
+  double last = 0;
+  for (int step = 1; step <= 1000; ++step) {
+    double norm = 0;
+    for (int g = 0; g < 2; ++g) {
+      const double beta2 = ShortMemory()[g].beta2;
+      v[g] = beta2 * v[g] + (1 - beta2) * size(step) * size(step);
+      norm += (g == 0 ? 1000 : 500) * v[g] / (1 - std::pow(beta2, step));
+    }
+    if (step % 10 != 0) continue;
+    if (step >= first && last > 0 && norm / last > 0.96 && last / norm > 0.96) return step;
+    last = norm;
+  }
+  return 0;
+}
+
+TEST(QAdam, FreezesOnEveryRankInTheStepInWhichTheVarianceHasSettled) {
+  const std::vector<std::function<double(int)>> sizes = {
+      [](int) { return 1; }, [](int step) { return step <= 12 ? 4 : 1; }, [](int step) { return 1 + step / 100.0; }};
+  for (const std::function<double(int)>& size : sizes) {
+    const int expected = StepOfSettling(size, kWarmUp);
+    EXPECT_GE(expected, kWarmUp);
+    RunWorld(3, [&](Communicator& world) {
+      Trainer trainer(world, Options(",freeze=variance"), ShortMemory());
+      std::int64_t bytes_in_warmup = 0;
+      for (int step = 1; step <= expected + 1; ++step) {
+        const Gradients gradient = [&](Rank, int s, int, std::int64_t k) {
+          return static_cast<float>(k % 2 == 0 ? size(s) : -size(s));
+        };
+        ASSERT_EQ(trainer.Step(step, gradient), absl::OkStatus());
+        ASSERT_EQ(trainer.qadam->frozen(), step >= expected) << "step " << step;
+        const std::int64_t bytes = trainer.synchronizer->TakeStatistics().wire_bytes;
+        if (step == 1) bytes_in_warmup = bytes;
+        EXPECT_EQ(bytes<bytes_in_warmup, step> expected) << "step " << step;
+      }
+    });
+  }
+}
+
+TEST(QAdam, ARankWhoseVarianceDiffersIsNamed) {
+  RunWorld(3, [&](Communicator& world) {
+    Trainer trainer(world, Options(",freeze=variance"), ShortMemory());
+    for (int step = 1; step <= kWarmUp; ++step) {
+      if (step == 12 && world.rank() == 1) {
+        std::string state = trainer.qadam->SaveState();
+        state.back() = static_cast<char>(state.back() ^ 1);  // the exponent of one v
+        ASSERT_EQ(trainer.qadam->LoadState(state), absl::OkStatus());
+      }
+      const absl::Status status = trainer.Step(step, SomeGradient);
+      if (step < kWarmUp) {
+        ASSERT_EQ(status, absl::OkStatus());
+        continue;
+      }
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("rank 1"), HasSubstr("norm of the variance")));
+    }
+  });
+}
+
+// One rank, so that the average is exact: what 16-bit weights and momentum make of the equations.
+TEST(QAdam, SixteenBitWeightsAreRoundedOncePerStep) {
+  constexpr int kFirst = 5;
+  RunWorld(1, [&](Communicator& world) {
+    const auto round = [](float value) { return kernels::FloatFromBFloat16(kernels::BFloat16FromFloat(value)); };
+    std::uint16_t weight = kernels::BFloat16FromFloat(1.0f);
+    auto synchronizer =
+        Synchronizer::Create(world, {{"p", DType::kBF16, 1, "1"}}, {.strategy = "qadam:warmup_steps=5"});
+    ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+    auto qadam = QAdam::Create(**synchronizer, {{&weight}}, {{.lr = 0.1, .weight_decay = 0.5}});
+    ASSERT_TRUE(qadam.ok()) << qadam.status();
+    auto* const view = static_cast<std::uint16_t*>((*synchronizer)->GradientView(0).get());
+    float x = 1;
+    float m = 0;
+    float v = 0;
+    for (int t = 1; t <= 12; ++t) {
+      const float gradient = static_cast<float>(t % 4) - 1.0f;
+      *view = kernels::BFloat16FromFloat(gradient);
+      ASSERT_EQ((*synchronizer)->BeginBackward(), absl::OkStatus());
+      (*synchronizer)->MarkReady(0);
+      ASSERT_EQ((*synchronizer)->FinishBackward(), absl::OkStatus());
+      ASSERT_EQ((*qadam)->Step(), absl::OkStatus());
+
+      const float g = gradient + 0.5f * x;
+      m = 0.9f * m + static_cast<float>(1 - 0.9) * g;
+      if (t > kFirst) m = round(m);
+      if (t <= kFirst) v = 0.999f * v + static_cast<float>(1 - 0.999) * (g * g);
+      const auto size = static_cast<float>(0.1 / (1 - std::pow(0.9, t)));
+      const double frozen = 1 - std::pow(0.999, std::min(t, kFirst));
+      const float deviation = t <= kFirst ? std::sqrt(v) / static_cast<float>(std::sqrt(frozen))
+                                          : std::sqrt(v / static_cast<float>(frozen));
+      x = round(x - size * m / (deviation + 1e-8f));
+      EXPECT_EQ(kernels::FloatFromBFloat16(weight), x) << "step " << t;
+    }
+  });
+}
+
+TEST(QAdam, NewOptionsCountFromTheNextBackwardOn) {
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
+    const Tensors before = trainer.weights;
+    for (int g : {0, 1}) {
+      QAdam::Group group = trainer.qadam->groups()[g];
+      group.lr = 0;
+      ASSERT_EQ(trainer.qadam->SetGroup(g, group), absl::OkStatus());
+    }
+    ASSERT_EQ(trainer.Step(2, SomeGradient), absl::OkStatus());
+    EXPECT_EQ(trainer.weights, before);
+    EXPECT_THAT(std::string(trainer.qadam->SetGroup(1, {.eps = -1}).message()),
+                AllOf(HasSubstr("groups[1].eps is -1"), HasSubstr("from 0 on")));
+    EXPECT_THAT(std::string(trainer.qadam->SetGroup(2, {}).message()), HasSubstr("group 2"));
+  });
+}
+
+struct Mistake {
+  std::string name;
+  std::function<void(std::vector<QAdam::Weights>&, std::vector<QAdam::Group>&)> make;
+  std::string told;
+};
+
+class QAdamArguments : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(QAdamArguments, AreCheckedAndComparedOverTheRanks) {
+  for (const bool on_all_ranks : {true, false}) {
+    RunWorld(3, [&](Communicator& world) {
+      Tensors memory = InitialWeights();
+      std::vector<QAdam::Weights> weights;
+      for (int i = 0; i < 3; ++i) weights.push_back({memory[i].data(), kGroupOf[i]});
+      std::vector<QAdam::Group> groups = TwoGroups();
+      if (on_all_ranks || world.rank() == 1) GetParam().make(weights, groups);
+      auto synchronizer = Synchronizer::Create(world, Model(), Options());
+      ASSERT_TRUE(synchronizer.ok()) << synchronizer.status();
+      const absl::Status status = QAdam::Create(**synchronizer, weights, groups).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().told));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(on_all_ranks ? "" : "rank 1"));
+      EXPECT_EQ((*synchronizer)->momentum_source(), nullptr);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, QAdamArguments,
+    ::testing::Values(Mistake{"Lr", [](auto&, auto& groups) { groups[1].lr = -0.5; }, "groups[1].lr"},
+                      Mistake{"Beta1", [](auto&, auto& groups) { groups[0].beta1 = 1; }, "groups[0].beta1"},
+                      Mistake{"Beta2", [](auto&, auto& groups) { groups[0].beta2 = -0.1; }, "groups[0].beta2"},
+                      Mistake{"Eps", [](auto&, auto& groups) { groups[1].eps = std::nan(""); }, "groups[1].eps"},
+                      Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; },
+                              "groups[1].weight_decay"},
+                      Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
+                      Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
+    [](const ::testing::TestParamInfo<Mistake>& test) { return test.param.name; });
+
+TEST(QAdam, RefusesWhatMakesNoSense) {
+  RunWorld(1, [&](Communicator& world) {
+    Tensors memory = InitialWeights();
+    const std::vector<QAdam::Weights> weights = {{memory[0].data()}, {memory[1].data()}, {memory[2].data()}};
+    auto bytegrad = Synchronizer::Create(world, Model(), {.strategy = "bytegrad"});
+    ASSERT_TRUE(bytegrad.ok());
+    EXPECT_THAT(std::string(QAdam::Create(**bytegrad, weights, {{}}).status().message()),
+                HasSubstr("needs a synchronizer with the strategy qadam, this one has bytegrad"));
+
+    auto synchronizer = Synchronizer::Create(world, Model(), Options());
+    ASSERT_TRUE(synchronizer.ok());
+    EXPECT_THAT(std::string((*synchronizer)->BeginBackward().message()), HasSubstr("create a QAdam"));
+    EXPECT_THAT(
+        std::string(QAdam::Create(**synchronizer, {{nullptr}, weights[1], weights[2]}, {{}}).status().message()),
+        HasSubstr("weights[0].data of a is null"));
+    {
+      auto qadam = QAdam::Create(**synchronizer, weights, {{}});
+      ASSERT_TRUE(qadam.ok()) << qadam.status();
+      EXPECT_THAT(std::string(QAdam::Create(**synchronizer, weights, {{}}).status().message()),
+                  HasSubstr("has a QAdam already"));
+      EXPECT_EQ((*qadam)->Step().code(), absl::StatusCode::kFailedPrecondition);
+    }
+    EXPECT_EQ((*synchronizer)->BeginBackward().code(), absl::StatusCode::kFailedPrecondition);
+
+    for (const char* strategy : {"qadam:warmup_steps=0", "qadam:freeze=never"}) {
+      EXPECT_EQ(Synchronizer::Create(world, Model(), {.strategy = strategy}).status().code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  });
+}
+
+TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
+  RunWorld(1, [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
+    const std::string state = trainer.qadam->SaveState();
+    const auto error = [&](const std::string& wrong) {
+      const absl::Status status = trainer.qadam->LoadState(wrong);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(trainer.qadam->SaveState(), state);
+      return std::string(status.message());
+    };
+    EXPECT_THAT(error(""), HasSubstr("none of a QAdam"));
+    EXPECT_THAT(error("x" + state), HasSubstr("none of a QAdam"));
+    EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
+    for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
+      EXPECT_NE(error(state.substr(0, length)), "");
+    }
+    const std::vector<Parameter> other = {{"q", DType::kF32, 4, "4"}};
+    auto synchronizer = Synchronizer::Create(world, other, Options());
+    ASSERT_TRUE(synchronizer.ok());
+    float q[4] = {};
+    auto qadam = QAdam::Create(**synchronizer, {{q}}, {{}});
+    ASSERT_TRUE(qadam.ok());
+    EXPECT_THAT(std::string((*qadam)->LoadState(state).message()), HasSubstr("has 3 parameters, expected 1"));
+    EXPECT_THAT(error((*qadam)->SaveState()), HasSubstr("has 1 parameters, expected 3"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
