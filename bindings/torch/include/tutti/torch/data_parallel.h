@@ -117,6 +117,8 @@ class DataParallel {
   SyncStatistics TakeStatistics() { return synchronizer_->TakeStatistics(); }
 
  private:
+  friend class QAdam;
+
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
 
   // One parameter that is trained.

@@ -1,0 +1,253 @@
+// The optimizer of `qadam` as users of torch meet it.
+#include "tutti/torch/qadam.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <sstream>
+#include <string>
+
+#include "tests/harness/world.h"
+
+namespace tutti::nn {
+namespace {
+
+using ::testing::HasSubstr;
+using torch::nn::Linear;
+using torch::nn::ReLU;
+using torch::nn::Sequential;
+
+struct Data {
+  torch::Tensor Loss(Sequential& net) const { return torch::mse_loss(net->forward(inputs), targets); }
+
+  torch::Tensor inputs = (torch::manual_seed(1), torch::randn({64, 20}));
+  torch::Tensor targets = inputs.square().mean(1, /*keepdim=*/true);
+};
+
+Sequential MakeNet() { return Sequential(Linear(20, 64), ReLU(), Linear(64, 1)); }
+
+// A net for each rank, and one for comparison, with equal weights: made beforehand, since torch's random numbers belong
+// to the process.
+std::vector<Sequential> EqualNets(int count) {
+  torch::set_num_threads(1);
+  const torch::NoGradGuard no_grad;
+  std::vector<Sequential> nets;
+  for (int i = 0; i < count; ++i) {
+    nets.push_back(MakeNet());
+    for (std::size_t p = 0; p < nets[i]->parameters().size(); ++p) {
+      nets[i]->parameters()[p].copy_(nets[0]->parameters()[p]);
+    }
+  }
+  return nets;
+}
+
+DataParallelOptions QAdamStrategy(int warmup_steps) {
+  return {.strategy = "qadam:block=256,warmup_steps=" + std::to_string(warmup_steps),
+          .bucket_bytes = 4096,
+          .first_bucket_bytes = 512};
+}
+
+double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.parameters().size(); ++i) {
+    largest = std::max(largest, (a.parameters()[i] - b.parameters()[i]).abs().max().item<double>());
+  }
+  return largest;
+}
+
+// Weights and biases apart, as is usual.
+template <typename Options>
+std::vector<torch::optim::OptimizerParamGroup> TwoGroups(Sequential& net, const Options& of_weights,
+                                                         const Options& of_biases) {
+  std::vector<torch::Tensor> weights;
+  std::vector<torch::Tensor> biases;
+  for (const torch::Tensor& parameter : net->parameters())
+    (parameter.dim() > 1 ? weights : biases).push_back(parameter);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(weights, std::make_unique<Options>(of_weights));
+  groups.emplace_back(biases, std::make_unique<Options>(of_biases));
+  return groups;
+}
+
+// What f throws, "" when nothing.
+std::string ErrorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+// All ranks have the same data: their average is, bit for bit, the gradient of one.
+TEST(QAdam, InWarmUpItIsTorchsAdam) {
+  const Data data;
+  std::vector<Sequential> nets = EqualNets(3);
+  const auto configure = [](auto options) {
+    return options.betas(std::make_tuple(0.8, 0.99)).eps(1e-7).weight_decay(0.01);
+  };
+  torch::optim::Adam adam(TwoGroups(nets[2], configure(torch::optim::AdamOptions(0.01)), torch::optim::AdamOptions()));
+  for (int step = 0; step < 50; ++step) {
+    adam.zero_grad();
+    data.Loss(nets[2]).backward();
+    adam.step();
+  }
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, QAdamStrategy(1000));
+    QAdam optimizer(replicas, TwoGroups(net, configure(QAdamOptions(0.01)), QAdamOptions()));
+    for (int step = 0; step < 50; ++step) {
+      optimizer.zero_grad(step % 2 == 0);
+      data.Loss(net).backward();
+      optimizer.step();
+    }
+    replicas.CheckReplicas();
+  });
+  EXPECT_LE(LargestDifference(*nets[0], *nets[2]), 1e-6);
+}
+
+TEST(QAdam, LearnsInEitherPhaseAndSendsLessAfterTheWarmUp) {
+  const Data data;
+  std::vector<Sequential> nets = EqualNets(3);
+  RunWorld(3, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, QAdamStrategy(15));
+    QAdam optimizer(replicas, net->parameters(), QAdamOptions(0.01));
+    const auto train = [&](int steps) {
+      const double before = data.Loss(net).item<double>();
+      for (int step = 0; step < steps; ++step) {
+        optimizer.step([&] {
+          optimizer.zero_grad();
+          const torch::Tensor loss = data.Loss(net);
+          loss.backward();
+          return loss;
+        });
+      }
+      EXPECT_LT(data.Loss(net).item<double>(), 0.8 * before);
+      return replicas.TakeStatistics().wire_bytes;
+    };
+    const std::int64_t warm_up = train(15);
+    EXPECT_TRUE(optimizer.frozen());
+    EXPECT_LT(train(15), warm_up / 2);
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(QAdam, FollowsSchedulersAndParametersThatMove) {
+  const Data data;
+  std::vector<Sequential> nets = EqualNets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, QAdamStrategy(2));
+    QAdam optimizer(replicas, net->parameters(), QAdamOptions(0.01));
+    const auto step = [&] {
+      optimizer.zero_grad();
+      data.Loss(net).backward();
+      optimizer.step();
+    };
+    torch::optim::StepLR scheduler(optimizer, 1, 0.0);
+    for (int i = 0; i < 2; ++i) scheduler.step();  // torch's first call changes nothing
+    EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0);
+    step();
+    const torch::Tensor before = net->parameters()[0].clone();
+    for (int i = 0; i < 3; ++i) step();
+    EXPECT_TRUE(net->parameters()[0].equal(before));
+
+    optimizer.param_groups()[0].options().set_lr(0.01);
+    for (torch::Tensor& parameter : net->parameters()) parameter.set_data(parameter.detach().clone());
+    step();
+    EXPECT_FALSE(net->parameters()[0].equal(before));
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(QAdam, SavedInEitherPhaseItGoesOnBitForBit) {
+  const Data data;
+  for (const int warmup_steps : {3, 100}) {
+    std::vector<Sequential> nets = EqualNets(2);
+    std::vector<Sequential> resumed = EqualNets(2);
+    RunWorld(2, [&](Communicator& world) {
+      Sequential& net = nets[world.rank()];
+      DataParallel replicas(world, *net, QAdamStrategy(warmup_steps));
+      QAdam optimizer(replicas, net->parameters(), QAdamOptions(0.01).weight_decay(0.1));
+      const auto step = [&data](Sequential& of, QAdam& with) {
+        with.zero_grad();
+        data.Loss(of).backward();
+        with.step();
+      };
+      for (int i = 0; i < 5; ++i) step(net, optimizer);
+      std::stringstream saved_net;
+      std::stringstream saved_optimizer;
+      torch::save(net, saved_net);
+      torch::save(optimizer, saved_optimizer);
+      for (int i = 0; i < 5; ++i) step(net, optimizer);
+
+      Sequential& copy = resumed[world.rank()];
+      torch::load(copy, saved_net);
+      DataParallel copies(world, *copy, QAdamStrategy(warmup_steps));
+      QAdam second(copies, copy->parameters());
+      if (world.rank() == 0) torch::load(second, saved_optimizer);
+      copies.BroadcastOptimizer(second);
+      EXPECT_EQ(second.param_groups()[0].options().get_lr(), 0.01);
+      EXPECT_EQ(second.frozen(), warmup_steps == 3);
+      for (int i = 0; i < 5; ++i) step(copy, second);
+      EXPECT_EQ(LargestDifference(*copy, *net), 0);
+    });
+  }
+}
+
+TEST(QAdam, AnotherOptimizerIsRefused) {
+  const Data data;
+  std::vector<Sequential> nets = EqualNets(1);
+  RunWorld(1, [&](Communicator& world) {
+    DataParallel replicas(world, *nets[0], QAdamStrategy(2));
+    EXPECT_THAT(ErrorOf([&] { data.Loss(nets[0]).backward(); }), HasSubstr("create a QAdam"));
+  });
+}
+
+TEST(QAdam, RefusesParametersAndOptionsThatDoNotFit) {
+  std::vector<Sequential> nets = EqualNets(2);
+  RunWorld(1, [&](Communicator& world) {
+    Sequential& net = nets[0];
+    DataParallel replicas(world, *net, QAdamStrategy(2));
+    std::vector<torch::Tensor> parameters = net->parameters();
+    EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters, QAdamOptions(-1)); }), HasSubstr("groups[0].lr is -1"));
+    EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters, QAdamOptions().betas(std::make_tuple(0.9, 1.0))); }),
+                HasSubstr("groups[0].beta2 is 1"));
+    parameters.pop_back();
+    EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters); }), HasSubstr("parameter 2.bias is missing"));
+    parameters.push_back(nets[1]->parameters()[0]);
+    EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters); }), HasSubstr("parameter 3 of group 0 of QAdam is none of"));
+
+    QAdam optimizer(replicas, net->parameters());
+    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("without a backward"));
+    optimizer.add_param_group(torch::optim::OptimizerParamGroup({torch::zeros({1})}));
+    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("QAdam has 2 groups, was created with 1"));
+
+    DataParallel bytegrad(world, *nets[1], {.strategy = "bytegrad"});
+    EXPECT_THAT(ErrorOf([&] { QAdam(bytegrad, nets[1]->parameters()); }), HasSubstr("strategy qadam"));
+  });
+}
+
+TEST(QAdam, FrozenParametersArePassedOver) {
+  const Data data;
+  std::vector<Sequential> nets = EqualNets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    net->parameters()[0].requires_grad_(false);
+    const torch::Tensor before = net->parameters()[0].clone();
+    DataParallel replicas(world, *net, QAdamStrategy(2));
+    QAdam optimizer(replicas, net->parameters());
+    for (int step = 0; step < 4; ++step) {
+      optimizer.zero_grad();
+      data.Loss(net).backward();
+      replicas.Step(optimizer);
+    }
+    EXPECT_TRUE(net->parameters()[0].equal(before));
+    replicas.CheckReplicas();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::nn
