@@ -23,13 +23,21 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communica
                                                    " has no weights; ", strategy.algorithm->name,
                                                    " exchanges them and must know where they lie"));
   }
-  std::unique_ptr<WeightExchange> exchange(new WeightExchange(parameters, layout));
+  std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
   for (const BucketLayout& bucket_layout : layout.buckets) {
     absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
     if (!bucket.ok()) return bucket.status();
     exchange->buckets_.push_back(*std::move(bucket));
   }
   return exchange;
+}
+
+WeightExchange::~WeightExchange() {
+  if (!under_way_) return;
+  communicator_.Abort(absl::AbortedError(
+      absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+  SyncStatistics unused;
+  (void)Finish(unused);
 }
 
 template <typename Visit>
@@ -50,6 +58,7 @@ void WeightExchange::TakeSnapshot() {
 }
 
 void WeightExchange::Launch(int round) {
+  under_way_ = true;
   for (ExchangeBucket& bucket : buckets_) bucket.Launch(round);
 }
 
@@ -57,6 +66,7 @@ absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
   const std::int64_t begin_ns = MonotonicNanos();
   absl::Status first_error;
   for (ExchangeBucket& bucket : buckets_) first_error.Update(bucket.Finish(statistics));
+  under_way_ = false;
   statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
   return first_error;
 }

@@ -21,6 +21,8 @@ class WeightExchange {
   static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(Communicator& communicator, const Strategy& strategy,
                                                                 const std::vector<Parameter>& parameters,
                                                                 const Layout& layout);
+  // Ends an exchange that is under way, for the peers too.
+  ~WeightExchange();
 
   // The snapshot ← the weights.
   void TakeSnapshot();
@@ -40,16 +42,18 @@ class WeightExchange {
   std::vector<ExchangeBucket>& buckets() { return buckets_; }
 
  private:
-  WeightExchange(const std::vector<Parameter>& parameters, const Layout& layout)
-      : parameters_(parameters), layout_(layout) {}
+  WeightExchange(Communicator& communicator, const std::vector<Parameter>& parameters, const Layout& layout)
+      : communicator_(communicator), parameters_(parameters), layout_(layout) {}
 
   // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
   template <typename Visit>
   void ForEach(std::size_t b, Visit visit);
 
+  Communicator& communicator_;
   const std::vector<Parameter>& parameters_;
   const Layout layout_;
   std::vector<ExchangeBucket> buckets_;
+  bool under_way_ = false;
 };
 
 }  // namespace tutti
