@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -22,9 +23,14 @@ struct SavedState {
   absl::string_view bytes;
 };
 
+struct SavedBucket {
+  std::int64_t count = 0;  // elements
+  std::vector<SavedState> states;
+};
+
 struct Checkpoint {
   CheckpointOwner owner;
-  std::vector<std::vector<SavedState>> buckets;
+  std::vector<SavedBucket> buckets;
 };
 
 absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
@@ -34,23 +40,39 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] is no state of a synchronizer, or one of another version of Tutti"));
   }
+  bool in_range = true;
+  const auto number = [&](std::int64_t least, std::int64_t most) {
+    const std::int64_t value = reader.Number();
+    in_range &= least <= value && value <= most;
+    return value;
+  };
+  constexpr std::int64_t kMostRanks = std::numeric_limits<Rank>::max();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   checkpoint.owner.strategy = std::string(reader.Bytes());
-  checkpoint.owner.rank = static_cast<Rank>(reader.Number());
-  checkpoint.owner.size = static_cast<int>(reader.Number());
-  checkpoint.owner.step = reader.Number();
-  const std::int64_t buckets = reader.Number();
+  checkpoint.owner.rank = static_cast<Rank>(number(0, kMostRanks));
+  checkpoint.owner.size = static_cast<int>(number(1, kMostRanks));
+  checkpoint.owner.step = number(0, kMost);
+  const std::int64_t buckets = number(0, kMost);
   for (std::int64_t b = 0; b < buckets && !reader.overrun(); ++b) {
-    checkpoint.buckets.emplace_back();
-    const std::int64_t states = reader.Number();
+    SavedBucket& bucket = checkpoint.buckets.emplace_back();
+    bucket.count = number(0, kMost);
+    const std::int64_t states = number(0, kMost);
     for (std::int64_t s = 0; s < states && !reader.overrun(); ++s) {
-      SavedState state;
+      SavedState& state = bucket.states.emplace_back();
       state.name = std::string(reader.Bytes());
-      state.kind = static_cast<StateKind>(reader.Number());
-      state.dtype = static_cast<DType>(reader.Number());
-      state.first_element = reader.Number();
+      state.kind = static_cast<StateKind>(number(0, static_cast<std::int64_t>(StateKind::kReplica)));
+      state.dtype = static_cast<DType>(number(0, static_cast<std::int64_t>(kAllDTypes.size()) - 1));
+      state.first_element = number(0, bucket.count);
       state.bytes = reader.Bytes();
-      checkpoint.buckets.back().push_back(std::move(state));
+      const auto length = static_cast<std::int64_t>(state.bytes.size());
+      in_range = in_range && length % SizeOf(state.dtype) == 0 &&
+                 length / SizeOf(state.dtype) <= bucket.count - state.first_element;
+      if (!in_range) break;
     }
+    if (!in_range) break;
+  }
+  if (!in_range) {
+    return absl::InvalidArgumentError(absl::StrCat("states[", index, "] is damaged: a number in it is out of range"));
   }
   if (reader.complete()) return checkpoint;
   return absl::InvalidArgumentError(
@@ -94,17 +116,27 @@ const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& s
   return nullptr;
 }
 
-absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool same_world) {
+// Whether that can become `state` of the rank that saved it, or else a part of that of ranks of another world: where
+// replicas begin anew, and a bucket too small to be encoded had nothing to lose.
+bool Fits(const SavedState* saved, const StateRange& state, bool own) {
+  if (!own) return saved == nullptr || state.kind == StateKind::kReplica || state.range.dtype == DType::kF32;
+  return saved != nullptr && static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
+         saved->first_element == state.first_element;
+}
+
+absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool own) {
+  const auto misfit = [&](std::size_t b, const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b, what...,
+                                                   "; were the parameters or bucket sizes other ones?"));
+  };
   for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const SavedBucket& saved = checkpoint.buckets[b];
+    if (saved.count != buckets[b].count()) {
+      return misfit(b, " has ", saved.count, " elements, expected ", buckets[b].count());
+    }
     for (const StateRange& state : buckets[b].states()) {
-      const SavedState* saved = Find(checkpoint.buckets[b], state);
-      const bool fits =
-          saved != nullptr && (!same_world || (static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
-                                               saved->first_element == state.first_element));
-      if (fits && (state.kind == StateKind::kReplica || state.range.dtype == DType::kF32)) continue;
-      return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b,
-                                                     " has no ", state.name, " of ", state.range.bytes,
-                                                     " bytes; were the parameters or bucket sizes other ones?"));
+      if (Fits(Find(saved.states, state), state, own)) continue;
+      return misfit(b, " has no ", state.name, " of ", state.range.bytes, " bytes");
     }
   }
   return absl::OkStatus();
@@ -117,7 +149,8 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
   const std::int64_t count = state.range.count();
   std::fill_n(values, count, 0.0f);
   for (const Checkpoint& checkpoint : checkpoints) {
-    const SavedState* saved = Find(checkpoint.buckets[b], state);
+    const SavedState* saved = Find(checkpoint.buckets[b].states, state);
+    if (saved == nullptr) continue;
     const auto saved_count = static_cast<std::int64_t>(saved->bytes.size() / sizeof(float));
     const bool whole = saved_count == bucket_count && count == bucket_count;
     if (whole && checkpoint.owner.rank % owner.size != owner.rank) continue;
@@ -143,6 +176,7 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
   writer.Number(owner.step);
   writer.Number(static_cast<std::int64_t>(buckets.size()));
   for (const ExchangeBucket& bucket : buckets) {
+    writer.Number(bucket.count());
     writer.Number(static_cast<std::int64_t>(bucket.states().size()));
     for (const StateRange& state : bucket.states()) {
       writer.Bytes(state.name.data(), static_cast<std::int64_t>(state.name.size()));
@@ -167,8 +201,8 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> che
   const bool same_world = parsed[0].owner.size == owner.size;
   for (const Checkpoint& checkpoint : parsed) {
     // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
-    const bool exact = same_world && checkpoint.owner.rank == owner.rank;
-    if (absl::Status status = CheckStates(checkpoint, buckets, exact); !status.ok()) return status;
+    const bool own = same_world && checkpoint.owner.rank == owner.rank;
+    if (absl::Status status = CheckStates(checkpoint, buckets, own); !status.ok()) return status;
   }
   const auto own = std::find_if(parsed.begin(), parsed.end(),
                                 [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
@@ -177,7 +211,8 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> che
       if (state.range.bytes == 0) continue;
       std::byte* const memory = buckets[b].AddressOf(state);
       if (same_world) {
-        std::memcpy(memory, Find(own->buckets[b], state)->bytes.data(), static_cast<std::size_t>(state.range.bytes));
+        std::memcpy(memory, Find(own->buckets[b].states, state)->bytes.data(),
+                    static_cast<std::size_t>(state.range.bytes));
       } else if (state.kind == StateKind::kResidual) {
         ShareOut(parsed, b, owner, state, buckets[b].count(), reinterpret_cast<float*>(memory));
       }

@@ -20,8 +20,9 @@ struct CheckpointOwner {
   std::int64_t step = 0;
 };
 
-// Little endian: magic "TUTS", version, strategy, rank, size, step; number of buckets; of each, number of states; of
-// each, name, kind, rank it is of, dtype, first element, bytes, and these.
+// Numbers of 64 bits, little endian, and strings of bytes after their length: magic "TUTS", version, strategy, rank,
+// size, step; number of buckets; of each, elements and number of states; of each, name, kind, dtype, first element,
+// bytes.
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
 // Fills the states of `buckets` and returns whose they were. `checkpoints`: this rank's of a world of owner.size, or

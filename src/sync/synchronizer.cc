@@ -143,7 +143,11 @@ class Synchronizer::Impl {
     return std::exchange(travels, false) ? weights->Finish(statistics) : absl::OkStatus();
   }
 
-  std::string Save() const { return WriteCheckpoint(Owner(), buckets()); }
+  std::string Save() {
+    // Those that the next step would begin with.
+    if (weights != nullptr && !replicas_are_set) weights->ResetReplicas();
+    return WriteCheckpoint(Owner(), buckets());
+  }
 
   absl::Status Load(absl::Span<const std::string> states) {
     const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());

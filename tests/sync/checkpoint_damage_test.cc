@@ -1,0 +1,175 @@
+// States that are damaged, foreign or made up: refused by name, without a crash and without a trace.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "tests/harness/training.h"
+#include "tests/sync/saved_state.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+Training SmallTraining(const std::string& strategy, int size) {
+  Training training;
+  training.model = {.counts = {300, 200}, .bucket_bytes = 1200, .first_bucket_bytes = 800, .buckets = {{1}, {0}}};
+  training.strategy = strategy;
+  training.initial = RandomNumbers(500, 1);
+  training.gradients = RandomGradients(3, size, 500);
+  return training;
+}
+
+// States of all ranks after three steps.
+std::vector<std::string> StatesOf(const Training& training) {
+  std::vector<std::string> states(training.size());
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (const Ranks& step : training.gradients) {
+      ASSERT_TRUE(replica.Step(step[world.rank()], training.lr).ok());
+    }
+    states[world.rank()] = replica.synchronizer().SaveState();
+  });
+  return states;
+}
+
+using Load = std::function<absl::Status(const std::vector<std::string>& states)>;
+
+// Calls `test` on rank 0 of a world of 2, with a way to load states, of which those that are refused change nothing.
+void OnRankZero(const std::string& strategy, const std::function<void(const Load&)>& test) {
+  RunReplicas(SmallTraining(strategy, 2), [&](Communicator& world, Replica& replica) {
+    if (world.rank() != 0) return;
+    Synchronizer& synchronizer = replica.synchronizer();
+    test([&](const std::vector<std::string>& states) {
+      const std::string before = synchronizer.SaveState();
+      absl::Status status = synchronizer.LoadState(states);
+      if (!status.ok()) {
+        EXPECT_EQ(synchronizer.SaveState(), before);
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+        EXPECT_FALSE(status.message().empty());
+      }
+      return status;
+    });
+  });
+}
+
+class Damaged : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Damaged, TruncationsAreRefused) {
+  const std::vector<std::string> states = StatesOf(SmallTraining(GetParam(), 2));
+  OnRankZero(GetParam(), [&](const Load& load) {
+    EXPECT_TRUE(load({states[0]}).ok());
+    for (std::size_t length = 0; length < states[0].size(); length += length < 400 ? 1 : 61) {
+      const absl::Status status = load({states[0].substr(0, length)});
+      EXPECT_FALSE(status.ok()) << length << " bytes of " << states[0].size();
+      EXPECT_THAT(std::string(status.message()), HasSubstr("states[0]"));
+    }
+    EXPECT_THAT(std::string(load({states[0] + "x"}).message()), HasSubstr("damaged"));
+  });
+}
+
+TEST_P(Damaged, NoChangeOfBytesCrashes) {
+  for (const int size : {2, 3}) {  // as its own, and as those of another world
+    const std::vector<std::string> sound = StatesOf(SmallTraining(GetParam(), size));
+    OnRankZero(GetParam(), [&](const Load& load) {
+      std::mt19937 random(17);
+      for (int i = 0; i < 2000; ++i) {
+        std::vector<std::string> states = sound;
+        std::string& state = states[random() % states.size()];
+        // The head, with its lengths and numbers, twice as often as the rest.
+        const std::size_t reach = i % 3 == 0 ? state.size() : std::min<std::size_t>(state.size(), 300);
+        for (unsigned change = 0; change <= random() % 4; ++change) {
+          state[random() % reach] = static_cast<char>(random() % 5 == 0 ? 0xff : random());
+        }
+        (void)load(states);
+      }
+    });
+  }
+}
+
+TEST_P(Damaged, RandomBytesAreRefused) {
+  OnRankZero(GetParam(), [&](const Load& load) {
+    std::mt19937 random(29);
+    for (int i = 0; i < 300; ++i) {
+      std::string state(random() % 700, '\0');
+      for (char& c : state) c = static_cast<char>(random());
+      EXPECT_FALSE(load({state}).ok());
+      if (state.size() >= 16) state.replace(0, 16, std::string("TUTS\0\0\0\0\1\0\0\0\0\0\0\0", 16));
+      EXPECT_FALSE(load({state}).ok());
+      EXPECT_FALSE(load({state, state, state}).ok());
+    }
+  });
+}
+
+// Numbers that lead outside of everything.
+TEST_P(Damaged, ImpossibleNumbersAreRefused) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const int size : {2, 3}) {
+    const std::vector<std::string> sound = StatesOf(SmallTraining(GetParam(), size));
+    OnRankZero(GetParam(), [&](const Load& load) {
+      for (const std::int64_t number : {kMost, kMost / 4, -kMost - 1, std::int64_t{-1}, std::int64_t{301}}) {
+        SavedState saved = SavedState::Read(sound[0]);
+        for (const auto& change : std::vector<std::function<void()>>{
+                 [&] { saved.rank = number; }, [&] { saved.size = number; },
+                 [&] { saved.buckets[1].ranges[0].dtype = number; }, [&] { saved.buckets[1].ranges[0].kind = number; },
+                 [&] { saved.buckets[1].ranges[0].first_element = number; },
+                 [&] { saved.buckets[1].count = number; }}) {
+          saved = SavedState::Read(sound[0]);
+          change();
+          std::vector<std::string> states = sound;
+          states[0] = saved.Write();
+          EXPECT_FALSE(load(states).ok()) << number << " of " << size << " ranks";
+        }
+        saved = SavedState::Read(sound[0]);
+        saved.buckets[1].ranges[0].bytes.push_back('x');
+        std::vector<std::string> states = sound;
+        states[0] = saved.Write();
+        EXPECT_FALSE(load(states).ok());
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Damaged,
+                         ::testing::Values("bytegrad:error_feedback=true", "low_precision_decentralized"),
+                         [](const auto& strategy) { return strategy.param[0] == 'b' ? "ErrorFeedback" : "Replicas"; });
+
+TEST(ForeignStates, AreRefusedByWhatDoesNotFit) {
+  const std::string strategy = "bytegrad:error_feedback=true";
+  const std::vector<std::string> two = StatesOf(SmallTraining(strategy, 2));
+  const std::vector<std::string> three = StatesOf(SmallTraining(strategy, 3));
+  const std::vector<std::string> other_codec = StatesOf(SmallTraining(strategy + ",block=64", 2));
+  Training other = SmallTraining(strategy, 2);
+  other.model = {.counts = {300, 200}, .bucket_bytes = 4096, .first_bucket_bytes = 4096, .buckets = {{1, 0}}};
+  const std::vector<std::string> one_bucket = StatesOf(other);
+  other.model = {.counts = {310, 190}, .bucket_bytes = 1240, .first_bucket_bytes = 800, .buckets = {{1}, {0}}};
+  const std::vector<std::string> other_sizes = StatesOf(other);
+  SavedState later = SavedState::Read(two[1]);
+  later.step = 4;
+  OnRankZero(strategy, [&](const Load& load) {
+    const auto expect = [&](const std::vector<std::string>& states, const std::string& what) {
+      const absl::Status status = load(states);
+      EXPECT_FALSE(status.ok()) << what;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+    };
+    expect({}, "states is empty");
+    expect({""}, "states[0] is no state of a synchronizer");
+    expect({two[1]}, "rank 0 of 2");
+    expect({three[0], three[1]}, "states has 2 entries");
+    expect({three[1], three[0], three[2]}, "states[0]: rank is 1, expected 0");
+    expect({two[0], three[1]}, "states[1]: size is 3, expected 2");
+    expect({two[0], later.Write()}, "states[1]: step is 4, expected 3");
+    expect({other_codec[0]}, "strategy is");
+    expect({one_bucket[0]}, "number of buckets is 1, expected 2");
+    expect({other_sizes[0]},
+           "bucket 0 has 190 elements, expected 200; were the parameters or bucket sizes other ones?");
+    EXPECT_TRUE(load(two).ok());
+    EXPECT_TRUE(load(three).ok());
+  });
+}
+
+}  // namespace
+}  // namespace tutti

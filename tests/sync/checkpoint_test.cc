@@ -1,0 +1,257 @@
+// State, saved and loaded: by the world that saved it, and by one of another size.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/harness/training.h"
+#include "tests/sync/saved_state.h"
+
+namespace tutti {
+namespace {
+
+// What a checkpoint holds of all ranks.
+struct Stop {
+  Ranks weights;
+  std::vector<std::string> states;
+};
+
+// Trains for `steps` steps of `training`, and stops; after a Flush, if asked.
+Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
+  Stop stop{Ranks(training.size()), std::vector<std::string>(training.size())};
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (int step = 0; step < steps; ++step) {
+      const absl::Status status = replica.Step(training.gradients[step][world.rank()], training.lr);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    if (flush) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    stop.weights[world.rank()] = replica.weights();
+    stop.states[world.rank()] = replica.synchronizer().SaveState();
+  });
+  return stop;
+}
+
+enum class Given { kOwnState, kAllStates };
+
+// Goes on from there to the end of `training`: the weights after every step from `begin` on.
+History GoOn(const Training& training, const Stop& stop, int begin, Given given) {
+  History history(training.gradients.size(), Ranks(training.size()));
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    const Rank rank = world.rank();
+    replica.weights() = stop.weights[static_cast<std::size_t>(rank) % stop.weights.size()];
+    const absl::Status loaded = given == Given::kOwnState ? replica.synchronizer().LoadState({stop.states[rank]})
+                                                          : replica.synchronizer().LoadState(stop.states);
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    EXPECT_EQ(replica.synchronizer().step(), begin);
+    for (std::size_t step = static_cast<std::size_t>(begin); step < training.gradients.size(); ++step) {
+      const absl::Status status = replica.Step(training.gradients[step][rank], training.lr);
+      ASSERT_TRUE(status.ok()) << status;
+      history[step][rank] = replica.weights();
+    }
+  });
+  return history;
+}
+
+class Interrupted : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Interrupted, TrainingGoesOnBitForBit) {
+  constexpr int kSteps = 14;
+  for (const int size : {1, 2, 4, 5}) {
+    const Training training = RandomTraining(GetParam(), size, kSteps);
+    const History whole = Train(training);
+    for (const int begin : {0, 1, 7}) {
+      const Stop stop = TrainAndStop(training, begin);
+      for (const Given given : {Given::kOwnState, Given::kAllStates}) {
+        const History rest = GoOn(training, stop, begin, given);
+        for (int step = begin; step < kSteps; ++step) {
+          ASSERT_EQ(rest[step], whole[step]) << size << " ranks, interrupted after " << begin << ", step " << step;
+        }
+      }
+    }
+  }
+}
+
+// As users are told to: a Flush, and then the checkpoint.
+TEST_P(Interrupted, AfterAFlushToo) {
+  Training training = RandomTraining(GetParam(), 4, 10);
+  Ranks whole(4);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (int step = 0; step < 10; ++step) {
+      if (step == 5) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+      ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
+    }
+    whole[world.rank()] = replica.weights();
+  });
+  const Stop stop = TrainAndStop(training, 5, /*flush=*/true);
+  EXPECT_EQ(GoOn(training, stop, 5, Given::kOwnState).back(), whole);
+}
+
+TEST_P(Interrupted, StateIsTheSameWhenSavedAgain) {
+  const Training training = RandomTraining(GetParam(), 4, 5);
+  const Stop stop = TrainAndStop(training, 5);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    replica.weights() = stop.weights[world.rank()];
+    ASSERT_TRUE(replica.synchronizer().LoadState({stop.states[world.rank()]}).ok());
+    EXPECT_EQ(replica.synchronizer().SaveState(), stop.states[world.rank()]);
+  });
+}
+
+TEST_P(Interrupted, TrainingGoesOnInAWorldOfAnotherSize) {
+  for (const auto& [before, after] :
+       {std::pair(4, 8), std::pair(4, 2), std::pair(2, 1), std::pair(1, 2), std::pair(5, 3)}) {
+    const Stop stop = TrainAndStop(RandomTraining(GetParam(), before, 4), 4, /*flush=*/true);
+    const History rest = GoOn(RandomTraining(GetParam(), after, 8), stop, 4, Given::kAllStates);
+    for (const Floats& weights : rest.back()) {
+      EXPECT_TRUE(std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); }));
+    }
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<const char*>& strategy) {
+  std::string name = strategy.param;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, Interrupted,
+    ::testing::Values("gradient_allreduce", "bytegrad", "bytegrad:error_feedback=true",
+                      "decentralized:peer_selection_mode=all", "decentralized:peer_selection_mode=shift_one",
+                      "decentralized:peer_selection_mode=one_peer_exponential,communication_interval=3",
+                      "decentralized:peer_selection_mode=random_pair,seed=5", "low_precision_decentralized",
+                      "low_precision_decentralized:communication_interval=3"),
+    NameOf);
+
+// By bucket, residual and element: the sum over all ranks.
+std::map<std::string, double> ResidualSums(const std::vector<std::string>& states) {
+  constexpr std::int64_t kResidual = 0;
+  std::map<std::string, double> sums;
+  for (const std::string& state : states) {
+    const SavedState saved = SavedState::Read(state);
+    for (std::size_t b = 0; b < saved.buckets.size(); ++b) {
+      for (const SavedRange& range : saved.buckets[b].ranges) {
+        if (range.kind != kResidual) continue;
+        const Floats values = range.floats();
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          sums[absl::StrCat("bucket ", b, " ", range.name, " ", range.first_element + static_cast<std::int64_t>(i))] +=
+              values[i];
+        }
+      }
+    }
+  }
+  return sums;
+}
+
+class Residuals : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Residuals, KeepTheirSumInAWorldOfAnotherSize) {
+  // Buckets that are large enough to be encoded in every one of these worlds.
+  const Model model = {
+      .counts = {3000, 1000, 501}, .bucket_bytes = 6500, .first_bucket_bytes = 3000, .buckets = {{2}, {1}, {0}}};
+  for (const auto& [before, after] :
+       {std::pair(4, 8), std::pair(8, 4), std::pair(4, 2), std::pair(2, 4), std::pair(5, 3)}) {
+    Training first = RandomTraining(GetParam(), before, 6);
+    first.model = model;
+    first.initial = RandomNumbers(model.count(), 3);
+    first.gradients = RandomGradients(6, before, model.count());
+    const Stop stop = TrainAndStop(first, 6);
+    Training second = first;
+    second.gradients = RandomGradients(10, after, model.count());
+    Stop shared{Ranks(after), std::vector<std::string>(after)};
+    RunReplicas(second, [&](Communicator& world, Replica& replica) {
+      ASSERT_TRUE(replica.synchronizer().LoadState(stop.states).ok());
+      shared.states[world.rank()] = replica.synchronizer().SaveState();
+    });
+    const std::map<std::string, double> sums = ResidualSums(stop.states);
+    const std::map<std::string, double> kept = ResidualSums(shared.states);
+    ASSERT_EQ(kept.size(), sums.size());
+    double largest = 0;
+    for (const auto& [place, sum] : sums) {
+      ASSERT_NEAR(kept.at(place), sum, 1e-6) << place << ", from " << before << " to " << after << " ranks";
+      largest = std::max(largest, std::abs(sum));
+    }
+    EXPECT_GT(largest, 1e-4) << "the residuals are worth keeping";
+    const History rest = GoOn(second, stop, 6, Given::kAllStates);
+    for (const Floats& weights : rest.back()) EXPECT_EQ(weights, rest.back()[0]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Residuals, ::testing::Values("bytegrad:error_feedback=true"), NameOf);
+
+// A bucket that is too small to be encoded keeps none, in the one world or in the other.
+TEST(ResidualsOfSmallBuckets, MayBeMissing) {
+  for (const auto& [before, after] : {std::pair(1, 2), std::pair(2, 1), std::pair(8, 2), std::pair(2, 8)}) {
+    const Stop stop = TrainAndStop(RandomTraining("bytegrad:error_feedback=true", before, 3), 3);
+    const History rest = GoOn(RandomTraining("bytegrad:error_feedback=true", after, 6), stop, 3, Given::kAllStates);
+    for (const Floats& weights : rest.back()) EXPECT_EQ(weights, rest.back()[0]);
+  }
+}
+
+// W of a rank is R of the rank before it and L of the rank after it.
+void ExpectReplicasAgree(const std::vector<std::string>& states, const Ranks& weights) {
+  const Model model = SevenParameters();
+  std::vector<SavedState> saved;
+  for (const std::string& state : states) saved.push_back(SavedState::Read(state));
+  const std::size_t size = saved.size();
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    for (std::size_t b = 0; b < saved[rank].buckets.size(); ++b) {
+      const SavedRange* own = saved[rank].Find(b, "own");
+      const SavedRange* right = saved[(rank + size - 1) % size].Find(b, "right");
+      const SavedRange* left = saved[(rank + 1) % size].Find(b, "left");
+      ASSERT_TRUE(own != nullptr && left != nullptr && right != nullptr) << "bucket " << b;
+      EXPECT_EQ(own->bytes, right->bytes) << "rank " << rank << ", bucket " << b;
+      EXPECT_EQ(own->bytes, left->bytes) << "rank " << rank << ", bucket " << b;
+      Floats in_bucket;
+      for (const int i : model.buckets[b]) {
+        const auto begin = weights[rank].begin() + model.first(i);
+        in_bucket.insert(in_bucket.end(), begin, begin + model.counts[i]);
+      }
+      EXPECT_EQ(own->floats(), in_bucket) << "rank " << rank << ", bucket " << b;
+    }
+  }
+}
+
+TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
+  for (const int size : {2, 3, 4, 5, 8}) {
+    const Training training = RandomTraining("low_precision_decentralized", size, 20);
+    for (const int steps : {1, 2, 20}) {
+      const Stop stop = TrainAndStop(training, steps);
+      ExpectReplicasAgree(stop.states, stop.weights);
+    }
+    // A Flush in mid-run, and what follows it.
+    std::vector<std::string> states(size);
+    Ranks weights(size);
+    RunReplicas(training, [&](Communicator& world, Replica& replica) {
+      for (int step = 0; step < 20; ++step) {
+        ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
+        if (step == 9) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+      }
+      states[world.rank()] = replica.synchronizer().SaveState();
+      weights[world.rank()] = replica.weights();
+    });
+    ExpectReplicasAgree(states, weights);
+  }
+}
+
+TEST(ReplicasOfNeighbours, BeginAnewInAWorldOfAnotherSize) {
+  const Stop stop = TrainAndStop(RandomTraining("low_precision_decentralized", 4, 5), 5, /*flush=*/true);
+  const Training training = RandomTraining("low_precision_decentralized", 8, 10);
+  Stop later{Ranks(8), std::vector<std::string>(8)};
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    replica.weights() = stop.weights[0];
+    ASSERT_TRUE(replica.synchronizer().LoadState(stop.states).ok());
+    for (int step = 5; step < 10; ++step) {
+      ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
+    }
+    later.states[world.rank()] = replica.synchronizer().SaveState();
+    later.weights[world.rank()] = replica.weights();
+  });
+  ExpectReplicasAgree(later.states, later.weights);
+}
+
+}  // namespace
+}  // namespace tutti

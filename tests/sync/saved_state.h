@@ -1,0 +1,110 @@
+// What SaveState writes, read and written without the library's help: little-endian numbers of 64 bits, and strings of
+// bytes after their length.
+#ifndef TUTTI_TESTS_SYNC_SAVED_STATE_H_
+#define TUTTI_TESTS_SYNC_SAVED_STATE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct SavedRange {
+  std::string name;
+  std::int64_t kind = 0;
+  std::int64_t dtype = 0;
+  std::int64_t first_element = 0;
+  std::string bytes;
+
+  std::vector<float> floats() const {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+};
+
+struct SavedBucket {
+  std::int64_t count = 0;
+  std::vector<SavedRange> ranges;
+};
+
+struct SavedState {
+  std::int64_t magic = 0;
+  std::int64_t version = 0;
+  std::string strategy;
+  std::int64_t rank = 0;
+  std::int64_t size = 0;
+  std::int64_t step = 0;
+  std::vector<SavedBucket> buckets;
+
+  // Calls number(field) and text(field) for everything in the order of the file; lists are told their length.
+  template <typename Number, typename Text>
+  void Visit(Number number, Text text) {
+    number(magic);
+    number(version);
+    text(strategy);
+    number(rank);
+    number(size);
+    number(step);
+    auto length = [&](auto& list) {
+      auto count = static_cast<std::int64_t>(list.size());
+      number(count);
+      list.resize(static_cast<std::size_t>(count));
+    };
+    length(buckets);
+    for (SavedBucket& bucket : buckets) {
+      number(bucket.count);
+      length(bucket.ranges);
+      for (SavedRange& range : bucket.ranges) {
+        text(range.name);
+        number(range.kind);
+        number(range.dtype);
+        number(range.first_element);
+        text(range.bytes);
+      }
+    }
+  }
+
+  // Of a state that is sound.
+  static SavedState Read(const std::string& state) {
+    const char* at = state.data();
+    auto number = [&at](std::int64_t& value) {
+      std::memcpy(&value, at, sizeof(value));
+      at += sizeof(value);
+    };
+    auto text = [&](std::string& value) {
+      std::int64_t length = 0;
+      number(length);
+      value.assign(at, static_cast<std::size_t>(length));
+      at += length;
+    };
+    SavedState saved;
+    saved.Visit(number, text);
+    return saved;
+  }
+
+  std::string Write() {
+    std::string state;
+    auto number = [&state](std::int64_t& value) { state.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+    auto text = [&](std::string& value) {
+      auto length = static_cast<std::int64_t>(value.size());
+      number(length);
+      state += value;
+    };
+    Visit(number, text);
+    return state;
+  }
+
+  // nullptr when the bucket has no such range.
+  const SavedRange* Find(std::size_t bucket, const std::string& name) const {
+    for (const SavedRange& range : buckets[bucket].ranges) {
+      if (range.name == name) return &range;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_SYNC_SAVED_STATE_H_
