@@ -1,0 +1,55 @@
+// bytegrad, trained for 50 steps, against a loop over all ranks.
+#include "absl/strings/str_cat.h"
+#include "tests/algorithms/references/bytegrad.h"
+#include "tests/algorithms/references/comparison.h"
+
+namespace tutti {
+namespace {
+
+MakeReference ByteGrad(int size, const CodecChoice& codec, bool error_feedback) {
+  return [=](const Floats& initial) {
+    return std::make_unique<ByteGradReference>(size, initial.size(), codec, error_feedback);
+  };
+}
+
+class ByteGradTraining : public ::testing::TestWithParam<int> {};
+
+TEST_P(ByteGradTraining, EqualsItsReferenceToTheBit) {
+  for (const bool error_feedback : {false, true}) {
+    const char* const suffix = error_feedback ? ",error_feedback=true" : "";
+    for (const int block : {64, 1024}) {
+      ExpectTrainsAs(RandomTraining(absl::StrCat("bytegrad:block=", block, suffix), GetParam(), kSteps),
+                     ByteGrad(GetParam(), Codec8Bit(block), error_feedback));
+    }
+    ExpectTrainsAs(RandomTraining(absl::StrCat("bytegrad:codec=minmax_uint8,block=0", suffix), GetParam(), kSteps),
+                   ByteGrad(GetParam(), CodecOfBlocks("minmax_uint8", 0), error_feedback));
+  }
+}
+
+TEST_P(ByteGradTraining, EqualsItsReferenceWithEveryCodecThatNeedsErrorFeedback) {
+  for (const auto& [name, block] : {std::pair("sign", 256), std::pair("topk", 64), std::pair("uint4_block", 128)}) {
+    ExpectTrainsAs(RandomTraining(absl::StrCat("bytegrad:codec=", name, ",block=", block, ",error_feedback=true"),
+                                  GetParam(), kSteps),
+                   ByteGrad(GetParam(), CodecOfBlocks(name, block), true));
+  }
+}
+
+// Chunks are summed in rank order over messages too; only buckets too small to be encoded are not.
+TEST_P(ByteGradTraining, EqualsItsReferenceOverMessages) {
+  Training training = RandomTraining("bytegrad:error_feedback=true", GetParam(), kSteps);
+  training.world = Messages();
+  ExpectTrainsAs(training, ByteGrad(GetParam(), Codec8Bit(), true), kOrderOfSums);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, ByteGradTraining, ::testing::ValuesIn(kWorldSizes));
+
+TEST(ByteGradTrainingOverEveryTransport, EqualsItsReference) {
+  for (const std::string& transport : WorldTransports()) {
+    Training training = RandomTraining("bytegrad:error_feedback=true", 4, kSteps);
+    training.world.transport = transport;
+    ExpectTrainsAs(training, ByteGrad(4, Codec8Bit(), true));
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,73 @@
+#ifndef TUTTI_TESTS_ALGORITHMS_REFERENCES_BYTEGRAD_H_
+#define TUTTI_TESTS_ALGORITHMS_REFERENCES_BYTEGRAD_H_
+
+#include <cmath>
+
+#include "tests/algorithms/references/codec_loss.h"
+#include "tests/algorithms/references/gradient_allreduce.h"
+
+namespace tutti {
+
+// Every rank encodes every chunk; the owner of a chunk adds up what it decodes, divides, and encodes the result, which
+// all decode. With error feedback each of the two encoders adds what its last message has lost.
+class ByteGradReference : public Reference {
+ public:
+  ByteGradReference(int size, std::size_t count, const CodecChoice& codec, bool error_feedback)
+      : codec_(codec), error_feedback_(error_feedback), lost_gradients_(size, Floats(count)), lost_sums_(count) {}
+
+  void Gradients(int /*step*/, Ranks& gradients) override {
+    const int size = static_cast<int>(gradients.size());
+    const std::size_t count = gradients[0].size();
+    // The first count mod n chunks have one element more.
+    std::vector<std::size_t> ends;
+    for (int chunk = 0; chunk < size; ++chunk) {
+      ends.push_back((chunk == 0 ? 0 : ends.back()) + count / size +
+                     (static_cast<std::size_t>(chunk) < count % size ? 1 : 0));
+    }
+    std::int64_t encoded = 0;
+    for (int chunk = 0; chunk < size; ++chunk) {
+      encoded += EncodedBytes(codec_, ends[chunk] - (chunk == 0 ? 0 : ends[chunk - 1]));
+    }
+    if (size == 1 || encoded >= static_cast<std::int64_t>(count * sizeof(float))) {  // would not shrink
+      gradients.assign(size, SumInOrder(gradients, size));
+      return;
+    }
+    Floats result;
+    for (int chunk = 0; chunk < size; ++chunk) {
+      const std::size_t begin = chunk == 0 ? 0 : ends[chunk - 1];
+      Ranks decoded;
+      for (int rank = 0; rank < size; ++rank) {
+        decoded.push_back(Send(gradients[rank], begin, ends[chunk], lost_gradients_[rank]));
+      }
+      Floats whole(count);
+      const Floats average = SumInOrder(decoded, size);
+      std::copy(average.begin(), average.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin));
+      const Floats arrived = Send(whole, begin, ends[chunk], lost_sums_);
+      result.insert(result.end(), arrived.begin(), arrived.end());
+    }
+    gradients.assign(size, result);
+  }
+
+ private:
+  // What arrives of values[begin, end).
+  Floats Send(const Floats& values, std::size_t begin, std::size_t end, Floats& lost) {
+    Floats part(values.begin() + static_cast<std::ptrdiff_t>(begin), values.begin() + static_cast<std::ptrdiff_t>(end));
+    if (!error_feedback_) return ThroughCodec(codec_, part);
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] += lost[begin + i];
+    Floats arrived = ThroughCodec(codec_, part);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const float missing = part[i] - arrived[i];
+      lost[begin + i] = std::isfinite(missing) ? missing : 0;
+    }
+    return arrived;
+  }
+
+  const CodecChoice codec_;
+  const bool error_feedback_;
+  Ranks lost_gradients_;  // of each rank
+  Floats lost_sums_;      // of the owner of each chunk
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_ALGORITHMS_REFERENCES_BYTEGRAD_H_
