@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +14,7 @@
 #include "bindings/cli/command.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch.h"
+#include "bindings/cli/local_ranks.h"
 #include "bindings/cli/sizes.h"
 #include "bindings/cli/write_file.h"
 #include "tutti/communicator.h"
@@ -28,24 +29,22 @@ CommunicatorOptions OptionsOf(const BenchOptions& options) {
 }
 
 // Runs one rank; rank 0 prints. The number of wrong elements, over all ranks, is in rank 0's result.
-absl::StatusOr<std::int64_t> RunRank(absl::StatusOr<std::unique_ptr<Communicator>> communicator,
-                                     const BenchOptions& options) {
-  if (!communicator.ok()) return communicator.status();
+absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchOptions& options) {
   std::vector<BenchRow> rows;
-  if ((*communicator)->rank() == 0) {
+  if (communicator.rank() == 0) {
     std::printf("# tutti bench %s: %d ranks, transport %s, %s buffers%s%s\n%s\n", options.collective.c_str(),
-                (*communicator)->size(), std::string((*communicator)->transport()).c_str(), options.buffers.c_str(),
+                communicator.size(), std::string(communicator.transport()).c_str(), options.buffers.c_str(),
                 options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
                 options.rewrite ? ", rewritten before each call" : "", TableHeading().c_str());
   }
-  const absl::Status status = RunBench(**communicator, options, [&](const BenchRow& row) {
+  const absl::Status status = RunBench(communicator, options, [&](const BenchRow& row) {
     if (rows.empty() || rows.back().collective != row.collective) std::printf("# %s\n", row.collective.c_str());
     rows.push_back(row);
     std::printf("%s\n", TableLine(row).c_str());
     std::fflush(stdout);
   });
   if (!status.ok()) return status;
-  if ((*communicator)->rank() != 0) return 0;
+  if (communicator.rank() != 0) return 0;
   std::printf("%s\n", TableFooting(rows).c_str());
   if (!options.json_file.empty()) {
     if (absl::Status written = WriteFile(options.json_file, Json(rows)); !written.ok()) return written;
@@ -61,39 +60,23 @@ absl::StatusOr<int> ExitCode(const absl::StatusOr<std::int64_t>& wrong) {
 }
 
 absl::StatusOr<int> RunThreads(const BenchOptions& options) {
-  const std::shared_ptr<InprocHub> hub = MakeInprocHub(options.ranks);
-  const std::shared_ptr<Store> store = MakeMemoryStore();
-  std::vector<absl::StatusOr<std::int64_t>> results(static_cast<std::size_t>(options.ranks), 0);
-  std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(options.ranks));
-  for (Rank rank = 0; rank < options.ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      absl::StatusOr<std::int64_t>& result = results[static_cast<std::size_t>(rank)];
-      absl::StatusOr<std::unique_ptr<Transport>> transport = MakeInprocTransport(hub, {});
-      if (!transport.ok()) {
-        result = transport.status();
-        return;
-      }
-      const Identity identity{.rank = rank,
-                              .size = options.ranks,
-                              .local_rank = rank,
-                              .local_size = options.ranks,
-                              .job_id = "bench",
-                              .launcher = "single"};
-      result = RunRank(Communicator::Create({identity, store}, *std::move(transport), OptionsOf(options)), options);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::StatusOr<std::int64_t>& result : results) {
-    if (!result.ok()) return result.status();
-  }
-  return ExitCode(results.front());
+  absl::StatusOr<std::int64_t> wrong = 0;
+  const absl::Status run =
+      RunLocalRanks(options.ranks, options.transport, OptionsOf(options), [&](Communicator& communicator) {
+        absl::StatusOr<std::int64_t> result = RunRank(communicator, options);
+        if (communicator.rank() == 0) wrong = result;
+        return result.status();
+      });
+  if (!run.ok()) return run;
+  return ExitCode(wrong);
 }
 
 absl::StatusOr<int> RunProcess(const BenchOptions& options) {
   const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(absl::Minutes(1));
   if (!job.ok()) return job.status();
-  return ExitCode(RunRank(Communicator::Create(*job, OptionsOf(options)), options));
+  const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Communicator::Create(*job, OptionsOf(options));
+  if (!communicator.ok()) return communicator.status();
+  return ExitCode(RunRank(**communicator, options));
 }
 
 // This command once more, as every rank.

@@ -20,6 +20,7 @@ struct Invocation {
 void AddLaunch(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
 void AddPlan(CLI::App& app, Invocation& invocation);
+void AddReplay(CLI::App& app, Invocation& invocation);
 void AddInfo(CLI::App& app, Invocation& invocation);
 void AddDocs(CLI::App& app, Invocation& invocation);
 

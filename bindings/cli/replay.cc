@@ -1,0 +1,74 @@
+// tutti replay STRATEGY --gradients g.npy --weights w0.npy --lr 0.1 --out w.npy: trains on given gradients, so that an
+// algorithm can be held against one's own idea of it.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/command.h"
+#include "bindings/cli/local_ranks.h"
+#include "bindings/cli/npy.h"
+#include "bindings/cli/replay_optimizer.h"
+#include "bindings/cli/replay_rank.h"
+#include "tutti/algorithm.h"
+
+namespace tutti::cli {
+namespace {
+
+absl::StatusOr<int> Replay(const ReplayOptions& options) {
+  if (absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy); !strategy.ok()) return strategy.status();
+  const absl::StatusOr<Array> gradients = ReadNpy(options.gradients_file);
+  if (!gradients.ok()) return gradients.status();
+  const absl::StatusOr<Array> weights = ReadNpy(options.weights_file);
+  if (!weights.ok()) return weights.status();
+  const absl::StatusOr<ReplayShape> shape = ShapeOfReplay(options, *gradients, *weights);
+  if (!shape.ok()) return shape.status();
+
+  setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
+  Array result{.shape = gradients->shape, .values = std::vector<float>(gradients->values.size())};
+  const absl::Status replayed = RunLocalRanks(shape->ranks, options.transport, {}, [&](Communicator& communicator) {
+    return ReplayRank(communicator, options, *shape, *gradients, *weights, result);
+  });
+  if (!replayed.ok()) return replayed;
+  if (absl::Status written = WriteNpy(options.out_file, result); !written.ok()) return written;
+  const std::string line = absl::StrCat(options.strategy, ": ", shape->steps, " steps of ", shape->ranks, " ranks, ",
+                                        shape->count, " weights, written to ", options.out_file, "\n");
+  std::fputs(line.c_str(), stdout);
+  return 0;
+}
+
+void AddFlags(CLI::App& replay, ReplayOptions& options) {
+  replay.add_option("strategy", options.strategy, "A strategy name: ALGORITHM or ALGORITHM:option=value,…")->required();
+  replay
+      .add_option("--gradients", options.gradients_file,
+                  "Gradients [steps, ranks, n] in float32; as many ranks are started")
+      ->type_name("FILE.npy")
+      ->required();
+  replay.add_option("--weights", options.weights_file, "Weights at the start, [n] or [ranks, n], in float32")
+      ->type_name("FILE.npy")
+      ->required();
+  replay.add_option("--lr", options.lr, "Learning rate")->required();
+  replay.add_option("--out", options.out_file, "Receives the weights of all ranks after each step, [steps, ranks, n]")
+      ->type_name("FILE.npy")
+      ->required();
+  replay.add_option("--optimizer", options.optimizer, "What takes the steps: sgd or adam, as torch.optim has them")
+      ->check(CLI::IsMember(ReplayOptimizerNames()))
+      ->capture_default_str();
+  replay.add_option("--transport", options.transport, "What moves the bytes between the ranks, which are threads")
+      ->check(CLI::IsMember({"inproc", "ucx"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddReplay(CLI::App& app, Invocation& invocation) {
+  CLI::App* replay = app.add_subcommand("replay", "Train on given gradients with a strategy, and keep every step");
+  auto options = std::make_shared<ReplayOptions>();
+  AddFlags(*replay, *options);
+  replay->footer(
+      "Example: tutti replay bytegrad --gradients g.npy --weights w0.npy --lr 0.1 --out w.npy, with the files that\n"
+      "numpy.save('g.npy', gradients.astype('<f4')) writes: docs/replay.md.");
+  replay->callback([options, &invocation] { invocation.action = [options] { return Replay(*options); }; });
+}
+
+}  // namespace tutti::cli
