@@ -36,8 +36,9 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   {
     MutexLock lock(mutex_);
     if (!error_.ok()) return error_;
-    if (ended_ || paused_) return absl::OkStatus();
     snapshot = snapshot_;
+    // What has been averaged counts, even if it was the last time.
+    if (paused_ || (ended_ && snapshot != Snapshot::kAveraged)) return absl::OkStatus();
     statistics.wire_bytes += std::exchange(statistics_.wire_bytes, 0);
     statistics.payload_bytes += std::exchange(statistics_.payload_bytes, 0);
     statistics.communication += std::exchange(statistics_.communication, absl::ZeroDuration());

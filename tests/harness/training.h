@@ -1,0 +1,89 @@
+// Trains a model that is nothing but numbers, whose gradients are given, with the real synchronizer.
+#ifndef TUTTI_TESTS_HARNESS_TRAINING_H_
+#define TUTTI_TESTS_HARNESS_TRAINING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "tests/harness/world.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+using Floats = std::vector<float>;
+using Ranks = std::vector<Floats>;   // of each rank: a number per element of the model
+using History = std::vector<Ranks>;  // of each step
+
+struct Model {
+  std::vector<std::int64_t> counts;  // elements of each parameter
+  std::int64_t bucket_bytes = 0;
+  std::int64_t first_bucket_bytes = 0;
+  // The parameters of each bucket, as these limits make them: from the last to the first.
+  std::vector<std::vector<int>> buckets;
+
+  std::int64_t count() const;
+  // Elements in front of parameter `i`.
+  std::int64_t first(int i) const;
+};
+
+// Seven parameters in four buckets: with remainders, an empty parameter, and a bucket too small to be encoded.
+Model SevenParameters();
+
+// Reproducible numbers of several magnitudes.
+Floats RandomNumbers(std::int64_t count, std::uint32_t seed);
+// [steps][ranks][count]
+History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t seed = 1);
+
+// The model of one rank. Its optimizer is x ← x - lr·g.
+class Replica {
+ public:
+  // Collective. A failure is one of the test; null then.
+  static std::unique_ptr<Replica> Make(Communicator& world, const Model& model, const std::string& strategy,
+                                       const Floats& weights);
+
+  // One step, with every call that the synchronizer has for it.
+  absl::Status Step(absl::Span<const float> gradient, float lr);
+
+  Floats& weights() { return weights_; }
+  Synchronizer& synchronizer() { return *synchronizer_; }
+  // What the optimizer saw in the last step.
+  const Floats& synchronized_gradient() const { return synchronized_; }
+
+ private:
+  Replica(const Model& model, const Floats& weights)
+      : model_(model), weights_(weights), synchronized_(weights.size()) {}
+
+  const Model model_;
+  Floats weights_;
+  Floats synchronized_;
+  std::unique_ptr<Synchronizer> synchronizer_;
+};
+
+// What is trained, and how.
+struct Training {
+  Model model = SevenParameters();
+  std::string strategy;
+  float lr = 0.05f;
+  Floats initial;     // weights of all ranks
+  History gradients;  // its steps and ranks are those of the training
+  WorldOptions world;
+
+  int size() const { return static_cast<int>(gradients[0].size()); }
+};
+
+// `steps` steps of a model with random gradients and weights.
+Training RandomTraining(const std::string& strategy, int size, int steps);
+
+// The weights of all ranks after every step.
+History Train(const Training& training);
+
+// Calls `body` on every rank of a new world with a new replica.
+void RunReplicas(const Training& training, const std::function<void(Communicator&, Replica&)>& body);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_HARNESS_TRAINING_H_

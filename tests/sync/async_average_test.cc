@@ -1,0 +1,283 @@
+// async: weights are averaged behind the back of training, and nothing that a rank has learnt is lost. No test waits
+// for a time; those that need a round train on until one has happened.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/harness/training.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kAsync[] = "async:sync_interval_ms=1";
+constexpr float kRate = 1.0f / 1024;
+
+// Each rank always goes the same way: (rank + 1)² / 1024 per step, so that no rank is where the average is.
+double PaceOf(int rank) { return (rank + 1) * (rank + 1); }
+
+Training Walks(int size, const std::string& strategy = kAsync) {
+  Training training = RandomTraining(strategy, size, 1);
+  training.lr = kRate;
+  for (int rank = 0; rank < size; ++rank) {
+    training.gradients[0][rank] = Floats(training.initial.size(), -static_cast<float>(PaceOf(rank)));
+  }
+  return training;
+}
+
+// A rank of it.
+class Walker {
+ public:
+  Walker(const Training& training, Communicator& world, Replica& replica)
+      : gradient_(training.gradients[0][world.rank()]), replica_(replica) {}
+
+  // Makes a step; true when the weights are no longer where this rank's own steps would have led.
+  bool Step() {
+    Floats expected = replica_.weights();
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= kRate * gradient_[i];
+    const absl::Status status = replica_.Step(gradient_, kRate);
+    EXPECT_TRUE(status.ok()) << status;
+    ++steps_;
+    return replica_.weights() != expected;
+  }
+
+  // Steps until `done`, which it is told after each step whether an average has arrived.
+  void StepUntil(const std::function<bool(bool arrived)>& done) {
+    const absl::Time deadline = absl::Now() + absl::Minutes(2);
+    while (!done(Step())) {
+      ASSERT_LT(absl::Now(), deadline) << "no round in two minutes";
+      std::this_thread::yield();
+    }
+  }
+
+  int steps() const { return steps_; }
+
+ private:
+  const Floats gradient_;
+  Replica& replica_;
+  int steps_ = 0;
+};
+
+// What the average over the ranks must be when each has made so many steps.
+Floats AverageAfter(const Training& training, const std::vector<int>& steps) {
+  double walked = 0;
+  for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+    walked += steps[rank] * PaceOf(static_cast<int>(rank)) * kRate / static_cast<double>(steps.size());
+  }
+  Floats average = training.initial;
+  for (float& weight : average) weight += static_cast<float>(walked);
+  return average;
+}
+
+void ExpectNear(const Floats& is, const Floats& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(is[i], expected[i], 1e-4 * std::max(1.0f, std::abs(expected[i]))) << "weight " << i;
+  }
+}
+
+class AsyncInWorldOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(AsyncInWorldOf, RoundsKeepWhatEveryRankHasLearnt) {
+  const int size = GetParam();
+  const Training training = Walks(size);
+  std::atomic<int> satisfied{0};
+  std::vector<int> steps(size);
+  Ranks flushed(size);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Walker walker(training, world, replica);
+    int arrived = 0;
+    walker.StepUntil([&](bool arrival) {
+      if (arrival && ++arrived == 3) ++satisfied;
+      return satisfied == size;  // until then the others need this rank's snapshots
+    });
+    steps[world.rank()] = walker.steps();
+    ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    flushed[world.rank()] = replica.weights();
+  });
+  for (const Floats& weights : flushed) EXPECT_EQ(weights, flushed[0]);
+  ExpectNear(flushed[0], AverageAfter(training, steps));
+}
+
+TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
+  const int size = GetParam();
+  const Training training = Walks(size, "async:sync_interval_ms=1000000");
+  Ranks flushed(size);
+  std::vector<int> steps(size);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Walker walker(training, world, replica);
+    for (int step = 0; step < 5 + world.rank(); ++step) EXPECT_FALSE(walker.Step());
+    ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    steps[world.rank()] = walker.steps();
+    flushed[world.rank()] = replica.weights();
+  });
+  for (const Floats& weights : flushed) EXPECT_EQ(weights, flushed[0]);
+  ExpectNear(flushed[0], AverageAfter(training, steps));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, AsyncInWorldOf, ::testing::Values(2, 3, 5));
+
+// Rank 0 has applied the average of a round, rank 1 has not made a step since: its share of the round must not be lost.
+TEST(AsyncAverage, FlushAppliesARoundThatOnlySomeHaveApplied) {
+  const Training training = Walks(2);
+  std::barrier<> applied(2);
+  std::vector<int> steps(2);
+  Ranks flushed(2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    // Far apart, so that half a round would show.
+    for (float& weight : replica.weights()) weight += world.rank() == 0 ? 8.0f : -8.0f;
+    Walker walker(training, world, replica);
+    if (world.rank() == 0) {
+      walker.StepUntil([](bool arrived) { return arrived; });
+    } else {
+      EXPECT_FALSE(walker.Step());
+    }
+    applied.arrive_and_wait();
+    ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    steps[world.rank()] = walker.steps();
+    flushed[world.rank()] = replica.weights();
+  });
+  EXPECT_EQ(flushed[0], flushed[1]);
+  ExpectNear(flushed[0], AverageAfter(training, steps));
+}
+
+TEST(AsyncAverage, PausesAndResumesAnyNumberOfTimes) {
+  const Training training = Walks(3);
+  std::atomic<int> resumed{0};
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Walker walker(training, world, replica);
+    Synchronizer& synchronizer = replica.synchronizer();
+    if (world.rank() == 0) {
+      for (int time = 0; time < 3; ++time) {
+        synchronizer.Pause();
+        if (time > 0) synchronizer.Pause();
+        for (int step = 0; step < 100; ++step) EXPECT_FALSE(walker.Step()) << "a round while this rank is paused";
+        synchronizer.Resume();
+        if (time > 0) synchronizer.Resume();
+        walker.StepUntil([](bool arrived) { return arrived; });
+      }
+      ++resumed;
+    }
+    walker.StepUntil([&](bool) { return resumed == 1; });
+  });
+}
+
+TEST(AsyncAverage, IsForgottenByOtherStrategies) {
+  const Training training = Walks(2, "gradient_allreduce");
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    replica.synchronizer().Pause();
+    ASSERT_TRUE(replica.Step(training.gradients[0][world.rank()], kRate).ok());
+    replica.synchronizer().Resume();
+  });
+}
+
+TEST(AsyncAverage, TheFirstStepsAverageGradients) {
+  const Training training = Walks(4, "async:sync_interval_ms=1,warmup_steps=3");
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_TRUE(replica.synchronizer().exchanges_gradients());
+      ASSERT_TRUE(replica.Step(training.gradients[0][world.rank()], kRate).ok());
+      EXPECT_EQ(replica.synchronized_gradient()[0], -7.5f);
+    }
+    EXPECT_FALSE(replica.synchronizer().exchanges_gradients());
+    ASSERT_TRUE(replica.Step(training.gradients[0][world.rank()], kRate).ok());
+    EXPECT_EQ(replica.synchronized_gradient()[0], -static_cast<float>(PaceOf(world.rank())));
+    EXPECT_EQ(replica.synchronizer().step(), 4);
+  });
+}
+
+TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
+  for (const int size : {2, 4}) {
+    const Training training = Walks(size);
+    std::barrier<> left(size);
+    RunWorld(size, [&](Communicator& world) {
+      std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
+      ASSERT_NE(replica, nullptr);
+      Walker walker(training, world, *replica);
+      for (int step = 0; step < 10; ++step) walker.Step();
+      if (world.rank() == 0) replica = nullptr;
+      left.arrive_and_wait();
+      if (world.rank() == 0) return;
+      for (int step = 0; step < 100; ++step) walker.Step();
+    });
+  }
+}
+
+// What a round had averaged by the time that a rank left is applied by all the others all the same.
+TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
+  const Training training = Walks(2);
+  std::barrier<> applied(2);
+  std::barrier<> left(2);
+  RunWorld(2, [&](Communicator& world) {
+    std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
+    ASSERT_NE(replica, nullptr);
+    Walker walker(training, world, *replica);
+    if (world.rank() == 0) {
+      walker.StepUntil([](bool arrived) { return arrived; });
+      applied.arrive_and_wait();
+      replica = nullptr;
+      left.arrive_and_wait();
+    } else {
+      EXPECT_FALSE(walker.Step());
+      applied.arrive_and_wait();
+      left.arrive_and_wait();
+      EXPECT_TRUE(walker.Step());
+      EXPECT_FALSE(walker.Step());
+    }
+  });
+}
+
+TEST(AsyncAverage, AnExceptionBetweenStepsEndsCleanly) {
+  const Training training = Walks(3);
+  std::barrier<> thrown(3);
+  RunWorld(3, [&](Communicator& world) {
+    try {
+      const std::unique_ptr<Replica> replica = Replica::Make(world, training.model, kAsync, training.initial);
+      ASSERT_NE(replica, nullptr);
+      Walker walker(training, world, *replica);
+      for (int step = 0; step < 20; ++step) {
+        walker.Step();
+        if (step == 10 && world.rank() == 1) {
+          ASSERT_TRUE(replica->synchronizer().BeginForward().ok());
+          throw std::runtime_error("the loss is not what it was");
+        }
+      }
+      thrown.arrive_and_wait();
+      walker.Step();
+    } catch (const std::runtime_error&) {
+      thrown.arrive_and_wait();
+    }
+  });
+}
+
+TEST(AsyncAverage, AFlushBetweenRoundsAndRoundsAfterAFlush) {
+  const Training training = Walks(2);
+  std::vector<int> steps(2);
+  Ranks flushed(2);
+  std::atomic<int> arrived[3] = {0, 0, 0};
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Walker walker(training, world, replica);
+    for (std::atomic<int>& in_this_turn : arrived) {
+      bool mine = false;
+      walker.StepUntil([&](bool arrival) {
+        if (arrival && !mine) ++in_this_turn;
+        mine |= arrival;
+        return in_this_turn == 2;
+      });
+      ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    }
+    steps[world.rank()] = walker.steps();
+    flushed[world.rank()] = replica.weights();
+  });
+  EXPECT_EQ(flushed[0], flushed[1]);
+  ExpectNear(flushed[0], AverageAfter(training, steps));
+}
+
+}  // namespace
+}  // namespace tutti
