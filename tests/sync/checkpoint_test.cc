@@ -28,7 +28,9 @@ Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
       const absl::Status status = replica.Step(training.gradients[step][world.rank()], training.lr);
       ASSERT_TRUE(status.ok()) << status;
     }
-    if (flush) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    if (flush) {
+      ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    }
     stop.weights[world.rank()] = replica.weights();
     stop.states[world.rank()] = replica.synchronizer().SaveState();
   });
@@ -81,7 +83,9 @@ TEST_P(Interrupted, AfterAFlushToo) {
   Ranks whole(4);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     for (int step = 0; step < 10; ++step) {
-      if (step == 5) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+      if (step == 5) {
+        ASSERT_TRUE(replica.synchronizer().Flush().ok());
+      }
       ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
     }
     whole[world.rank()] = replica.weights();
@@ -228,7 +232,9 @@ TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
     RunReplicas(training, [&](Communicator& world, Replica& replica) {
       for (int step = 0; step < 20; ++step) {
         ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
-        if (step == 9) ASSERT_TRUE(replica.synchronizer().Flush().ok());
+        if (step == 9) {
+          ASSERT_TRUE(replica.synchronizer().Flush().ok());
+        }
       }
       states[world.rank()] = replica.synchronizer().SaveState();
       weights[world.rank()] = replica.weights();

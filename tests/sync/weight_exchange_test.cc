@@ -34,8 +34,7 @@ TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Abandoned,
-                         ::testing::Values("decentralized", "decentralized:peer_selection_mode=ring",
-                                           "low_precision_decentralized"));
+                         ::testing::Values("decentralized", "decentralized:peer_selection_mode=ring"));
 
 TEST(WeightExchange, BeginForwardMayBeCalledAgainAndAgain) {
   const Training training = RandomTraining("decentralized:peer_selection_mode=ring", 3, 5);
