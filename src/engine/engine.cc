@@ -86,6 +86,7 @@ void Engine::ClaimDriver() {
 }
 
 bool Engine::TryToDrive() {
+  if (claims_.load() > 0) return false;  // who has claimed the seat drives for all
   if (driver_mutex_.TryLock()) return true;
   // A caller that waits drives faster than the engine thread, which takes its time.
   if (!thread_drives_.load(std::memory_order_relaxed)) return false;
@@ -127,13 +128,14 @@ void Engine::ThreadMain() {
   }
 }
 
-// Until the run has ended; without an operation, until nothing is left to do or somebody else wants to drive.
+// Until the run has ended (without an operation: until nothing is left to do), or somebody else wants to drive.
 void Engine::Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy) {
   Backoff backoff(policy);
   while (true) {
     const bool moved = Poll();
     if (operation != nullptr ? operation->done(run) : executor_.idle() && queue_.empty()) return;
-    if (operation == nullptr && (stop_.load() || claims_.load() > 0)) return;
+    // Whoever claims the seat may be the one for whom the peers wait: nobody keeps it from them for an operation.
+    if (claims_.load() > 0 || (operation == nullptr && stop_.load())) return;
     if (moved) {
       backoff.Reset();
       presence_.waits_for.store(-1, std::memory_order_relaxed);
