@@ -35,8 +35,9 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   bucket.count_ = layout.count;
   const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
     absl::StatusOr<Buffer> allocated = AllocateZeroed(communicator, bytes);
-    if (allocated.ok()) buffer = *std::move(allocated);
-    return allocated.status();
+    if (!allocated.ok()) return allocated.status();
+    buffer = *std::move(allocated);
+    return absl::OkStatus();
   };
   Buffer out;
   for (const auto& [buffer, bytes] :

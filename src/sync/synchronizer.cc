@@ -58,8 +58,9 @@ class Synchronizer::Impl {
     if (phase != Phase::kBackground) {
       absl::StatusOr<std::unique_ptr<WeightExchange>> made =
           WeightExchange::Create(communicator, strategy, parameters, layout);
-      if (made.ok()) weights = *std::move(made);
-      return made.status();
+      if (!made.ok()) return made.status();
+      weights = *std::move(made);
+      return absl::OkStatus();
     }
     gradient_steps = strategy.integer("warmup_steps");
     if (gradient_steps > 0) {
@@ -180,8 +181,9 @@ class Synchronizer::Impl {
   absl::Status MakeGradients(const Strategy& of, const Layout& layout, const SynchronizerOptions& options) {
     absl::StatusOr<std::unique_ptr<GradientExchange>> made =
         GradientExchange::Create(communicator, of, parameters, layout, options.allow_unused);
-    if (made.ok()) gradients = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    gradients = *std::move(made);
+    return absl::OkStatus();
   }
 
   void Launch() {
