@@ -68,8 +68,8 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseInEveryWorld) {
 
 TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
   for (const Strategy& variant : Variants()) {
-    for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17}) {
-      for (std::int64_t count : {0, 1, 97, 4097}) {
+    for (int size : {1, 2, 3, 4, 5, 8, 9}) {
+      for (std::int64_t count : {97, 4097}) {
         for (bool mapped : {false, true}) Sweep(variant, size, count, DType::kF32, {.peers_mapped = mapped});
         Sweep(variant, size, count, DType::kF16, {.segment_bytes = 1024});
         if (HasFailure()) return;
