@@ -6,7 +6,7 @@
 // Before, `warmup_steps` steps average gradients. After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018,
 // https://arxiv.org/abs/1710.06952).
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
@@ -21,20 +21,12 @@ constexpr AlgorithmOption kOptions[] = {
     {"warmup_steps", "0", "0, 1, …", "steps before the first round, which average gradients", CheckNotNegative},
 };
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
-  if (!IsFloating(bucket.dtype)) {
-    return absl::UnimplementedError(
-        absl::StrCat("weights of ", Name(bucket.dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
-  }
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
+absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
   return SelectSchedule(bucket, size, plan).status();
 }
 
-void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) {
-  SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
-}
+void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildSelected(b); }
 
 }  // namespace
 }  // namespace tutti

@@ -1,7 +1,7 @@
 // bytegrad: every rank ends with (1/n) Σ g, exchanged in 8 bits per element: a two-shot all_reduce of encoded chunks
 // (two_shot.h). After Bagua's ByteGrad (https://arxiv.org/abs/2107.01499).
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -16,14 +16,9 @@ constexpr AlgorithmOption kOptions[] = {
     {"error_feedback", "false", "true | false", "add what a message has lost to the next one", CheckListed},
 };
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
-  if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
-    return absl::UnimplementedError(absl::StrCat("gradients of ", Name(bucket.dtype),
-                                                 " cannot be encoded; valid: f32, f16, bf16 (use gradient_allreduce)"));
-  }
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
+absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  absl::Status valid = CheckEncodable("gradients", bucket.dtype, " (use gradient_allreduce)");
+  if (!valid.ok()) return valid;
   return SelectSchedule(bucket, size, plan).status();
 }
 

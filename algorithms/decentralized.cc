@@ -12,9 +12,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
 #include "tutti/peer_selection.h"
-#include "tutti/selector.h"
 
 namespace tutti {
 namespace {
@@ -70,14 +70,8 @@ Matrix MatrixOf(const Strategy& strategy, int size, int round) {
   return own.empty() ? MixingMatrix(SelectionOf(strategy), size, round) : *ParseMatrix(own);
 }
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
-  if (!IsFloating(bucket.dtype)) {
-    return absl::UnimplementedError(
-        absl::StrCat("weights of ", Name(bucket.dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
-  }
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& /*plan*/) {
+  if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
   if (!strategy.option("matrix").empty()) {
     const std::size_t rows = ParseMatrix(strategy.option("matrix"))->size();
     if (rows != static_cast<std::size_t>(size)) {
@@ -116,7 +110,7 @@ void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>&
 void Build(const Strategy& strategy, int round, PlanBuilder& b) {
   const Matrix matrix = MatrixOf(strategy, b.size(), round);
   if (AveragesAll(matrix)) {
-    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    BuildSelected(b);
     return;
   }
   b.PromiseMixing(matrix[b.rank()]);

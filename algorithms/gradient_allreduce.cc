@@ -4,6 +4,7 @@
 // and rounded twice whatever n; or, with a schedule, is cast and reduced by that, which rounds as it does for the type.
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -28,9 +29,6 @@ absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const Colle
 }
 
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
   const CodecChoice codec = CodecOf(strategy);
   if (codec.codec != nullptr && !codec.codec->linear.has_value()) {
     return absl::UnimplementedError(absl::StrCat("codec=", codec.codec->name,
@@ -38,9 +36,8 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
                                                  "added; use bytegrad:codec=",
                                                  codec.codec->name));
   }
-  if (codec.codec != nullptr && (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype))) {
-    return absl::UnimplementedError(
-        absl::StrCat("gradients of ", Name(bucket.dtype), " cannot be encoded; valid: f32, f16, bf16"));
+  if (codec.codec != nullptr) {
+    if (absl::Status valid = CheckEncodable("gradients", bucket.dtype); !valid.ok()) return valid;
   }
   absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
   if (!schedule.ok()) return schedule.status();

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
@@ -29,16 +29,9 @@ int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
   return step % strategy.integer("communication_interval") == 0 ? 0 : kNoExchange;
 }
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int /*size*/, const PlanOptions& plan) {
-  if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
-    return absl::UnimplementedError(absl::StrCat("weights of ", Name(bucket.dtype),
-                                                 " cannot be encoded; valid: f32, f16, bf16 (use decentralized)"));
-  }
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
-  const CodecChoice codec = CodecOf(strategy);
-  return codec.codec->validate(codec.options);
+absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int /*size*/,
+                      const PlanOptions& /*plan*/) {
+  return CheckEncodable("weights", bucket.dtype, " (use decentralized)");
 }
 
 // The message of each segment, here and on its way from the neighbours.
@@ -65,15 +58,17 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   const Ref difference = b.Scratch(DType::kF32, count);
 
   const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-  std::vector<Messages> messages;
-  for (std::int64_t first = 0; first < count; first += segment) {
-    const std::int64_t n = std::min(segment, count - first);
-    auto part = [&](const Ref& whole) { return whole.Elements(first, n); };
-    const Ref d = part(difference);
-    b.Combine(d, {part(wide), part(left_replica), part(right_replica), part(own_replica)},
+  auto part = [&](const Ref& whole, std::size_t i) {
+    const std::int64_t first = static_cast<std::int64_t>(i) * segment;
+    return whole.Elements(first, std::min(segment, count - first));
+  };
+  std::vector<Messages> messages(static_cast<std::size_t>((count + segment - 1) / segment));
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Ref d = part(difference, i);
+    b.Combine(d, {part(wide, i), part(left_replica, i), part(right_replica, i), part(own_replica, i)},
               {{1, 1}, {1, 3}, {1, 3}, {-5, 3}});
-    Messages& m = messages.emplace_back();
-    m.own = m.left = m.right = b.Scratch(DType::kU8, codec.codec->encoded_bytes(n, codec.options));
+    Messages& m = messages[i];
+    m.own = m.left = m.right = b.Scratch(DType::kU8, codec.codec->encoded_bytes(d.count(), codec.options));
     b.Encode(m.own, d, codec);
     if (b.options().peers_mapped) continue;
     b.Send(right, m.own);
@@ -85,10 +80,6 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   }
   if (messages.empty()) return;
   if (b.options().peers_mapped) b.Signal();
-  auto part = [&](const Ref& whole, std::size_t i) {
-    const std::int64_t first = static_cast<std::int64_t>(i) * segment;
-    return whole.Elements(first, std::min(segment, count - first));
-  };
   for (std::size_t i = 0; i < messages.size(); ++i) {
     b.Decode(part(own_replica, i), messages[i].own, codec, /*accumulate=*/true);
     b.Copy(part(b.out(), i), part(own_replica, i));

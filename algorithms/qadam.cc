@@ -9,7 +9,7 @@
 #include "tutti/qadam.h"
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -29,22 +29,14 @@ constexpr AlgorithmOption kOptions[] = {
 
 int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
-  if (bucket.dtype == DType::kF64 || !IsFloating(bucket.dtype)) {
-    return absl::UnimplementedError(
-        absl::StrCat("momentum of ", Name(bucket.dtype), " cannot be encoded; valid: f32, f16, bf16"));
-  }
-  if (strategy.flag("hierarchical") && !plan.one_node) {
-    return absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
-  }
-  const CodecChoice codec = CodecOf(strategy);
-  if (absl::Status valid = codec.codec->validate(codec.options); !valid.ok()) return valid;
+absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (absl::Status valid = CheckEncodable("momentum", bucket.dtype); !valid.ok()) return valid;
   return SelectSchedule(bucket, size, plan).status();
 }
 
 void Build(const Strategy& strategy, int round, PlanBuilder& b) {
   if (round == kQAdamWarmUp) {
-    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    BuildSelected(b);
     return;
   }
   TwoShotAllReduce(b, {.codec = CodecOf(strategy), .average = true, .error_feedback = strategy.flag("error_feedback")});

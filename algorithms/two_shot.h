@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/bucket_support.h"
 #include "tutti/plan_builder.h"
-#include "tutti/selector.h"
 
 namespace tutti {
 
@@ -99,7 +99,7 @@ inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& va
 inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
   const CodecChoice& codec = options.codec;
   if (!Shrinks(b.spec(), b.size(), codec)) {
-    SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b);
+    BuildSelected(b);
     return;
   }
   const Ref bucket = b.out();

@@ -49,12 +49,14 @@ int RoundOfExchange(const PeerSelection& selection, std::int64_t exchange, std::
 }
 
 absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
-  std::vector<absl::string_view> valid;
   for (const PeerSelection* selection : AllPeerSelections()) {
     if (selection->name == name) return selection;
-    valid.push_back(selection->name);
   }
-  return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
+  // Listed only now: selections are looked up in every step.
+  const std::string valid =
+      absl::StrJoin(AllPeerSelections(), ", ",
+                    [](std::string* out, const PeerSelection* selection) { absl::StrAppend(out, selection->name); });
+  return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", valid));
 }
 
 std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round) {

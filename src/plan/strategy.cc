@@ -195,7 +195,11 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
     return absl::InvalidArgumentError(
         absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", RoundsOf(strategy, size) - 1));
   }
-  if (absl::Status status = algorithm.supports(strategy, bucket, size, options); !status.ok()) {
+  absl::Status status = algorithm.supports(strategy, bucket, size, options);
+  if (status.ok() && strategy.flag("hierarchical") && !options.one_node) {
+    status = absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  }
+  if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));
   }
   PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);

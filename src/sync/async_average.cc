@@ -13,6 +13,13 @@ constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kSkip = 1;
 constexpr std::int32_t kGo = 2;
 
+// What has travelled; the training thread has not waited for it.
+void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
+  to.wire_bytes += from.wire_bytes;
+  to.payload_bytes += from.payload_bytes;
+  to.communication += from.communication;
+}
+
 }  // namespace
 
 AsyncAverage::AsyncAverage(std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightExchange> weights,
@@ -39,9 +46,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
     snapshot = snapshot_;
     // What has been averaged counts, even if it was the last time.
     if (paused_ || (ended_ && snapshot != Snapshot::kAveraged)) return absl::OkStatus();
-    statistics.wire_bytes += std::exchange(statistics_.wire_bytes, 0);
-    statistics.payload_bytes += std::exchange(statistics_.payload_bytes, 0);
-    statistics.communication += std::exchange(statistics_.communication, absl::ZeroDuration());
+    AddExchanged(std::exchange(statistics_, {}), statistics);
   }
   // While the snapshot is in these two states the background leaves it to this thread.
   if (snapshot == Snapshot::kAveraged) {
@@ -56,18 +61,20 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   return absl::OkStatus();
 }
 
+AsyncAverage::Snapshot AsyncAverage::TakeRound() {
+  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
+  return std::exchange(snapshot_, Snapshot::kNone);
+}
+
 absl::Status AsyncAverage::FinishRound() {
   MutexLock lock(mutex_);
-  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
-  if (snapshot_ == Snapshot::kAveraged) weights_->Correct();
-  snapshot_ = Snapshot::kNone;
+  if (TakeRound() == Snapshot::kAveraged) weights_->Correct();
   return error_;
 }
 
 void AsyncAverage::ForgetRound() {
   MutexLock lock(mutex_);
-  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
-  snapshot_ = Snapshot::kNone;
+  (void)TakeRound();
 }
 
 void AsyncAverage::Pause() {
@@ -106,9 +113,7 @@ bool AsyncAverage::Round() {
     status = weights_->Finish(statistics);
   }
   MutexLock lock(mutex_);
-  statistics_.wire_bytes += statistics.wire_bytes;
-  statistics_.payload_bytes += statistics.payload_bytes;
-  statistics_.communication += statistics.communication;
+  AddExchanged(statistics, statistics_);
   if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;
   error_ = status;
   ended_ = !status.ok() || *agreed == kStop;

@@ -50,6 +50,8 @@ class AsyncAverage {
   absl::StatusOr<std::int32_t> Agree(std::int32_t answer);
   // Waits for the next round and says what this rank wants; if to go on, the snapshot is the background's from then on.
   std::int32_t NextAnswer();
+  // Waits until no round is under way, and leaves none.
+  Snapshot TakeRound() TUTTI_REQUIRES(mutex_);
   // One round; false when it was the last.
   bool Round();
 

@@ -74,4 +74,23 @@ absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
+                                                        absl::Span<const BucketLayout> layout) {
+  std::vector<ExchangeBucket> buckets;
+  for (const BucketLayout& bucket_layout : layout) {
+    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
+    if (!bucket.ok()) return bucket.status();
+    buckets.push_back(*std::move(bucket));
+  }
+  return buckets;
+}
+
+absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics) {
+  const std::int64_t begin_ns = MonotonicNanos();
+  absl::Status first_error;
+  for (ExchangeBucket& bucket : buckets) first_error.Update(bucket.Finish(statistics));
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  return first_error;
+}
+
 }  // namespace tutti

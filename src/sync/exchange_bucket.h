@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "sync/buckets.h"
 #include "tutti/algorithm.h"
 #include "tutti/buffer.h"
@@ -52,6 +53,12 @@ class ExchangeBucket {
   int launched_ = 0;
   std::int64_t launched_ns_ = 0;
 };
+
+// One for each of `layout`.
+absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
+                                                        absl::Span<const BucketLayout> layout);
+// Waits for the end of all, also when one has failed; the first error. Adds the wait to `statistics` too.
+absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 
 }  // namespace tutti
 

@@ -7,8 +7,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
 
 namespace tutti {
 namespace {
@@ -40,11 +38,9 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(Commu
                                                                            const std::vector<Parameter>& parameters,
                                                                            const Layout& layout, bool allow_unused) {
   std::unique_ptr<GradientExchange> exchange(new GradientExchange(communicator, parameters, layout, allow_unused));
-  for (const BucketLayout& bucket_layout : layout.buckets) {
-    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
-    if (!bucket.ok()) return bucket.status();
-    exchange->buckets_.push_back(*std::move(bucket));
-  }
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets);
+  if (!buckets.ok()) return buckets.status();
+  exchange->buckets_ = *std::move(buckets);
   return exchange;
 }
 
@@ -110,7 +106,8 @@ absl::Status GradientExchange::Finish(SyncStatistics& statistics) {
     const std::vector<int> missing = Missing();
     if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);
     for (int i : missing) MarkReady(i);
-    if (absl::Status status = WaitForBuckets(statistics); !status.ok()) return status;
+    in_step_ = false;
+    return FinishAll(absl::MakeSpan(buckets_), statistics);
   }
   in_step_ = false;
   return absl::OkStatus();
@@ -123,15 +120,6 @@ absl::Status GradientExchange::Fail(const absl::Status& mistake) {
   for (int b = 0; b < ready_.launched(); ++b) (void)buckets_[b].Finish(unused);
   in_step_ = false;
   return mistake;
-}
-
-absl::Status GradientExchange::WaitForBuckets(SyncStatistics& statistics) {
-  const std::int64_t begin_ns = MonotonicNanos();
-  absl::Status first_error;
-  for (ExchangeBucket& bucket : buckets_) first_error.Update(bucket.Finish(statistics));
-  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
-  in_step_ = false;
-  return first_error;
 }
 
 void GradientExchange::Zero() {

@@ -43,7 +43,6 @@ class GradientExchange {
                    bool allow_unused);
   absl::Status CheckStep(absl::Span<const int> missing) const;
   absl::Status Fail(const absl::Status& mistake);
-  absl::Status WaitForBuckets(SyncStatistics& statistics);
 
   Communicator& communicator_;
   const std::vector<Parameter>& parameters_;

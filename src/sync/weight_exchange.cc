@@ -6,8 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
 #include "kernels/combine.h"
 #include "kernels/reduce.h"
 
@@ -24,11 +22,9 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communica
                                                    " exchanges them and must know where they lie"));
   }
   std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
-  for (const BucketLayout& bucket_layout : layout.buckets) {
-    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
-    if (!bucket.ok()) return bucket.status();
-    exchange->buckets_.push_back(*std::move(bucket));
-  }
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets);
+  if (!buckets.ok()) return buckets.status();
+  exchange->buckets_ = *std::move(buckets);
   return exchange;
 }
 
@@ -63,12 +59,8 @@ void WeightExchange::Launch(int round) {
 }
 
 absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
-  const std::int64_t begin_ns = MonotonicNanos();
-  absl::Status first_error;
-  for (ExchangeBucket& bucket : buckets_) first_error.Update(bucket.Finish(statistics));
   under_way_ = false;
-  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
-  return first_error;
+  return FinishAll(absl::MakeSpan(buckets_), statistics);
 }
 
 void WeightExchange::Replace() {

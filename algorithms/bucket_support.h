@@ -1,0 +1,32 @@
+// What several algorithms say of the buckets that they serve, and of those that they do not.
+#ifndef TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
+#define TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tutti/dtype.h"
+#include "tutti/plan_builder.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+
+// `what`: "weights"; `otherwise`: what to use instead, " (use decentralized)", or nothing.
+inline absl::Status CheckEncodable(absl::string_view what, DType dtype, absl::string_view otherwise = "") {
+  if (IsFloating(dtype) && dtype != DType::kF64) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(what, " of ", Name(dtype), " cannot be encoded; valid: f32, f16, bf16", otherwise));
+}
+
+inline absl::Status CheckAveragedWeights(DType dtype) {
+  if (IsFloating(dtype)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("weights of ", Name(dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
+}
+
+// Writes the call of `b` as the schedule that suits it; SelectSchedule has found one.
+inline void BuildSelected(PlanBuilder& b) { SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b); }
+
+}  // namespace tutti
+
+#endif  // TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
