@@ -38,6 +38,11 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   }
   if (codec.codec != nullptr) {
     if (absl::Status valid = CheckEncodable("gradients", bucket.dtype); !valid.ok()) return valid;
+    if (strategy.option("schedule") != "auto" && strategy.flag("hierarchical") && !plan.one_node()) {
+      return absl::UnimplementedError(
+          "between nodes a schedule would round the sums of nodes to the codec's type and the average once more; use "
+          "schedule=auto, or hierarchical=false");
+    }
   }
   absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
   if (!schedule.ok()) return schedule.status();

@@ -125,7 +125,7 @@ inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
   }
   const std::vector<Ref> versions = gradients.AllToAll();
   for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(sum, versions[rank], codec, /*accumulate=*/rank > 0);
-  if (options.average) b.Scale(sum, sum, b.size());
+  if (options.average) b.Scale(sum, sum, b.world_size());
 
   EncodedChunks results(b, codec);
   EncodeWithFeedback(b, results[b.rank()], sum, codec, sum_residual);

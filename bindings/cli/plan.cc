@@ -29,7 +29,11 @@ struct PlanFlags {
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 absl::StatusOr<int> ShowPlan(PlanFlags flags) {
-  flags.request.options.peers_mapped = !flags.messages;
+  PlanOptions& options = flags.request.options;
+  const int on_node = flags.model.ranks_per_node;
+  const bool one_node = on_node == 0 || on_node >= flags.request.ranks;
+  for (Rank rank = 0; rank < flags.request.ranks && !one_node; ++rank) options.nodes.push_back(rank / on_node);
+  options.peers_mapped = one_node && !flags.messages;
   const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
   if (!family.ok()) return family.status();
   if (flags.rank >= family->ranks) {
@@ -95,12 +99,13 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
       ->capture_default_str();
   plan.add_flag("--in-place,!--out-of-place", request.traffic.in_place,
                 "One buffer, or one for input and one for output");
-  plan.add_flag("!--mapped,--messages", flags.messages, "Peers' memory is mapped (the default), or all are far away");
+  plan.add_flag("!--mapped,--messages", flags.messages,
+                "Peers' memory is mapped (the default on one node), or all are far away");
   AddParsed(plan, "--segment", request.options.segment_bytes, ParseBytes, "BYTES", "256K",
             "Longer ranges are cut into segments of this size");
   plan.add_flag("--cost", flags.cost,
                 "Steps, bytes and time on a model machine; of a collective alone, for each schedule");
-  plan.add_option("--ranks-per-node", flags.model.ranks_per_node, "For --cost: how many ranks share a node; 0: all do")
+  plan.add_option("--ranks-per-node", flags.model.ranks_per_node, "How many ranks share a node; 0: all do")
       ->check(CLI::Range(0, kMaxRanks))
       ->capture_default_str();
   AddLink(plan, "", flags.model.within_node, "inside a node");

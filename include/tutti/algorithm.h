@@ -65,7 +65,7 @@ struct Algorithm {
   absl::string_view codec = "";
   // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
   // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step;
-  // with momentum its source chooses the round (synchronizer.h).
+  // with momentum its source chooses the round (synchronizer.h). `size`: of those who exchange, see BuildPlan.
   int (*rounds)(const Strategy& strategy, int size);
   int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
@@ -77,8 +77,8 @@ struct Algorithm {
 };
 
 inline constexpr int kNoExchange = -1;
-int RoundsOf(const Strategy& strategy, int size);
-int RoundOf(const Strategy& strategy, std::int64_t step, int size);
+int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
+int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options = {});
 // Whether buckets hold weights rather than gradients.
 bool ExchangesWeights(const Algorithm& algorithm);
 
@@ -95,7 +95,9 @@ CodecChoice CodecOf(const Strategy& strategy);
 absl::Span<const AlgorithmOption> CodecOptionTable();
 
 // The plan of one rank for one round of a bucket of `count` elements. Unimplemented with the reason when the algorithm
-// does not serve the bucket.
+// does not serve the bucket. With the option hierarchical=true and several nodes the algorithm runs between one rank
+// of each node, its leader: what the ranks of a node have is first reduced to it, losslessly, and its result broadcast
+// to them.
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options, int round = 0);
 

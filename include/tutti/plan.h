@@ -113,6 +113,8 @@ struct Plan {
   // Part of each rank's input in this rank's output, in rank order, where these are not what the collective promises:
   // a plan of an algorithm that mixes the weights of neighbours. Rows and columns of a world sum to 1.
   std::vector<double> mixing;
+  // Of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: for that rank only.
+  std::vector<int> mixing_nodes;
 
   absl::Span<const Ref> dsts(const Step& s) const { return {refs.data() + s.first_ref, s.num_dsts}; }
   absl::Span<const Ref> srcs(const Step& s) const { return {refs.data() + s.first_ref + s.num_dsts, s.num_srcs}; }

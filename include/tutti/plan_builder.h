@@ -2,7 +2,9 @@
 #ifndef TUTTI_PLAN_BUILDER_H_
 #define TUTTI_PLAN_BUILDER_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -29,8 +31,10 @@ struct PlanOptions {
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
-  // All ranks are on one node, mapped or not: a hierarchy of nodes has one level.
-  bool one_node = true;
+  // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not.
+  std::vector<int> nodes = {};
+
+  bool one_node() const { return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end(); }
 };
 
 // Example, a rank of a ring that passes its input on:
@@ -57,8 +61,10 @@ class PlanBuilder {
 
   const CollectiveSpec& spec() const { return spec_; }
   const PlanOptions& options() const { return options_; }
-  Rank rank() const { return plan_.rank; }
-  int size() const { return plan_.size; }
+  Rank rank() const { return rank_; }
+  int size() const { return size_; }
+  // Ranks of the communicator, also while a part is written for a group of them.
+  int world_size() const { return plan_.size; }
 
   // The whole input and output of the call. In place both are ranges of kOut, which is then the larger of the two
   // (see Space): in() is this rank's block of out() in all_gather and gather at the root, out() this rank's block of
@@ -102,11 +108,16 @@ class PlanBuilder {
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
 
   // The output is not what the collective promises but Σ of the inputs of all ranks times `weights`, one per rank.
-  void PromiseMixing(std::vector<double> weights);
+  // `nodes`: of each rank, when the replica of one rank's weights stands for all ranks of its node.
+  void PromiseMixing(std::vector<double> weights, std::vector<int> nodes = {});
 
   // Lets `write` write a part of this plan as if it were the plan of another call: `spec`, from `in` to `out`, which
   // are ranges of this plan's memory (`in` may be `out`: in place). How an algorithm uses a schedule.
   void Within(const CollectiveSpec& spec, const Ref& in, const Ref& out, absl::FunctionRef<void(PlanBuilder&)> write);
+  // The same among `group` only: different ranks, this one among them, the same on all of these. To `write`, rank(),
+  // size() and every peer are places in the group. Avg still divides by the size of the world.
+  void WithinGroup(absl::Span<const Rank> group, const CollectiveSpec& spec, const Ref& in, const Ref& out,
+                   absl::FunctionRef<void(PlanBuilder&)> write);
 
   absl::StatusOr<Plan> Build() &&;
 
@@ -119,6 +130,8 @@ class PlanBuilder {
                      bool finite);
   void AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op, std::size_t divisor);
   std::int64_t SegmentCount(DType dtype) const;
+  // Of a place in the group that is being written for.
+  Rank WorldRank(Rank place) const { return group_.empty() ? place : group_[place]; }
   bool CheckPeer(StepKind kind, Rank peer);
   bool CheckMapped(StepKind kind);
   bool CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written);
@@ -131,9 +144,13 @@ class PlanBuilder {
 
   Plan plan_;
   PlanOptions options_;
-  CollectiveSpec spec_;  // of the part that is being written
+  // Of the part that is being written:
+  CollectiveSpec spec_;
   Ref in_;
   Ref out_;
+  std::vector<Rank> group_;  // by place; empty: the world
+  Rank rank_ = 0;
+  int size_ = 0;
   absl::Status status_;
   std::uint32_t signals_ = 0;
   std::vector<std::uint32_t> waits_;

@@ -97,9 +97,10 @@ struct TransportOptions {
   std::int64_t region_bytes = std::int64_t{16} << 30;
 };
 
-// Threads of one process as ranks: the reference transport. All ranks of a world are made from one hub.
+// Threads of one process as ranks: the reference transport. All ranks of a world are made from one hub. Memory of peers
+// is mapped among each `ranks_per_node` ranks that follow each other, which act as a node; 0: among all.
 class InprocHub;
-std::shared_ptr<InprocHub> MakeInprocHub(int size);
+std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options);
 

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
 Rank Communicator::rank() const { return impl_->channel->rank(); }
 int Communicator::size() const { return impl_->channel->size(); }
 absl::string_view Communicator::transport() const { return impl_->runtime->transport->name(); }
-const PlanOptions& Communicator::plan_options() const { return impl_->runtime->plan_options; }
+const PlanOptions& Communicator::plan_options() const { return impl_->plan_options; }
 Store& Communicator::store() const { return *impl_->store; }
 absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }
 absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) { return impl_->runtime->arena->Allocate(bytes); }

@@ -62,7 +62,10 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
 
 Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel,
                          std::shared_ptr<Store> its_store)
-    : runtime(std::move(its_runtime)), channel(std::move(its_channel)), store(std::move(its_store)) {}
+    : runtime(std::move(its_runtime)),
+      channel(std::move(its_channel)),
+      store(std::move(its_store)),
+      plan_options(PlanOptionsOf(*runtime, *channel)) {}
 
 Communicator::Impl::~Impl() { runtime->engine->Close(*channel); }
 
@@ -102,11 +105,11 @@ absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, con
     schedule = configured->second;
   }
   if (schedule == nullptr) {
-    absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), runtime->plan_options);
+    absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), plan_options);
     if (!selection.ok()) return selection.status();
     schedule = selection->schedule;
   }
-  return BuildPlan(*schedule, spec, channel->rank(), channel->size(), runtime->plan_options);
+  return BuildPlan(*schedule, spec, channel->rank(), channel->size(), plan_options);
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers& buffers) {
@@ -114,7 +117,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers&
     return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name, " is for rank ", plan.rank, " of ", plan.size,
                                                    ", this is rank ", channel->rank(), " of ", channel->size()));
   }
-  if (plan.maps_peers() && !runtime->plan_options.peers_mapped) {
+  if (plan.maps_peers() && !plan_options.peers_mapped) {
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", plan.name, " maps peers' memory, which this communicator cannot"));
   }

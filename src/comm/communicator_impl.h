@@ -37,6 +37,7 @@ class Communicator::Impl {
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
   const std::shared_ptr<Store> store;  // keys of this group alone
+  const PlanOptions plan_options;
 
  private:
   absl::StatusOr<Operation*> OperationFor(const CollectiveSpec& spec, const Schedule* schedule);

@@ -22,6 +22,25 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
   return presence;
 }
 
+// The node of each rank of the world, equal on all ranks: those of one node map the memory of the same ranks, each
+// other among them.
+absl::StatusOr<std::vector<int>> AgreeOnNodes(Store& store, const std::vector<Presence*>& presence, Rank rank,
+                                              absl::Time deadline) {
+  const auto size = static_cast<int>(presence.size());
+  std::string mapped;
+  for (const Presence* peer : presence) mapped.push_back(peer != nullptr ? '1' : '0');
+  const absl::StatusOr<std::vector<std::string>> all = ExchangeBlobs(store, "mapped", rank, size, mapped, deadline);
+  if (!all.ok()) return all.status();
+  std::vector<int> nodes;
+  for (Rank here = 0; here < size; ++here) {
+    const std::string& view = (*all)[here];
+    Rank first = 0;
+    while (first < here && ((*all)[first] != view || view[first] != '1')) ++first;
+    nodes.push_back(first < here ? nodes[first] : here);
+  }
+  return nodes;
+}
+
 // "all_reduce=ring,broadcast=binomial".
 absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text) {
   std::map<Collective, const Schedule*> schedules;
@@ -88,16 +107,23 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   const auto mapped = std::count_if(engine_options.presence.begin(), engine_options.presence.end(),
                                     [](const Presence* p) { return p != nullptr; });
   engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(std::thread::hardware_concurrency());
-  // A plan that maps peers must be right for all ranks.
-  absl::StatusOr<std::vector<std::string>> views =
-      ExchangeBlobs(*runtime->store, "mapped", rank, size, mapped == size ? "all" : "some", deadline);
-  if (!views.ok()) return views.status();
-  runtime->plan_options.segment_bytes = options.segment_bytes;
-  runtime->plan_options.one_node = std::count(views->begin(), views->end(), "all") == size;
-  runtime->plan_options.peers_mapped =
-      options.mapping == CommunicatorOptions::Mapping::kAuto && runtime->plan_options.one_node;
+  absl::StatusOr<std::vector<int>> nodes = AgreeOnNodes(*runtime->store, engine_options.presence, rank, deadline);
+  if (!nodes.ok()) return nodes.status();
+  runtime->nodes = *std::move(nodes);
+  runtime->segment_bytes = options.segment_bytes;
+  runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
   runtime->engine = std::make_unique<Engine>(runtime->transport, std::move(engine_options));
   return runtime;
+}
+
+PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
+  PlanOptions options = {.segment_bytes = runtime.segment_bytes};
+  for (Rank rank = 0; rank < channel.size(); ++rank) {
+    options.nodes.push_back(runtime.nodes[channel.peer(rank).world_rank]);
+  }
+  // A plan that maps peers must be right for all ranks.
+  options.peers_mapped = runtime.may_map && options.one_node();
+  return options;
 }
 
 absl::StatusOr<Buffer> NewControlBlock(Arena& arena) {

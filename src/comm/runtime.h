@@ -25,7 +25,9 @@ struct Runtime {
   std::shared_ptr<Arena> arena;
   Buffer presence;
   absl::Duration timeout;
-  PlanOptions plan_options;
+  std::vector<int> nodes;  // by rank of the world; any numbers
+  std::int64_t segment_bytes = 0;
+  bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;
   std::atomic<std::uint32_t> next_channel{1};
   std::unique_ptr<Engine> engine;  // last: ends before the memory it uses
@@ -34,6 +36,9 @@ struct Runtime {
 // Connects the transport and agrees with all ranks on version and options.
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options);
+
+// For the plans of one group.
+PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
 
 // A cleared block of this rank, not yet known to the peers.
 absl::StatusOr<Buffer> NewControlBlock(Arena& arena);

@@ -245,6 +245,10 @@ absl::Status CheckMixing(absl::Span<const Plan> plans) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": mixing has ", plan.mixing.size(),
                                                         " weights; it needs one per rank, ", plans.size()));
     }
+    if (!plan.mixing_nodes.empty() && plan.mixing_nodes.size() != plans.size()) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": mixing_nodes names the nodes of ",
+                                                        plan.mixing_nodes.size(), " ranks, not of ", plans.size()));
+    }
     for (std::size_t from = 0; from < plans.size(); ++from) columns[from] += plan.mixing[from];
     const double row = std::accumulate(plan.mixing.begin(), plan.mixing.end(), 0.0);
     if (std::abs(row - 1) > kRounding) {

@@ -37,7 +37,7 @@ Range ChunkOf(std::int64_t count, int parts, int index) {
 }
 
 PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank, int size, const PlanOptions& options)
-    : options_(options), spec_(spec), dependencies_(std::make_unique<Dependencies>()) {
+    : options_(options), spec_(spec), rank_(rank), size_(size), dependencies_(std::make_unique<Dependencies>()) {
   plan_.name = std::move(name);
   plan_.rank = rank;
   plan_.size = size;
@@ -81,6 +81,7 @@ Ref PlanBuilder::AddState(StateRange state, DType dtype, std::int64_t count) {
   } else if (state.kind == StateKind::kReplica && (state.of < 0 || state.of >= size())) {
     Fail(absl::StrCat("state ", state.name, ": a replica of rank ", state.of, ", which must be in 0…", size() - 1));
   }
+  if (status_.ok() && state.kind == StateKind::kReplica) state.of = WorldRank(state.of);
   state.range = Allocate(Space::kState, dtype, count);
   plan_.states.push_back(std::move(state));
   return plan_.states.back().range;
@@ -128,6 +129,7 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
       return false;
     }
     if (!CheckMapped(kind)) return false;
+    ref.owner = WorldRank(ref.owner);
     if (ref.space == Space::kState) {
       Fail(absl::StrCat(at, Where(ref), ": state of a peer is not mapped"));
       return false;
@@ -137,7 +139,7 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
     const bool unknown = ref.owner != kSelf && plan_.spec.collective == Collective::kAllToAllV;
     limit = unknown ? std::numeric_limits<std::int64_t>::max()
-                    : SpaceBytes(plan_.spec, ref.space, ref.owner == kSelf ? rank() : ref.owner, size());
+                    : SpaceBytes(plan_.spec, ref.space, ref.owner == kSelf ? plan_.rank : ref.owner, plan_.size);
   }
   if (ref.offset < 0 || ref.bytes < 0 || ref.offset > limit - ref.bytes) {
     Fail(absl::StrCat(at, Where(ref), " lies outside its space of ", limit, " bytes"));
@@ -215,13 +217,13 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
 void PlanBuilder::Send(Rank to, const Ref& src) {
   Ref from = src;
   if (!CheckPeer(StepKind::kSend, to) || !CheckRef(StepKind::kSend, "srcs[0]", from, false)) return;
-  AppendSegments({.kind = StepKind::kSend, .peer = to}, {}, {&from, 1});
+  AppendSegments({.kind = StepKind::kSend, .peer = WorldRank(to)}, {}, {&from, 1});
 }
 
 void PlanBuilder::Recv(Rank from, const Ref& dst) {
   Ref to = dst;
   if (!CheckPeer(StepKind::kRecv, from) || !CheckRef(StepKind::kRecv, "dsts[0]", to, true)) return;
-  AppendSegments({.kind = StepKind::kRecv, .peer = from}, {&to, 1}, {});
+  AppendSegments({.kind = StepKind::kRecv, .peer = WorldRank(from)}, {&to, 1}, {});
 }
 
 void PlanBuilder::Signal() {
@@ -231,7 +233,8 @@ void PlanBuilder::Signal() {
 
 void PlanBuilder::Wait(Rank peer) {
   if (!CheckPeer(StepKind::kWait, peer) || !CheckMapped(StepKind::kWait)) return;
-  Append({.kind = StepKind::kWait, .ordinal = ++waits_[peer], .peer = peer}, {}, {});
+  const Rank from = WorldRank(peer);
+  Append({.kind = StepKind::kWait, .ordinal = ++waits_[from], .peer = from}, {}, {});
 }
 
 void PlanBuilder::WaitAll() {
@@ -246,9 +249,10 @@ void PlanBuilder::WaitFor(absl::Span<const Rank> peers) {
   if (signals_ == 0) return Fail("wait: WaitAll and WaitFor need a Signal of this rank before them");
   for (const Rank peer : peers) {
     if (!CheckPeer(StepKind::kWait, peer)) return;
-    if (waits_[peer] >= signals_) continue;
-    waits_[peer] = signals_;
-    Append({.kind = StepKind::kWait, .ordinal = signals_, .peer = peer}, {}, {});
+    const Rank from = WorldRank(peer);
+    if (waits_[from] >= signals_) continue;
+    waits_[from] = signals_;
+    Append({.kind = StepKind::kWait, .ordinal = signals_, .peer = from}, {}, {});
   }
 }
 
@@ -377,11 +381,12 @@ void PlanBuilder::Decode(const Ref& dst, const Ref& src, const CodecChoice& code
   AppendCodec(StepKind::kDecode, dst, src, codec, accumulate);
 }
 
-void PlanBuilder::PromiseMixing(std::vector<double> weights) {
+void PlanBuilder::PromiseMixing(std::vector<double> weights, std::vector<int> nodes) {
   if (weights.size() != static_cast<std::size_t>(size())) {
     Fail(absl::StrCat("mixing: ", weights.size(), " weights; it needs one per rank, ", size()));
   }
   plan_.mixing = std::move(weights);
+  plan_.mixing_nodes = std::move(nodes);
 }
 
 void PlanBuilder::Within(const CollectiveSpec& spec, const Ref& in, const Ref& out,
@@ -399,6 +404,27 @@ void PlanBuilder::Within(const CollectiveSpec& spec, const Ref& in, const Ref& o
   spec_ = outer_spec;
   in_ = outer_in;
   out_ = outer_out;
+}
+
+void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec& spec, const Ref& in, const Ref& out,
+                              absl::FunctionRef<void(PlanBuilder&)> write) {
+  if (!status_.ok()) return;
+  const auto own = std::find(group.begin(), group.end(), rank());
+  if (own == group.end()) return Fail(absl::StrCat("a part for a group that lacks this rank, ", rank()));
+  std::vector<Rank> world_ranks;
+  for (const Rank member : group) {
+    if (member < 0 || member >= size()) {
+      return Fail(absl::StrCat("a part for a group: rank ", member, " must be in 0…", size() - 1));
+    }
+    world_ranks.push_back(WorldRank(member));
+  }
+  const std::vector<Rank> outer_group = std::exchange(group_, std::move(world_ranks));
+  const Rank outer_rank = std::exchange(rank_, static_cast<Rank>(own - group.begin()));
+  const int outer_size = std::exchange(size_, static_cast<int>(group.size()));
+  Within(spec, in, out, write);
+  group_ = outer_group;
+  rank_ = outer_rank;
+  size_ = outer_size;
 }
 
 absl::StatusOr<Plan> PlanBuilder::Build() && {

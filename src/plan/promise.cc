@@ -33,18 +33,19 @@ class Tracer {
         spec_(plan.spec),
         combined_(combined),
         mixes_(!plan.mixing.empty()),
+        nodes_(plan.mixing_nodes),
         sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg) {}
 
   // False when something other than the promised computation stands between inputs and `value`. The replica of a rank's
-  // weights counts as its input; a residual counts for nothing inside a message, since it makes up for what former
-  // ones lost.
+  // weights counts as its input, or as the average of its node's; a residual counts for nothing inside a message, since
+  // it makes up for what former ones lost.
   bool Trace(const Value& value, double coefficient = 1, bool outermost = true, bool in_message = false) {
     const Symbol& symbol = symbols_[value.symbol];
     auto term = [&](std::size_t i) { return Value{symbol.terms[i].symbol, symbol.terms[i].index + value.index}; };
     switch (symbol.kind) {
       case Kind::kReplica:
-        if (!mixes_) return false;
-        [[fallthrough]];
+        if (mixes_) AddReplica(symbol.rank, value.index, coefficient);
+        return mixes_;
       case Kind::kInput:
         leaves.push_back({symbol.rank, value.index, coefficient});
         return true;
@@ -90,10 +91,19 @@ class Tracer {
   std::int64_t constant = std::numeric_limits<std::int64_t>::max();
 
  private:
+  void AddReplica(Rank of, std::int64_t index, double coefficient) {
+    if (nodes_.empty()) return leaves.push_back({of, index, coefficient});
+    const auto ranks = static_cast<double>(std::count(nodes_.begin(), nodes_.end(), nodes_[of]));
+    for (Rank rank = 0; rank < static_cast<Rank>(nodes_.size()); ++rank) {
+      if (nodes_[rank] == nodes_[of]) leaves.push_back({rank, index, coefficient / ranks});
+    }
+  }
+
   const Symbols& symbols_;
   const CollectiveSpec& spec_;
   bool combined_;  // of several ranks
   bool mixes_;
+  const std::vector<int>& nodes_;
   bool sums_;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "plan/hierarchy.h"
 #include "plan/strategy_options.h"
 #include "tutti/algorithm.h"
 #include "tutti/peer_selection.h"
@@ -168,12 +169,24 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
   return strategy;
 }
 
-int RoundsOf(const Strategy& strategy, int size) {
-  return strategy.algorithm->rounds == nullptr ? 1 : strategy.algorithm->rounds(strategy, size);
+namespace {
+
+// Those who exchange: the ranks, or the leaders of their nodes.
+int ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options) {
+  const Hierarchy hierarchy(options, size);
+  return IsBetweenNodes(strategy, hierarchy) ? hierarchy.nodes() : size;
 }
 
-int RoundOf(const Strategy& strategy, std::int64_t step, int size) {
-  return strategy.algorithm->round_of == nullptr ? 0 : strategy.algorithm->round_of(strategy, step, size);
+}  // namespace
+
+int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options) {
+  if (strategy.algorithm->rounds == nullptr) return 1;
+  return strategy.algorithm->rounds(strategy, ParticipantsOf(strategy, size, options));
+}
+
+int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options) {
+  if (strategy.algorithm->round_of == nullptr) return 0;
+  return strategy.algorithm->round_of(strategy, step, ParticipantsOf(strategy, size, options));
 }
 
 bool ExchangesWeights(const Algorithm& algorithm) {
@@ -191,19 +204,27 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
   bucket.count = count;
   bucket.in_place = !weights;
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
-  if (round < 0 || round >= RoundsOf(strategy, size)) {
+  if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", RoundsOf(strategy, size) - 1));
+        absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
   }
-  absl::Status status = algorithm.supports(strategy, bucket, size, options);
-  if (status.ok() && strategy.flag("hierarchical") && !options.one_node) {
-    status = absl::UnimplementedError("hierarchical=true needs all ranks on one node; use hierarchical=false");
+  const Hierarchy hierarchy(options, size);
+  const bool between_nodes = IsBetweenNodes(strategy, hierarchy);
+  const int rounds = RoundsOf(strategy, size, options);
+  if (round < 0 || round >= rounds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", rounds - 1));
+  }
+  absl::Status status = algorithm.supports(strategy, bucket, between_nodes ? hierarchy.nodes() : size, options);
+  PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
+  if (status.ok() && between_nodes) {
+    status = BuildBetweenNodes(strategy, round, hierarchy, builder);
+  } else if (status.ok()) {
+    algorithm.build(strategy, round, builder);
   }
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));
   }
-  PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
-  algorithm.build(strategy, round, builder);
   return std::move(builder).Build();
 }
 

@@ -187,7 +187,7 @@ class Synchronizer::Impl {
   }
 
   void Launch() {
-    const int round = RoundOf(strategy, step, communicator.size());
+    const int round = RoundOf(strategy, step, communicator.size(), communicator.plan_options());
     if (round == kNoExchange) return;
     weights->TakeSnapshot();
     weights->Launch(round);

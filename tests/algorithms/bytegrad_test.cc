@@ -205,14 +205,5 @@ TEST(ByteGradErrors, SaysWhatItCannotEncode) {
   }
 }
 
-TEST(ByteGradErrors, HierarchyOfNodesIsRefused) {
-  const absl::Status status =
-      BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 100, 0, 2, {.one_node = false}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("use hierarchical=false"));
-  EXPECT_TRUE(
-      BuildPlan(*ParseStrategy("bytegrad:hierarchical=false"), DType::kF32, 100, 0, 2, {.one_node = false}).ok());
-}
-
 }  // namespace
 }  // namespace tutti

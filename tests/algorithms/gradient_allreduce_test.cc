@@ -73,15 +73,9 @@ INSTANTIATE_TEST_SUITE_P(Worlds, GradientAllReduce, ::testing::Values(1, 2, 3, 4
 
 TEST(GradientAllReduceErrors, NameTheOption) {
   const Strategy direct = *ParseStrategy("gradient_allreduce:schedule=direct");
-  absl::Status status = BuildPlan(direct, DType::kF32, 10, 0, 2, {.peers_mapped = false}).status();
+  const absl::Status status = BuildPlan(direct, DType::kF32, 10, 0, 2, {.peers_mapped = false}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("schedule=direct: "));
-
-  const Strategy hierarchical = *ParseStrategy("gradient_allreduce:hierarchical=true");
-  EXPECT_TRUE(BuildPlan(hierarchical, DType::kF32, 10, 0, 2, {}).ok());
-  status = BuildPlan(hierarchical, DType::kF32, 10, 0, 2, {.one_node = false}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("use hierarchical=false"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -13,10 +14,12 @@ namespace tutti {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const WorldOptions& options,
-                                                         const std::shared_ptr<InprocHub>& hub) {
+                                                         const std::shared_ptr<InprocHub>& hub, Rank rank) {
   const TransportOptions transport = {.region_bytes = options.region_bytes};
 #ifdef TUTTI_WITH_UCX
-  if (options.transport == "ucx") return MakeUcxTransport({}, transport);
+  UcxOptions ucx;
+  if (options.ranks_per_node > 0) ucx.node = "node " + std::to_string(rank / options.ranks_per_node);
+  if (options.transport == "ucx") return MakeUcxTransport(ucx, transport);
 #endif
   return MakeInprocTransport(hub, transport);
 }
@@ -33,11 +36,11 @@ std::vector<std::string> WorldTransports() {
 
 void RunWorld(int size, const WorldOptions& options, const std::function<void(Communicator&)>& body) {
   const std::shared_ptr<Store> store = MakeMemoryStore();
-  const std::shared_ptr<InprocHub> hub = MakeInprocHub(size);
+  const std::shared_ptr<InprocHub> hub = MakeInprocHub(size, options.ranks_per_node);
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
-      absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(options, hub);
+      absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(options, hub, rank);
       ASSERT_TRUE(transport.ok()) << transport.status();
       Bootstrap bootstrap;
       bootstrap.identity.rank = bootstrap.identity.local_rank = rank;

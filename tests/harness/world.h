@@ -15,6 +15,7 @@ struct WorldOptions {
   std::string transport = "inproc";  // or "ucx"
   CommunicatorOptions communicator = {.timeout = absl::Seconds(60)};
   std::int64_t region_bytes = std::int64_t{1} << 30;
+  int ranks_per_node = 0;  // so many ranks act as a node; 0: all do
 };
 
 // The transports of this build that ranks in threads can use.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tutti/algorithm.h"
 #include "tutti/codec.h"
 #include "tutti/peer_selection.h"
@@ -17,7 +18,7 @@ namespace {
 class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
  protected:
   void Sweep(const Strategy& strategy, int size, std::int64_t count, DType dtype, const PlanOptions& options) {
-    for (int round = 0; round < RoundsOf(strategy, size); ++round) {
+    for (int round = 0; round < RoundsOf(strategy, size, options); ++round) {
       std::vector<Plan> plans;
       for (Rank rank = 0; rank < size; ++rank) {
         absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);
@@ -27,7 +28,8 @@ class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
       }
       const absl::Status status = Verify(plans);
       EXPECT_TRUE(status.ok()) << strategy.ToString() << ", round " << round << ", " << size << " ranks, " << count
-                               << " " << Name(dtype) << (options.peers_mapped ? " mapped: " : ": ") << status;
+                               << " " << Name(dtype) << (options.peers_mapped ? " mapped, " : ", ") << "nodes "
+                               << absl::StrJoin(options.nodes, " ") << ": " << status;
     }
   }
 
@@ -73,6 +75,26 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
         for (bool mapped : {false, true}) Sweep(variant, size, count, DType::kF32, {.peers_mapped = mapped});
         Sweep(variant, size, count, DType::kF16, {.segment_bytes = 1024});
         if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Nodes in order and mixed up, of one rank, of several, of unequal numbers (which some algorithms refuse).
+TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
+  const std::vector<std::vector<int>> worlds = {{0, 1},       {7, 7, 7},    {0, 0, 1},          {0, 0, 1, 1},
+                                                {0, 1, 2, 3}, {1, 0, 1, 0}, {0, 0, 1, 1, 2, 2}, {0, 1, 1, 2, 2, 2, 2}};
+  for (Strategy variant : Variants()) {
+    for (auto& [name, value] : variant.options) {
+      if (name == "hierarchical") value = "true";
+    }
+    for (const std::vector<int>& nodes : worlds) {
+      const int size = static_cast<int>(nodes.size());
+      for (std::int64_t count : {0, 1, 97, 4097}) {
+        for (DType dtype : {DType::kF32, DType::kBF16}) {
+          Sweep(variant, size, count, dtype, {.segment_bytes = 4096, .nodes = nodes});
+          if (HasFailure()) return;
+        }
       }
     }
   }

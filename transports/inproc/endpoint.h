@@ -13,11 +13,14 @@ class InprocTransport;
 
 class InprocEndpoint final : public Endpoint {
  public:
-  InprocEndpoint(InprocTransport* transport, Rank peer, Port* port) : transport_(transport), peer_(peer), port_(port) {}
+  InprocEndpoint(InprocTransport* transport, Rank peer, Port* port, bool mapped)
+      : transport_(transport), peer_(peer), port_(port), mapped_(mapped) {}
 
   void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
-  MappedRegion region() const override { return {port_->region().base(), port_->region().bytes()}; }
+  MappedRegion region() const override {
+    return mapped_ ? MappedRegion{port_->region().base(), port_->region().bytes()} : MappedRegion{};
+  }
 
   Port* port() const { return port_; }
 
@@ -25,6 +28,7 @@ class InprocEndpoint final : public Endpoint {
   InprocTransport* const transport_;
   const Rank peer_;
   Port* const port_;
+  const bool mapped_;
 };
 
 }  // namespace tutti::inproc

@@ -109,6 +109,8 @@ absl::StatusOr<inproc::Port*> InprocHub::Find(const std::string& address) const 
   return absl::NotFoundError("its address is not from this hub");
 }
 
-std::shared_ptr<InprocHub> MakeInprocHub(int size) { return std::make_shared<InprocHub>(size); }
+std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node) {
+  return std::make_shared<InprocHub>(size, ranks_per_node);
+}
 
 }  // namespace tutti

@@ -102,9 +102,10 @@ class Port {
 
 class InprocHub {
  public:
-  explicit InprocHub(int size) : size_(size) {}
+  InprocHub(int size, int ranks_per_node) : size_(size), ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : size) {}
 
   int size() const { return size_; }
+  bool share_node(Rank a, Rank b) const { return a / ranks_per_node_ == b / ranks_per_node_; }
 
   // A port for one more rank and the address under which its peers find it.
   struct Registration {
@@ -119,6 +120,7 @@ class InprocHub {
   std::string AddressOf(std::size_t index) const;
 
   const int size_;
+  const int ranks_per_node_;
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<inproc::Port>> ports_ TUTTI_GUARDED_BY(mutex_);
 };

@@ -29,7 +29,9 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
     if (!port.ok()) return absl::InvalidArgumentError(absl::StrCat("rank ", peer, ": ", port.status().message()));
     ports.push_back(*port);
   }
-  for (Rank peer = 0; peer < size; ++peer) endpoints_.emplace_back(this, peer, ports[static_cast<std::size_t>(peer)]);
+  for (Rank peer = 0; peer < size; ++peer) {
+    endpoints_.emplace_back(this, peer, ports[static_cast<std::size_t>(peer)], hub_->share_node(rank, peer));
+  }
   rank_ = rank;
   return absl::OkStatus();
 }

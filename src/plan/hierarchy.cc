@@ -1,0 +1,121 @@
+#include "plan/hierarchy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+// Nodes add 16-bit types up in f32: what happens inside of them loses nothing.
+DType LosslessType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
+
+// The call `spec` inside the node, by the schedule that suits it. `memory` holds what each rank has of it.
+void WithinNode(PlanBuilder& b, const std::vector<Rank>& node, const CollectiveSpec& spec, const Ref& in,
+                const Ref& out) {
+  const auto place = static_cast<Rank>(std::find(node.begin(), node.end(), b.rank()) - node.begin());
+  const int size = static_cast<int>(node.size());
+  b.WithinGroup(node, spec, in.Elements(0, InputCount(spec, place, size)),
+                out.Elements(0, OutputCount(spec, place, size)), [](PlanBuilder& part) {
+                  // Served for every count, type and size, by messages if need be.
+                  SelectSchedule(part.spec(), part.size(), part.options())->schedule->build(part);
+                });
+}
+
+// What this rank's weights become a mix of, when the leaders' do: a node's weights are the average of its ranks'.
+std::vector<double> MixingOf(const std::vector<double>& between, const Hierarchy& hierarchy, int size) {
+  std::vector<double> weights(size);
+  for (Rank rank = 0; rank < size; ++rank) {
+    const int node = hierarchy.node_of(rank);
+    weights[rank] = between[node] / static_cast<double>(hierarchy.ranks(node).size());
+  }
+  return weights;
+}
+
+// The mix that the leader of this node promises; empty: what an average promises.
+std::vector<double> PromiseOf(const Strategy& strategy, int round, const Hierarchy& hierarchy, const PlanBuilder& b) {
+  if (!ExchangesWeights(*strategy.algorithm)) return {};
+  PlanBuilder leader(std::string(strategy.algorithm->name), b.spec(), hierarchy.node_of(b.rank()), hierarchy.nodes(),
+                     b.options());
+  strategy.algorithm->build(strategy, round, leader);
+  const absl::StatusOr<Plan> plan = std::move(leader).Build();
+  return plan.ok() ? plan->mixing : std::vector<double>();  // if not, the leaders' own plans say why
+}
+
+}  // namespace
+
+Hierarchy::Hierarchy(const PlanOptions& options, int size) : node_of_(size) {
+  std::vector<int> seen;
+  for (Rank rank = 0; rank < size; ++rank) {
+    const int node = options.nodes.empty() ? 0 : options.nodes[rank];
+    const auto found = std::find(seen.begin(), seen.end(), node);
+    node_of_[rank] = static_cast<int>(found - seen.begin());
+    if (found == seen.end()) {
+      seen.push_back(node);
+      ranks_.emplace_back();
+    }
+    ranks_[node_of_[rank]].push_back(rank);
+  }
+}
+
+std::vector<Rank> Hierarchy::leaders() const {
+  std::vector<Rank> leaders;
+  for (const std::vector<Rank>& node : ranks_) leaders.push_back(node[0]);
+  return leaders;
+}
+
+bool Hierarchy::even() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& node) { return node.size() == ranks_[0].size(); });
+}
+
+bool IsBetweenNodes(const Strategy& strategy, const Hierarchy& hierarchy) {
+  return strategy.flag("hierarchical") && hierarchy.nodes() > 1;
+}
+
+absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierarchy& hierarchy, PlanBuilder& b) {
+  const CollectiveSpec bucket = b.spec();
+  const std::vector<Rank>& node = hierarchy.ranks(hierarchy.node_of(b.rank()));
+  const bool leads = node[0] == b.rank();
+  const std::vector<double> promise = PromiseOf(strategy, round, hierarchy, b);
+  if (!promise.empty() && !hierarchy.even()) {
+    return absl::UnimplementedError(
+        "hierarchical=true mixes the averages of nodes, which then must have equally many ranks; use "
+        "hierarchical=false");
+  }
+
+  const DType dtype = LosslessType(bucket.dtype);
+  const bool widens = dtype != bucket.dtype;
+  const Ref mine = widens ? b.Scratch(dtype, bucket.count) : b.in();
+  b.Copy(mine, b.in());
+  // Of the whole node, at its leader. Gradients may be overwritten, a snapshot of weights may not.
+  const bool in_place = mine.space != Space::kIn;
+  const Ref nodes = in_place || node.size() == 1 ? mine : b.Scratch(dtype, leads ? bucket.count : 0);
+  if (node.size() > 1) {
+    WithinNode(b, node,
+               {.collective = Collective::kReduce,
+                .dtype = dtype,
+                .op = ReduceOp::kSum,
+                .count = bucket.count,
+                .in_place = in_place},
+               mine, nodes);
+  }
+  if (leads) {
+    if (!promise.empty() && node.size() > 1) b.Scale(nodes, nodes, static_cast<std::int32_t>(node.size()));
+    CollectiveSpec between = bucket;
+    between.dtype = dtype;
+    const Ref result = bucket.in_place ? nodes : widens ? b.Scratch(dtype, bucket.count) : b.out();
+    b.WithinGroup(hierarchy.leaders(), between, nodes, result,
+                  [&](PlanBuilder& part) { strategy.algorithm->build(strategy, round, part); });
+    b.Copy(b.out(), result);
+  }
+  if (node.size() > 1) {
+    WithinNode(b, node,
+               {.collective = Collective::kBroadcast, .dtype = bucket.dtype, .count = bucket.count, .in_place = true},
+               b.out(), b.out());
+  }
+  if (!promise.empty()) b.PromiseMixing(MixingOf(promise, hierarchy, b.size()), b.options().nodes);
+  return absl::OkStatus();
+}
+
+}  // namespace tutti

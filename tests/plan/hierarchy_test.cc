@@ -1,0 +1,78 @@
+// Algorithms between nodes: who exchanges with whom, and what is refused.
+#include "plan/hierarchy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Hierarchy, OrdersNodesByTheirFirstRanks) {
+  const Hierarchy hierarchy({.nodes = {5, 2, 5, 2, 9}}, 5);
+  EXPECT_EQ(hierarchy.nodes(), 3);
+  EXPECT_THAT(hierarchy.leaders(), ElementsAre(0, 1, 4));
+  EXPECT_THAT(hierarchy.ranks(0), ElementsAre(0, 2));
+  EXPECT_EQ(hierarchy.node_of(3), 1);
+  EXPECT_FALSE(hierarchy.even());
+  EXPECT_TRUE(Hierarchy({}, 3).even());
+}
+
+absl::StatusOr<Plan> PlanOf(const std::string& strategy, Rank rank, const std::vector<int>& nodes) {
+  return BuildPlan(*ParseStrategy(strategy), DType::kF32, 4096, rank, static_cast<int>(nodes.size()), {.nodes = nodes});
+}
+
+// Between nodes 8 bits per element, and only from leaders; inside them f32.
+TEST(BetweenNodes, OnlyLeadersEncode) {
+  for (Rank rank = 0; rank < 4; ++rank) {
+    const absl::StatusOr<Plan> plan = PlanOf("bytegrad", rank, {0, 0, 1, 1});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const Rank leader = rank < 2 ? 0 : 2;
+    EXPECT_EQ(plan->codecs.empty(), rank != leader);
+    for (const Step& step : plan->steps) {
+      if (step.kind != StepKind::kSend && step.kind != StepKind::kRecv) continue;
+      const bool leaves_node = step.peer / 2 != rank / 2;
+      EXPECT_TRUE(!leaves_node || (rank == leader && step.peer % 2 == 0)) << "rank " << rank << " and " << step.peer;
+      EXPECT_EQ(plan->refs[step.first_ref].dtype == DType::kU8, leaves_node);
+    }
+  }
+}
+
+TEST(BetweenNodes, ANodePerRankChangesNothing) {
+  const absl::StatusOr<Plan> nodes = PlanOf("bytegrad", 1, {0, 1, 2});
+  const absl::StatusOr<Plan> flat = PlanOf("bytegrad:hierarchical=false", 1, {0, 1, 2});
+  ASSERT_TRUE(nodes.ok() && flat.ok());
+  EXPECT_EQ(nodes->steps.size(), flat->steps.size());
+  EXPECT_EQ(WireBytes(*nodes), WireBytes(*flat));
+}
+
+// A rank of a small node would count more than one of a large one.
+TEST(BetweenNodes, MixingNeedsNodesOfEquallyManyRanks) {
+  for (const char* strategy : {"low_precision_decentralized", "decentralized:peer_selection_mode=ring"}) {
+    const absl::Status status = PlanOf(strategy, 0, {0, 0, 1, 2, 3}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("equally many ranks; use hierarchical=false"));
+  }
+  EXPECT_TRUE(PlanOf("decentralized", 0, {0, 0, 1}).ok());  // the average of all does not care
+}
+
+TEST(BetweenNodes, ACastUnderAScheduleIsRefused) {
+  const absl::Status status =
+      PlanOf("gradient_allreduce:hierarchical=true,codec=bf16,schedule=ring", 0, {0, 0, 1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("use schedule=auto, or hierarchical=false"));
+}
+
+TEST(BetweenNodes, NodesMustBeNamedForEveryRank) {
+  const absl::Status status = BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 8, 0, 3, {.nodes = {0, 1}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nodes of 2 ranks, not of 3"));
+}
+
+}  // namespace
+}  // namespace tutti
