@@ -42,6 +42,9 @@ struct CallOptions {
   bool caller_drives = false;
   // Note when the call ends, for Work::end_nanos().
   bool timed = false;
+  // Names the random numbers of codecs that round at random: a run of a bound plan repeats those of one with an equal
+  // number, and is independent of all others.
+  std::uint64_t draw = 0;
 };
 
 // What a rank has moved since its communicator was created.

@@ -57,6 +57,7 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
   }
   operation_->AddReference();
   operation_->timed = options.timed;
+  operation_->draw = options.draw;
   return Work(operation_, operation_->engine.Submit(*operation_, options.caller_drives));
 }
 

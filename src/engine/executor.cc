@@ -12,11 +12,11 @@ namespace {
 // Stands in Operation::dependencies_left for a step that is complete.
 constexpr std::uint32_t kStepDone = 0xffffffff;
 
-// Names the random numbers of a message that a codec rounds at random: those of every rank, step and run differ.
+// Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
 std::uint64_t DrawOf(const Operation& operation, StepId step) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
   const auto rank = static_cast<std::uint64_t>(operation.program().plan.rank);
-  return (operation.runs_started * kOdd + rank) * kOdd + step;
+  return (operation.draw * kOdd + rank) * kOdd + step;
 }
 
 std::byte* AddressOf(const Operation& operation, const Operand& operand) {

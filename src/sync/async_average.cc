@@ -109,7 +109,7 @@ bool AsyncAverage::Round() {
   const bool goes = status.ok() && *agreed == kGo;
   SyncStatistics statistics;
   if (goes) {
-    weights_->Launch(0);
+    weights_->Launch(0, /*step=*/0);
     status = weights_->Finish(statistics);
   }
   MutexLock lock(mutex_);

@@ -19,7 +19,7 @@ absl::StatusOr<Buffer> AllocateZeroed(Communicator& communicator, std::int64_t b
 }  // namespace
 
 absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, const Strategy& strategy,
-                                                      const BucketLayout& layout) {
+                                                      const BucketLayout& layout, int index) {
   std::vector<Plan> plans;
   std::int64_t state_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -32,6 +32,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
     plans.push_back(*std::move(plan));
   }
   ExchangeBucket bucket;
+  bucket.index_ = index;
   bucket.count_ = layout.count;
   const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
     absl::StatusOr<Buffer> allocated = AllocateZeroed(communicator, bytes);
@@ -60,10 +61,11 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   return bucket;
 }
 
-void ExchangeBucket::Launch(int round) {
+void ExchangeBucket::Launch(int round, std::int64_t step) {
   launched_ = round;
   launched_ns_ = MonotonicNanos();
-  work_ = rounds_[round].plan.Start({.timed = true});
+  work_ = rounds_[round].plan.Start(
+      {.timed = true, .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
 }
 
 absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
@@ -78,7 +80,8 @@ absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicat
                                                         absl::Span<const BucketLayout> layout) {
   std::vector<ExchangeBucket> buckets;
   for (const BucketLayout& bucket_layout : layout) {
-    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(communicator, strategy, bucket_layout);
+    absl::StatusOr<ExchangeBucket> bucket =
+        ExchangeBucket::Create(communicator, strategy, bucket_layout, static_cast<int>(buckets.size()));
     if (!bucket.ok()) return bucket.status();
     buckets.push_back(*std::move(bucket));
   }

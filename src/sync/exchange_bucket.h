@@ -20,12 +20,13 @@ namespace tutti {
 // Nothing is allocated or looked up after creation.
 class ExchangeBucket {
  public:
-  // One bound plan per round of the strategy. `communicator` must outlive the result.
+  // One bound plan per round of the strategy. `communicator` must outlive the result. `index`: of the bucket.
   static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, const Strategy& strategy,
-                                               const BucketLayout& layout);
+                                               const BucketLayout& layout, int index);
 
-  // Starts the plan of a round; the last run must have ended.
-  void Launch(int round);
+  // Starts the plan of a round; the last run must have ended. With the index, `step` names the random numbers: a
+  // training that goes on from a checkpoint rounds as it would have done.
+  void Launch(int round, std::int64_t step);
   // Waits for its end and adds what it did to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
 
@@ -42,6 +43,7 @@ class ExchangeBucket {
     std::int64_t wire_bytes = 0;
   };
 
+  int index_ = 0;
   std::int64_t count_ = 0;
   Buffer in_;
   std::shared_ptr<Buffer> out_;

@@ -50,11 +50,12 @@ std::shared_ptr<void> GradientExchange::View(int i) const {
   return {bucket, bucket->data() + place.offset * SizeOf(parameters_[i].dtype)};
 }
 
-absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum) {
+absl::Status GradientExchange::Begin(bool synchronize, std::int64_t step, MomentumSource* momentum) {
   if (in_step_) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", communicator_.rank(), ": the last backward was begun but not finished"));
   }
+  step_ = step;
   round_ = 0;
   if (synchronize && momentum != nullptr) {
     const absl::StatusOr<int> round = momentum->BeginBackward();
@@ -73,7 +74,7 @@ void GradientExchange::MarkReady(int i) {
   if (!synchronizing_) return;
   // What was marked before may be on its way and must not change.
   if (momentum_ != nullptr && !ready_.marked(i)) momentum_->ReplaceGradient(i);
-  const bool first = ready_.Mark(i, [this](int b) { buckets_[b].Launch(round_); });
+  const bool first = ready_.Mark(i, [this](int b) { buckets_[b].Launch(round_, step_); });
   if (!first) marked_twice_.store(i, std::memory_order_relaxed);
 }
 

@@ -29,7 +29,7 @@ class GradientExchange {
   std::shared_ptr<void> View(int i) const;
   // `synchronize`: false when gradients are only accumulated. `momentum`: what is exchanged in place of gradients in
   // this step and chooses the round of the plans; null: gradients, which have one round.
-  absl::Status Begin(bool synchronize, MomentumSource* momentum);
+  absl::Status Begin(bool synchronize, std::int64_t step, MomentumSource* momentum);
   void MarkReady(int i);
   std::vector<int> Missing() const;
   absl::Status Finish(SyncStatistics& statistics);
@@ -52,6 +52,7 @@ class GradientExchange {
   ReadyCounters ready_;
   std::atomic<int> marked_twice_{-1};
   MomentumSource* momentum_ = nullptr;
+  std::int64_t step_ = 0;
   int round_ = 0;
   bool synchronizing_ = false;  // in this step
   bool in_step_ = false;

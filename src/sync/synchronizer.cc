@@ -88,7 +88,7 @@ class Synchronizer::Impl {
                        " exchanges the momentum of its own optimizer: create a QAdam (tutti/qadam.h, or "
                        "tutti/torch/qadam.h) before the first backward"));
     }
-    return gradients->Begin(synchronize && exchanges_gradients(), momentum);
+    return gradients->Begin(synchronize && exchanges_gradients(), step, momentum);
   }
 
   absl::Status FinishBackward() {
@@ -190,7 +190,7 @@ class Synchronizer::Impl {
     const int round = RoundOf(strategy, step, communicator.size(), communicator.plan_options());
     if (round == kNoExchange) return;
     weights->TakeSnapshot();
-    weights->Launch(round);
+    weights->Launch(round, step);
     travels = true;
   }
 

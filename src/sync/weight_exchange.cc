@@ -53,9 +53,9 @@ void WeightExchange::TakeSnapshot() {
   }
 }
 
-void WeightExchange::Launch(int round) {
+void WeightExchange::Launch(int round, std::int64_t step) {
   under_way_ = true;
-  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round);
+  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step);
 }
 
 absl::Status WeightExchange::Finish(SyncStatistics& statistics) {

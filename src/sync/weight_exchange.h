@@ -27,7 +27,7 @@ class WeightExchange {
   // The snapshot ← the weights.
   void TakeSnapshot();
   // Starts the plans of a round, from the snapshot.
-  void Launch(int round);
+  void Launch(int round, std::int64_t step);
   // Waits until every bucket has arrived; weights are untouched.
   absl::Status Finish(SyncStatistics& statistics);
   // The weights ← what has arrived.

@@ -1,5 +1,5 @@
-// Stochastic rounding draws other numbers in every run, the same for every rank's copy of a result, and the same again
-// when a program is run again.
+// Stochastic rounding draws other numbers for every draw, the same for every rank's copy of a result, and the same
+// again when a program is run again.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-// What each of two ranks has after each of three runs.
+// What each of two ranks has after each of three runs, of other draws.
 std::vector<Results> ResultsOfRuns() {
   constexpr std::int64_t kCount = 5000;
   std::vector<Results> results(2, Results(3));
@@ -25,10 +25,10 @@ std::vector<Results> ResultsOfRuns() {
     ASSERT_TRUE(plan.ok()) << plan.status();
     absl::StatusOr<BoundPlan> bound = comm.Bind(*std::move(plan), {.out = buffer->data()});
     ASSERT_TRUE(bound.ok()) << bound.status();
-    for (std::vector<float>& result : results[comm.rank()]) {
+    for (std::uint64_t run = 0; run < 3; ++run) {
       for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000) * 0.001f;
-      ASSERT_EQ(bound->Start({.caller_drives = true}).Wait(), absl::OkStatus());
-      result.assign(values, values + kCount);
+      ASSERT_EQ(bound->Start({.caller_drives = true, .draw = run}).Wait(), absl::OkStatus());
+      results[comm.rank()][run].assign(values, values + kCount);
     }
   });
   return results;

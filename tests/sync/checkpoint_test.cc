@@ -127,7 +127,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "decentralized:peer_selection_mode=all", "decentralized:peer_selection_mode=shift_one",
                       "decentralized:peer_selection_mode=one_peer_exponential,communication_interval=3",
                       "decentralized:peer_selection_mode=random_pair,seed=5", "low_precision_decentralized",
-                      "low_precision_decentralized:communication_interval=3"),
+                      "low_precision_decentralized:communication_interval=3",
+                      "bytegrad:rounding=stochastic,error_feedback=true",
+                      "low_precision_decentralized:rounding=stochastic"),
     NameOf);
 
 // By bucket, residual and element: the sum over all ranks.
