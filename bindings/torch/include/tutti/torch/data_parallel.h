@@ -10,12 +10,13 @@
 #define TUTTI_TORCH_DATA_PARALLEL_H_
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <sstream>
@@ -52,15 +53,17 @@ struct DataParallelOptions {
 // live in Tutti's buckets: after every backward(), whatever kind of zero_grad() came before it, p.grad() is a tensor
 // there; buckets travel while backward still computes the others, and backward() returns when all have arrived.
 //
-// Create it when the module is complete (after to(), torch::load, requires_grad_), on every rank at the same time: it
-// overwrites parameters and buffers by those of rank 0. Parameters that do not require a gradient are left alone.
+// Create it when the module is complete (after to(), requires_grad_), on every rank at the same time: it overwrites
+// parameters and buffers by those of rank 0. Parameters that do not require a gradient are left alone. After
+// torch::load into the module call Broadcast(); strategies that exchange weights, which torch::load moves to other
+// memory, want a new DataParallel then, and the next backward() says so.
 //
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. After
 // one, training can only go on with a new communicator. Not thread-safe; every backward() of the module runs on one
 // thread.
 class DataParallel {
  public:
-  // Collective. `communicator` must outlive this.
+  // Collective. `communicator` must outlive this. On all ranks it ends at the same step, or after an error.
   DataParallel(Communicator& communicator, torch::nn::Module& module, const DataParallelOptions& options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -119,14 +122,20 @@ class DataParallel {
  private:
   friend class QAdam;
 
-  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
-
   // One parameter that is trained.
   struct Trained {
     torch::Tensor parameter;
-    torch::Tensor gradient;   // in its bucket
-    Accumulator accumulator;  // kept: the hook goes when it goes
-    std::uintptr_t hook = 0;
+    torch::Tensor weights;   // its memory when the synchronizer was told of it: torch::load gives it another
+    torch::Tensor gradient;  // in its bucket
+  };
+
+  // Belongs to the parameter itself: a gradient accumulator goes when torch::load replaces the parameter's memory.
+  struct GradientHook : torch::autograd::PostAccumulateGradHook {
+    GradientHook(DataParallel& its_replicas, int its_index) : replicas(its_replicas), i(its_index) {}
+    void operator()(const torch::Tensor& /*parameter*/) override { replicas.OnGradient(i); }
+
+    DataParallel& replicas;
+    const int i;
   };
 
   void Attach(int i);
@@ -136,6 +145,7 @@ class DataParallel {
   void FinishBackward();
   void SynchronizeBuffers();
   std::int64_t Changes() const;
+  void CheckPlaces() const;
 
   Communicator& communicator_;
   const Buffers buffer_mode_;
@@ -143,6 +153,7 @@ class DataParallel {
   std::vector<torch::Tensor> replicated_;  // parameters and buffers
   std::vector<torch::Tensor> buffers_;
   std::vector<Trained> trained_;
+  const int exceptions_ = std::uncaught_exceptions();
   int backward_ = -1;               // autograd's number of the backward that is under way
   std::int64_t known_changes_ = 0;  // of the weights, when the forward began
 };
@@ -158,7 +169,9 @@ inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module&
     replicated_.push_back(parameter);
     if (!parameter.requires_grad()) continue;
     descriptions.push_back(DescribeParameter(item.key(), parameter));
-    trained_.push_back({.parameter = parameter, .gradient = {}, .accumulator = {}});
+    TORCH_CHECK_VALUE(torch::autograd::impl::post_acc_grad_hooks(parameter) == nullptr, "tutti: parameter ", item.key(),
+                      " already has a hook for its gradient: is the module wrapped twice?");
+    trained_.push_back({.parameter = parameter, .weights = parameter.detach(), .gradient = {}});
   }
   for (const torch::Tensor& buffer : module.buffers()) {
     if (!buffer.defined()) continue;
@@ -170,8 +183,9 @@ inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module&
                                                      .bucket_bytes = options.bucket_bytes,
                                                      .first_bucket_bytes = options.first_bucket_bytes,
                                                      .allow_unused = options.allow_unused}));
-  for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
   Broadcast();
+  // Last: hooks that outlived a failed constructor would lead nowhere.
+  for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
 }
 
 inline void DataParallel::Broadcast() {
@@ -183,7 +197,9 @@ inline void DataParallel::Broadcast() {
 }
 
 inline DataParallel::~DataParallel() {
-  for (Trained& trained : trained_) trained.accumulator->del_post_hook(trained.hook);
+  for (Trained& trained : trained_) torch::autograd::impl::post_acc_grad_hooks(trained.parameter).reset();
+  // Every rank has begun an exchange for the forward that does not come: it can end. An error gives it up.
+  if (std::uncaught_exceptions() == exceptions_) (void)synchronizer_->Restart();
 }
 
 inline void DataParallel::Attach(int i) {
@@ -191,12 +207,7 @@ inline void DataParallel::Attach(int i) {
   if (std::shared_ptr<void> view = synchronizer_->GradientView(i)) {
     trained.gradient = GradientAlias(std::move(view), trained.parameter);
   }
-  trained.accumulator = torch::autograd::impl::grad_accumulator(trained.parameter);
-  trained.hook = trained.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-      [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
-        OnGradient(i);
-        return outputs;
-      }));
+  torch::autograd::impl::set_post_acc_grad_hooks(trained.parameter, std::make_unique<GradientHook>(*this, i));
 }
 
 // Runs when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in a tensor of its own.
@@ -223,6 +234,16 @@ inline std::int64_t DataParallel::Changes() const {
   return changes;
 }
 
+// Weights that are exchanged must lie where the synchronizer was told.
+inline void DataParallel::CheckPlaces() const {
+  if (!synchronizer_->exchanges_weights()) return;
+  for (const Trained& trained : trained_) {
+    TORCH_CHECK_VALUE(trained.parameter.data_ptr() == trained.weights.data_ptr(),
+                      "tutti: weights were moved to other memory (torch::load, set_data, to), where ",
+                      synchronizer_->strategy(), " does not find them: create another DataParallel afterwards");
+  }
+}
+
 inline void DataParallel::BeginForward() {
   ThrowIfError(synchronizer_->BeginForward());
   known_changes_ = Changes();
@@ -231,17 +252,19 @@ inline void DataParallel::BeginForward() {
 inline void DataParallel::BeginBackward() {
   const int current = torch::autograd::get_current_graph_task_id();
   if (backward_ == current) return;
+  CheckPlaces();
   TORCH_CHECK_WITH(
       ValueError, !synchronizer_->exchanges_weights() || Changes() == known_changes_,
       "tutti: weights were changed outside of DataParallel::Step, which ", synchronizer_->strategy(),
       " must see: call replicas.Step(optimizer) in place of optimizer.step(), and replicas.Broadcast() after "
-      "loading weights");
+      "writing weights in place");
   ThrowIfError(synchronizer_->BeginBackward());
   backward_ = current;
   torch::autograd::Engine::get_default_engine().queue_callback([this] { FinishBackward(); });
 }
 
 inline void DataParallel::Step(const std::function<void()>& update) {
+  CheckPlaces();
   ThrowIfError(synchronizer_->BeforeStep());
   update();
   ThrowIfError(synchronizer_->AfterStep());
@@ -250,6 +273,7 @@ inline void DataParallel::Step(const std::function<void()>& update) {
 }
 
 inline void DataParallel::Flush() {
+  CheckPlaces();
   ThrowIfError(synchronizer_->Flush());
   SynchronizeBuffers();
   BeginForward();
