@@ -38,7 +38,7 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   }
   if (codec.codec != nullptr) {
     if (absl::Status valid = CheckEncodable("gradients", bucket.dtype); !valid.ok()) return valid;
-    if (strategy.option("schedule") != "auto" && strategy.flag("hierarchical") && !plan.one_node()) {
+    if (strategy.option("schedule") != "auto" && strategy.flag("hierarchical") && plan.has_hierarchy()) {
       return absl::UnimplementedError(
           "between nodes a schedule would round the sums of nodes to the codec's type and the average once more; use "
           "schedule=auto, or hierarchical=false");

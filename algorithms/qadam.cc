@@ -29,6 +29,11 @@ constexpr AlgorithmOption kOptions[] = {
 
 int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
 
+// As long as the warm-up is not prolonged.
+int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
+  return step < strategy.integer("warmup_steps") ? kQAdamWarmUp : kQAdamCompressed;
+}
+
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckEncodable("momentum", bucket.dtype); !valid.ok()) return valid;
   return SelectSchedule(bucket, size, plan).status();
@@ -55,7 +60,7 @@ constinit const tutti::Algorithm tutti_algorithm_qadam = {
     .options = tutti::kOptions,
     .codec = "uint8_block",
     .rounds = tutti::Rounds,
-    .round_of = nullptr,
+    .round_of = tutti::RoundOfStep,
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

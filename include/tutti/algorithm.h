@@ -65,7 +65,7 @@ struct Algorithm {
   absl::string_view codec = "";
   // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
   // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step;
-  // with momentum its source chooses the round (synchronizer.h). `size`: of those who exchange, see BuildPlan.
+  // with momentum its source has the last word (synchronizer.h). `size`: of those who exchange, see BuildPlan.
   int (*rounds)(const Strategy& strategy, int size);
   int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
@@ -77,6 +77,8 @@ struct Algorithm {
 };
 
 inline constexpr int kNoExchange = -1;
+// The ranks that exchange, in order: all, or with hierarchical=true the leaders of the nodes (see BuildPlan).
+std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
 int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
 int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options = {});
 // Whether buckets hold weights rather than gradients.

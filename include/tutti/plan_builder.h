@@ -34,6 +34,8 @@ struct PlanOptions {
   // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not.
   std::vector<int> nodes = {};
 
+  // Several nodes, and several ranks on one of them.
+  bool has_hierarchy() const;
   bool one_node() const { return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end(); }
 };
 

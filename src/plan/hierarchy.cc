@@ -69,8 +69,15 @@ bool Hierarchy::even() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& node) { return node.size() == ranks_[0].size(); });
 }
 
-bool IsBetweenNodes(const Strategy& strategy, const Hierarchy& hierarchy) {
-  return strategy.flag("hierarchical") && hierarchy.nodes() > 1;
+bool PlanOptions::has_hierarchy() const {
+  if (one_node()) return false;
+  std::vector<int> numbers = nodes;
+  std::sort(numbers.begin(), numbers.end());
+  return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+}
+
+bool IsBetweenNodes(const Strategy& strategy, const PlanOptions& options) {
+  return strategy.flag("hierarchical") && options.has_hierarchy();
 }
 
 absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierarchy& hierarchy, PlanBuilder& b) {

@@ -27,8 +27,8 @@ class Hierarchy {
   std::vector<int> node_of_;
 };
 
-// Whether the strategy runs between the leaders of several nodes.
-bool IsBetweenNodes(const Strategy& strategy, const Hierarchy& hierarchy);
+// Whether the strategy runs between the leaders of nodes.
+bool IsBetweenNodes(const Strategy& strategy, const PlanOptions& options);
 
 // Writes one round of the strategy between leaders. Unimplemented when weights are to be mixed and not all nodes have
 // equally many ranks: the mix would favour some.

@@ -416,6 +416,9 @@ void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec
     if (member < 0 || member >= size()) {
       return Fail(absl::StrCat("a part for a group: rank ", member, " must be in 0…", size() - 1));
     }
+    if (std::count(group.begin(), group.end(), member) > 1) {
+      return Fail(absl::StrCat("a part for a group: rank ", member, " is in it twice"));
+    }
     world_ranks.push_back(WorldRank(member));
   }
   const std::vector<Rank> outer_group = std::exchange(group_, std::move(world_ranks));

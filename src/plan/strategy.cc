@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -169,24 +170,29 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
   return strategy;
 }
 
+std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options) {
+  if (IsBetweenNodes(strategy, options)) return Hierarchy(options, size).leaders();
+  std::vector<Rank> all(size);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 namespace {
 
-// Those who exchange: the ranks, or the leaders of their nodes.
-int ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options) {
-  const Hierarchy hierarchy(options, size);
-  return IsBetweenNodes(strategy, hierarchy) ? hierarchy.nodes() : size;
+int NumParticipants(const Strategy& strategy, int size, const PlanOptions& options) {
+  return IsBetweenNodes(strategy, options) ? Hierarchy(options, size).nodes() : size;
 }
 
 }  // namespace
 
 int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options) {
   if (strategy.algorithm->rounds == nullptr) return 1;
-  return strategy.algorithm->rounds(strategy, ParticipantsOf(strategy, size, options));
+  return strategy.algorithm->rounds(strategy, NumParticipants(strategy, size, options));
 }
 
 int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options) {
   if (strategy.algorithm->round_of == nullptr) return 0;
-  return strategy.algorithm->round_of(strategy, step, ParticipantsOf(strategy, size, options));
+  return strategy.algorithm->round_of(strategy, step, NumParticipants(strategy, size, options));
 }
 
 bool ExchangesWeights(const Algorithm& algorithm) {
@@ -208,17 +214,16 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
     return absl::InvalidArgumentError(
         absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
   }
-  const Hierarchy hierarchy(options, size);
-  const bool between_nodes = IsBetweenNodes(strategy, hierarchy);
+  const bool between_nodes = IsBetweenNodes(strategy, options);
   const int rounds = RoundsOf(strategy, size, options);
   if (round < 0 || round >= rounds) {
     return absl::InvalidArgumentError(
         absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", rounds - 1));
   }
-  absl::Status status = algorithm.supports(strategy, bucket, between_nodes ? hierarchy.nodes() : size, options);
+  absl::Status status = algorithm.supports(strategy, bucket, NumParticipants(strategy, size, options), options);
   PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
   if (status.ok() && between_nodes) {
-    status = BuildBetweenNodes(strategy, round, hierarchy, builder);
+    status = BuildBetweenNodes(strategy, round, Hierarchy(options, size), builder);
   } else if (status.ok()) {
     algorithm.build(strategy, round, builder);
   }

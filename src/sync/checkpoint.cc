@@ -7,13 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sync/byte_stream.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 struct SavedState {
   std::string name;
@@ -52,6 +53,10 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
   checkpoint.owner.rank = static_cast<Rank>(number(0, kMostRanks));
   checkpoint.owner.size = static_cast<int>(number(1, kMostRanks));
   checkpoint.owner.step = number(0, kMost);
+  const std::int64_t participants = number(1, kMostRanks);
+  for (std::int64_t i = 0; i < participants && in_range && !reader.overrun(); ++i) {
+    checkpoint.owner.participants.push_back(static_cast<Rank>(number(0, checkpoint.owner.size - 1)));
+  }
   const std::int64_t buckets = number(0, kMost);
   for (std::int64_t b = 0; b < buckets && !reader.overrun(); ++b) {
     SavedBucket& bucket = checkpoint.buckets.emplace_back();
@@ -82,13 +87,14 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
 absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                          std::size_t num_buckets) {
   if (checkpoints.empty()) return absl::InvalidArgumentError("states is empty; it needs at least this rank's");
-  const int size = checkpoints[0].owner.size;
-  const bool own = checkpoints.size() == 1 && size == owner.size && checkpoints[0].owner.rank == owner.rank;
+  const CheckpointOwner& first = checkpoints[0].owner;
+  const int size = first.size;
+  const bool own = checkpoints.size() == 1 && SameWorld(first, owner) && first.rank == owner.rank;
   if (!own && checkpoints.size() != static_cast<std::size_t>(size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", owner.rank, " of ", owner.size, ": states has ", checkpoints.size(),
-                     " entries, states[0] of rank ", checkpoints[0].owner.rank, " of ", size,
-                     "; needed are this rank's in a world of ", owner.size, ", or those of all ", size, " ranks"));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", owner.rank, " of ", owner.size, ": states has ",
+                                                   checkpoints.size(), " entries, states[0] of rank ", first.rank,
+                                                   " of ", size, "; needed are this rank's in a world of ", owner.size,
+                                                   " with the same nodes, or those of all ", size, " ranks"));
   }
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointOwner& saved = checkpoints[i].owner;
@@ -97,8 +103,11 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
     };
     if (saved.strategy != owner.strategy) return differs("strategy", saved.strategy, owner.strategy);
     if (saved.size != size) return differs("size", saved.size, size);
+    if (saved.participants != first.participants) {
+      return differs("participants", absl::StrJoin(saved.participants, " "), absl::StrJoin(first.participants, " "));
+    }
     if (!own && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
-    if (saved.step != checkpoints[0].owner.step) return differs("step", saved.step, checkpoints[0].owner.step);
+    if (saved.step != first.step) return differs("step", saved.step, first.step);
     if (checkpoints[i].buckets.size() != num_buckets) {
       return differs("number of buckets", checkpoints[i].buckets.size(), num_buckets);
     }
@@ -142,8 +151,15 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
   return absl::OkStatus();
 }
 
+// The participant of this world that goes on with what `rank` of the former one had lost.
+Rank HeirOf(Rank rank, const CheckpointOwner& former, const CheckpointOwner& owner) {
+  const auto place = std::find(former.participants.begin(), former.participants.end(), rank);
+  const auto index = static_cast<std::size_t>(place - former.participants.begin());
+  return owner.participants[index % owner.participants.size()];
+}
+
 // Every residual of the former world goes to one rank of this one: one that covers the whole bucket on every rank moves
-// to rank (its rank mod size); of one that is spread over the ranks each takes what now lies in its range.
+// to one heir; of one that is spread over the ranks each takes what now lies in its range.
 void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const CheckpointOwner& owner,
               const StateRange& state, std::int64_t bucket_count, float* values) {
   const std::int64_t count = state.range.count();
@@ -153,7 +169,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
     if (saved == nullptr) continue;
     const auto saved_count = static_cast<std::int64_t>(saved->bytes.size() / sizeof(float));
     const bool whole = saved_count == bucket_count && count == bucket_count;
-    if (whole && checkpoint.owner.rank % owner.size != owner.rank) continue;
+    if (whole && HeirOf(checkpoint.owner.rank, checkpoint.owner, owner) != owner.rank) continue;
     const std::int64_t begin = std::max(state.first_element, saved->first_element);
     const std::int64_t end = std::min(state.first_element + count, saved->first_element + saved_count);
     for (std::int64_t e = begin; e < end; ++e) {
@@ -174,6 +190,8 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
   writer.Number(owner.rank);
   writer.Number(owner.size);
   writer.Number(owner.step);
+  writer.Number(static_cast<std::int64_t>(owner.participants.size()));
+  for (const Rank rank : owner.participants) writer.Number(rank);
   writer.Number(static_cast<std::int64_t>(buckets.size()));
   for (const ExchangeBucket& bucket : buckets) {
     writer.Number(bucket.count());
@@ -198,7 +216,7 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> che
     parsed.push_back(*std::move(checkpoint));
   }
   if (absl::Status status = CheckOwners(parsed, owner, buckets.size()); !status.ok()) return status;
-  const bool same_world = parsed[0].owner.size == owner.size;
+  const bool same_world = SameWorld(parsed[0].owner, owner);
   for (const Checkpoint& checkpoint : parsed) {
     // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
     const bool own = same_world && checkpoint.owner.rank == owner.rank;

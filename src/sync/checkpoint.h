@@ -18,16 +18,22 @@ struct CheckpointOwner {
   Rank rank = 0;
   int size = 1;
   std::int64_t step = 0;
+  std::vector<Rank> participants = {};  // those that exchange, and have states
 };
 
+// Of as many ranks, of which the same exchange: its states can go on as they are.
+inline bool SameWorld(const CheckpointOwner& a, const CheckpointOwner& b) {
+  return a.size == b.size && a.participants == b.participants;
+}
+
 // Numbers of 64 bits, little endian, and strings of bytes after their length: magic "TUTS", version, strategy, rank,
-// size, step; number of buckets; of each, elements and number of states; of each, name, kind, dtype, first element,
-// bytes.
+// size, step; number of participants, these; number of buckets; of each, elements and number of states; of each, name,
+// kind, dtype, first element, bytes.
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
-// Fills the states of `buckets` and returns whose they were. `checkpoints`: this rank's of a world of owner.size, or
-// those of all ranks of that world or another, in rank order. InvalidArgument names what does not fit; nothing is
-// changed then. In a world of another size replicas are left alone, for they must begin anew.
+// Fills the states of `buckets` and returns whose they were. `checkpoints`: this rank's of the same world (SameWorld),
+// or those of all ranks of that world or another, in rank order. InvalidArgument names what does not fit; nothing is
+// changed then. In another world replicas are left alone, for they must begin anew.
 absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
                                                absl::Span<ExchangeBucket> buckets);
 

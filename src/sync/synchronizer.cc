@@ -68,12 +68,17 @@ class Synchronizer::Impl {
         return made;
       }
     }
+    const absl::Duration interval = absl::Milliseconds(strategy.integer("sync_interval_ms"));
+    if (interval >= communicator.timeout()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sync_interval_ms of ", strategy.option("sync_interval_ms"), " must be less than the timeout of the ",
+          "communicator, ", absl::FormatDuration(communicator.timeout()), ": ranks wait for each other so long"));
+    }
     absl::StatusOr<std::unique_ptr<Communicator>> own = communicator.Split(0, communicator.rank());
     if (!own.ok()) return own.status();
     absl::StatusOr<std::unique_ptr<WeightExchange>> made = WeightExchange::Create(**own, strategy, parameters, layout);
     if (!made.ok()) return made.status();
-    background = std::make_unique<AsyncAverage>(*std::move(own), *std::move(made),
-                                                absl::Milliseconds(strategy.integer("sync_interval_ms")));
+    background = std::make_unique<AsyncAverage>(*std::move(own), *std::move(made), interval);
     return absl::OkStatus();
   }
 
@@ -154,8 +159,8 @@ class Synchronizer::Impl {
     const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
     if (!saved.ok()) return saved.status();
     step = saved->step;
-    // Those of a world of another size begin anew, from the weights.
-    replicas_are_set = saved->size == communicator.size();
+    // Those of another world begin anew, from the weights.
+    replicas_are_set = SameWorld(*saved, Owner());
     return absl::OkStatus();
   }
 
@@ -208,7 +213,11 @@ class Synchronizer::Impl {
   }
 
   CheckpointOwner Owner() const {
-    return {.strategy = name, .rank = communicator.rank(), .size = communicator.size(), .step = step};
+    return {.strategy = name,
+            .rank = communicator.rank(),
+            .size = communicator.size(),
+            .step = step,
+            .participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options())};
   }
   // Those that have state.
   absl::Span<ExchangeBucket> buckets() const {

@@ -107,7 +107,7 @@ TEST_P(AsyncInWorldOf, RoundsKeepWhatEveryRankHasLearnt) {
 
 TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
   const int size = GetParam();
-  const Training training = Walks(size, "async:sync_interval_ms=1000000");
+  const Training training = Walks(size, "async:sync_interval_ms=50000");
   Ranks flushed(size);
   std::vector<int> steps(size);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {

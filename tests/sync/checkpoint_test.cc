@@ -152,20 +152,28 @@ std::map<std::string, double> ResidualSums(const std::vector<std::string>& state
   return sums;
 }
 
+// Ranks, and ranks of each node (0: one node), of the former world and of this one.
+struct Change {
+  int before, after;
+  int nodes_before = 0, nodes_after = 0;
+};
+
 class Residuals : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Residuals, KeepTheirSumInAWorldOfAnotherSize) {
+TEST_P(Residuals, KeepTheirSumInAnotherWorld) {
   // Buckets that are large enough to be encoded in every one of these worlds.
   const Model model = {
       .counts = {3000, 1000, 501}, .bucket_bytes = 6500, .first_bucket_bytes = 3000, .buckets = {{2}, {1}, {0}}};
-  for (const auto& [before, after] :
-       {std::pair(4, 8), std::pair(8, 4), std::pair(4, 2), std::pair(2, 4), std::pair(5, 3)}) {
+  for (const auto& [before, after, nodes_before, nodes_after] :
+       {Change{4, 8}, Change{8, 4}, Change{4, 2}, Change{2, 4}, Change{5, 3}, Change{8, 6, 4, 3}, Change{4, 4, 2, 1}}) {
     Training first = RandomTraining(GetParam(), before, 6);
     first.model = model;
+    first.world.ranks_per_node = nodes_before;
     first.initial = RandomNumbers(model.count(), 3);
     first.gradients = RandomGradients(6, before, model.count());
     const Stop stop = TrainAndStop(first, 6);
     Training second = first;
+    second.world.ranks_per_node = nodes_after;
     second.gradients = RandomGradients(10, after, model.count());
     Stop shared{Ranks(after), std::vector<std::string>(after)};
     RunReplicas(second, [&](Communicator& world, Replica& replica) {
@@ -243,6 +251,19 @@ TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
     });
     ExpectReplicasAgree(states, weights);
   }
+}
+
+// Neighbours are others then, although names and sizes of the states are not.
+TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
+  Training training = RandomTraining("low_precision_decentralized", 4, 3);
+  const Stop stop = TrainAndStop(training, 3);
+  training.world.ranks_per_node = 2;
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    const absl::Status refused = replica.synchronizer().LoadState({stop.states[world.rank()]});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("with the same nodes"));
+    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // begins anew
+  });
 }
 
 TEST(ReplicasOfNeighbours, BeginAnewInAWorldOfAnotherSize) {

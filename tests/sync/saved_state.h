@@ -36,6 +36,7 @@ struct SavedState {
   std::int64_t rank = 0;
   std::int64_t size = 0;
   std::int64_t step = 0;
+  std::vector<std::int64_t> participants;
   std::vector<SavedBucket> buckets;
 
   // Calls number(field) and text(field) for everything in the order of the file; lists are told their length.
@@ -52,6 +53,8 @@ struct SavedState {
       number(count);
       list.resize(static_cast<std::size_t>(count));
     };
+    length(participants);
+    for (std::int64_t& participant : participants) number(participant);
     length(buckets);
     for (SavedBucket& bucket : buckets) {
       number(bucket.count);
