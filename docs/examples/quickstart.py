@@ -9,6 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STRATEGIES = ["gradient_allreduce", "bytegrad"]
+COLUMNS = ["strategy", "ranks", "epochs", "seed", "accuracy", "seconds", "wire_bytes", "wire_ratio", "weights_identical"]
 
 
 def train(args, strategy):
@@ -25,7 +26,7 @@ def train(args, strategy):
         sys.exit(f"quickstart: training with {strategy} failed (exit code {ended.returncode}), see above")
     row = json.loads(result.read_text())
     result.unlink()
-    return row
+    return {name: row[name] for name in COLUMNS}
 
 
 def table(rows):

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -18,6 +19,7 @@
 #include "docs/examples/progress.h"
 #include "tutti/torch/connect.h"
 #include "tutti/torch/data_parallel.h"
+#include "tutti/torch/qadam.h"
 
 namespace {
 
@@ -49,11 +51,22 @@ torch::nn::Sequential MakeNet(const std::string& model) {
                     Linear(32 * 7 * 7, 128), ReLU(), Linear(128, 10));
 }
 
-std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(const Options& options, std::vector<torch::Tensor> weights) {
-  if (options.optimizer == "adam") {
-    return std::make_unique<torch::optim::Adam>(weights, torch::optim::AdamOptions(options.learning_rate));
+std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(const Options& options, torch::nn::Module& net,
+                                                       tutti::nn::DataParallel& replicas) {
+  const double rate = options.learning_rate;
+  if (options.optimizer == "qadam") {  // the optimizer of the strategy qadam
+    return std::make_unique<tutti::nn::QAdam>(replicas, net.parameters(), tutti::nn::QAdamOptions(rate));
   }
-  return std::make_unique<torch::optim::SGD>(weights, torch::optim::SGDOptions(options.learning_rate).momentum(0.9));
+  if (options.optimizer == "adam") {
+    return std::make_unique<torch::optim::Adam>(net.parameters(), torch::optim::AdamOptions(rate));
+  }
+  return std::make_unique<torch::optim::SGD>(net.parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 // One rank's part of the training.
@@ -65,21 +78,25 @@ class Trainer {
         train_(fashion_mnist::Load(fashion_mnist::Part::kTrain, options.data)),
         test_(fashion_mnist::Load(fashion_mnist::Part::kTest, options.data)),
         net_((torch::manual_seed(options.seed), MakeNet(options.model))),
-        optimizer_(MakeOptimizer(options, net_->parameters())),
         // Small buckets, since the CNN is small: the first ones travel while the convolutions are differentiated.
-        replicas_(world, *net_,
-                  {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}) {}
+        replicas_(world, *net_, {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}),
+        optimizer_(MakeOptimizer(options, *net_, replicas_)) {}
 
   // The row of the table.
   nlohmann::ordered_json Run() {
     if (world_.rank() == 0) std::printf("%s on %d ranks\n", replicas_.strategy().c_str(), world_.size());
     const Clock::time_point start = Clock::now();
     double accuracy = 0;
+    double training = 0;  // seconds, evaluations not included
+    nlohmann::ordered_json history;
     for (int epoch = 0; epoch < options_.epochs; ++epoch) {
+      const Clock::time_point epoch_start = Clock::now();
       TrainEpoch(epoch);
       replicas_.Flush();  // one model on all ranks, whatever the strategy
+      training += SecondsSince(epoch_start);
       accuracy = Accuracy();
       replicas_.CheckReplicas();
+      history.push_back({{"accuracy", accuracy}, {"seconds", training}, {"wire_bytes", SumOverRanks(wire_bytes_)}});
       if (world_.rank() == 0) std::printf("epoch %d: test accuracy %.2f %%\n", epoch + 1, 100 * accuracy);
     }
     const double seconds = SecondsSince(start);
@@ -94,7 +111,11 @@ class Trainer {
             {"seconds", seconds},
             {"wire_bytes", wire_bytes},
             {"wire_ratio", exact_bytes > 0 ? static_cast<double>(wire_bytes) / exact_bytes : 0},
-            {"weights_identical", true}};  // CheckReplicas has thrown otherwise
+            {"weights_identical", true},  // CheckReplicas has thrown otherwise
+            {"steps", step_seconds_.size()},
+            {"step_ms", 1000 * Median(step_seconds_)},
+            {"step_bytes", SumOverRanks(last_step_bytes_)},
+            {"history", history}};
   }
 
  private:
@@ -113,17 +134,20 @@ class Trainer {
     double loss = 0;
     net_->train();
     for (std::int64_t step = 0; step < steps; ++step) {
+      const Clock::time_point step_start = Clock::now();
       const std::int64_t begin = step * global_batch + world_.rank() * options_.batch;
       const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
       optimizer_->zero_grad();
       const torch::Tensor batch_loss = torch::nn::functional::cross_entropy(net_->forward(images), labels);
       batch_loss.backward();  // gradients are synchronized when it returns
       replicas_.Step(*optimizer_);
+      step_seconds_.push_back(SecondsSince(step_start));
 
       loss = step == 0 ? batch_loss.item<double>() : 0.95 * loss + 0.05 * batch_loss.item<double>();
       const tutti::SyncStatistics last = replicas_.TakeStatistics();
       exchanged.communication += last.communication;
       exchanged.exposed += last.exposed;
+      last_step_bytes_ = last.wire_bytes;
       wire_bytes_ += last.wire_bytes;
       payload_bytes_ += last.payload_bytes;
       char details[160];
@@ -160,10 +184,12 @@ class Trainer {
   const fashion_mnist::Images train_;
   const fashion_mnist::Images test_;
   torch::nn::Sequential net_;
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
   tutti::nn::DataParallel replicas_;
-  std::int64_t wire_bytes_ = 0;     // of this rank
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::int64_t wire_bytes_ = 0;  // of this rank
+  std::int64_t last_step_bytes_ = 0;
   std::int64_t payload_bytes_ = 0;  // likewise, before compression
+  std::vector<double> step_seconds_;
 };
 
 void Train(const Options& options) {
@@ -188,7 +214,8 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…");
   app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
-  app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9) or adam")->check(CLI::IsMember({"sgd", "adam"}));
+  app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
+      ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
   app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));

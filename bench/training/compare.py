@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Every algorithm and codec on Fashion-MNIST: accuracy, bytes, and time on loopback and on slower links.
+
+    bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3] [--epochs 5]
+
+Two kinds of runs. Whole trainings on loopback, per seed, say what an algorithm learns: for all but async, whose rounds
+follow the clock, that is the same on every link. Short ones on each link, interleaved, say what a step costs there; the
+time of a training on a link is its steps times that. async is trained on each link as a whole (the cnn; of the mlp only
+its steps are timed). qadam is timed in either phase: its warm-up costs what gradient_allreduce with Adam does.
+
+Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json: what is there
+is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+
+from page import write_page
+from runs import LOOPBACK, ROOT, train
+
+MODELS = {
+    # Steps of the short runs: enough for a median. Short runs on a slow link take as long as 10 s a step.
+    "cnn": {"batch": 64, "sgd": 0.05, "adam": 0.001, "short_steps": 30},
+    "mlp": {"batch": 64, "sgd": 0.05, "adam": 0.0003, "short_steps": 6},
+}
+NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that there is none in a short run
+STRATEGIES = [
+    ("gradient_allreduce", "sgd"),
+    ("gradient_allreduce:codec=bf16", "sgd"),
+    ("gradient_allreduce:codec=fp16", "sgd"),
+    ("bytegrad", "sgd"),
+    ("bytegrad:codec=minmax_uint8", "sgd"),
+    ("bytegrad:codec=uint4_block", "sgd"),
+    ("bytegrad:codec=uint4_block,rotation=true,error_feedback=true", "sgd"),
+    ("bytegrad:codec=sign,error_feedback=true", "sgd"),
+    ("bytegrad:codec=topk,error_feedback=true", "sgd"),
+    ("decentralized", "sgd"),
+    ("decentralized:peer_selection_mode=shift_one", "sgd"),
+    ("low_precision_decentralized", "sgd"),
+    ("async", "sgd"),
+    ("gradient_allreduce", "adam"),
+    ("qadam", "qadam"),
+]
+QADAM_WARM_UP = 100  # steps, by default
+
+
+def depends_on_link(strategy):
+    return strategy.startswith("async")
+
+
+class Runs:
+    """Those made so far, in a file."""
+
+    def __init__(self, args):
+        self.args = args
+        self.path = ROOT / "build/training/runs.json"
+        self.rows = json.loads(self.path.read_text()) if self.path.exists() else []
+
+    def get(self, **run):
+        for row in self.rows:
+            if all(row.get(name) == value for name, value in run.items()):
+                return row
+        shown = " ".join(f"{name}={value}" for name, value in run.items())
+        print(shown, file=sys.stderr, flush=True)
+        row = {**train(self.args, run), **run, "load": os.getloadavg()[0]}
+        self.rows.append(row)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
+        return row
+
+
+def run_of(model, strategy, optimizer, **other):
+    settings = MODELS[model]
+    return {"model": model, "strategy": strategy, "optimizer": optimizer, "ranks": 4, "batch": settings["batch"],
+            "lr": settings["adam" if "adam" in optimizer else "sgd"], **other}
+
+
+def whole(runs, model, strategy, optimizer, seed, link):
+    return runs.get(**run_of(model, strategy, optimizer, seed=seed, link=link, epochs=runs.args.epochs,
+                             max_steps=runs.args.max_steps))
+
+
+def measure_steps(runs, model):
+    """Median milliseconds and bytes per step by (strategy, optimizer, link)."""
+    cells = {}
+    strategies = STRATEGIES + [(NO_COMMUNICATION, "sgd")]
+    for round_number in range(runs.args.rounds):
+        for link in runs.args.links:
+            for strategy, optimizer in strategies:
+                # qadam at work, not in its warm-up.
+                short = strategy + ":warmup_steps=1" if strategy == "qadam" else strategy
+                row = runs.get(**run_of(model, short, optimizer, seed=1, link=link, epochs=1,
+                                        max_steps=MODELS[model]["short_steps"], round=round_number))
+                cells.setdefault((strategy, optimizer, link), []).append(row)
+    return {key: {"step_ms": statistics.median(row["step_ms"] for row in rows),
+                  "bytes_per_step": rows[0]["step_bytes"] / rows[0]["ranks"]}
+            for key, rows in cells.items()}
+
+
+def seconds_to(history, accuracy):
+    """When a training first was that good, on a straight line between the ends of its epochs; None: never."""
+    before = {"accuracy": 0.1, "seconds": 0.0}  # ten classes, nothing learnt
+    for epoch in history:
+        if epoch["accuracy"] >= accuracy:
+            share = (accuracy - before["accuracy"]) / (epoch["accuracy"] - before["accuracy"])
+            return before["seconds"] + share * (epoch["seconds"] - before["seconds"])
+        before = epoch
+    return None
+
+
+def rows_of(runs, model, steps):
+    rows = []
+    for seed in runs.args.seeds:
+        for strategy, optimizer in STRATEGIES:
+            for link in runs.args.links:
+                own = depends_on_link(strategy) and model == "cnn"
+                trained = whole(runs, model, strategy, optimizer, seed, link if own else LOOPBACK)
+                cell = steps[strategy, optimizer, link]
+                step_ms = cell["step_ms"]
+                if strategy == "qadam":
+                    warm_up = min(1, QADAM_WARM_UP / trained["steps"])
+                    exact = steps["gradient_allreduce", "adam", link]["step_ms"]
+                    step_ms = warm_up * exact + (1 - warm_up) * step_ms
+                factor = 1 if own else step_ms * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
+                history = [{**epoch, "seconds": epoch["seconds"] * factor} for epoch in trained["history"]]
+                rows.append({"model": model, "strategy": strategy, "optimizer": optimizer, "seed": seed, "link": link,
+                             "ranks": trained["ranks"], "epochs": trained["epochs"], "steps": trained["steps"],
+                             "accuracy": trained["accuracy"], "seconds": history[-1]["seconds"],
+                             "epoch_seconds": history[-1]["seconds"] / len(history), **cell,
+                             "weights_identical": trained["weights_identical"], "history": history})
+    exact = [row["accuracy"] for row in rows if (row["strategy"], row["optimizer"]) == STRATEGIES[0]]
+    target = statistics.mean(exact) - 0.01
+    for row in rows:
+        row["target_accuracy"] = target
+        row["seconds_to_target"] = seconds_to(row["history"], target)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--links", nargs="+", default=[LOOPBACK, "1gbit", "100mbit"], help="loopback, or rates of tc")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--epochs", type=int, default=5, help="of whole trainings")
+    parser.add_argument("--max-steps", type=int, default=0, help="per epoch of whole trainings; 0: all images")
+    parser.add_argument("--rounds", type=int, default=3, help="of short runs on every link")
+    args = parser.parse_args()
+    runs = Runs(args)
+    rows, steps = [], {}
+    for model in args.models:
+        steps[model] = measure_steps(runs, model)
+        rows += rows_of(runs, model, steps[model])
+    write_page(rows, steps, NO_COMMUNICATION, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Hosts on this machine: network namespaces joined by a switch, every host on a link of its own, of a given speed.
+
+Needs root and iproute2. Everything is gone when the context ends; `ip netns` lists what a killed process left behind.
+"""
+
+import os
+import subprocess
+
+# tbf lets this much pass at once; more than one segment of 64 KB that the kernel hands down in one piece.
+BURST_BYTES = 128 << 10
+# A packet waits this long in the queue of a link before it is dropped.
+QUEUE_MS = 50
+
+
+def ip(*arguments, netns=None):
+    command = ["ip"] + (["-n", netns] if netns else []) + list(arguments)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+class Hosts:
+    """`with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
+
+    DEVICE = "eth0"
+
+    def __init__(self, count, rate):
+        self.count = count
+        self.rate = rate
+        self.prefix = f"tutti{os.getpid()}"
+        self.switch = f"{self.prefix}sw"
+
+    def name(self, host):
+        return f"{self.prefix}h{host}"
+
+    def address(self, host):
+        return f"10.77.0.{host + 1}"
+
+    def command(self, host, command):
+        return ["ip", "netns", "exec", self.name(host)] + list(command)
+
+    def __enter__(self):
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._remove()
+
+    def _make(self):
+        ip("netns", "add", self.switch)
+        ip("link", "add", "switch", "type", "bridge", netns=self.switch)
+        ip("link", "set", "switch", "up", netns=self.switch)
+        for host in range(self.count):
+            name, port = self.name(host), f"port{host}"
+            ip("netns", "add", name)
+            ip("link", "add", self.DEVICE, "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
+            ip("address", "add", f"{self.address(host)}/24", "dev", self.DEVICE, netns=name)
+            ip("link", "set", "lo", "up", netns=name)
+            ip("link", "set", self.DEVICE, "up", netns=name)
+            ip("link", "set", port, "master", "switch", "up", netns=self.switch)
+            self._shape(name, self.DEVICE)  # what the host sends
+            self._shape(self.switch, port)  # what it receives
+
+    def _shape(self, netns, device):
+        subprocess.run(["tc", "-n", netns, "qdisc", "add", "dev", device, "root", "tbf", "rate", self.rate, "burst",
+                        str(BURST_BYTES), "latency", f"{QUEUE_MS}ms"], check=True, capture_output=True, text=True)
+
+    def _remove(self):
+        for name in [self.name(host) for host in range(self.count)] + [self.switch]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)

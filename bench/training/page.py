@@ -1,0 +1,151 @@
+"""What compare.py has measured, as training.json, training.md and plots."""
+
+import datetime
+import json
+import os
+import platform
+import statistics
+
+from runs import LOOPBACK
+
+
+def name_of(row):
+    return row["strategy"] + ({"adam": " (Adam)", "qadam": ""}.get(row["optimizer"], ""))
+
+
+def by(rows, *names):
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+def mean(rows, name):
+    return statistics.mean(row[name] for row in rows)
+
+
+def seconds(value):
+    return "—" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def table(rows, args):
+    """One line per strategy: seeds averaged, links as columns."""
+    links = args.links
+    head = ["strategy", "accuracy", "KB per step and rank"]
+    for link in links:
+        head += [f"ms per step, {link}", "s per epoch", "s to target"]
+    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    for _, group in by(rows, "strategy", "optimizer").items():
+        accuracies = [100 * row["accuracy"] for row in group if row["link"] == links[0]]
+        spread = f" ± {statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
+        last = [row for row in group if row["link"] == links[-1]]
+        cells = [f"`{name_of(group[0])}`", f"{statistics.mean(accuracies):.2f} %{spread}",
+                 f"{mean(last, 'bytes_per_step') / 1e3:,.0f}"]
+        for link in links:
+            there = [row for row in group if row["link"] == link]
+            times = [row["seconds_to_target"] for row in there]
+            reached = None if None in times else statistics.mean(times)
+            cells += [f"{mean(there, 'step_ms'):,.1f}", seconds(mean(there, "epoch_seconds")), seconds(reached)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def judgements(rows, steps, no_communication, args):
+    """What is asked for, and what was measured."""
+    lines = []
+
+    def judge(what, value, limit, at_least=True):
+        good = value >= limit if at_least else value <= limit
+        lines.append(f"| {what} | {value:.2f} | {'≥' if at_least else '≤'} {limit} | {'yes' if good else '**no**'} |")
+
+    if LOOPBACK not in args.links:
+        return ["Nothing: loopback was not measured."]
+    for model, group in by(rows, "model").items():
+        ends = {key: 100 * mean(trained, "accuracy")
+                for key, trained in by([row for row in group if row["link"] == LOOPBACK],
+                                       "strategy", "optimizer").items()}
+        for (strategy, optimizer), accuracy in ends.items():
+            bits = 4 if "uint4" in strategy else 8
+            compressed = strategy.startswith(("bytegrad", "low_precision", "qadam")) and "sign" not in strategy
+            if not compressed or "topk" in strategy:
+                continue
+            exact = ends["gradient_allreduce", "adam" if optimizer == "qadam" else "sgd"]
+            judge(f"{model[0]}: percentage points that `{strategy}` loses", exact - accuracy, 0.5 if bits == 8 else 1.0,
+                  at_least=False)
+    for model, cells in steps.items():
+        def ms(strategy, link, optimizer="sgd", cells=cells):
+            return cells[strategy, optimizer, link]["step_ms"]
+
+        if model == "mlp" and "100mbit" in args.links:
+            judge("mlp, 100mbit: speed of `bytegrad` over fp32",
+                  ms("gradient_allreduce", "100mbit") / ms("bytegrad", "100mbit"), 3.3)
+            judge("mlp, 100mbit: speed of `bytegrad` over bf16",
+                  ms("gradient_allreduce:codec=bf16", "100mbit") / ms("bytegrad", "100mbit"), 1.7)
+        for link in args.links:
+            judge(f"{model}, {link}: step rate of `async`, of that without communication",
+                  ms(no_communication, link) / ms("async", link), 0.95)
+        judge(f"{model}, loopback: step rate of `low_precision_decentralized`, of that of `decentralized`",
+              ms("decentralized", LOOPBACK) / ms("low_precision_decentralized", LOOPBACK), 0.8)
+        for link in [link for link in args.links if link != LOOPBACK]:
+            judge(f"{model}, {link}: speed of `low_precision_decentralized` over `decentralized`",
+                  ms("decentralized", link) / ms("low_precision_decentralized", link), 1.0)
+    return ["| what | measured | asked for | holds |", "| --- | ---: | ---: | --- |"] + lines
+
+
+def plot(rows, link, path):
+    """Accuracy against time and against bytes, mean over the seeds; False without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained", sharey=True)
+    styles = ["-", "--", ":"]
+    for i, (_, group) in enumerate(by([row for row in rows if row["link"] == link], "strategy", "optimizer").items()):
+        epochs = range(len(group[0]["history"]))
+        accuracy = [100 * statistics.mean(row["history"][e]["accuracy"] for row in group) for e in epochs]
+        time = [statistics.mean(row["history"][e]["seconds"] for row in group) for e in epochs]
+        steps = [group[0]["steps"] * (e + 1) / len(group[0]["history"]) for e in epochs]
+        moved = [mean(group, "bytes_per_step") * count / 1e6 for count in steps]
+        style = {"color": f"C{i % 10}", "linestyle": styles[i // 10], "marker": "."}
+        axes[0].plot(time, accuracy, label=name_of(group[0]), **style)
+        axes[1].plot(moved, accuracy, **style)
+    axes[0].set_xlabel("seconds of training")
+    axes[1].set_xlabel("MB sent by each rank")
+    axes[0].set_ylabel("test accuracy in %")
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Fashion-MNIST, {rows[0]['model']}, {rows[0]['ranks']} ranks, {link}")
+    figure.legend(loc="outside right center", fontsize=8)
+    figure.savefig(path)
+    pyplot.close(figure)
+    return True
+
+
+def write_page(rows, steps, no_communication, args):
+    args.out.mkdir(parents=True, exist_ok=True)
+    lines = ["# Training: what every algorithm costs and learns", "",
+             "Made by `bench/training/compare.py`, which says how; when an algorithm pays is said on its own page"
+             " ([algorithms](../algorithms.md)).", "",
+             f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,"
+             f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}, {rows[0]['epochs']} epochs"
+             f" of {args.max_steps or 'all'} steps. Links are those of network namespaces (tbf); bytes are those between"
+             " ranks that only send messages. Ranks share the cores, so compute is slower than on machines of their own"
+             " and links matter less than they would there.", ""]
+    for model, group in by(rows, "model").items():
+        target = 100 * group[0]["target_accuracy"]
+        lines += [f"## {model[0]}", "", f"Target: {target:.2f} %, 1 point below fp32 `gradient_allreduce` with SGD.", ""]
+        lines += table(group, args) + [""]
+        for link in args.links:
+            picture = f"training_{model[0]}_{link}.svg"
+            if plot(group, link, args.out / picture):
+                lines += [f"![accuracy against time and bytes, {model[0]}, {link}]({picture})", ""]
+    lines += ["## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
+    text = "\n".join(lines)
+    (args.out / "training.md").write_text(text)
+    (args.out / "training.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    print(text)

@@ -1,0 +1,77 @@
+"""One training: train_fashion_mnist on all ranks, on this machine's loopback or on hosts with links."""
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import subprocess
+import tempfile
+import time
+
+from links import Hosts
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOOPBACK = "loopback"
+TIMEOUT_S = 3600
+
+
+def arguments(args, run, result):
+    program = [args.bin / "train_fashion_mnist", "--model", run["model"], "--strategy", run["strategy"], "--optimizer",
+               run["optimizer"], "--lr", run["lr"], "--epochs", run["epochs"], "--seed", run["seed"], "--batch",
+               run["batch"], "--json", result]
+    if run["max_steps"]:
+        program += ["--max-steps", run["max_steps"]]
+    return [str(word) for word in program]
+
+
+def on_loopback(args, run, result):
+    command = [str(args.bin / "tutti"), "launch", "-n", str(run["ranks"]), "--"] + arguments(args, run, result)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
+
+
+def on_hosts(args, run, result, directory):
+    """Every rank is a host."""
+    secret = directory / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_hex(32))
+    with Hosts(run["ranks"], run["link"]) as hosts:
+        ranks = []
+        for rank in range(run["ranks"]):
+            environment = {**os.environ, "TUTTI_RANK": str(rank), "TUTTI_SIZE": str(run["ranks"]),
+                           "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1", "TUTTI_NODE": hosts.name(rank),
+                           "TUTTI_RENDEZVOUS": f"{hosts.address(0)}:29511", "TUTTI_INTERFACE": hosts.DEVICE,
+                           "TUTTI_JOB_SECRET_FILE": str(secret)}
+            ranks.append(subprocess.Popen(hosts.command(rank, arguments(args, run, result)), env=environment,
+                                          stdout=subprocess.DEVNULL))
+        try:
+            wait_for_all(ranks)
+        finally:
+            for rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    rank.kill()
+
+
+def wait_for_all(ranks):
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        failed = [rank for rank, code in enumerate(codes) if code not in (None, 0)]
+        if failed:
+            raise RuntimeError(f"rank {failed[0]} ended with exit code {codes[failed[0]]}")
+        if None not in codes:
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the ranks did not end within {TIMEOUT_S} s")
+        time.sleep(0.1)
+
+
+def train(args, run):
+    """What train_fashion_mnist says of the run."""
+    with tempfile.TemporaryDirectory() as name:
+        result = pathlib.Path(name) / "row.json"
+        if run["link"] == LOOPBACK:
+            on_loopback(args, run, result)
+        else:
+            on_hosts(args, run, result, pathlib.Path(name))
+        return json.loads(result.read_text())
