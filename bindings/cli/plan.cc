@@ -19,6 +19,7 @@ namespace {
 struct PlanFlags {
   PlanRequest request;
   Rank rank = 0;
+  bool mapped = false;
   bool messages = false;
   bool verify = false;
   bool cost = false;
@@ -34,6 +35,9 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   const bool one_node = on_node == 0 || on_node >= flags.request.ranks;
   for (Rank rank = 0; rank < flags.request.ranks && !one_node; ++rank) options.nodes.push_back(rank / on_node);
   options.peers_mapped = one_node && !flags.messages;
+  if (flags.mapped && !options.peers_mapped) {
+    return absl::InvalidArgumentError("--mapped: memory is mapped on one node only; leave out --ranks-per-node");
+  }
   const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
   if (!family.ok()) return family.status();
   if (flags.rank >= family->ranks) {
@@ -99,8 +103,8 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
       ->capture_default_str();
   plan.add_flag("--in-place,!--out-of-place", request.traffic.in_place,
                 "One buffer, or one for input and one for output");
-  plan.add_flag("!--mapped,--messages", flags.messages,
-                "Peers' memory is mapped (the default on one node), or all are far away");
+  CLI::Option* messages = plan.add_flag("--messages", flags.messages, "Send messages also where memory can be mapped");
+  plan.add_flag("--mapped", flags.mapped, "Map peers' memory (the default on one node)")->excludes(messages);
   AddParsed(plan, "--segment", request.options.segment_bytes, ParseBytes, "BYTES", "256K",
             "Longer ranges are cut into segments of this size");
   plan.add_flag("--cost", flags.cost,

@@ -43,11 +43,11 @@ struct CallOptions {
   // Note when the call ends, for Work::end_nanos().
   bool timed = false;
   // Names the random numbers of codecs that round at random: a run of a bound plan repeats those of one with an equal
-  // number, and is independent of all others.
+  // number, and is independent of all others. Give every run its own: rounding is right on average only over many.
   std::uint64_t draw = 0;
 };
 
-// What a rank has moved since its communicator was created.
+// What a rank has moved since its first communicator was created, in that and all that Split made of it.
 struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory

@@ -172,10 +172,13 @@ absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& envir
   return entries;
 }
 
+// Tells the build where its dependencies are.
+constexpr absl::string_view kDependencies = "TUTTI_DEPS";
+
 std::vector<std::string> UnknownVariables(const Environment& environment) {
   std::vector<std::string> warnings;
   for (const auto& [name, value] : environment) {
-    if (!absl::StartsWith(name, "TUTTI_") || FindVariable(name) != nullptr) continue;
+    if (!absl::StartsWith(name, "TUTTI_") || FindVariable(name) != nullptr || name == kDependencies) continue;
     const auto* nearest =
         std::min_element(std::begin(kVariables), std::end(kVariables), [&, &key = name](const auto& a, const auto& b) {
           return EditDistance(key, a.name) < EditDistance(key, b.name);

@@ -159,6 +159,10 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   if (absl::Status status = gather.Wait(); !status.ok()) return status;
   std::int64_t id = 0;
   for (const Member& member : members) id = std::max(id, member.channel);
+  if (id >= kMostChannels) {  // on all ranks alike
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", channel->rank(), ": Split was called ", kMostChannels, " times, the most there may be"));
+  }
   runtime->next_channel.store(static_cast<std::uint32_t>(id) + 1);
   members.erase(std::remove_if(members.begin(), members.end(), [&](const Member& m) { return m.color != color; }),
                 members.end());

@@ -133,7 +133,7 @@ void Channel::Retire(Operation& operation) {
 // channel (11 bits) · point to point (1) · sequence of the call (16) · number of the message in the call (20)
 std::uint64_t Channel::TagOf(const Operation& operation, const Instruction& message) const {
   const std::uint64_t point_to_point = operation.program().point_to_point ? 1 : 0;
-  return std::uint64_t{id_ & 0x7ff} << 37 | point_to_point << 36 | (operation.sequence & 0xffff) << 20 |
+  return std::uint64_t{id_ & (kMostChannels - 1)} << 37 | point_to_point << 36 | (operation.sequence & 0xffff) << 20 |
          (message.ordinal & 0xfffff);
 }
 

@@ -18,6 +18,9 @@ namespace tutti {
 
 class Arena;
 
+// Numbers of channels are a part of the tags of messages.
+inline constexpr int kMostChannels = 1 << 11;
+
 // Everything here but the constructor belongs to the engine's driver.
 class Channel {
  public:
