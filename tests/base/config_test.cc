@@ -76,7 +76,7 @@ TEST(ConfigTest, SaysWhereEachValueComesFromAndHidesTheSecret) {
 }
 
 TEST(ConfigTest, WarnsOfUnknownVariablesWithTheNearestName) {
-  EXPECT_THAT(UnknownVariables({{"TUTTI_TIMEOUT", "1"}, {"RANK", "0"}}), IsEmpty());
+  EXPECT_THAT(UnknownVariables({{"TUTTI_TIMEOUT", "1"}, {"TUTTI_DEPS", "/opt"}, {"RANK", "0"}}), IsEmpty());
   EXPECT_THAT(
       UnknownVariables({{"TUTTI_TIMEOT", "1"}, {"TUTTI_SHEDULE", "x"}}),
       ElementsAre(HasSubstr("TUTTI_SHEDULE is no variable of Tutti and has no effect; did you mean TUTTI_SCHEDULE?"),

@@ -48,6 +48,18 @@ TEST(PlanTest, ShowsStrategiesInFull) {
   EXPECT_THAT(run.out, HasSubstr("encode"));
 }
 
+TEST(PlanTest, RunsStrategiesBetweenNodes) {
+  const CommandRun run = RunTutti("plan bytegrad --ranks 4 --ranks-per-node 2 --bytes 64K --rank 1 --verify");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::Not(HasSubstr("encode")));  // rank 0 does
+  EXPECT_THAT(run.out, HasSubstr("verified: all 4 ranks"));
+}
+
+TEST(PlanTest, ShowsTheRoundOfAStep) {
+  EXPECT_THAT(RunTutti("plan qadam --step 99 --bytes 64K").out, testing::Not(HasSubstr("encode")));
+  EXPECT_THAT(RunTutti("plan qadam --step 100 --bytes 64K").out, HasSubstr("encode"));
+}
+
 TEST(PlanTest, CostsEveryScheduleOfACollective) {
   const CommandRun run = RunTutti("plan all_reduce --ranks 4 --bytes 1M --messages --cost --ranks-per-node 2");
   EXPECT_EQ(run.exit_code, 0) << run.err;
@@ -67,6 +79,7 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"plan", "spec is required"},
       {"plan all_reduc", "did you mean all_reduce?"},
+      {"plan all_reduce --ranks 4 --ranks-per-node 2 --mapped", "leave out --ranks-per-node"},
       {"plan all_reduce:rings", "ring"},
       {"plan bytegrad:blok=1", "block"},
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},

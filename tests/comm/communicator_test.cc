@@ -128,6 +128,14 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
   });
 }
 
+TEST_P(CommunicatorTest, SplitsUntilMessagesCouldBeMistaken) {
+  RunWorld(1, options(), [](Communicator& comm) {
+    for (int i = 1; i < 2048; ++i) ASSERT_TRUE(comm.Split(0, 0).ok()) << i;
+    const absl::Status refused = comm.Split(0, 0).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  });
+}
+
 TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
   RunWorld(3, options(), [&](Communicator& comm) {
     constexpr std::int64_t kCount = 40'000;

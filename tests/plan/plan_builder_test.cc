@@ -267,6 +267,18 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
        "mixing: 2 weights; it needs one per rank, 4"},
       {[](PlanBuilder& b) { b.Within({.count = 9}, b.in(), b.out(), [](PlanBuilder&) {}); },
        "a part, all_reduce f32 sum count=9: in has 8 and out 8 elements"},
+      {[](PlanBuilder& b) {
+         b.WithinGroup({0, 2}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
+       },
+       "a group that lacks this rank, 1"},
+      {[](PlanBuilder& b) {
+         b.WithinGroup({1, 4}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
+       },
+       "rank 4 must be in 0…3"},
+      {[](PlanBuilder& b) {
+         b.WithinGroup({1, 2, 2}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
+       },
+       "rank 2 is in it twice"},
       {[](PlanBuilder& b) { b.Encode(b.Scratch(DType::kU8, 8), b.in(), {}); }, "encode: codec is null"},
   };
   for (const Row& row : rows) {
@@ -279,6 +291,23 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.error));
     EXPECT_THAT(std::string(status.message()), HasSubstr("test, rank 1 of 4, step 1"));
   }
+}
+
+TEST(PlanBuilderTest, InAGroupPeersArePlaces) {
+  PlanBuilder b = Builder();  // rank 1 of 4
+  const CollectiveSpec part = {.op = ReduceOp::kAvg, .count = 8};
+  b.WithinGroup({3, 1}, part, b.in(), b.out(), [&](PlanBuilder& inner) {
+    EXPECT_EQ(inner.rank(), 1);
+    EXPECT_EQ(inner.size(), 2);
+    EXPECT_EQ(inner.world_size(), 4);
+    inner.Send(0, inner.in());
+    inner.Reduce(inner.out(), {inner.in()}, ReduceOp::kAvg);
+  });
+  EXPECT_EQ(b.rank(), 1);
+  EXPECT_EQ(b.size(), 4);
+  const Plan plan = Built(b);
+  EXPECT_EQ(plan.steps[0].peer, 3);
+  EXPECT_EQ(plan.steps[1].divisor, 4);
 }
 
 TEST(PlanBuilderTest, APartIsWrittenAsIfItWereAPlan) {

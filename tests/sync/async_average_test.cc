@@ -82,6 +82,18 @@ void ExpectNear(const Floats& is, const Floats& expected) {
   }
 }
 
+TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
+  RunWorld(1, [&](Communicator& world) {  // 60 s
+    float weight = 0;
+    const absl::Status refused =
+        Synchronizer::Create(world, {{.name = "w", .count = 1, .shape = "1", .weights = &weight}},
+                             {.strategy = "async:sync_interval_ms=60000"})
+            .status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.message().find("sync_interval_ms of 60000 must be less"), absl::string_view::npos) << refused;
+  });
+}
+
 class AsyncInWorldOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(AsyncInWorldOf, RoundsKeepWhatEveryRankHasLearnt) {
