@@ -2,6 +2,7 @@
 """Every algorithm and codec on Fashion-MNIST: accuracy, bytes, and time on loopback and on slower links.
 
     bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3] [--epochs 5]
+                              [--strategies gradient_allreduce bytegrad]
 
 Two kinds of runs. Whole trainings on loopback, per seed, say what an algorithm learns: for all but async, whose rounds
 follow the clock, that is the same on every link. Short ones on each link, interleaved, say what a step costs there; the
@@ -48,6 +49,12 @@ STRATEGIES = [
 QADAM_WARM_UP = 100  # steps, by default
 
 
+def chosen(args):
+    """STRATEGIES, or those that --strategies names; what others are held against is always among them."""
+    wanted = {"gradient_allreduce", *args.strategies}
+    return [row for row in STRATEGIES if not args.strategies or row[0] in wanted]
+
+
 def depends_on_link(strategy):
     return strategy.startswith("async")
 
@@ -87,7 +94,7 @@ def whole(runs, model, strategy, optimizer, seed, link):
 def measure_steps(runs, model):
     """Median milliseconds and bytes per step by (strategy, optimizer, link)."""
     cells = {}
-    strategies = STRATEGIES + [(NO_COMMUNICATION, "sgd")]
+    strategies = chosen(runs.args) + [(NO_COMMUNICATION, "sgd")]
     for round_number in range(runs.args.rounds):
         for link in runs.args.links:
             for strategy, optimizer in strategies:
@@ -115,7 +122,7 @@ def seconds_to(history, accuracy):
 def rows_of(runs, model, steps):
     rows = []
     for seed in runs.args.seeds:
-        for strategy, optimizer in STRATEGIES:
+        for strategy, optimizer in chosen(runs.args):
             for link in runs.args.links:
                 own = depends_on_link(strategy) and model == "cnn"
                 trained = whole(runs, model, strategy, optimizer, seed, link if own else LOOPBACK)
@@ -146,6 +153,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--links", nargs="+", default=[LOOPBACK, "1gbit", "100mbit"], help="loopback, or rates of tc")
+    parser.add_argument("--strategies", nargs="+", default=[], help="only these", metavar="STRATEGY",
+                        choices=[strategy for strategy, _ in STRATEGIES])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--epochs", type=int, default=5, help="of whole trainings")
     parser.add_argument("--max-steps", type=int, default=0, help="per epoch of whole trainings; 0: all images")

@@ -1,7 +1,6 @@
 #include "bindings/cli/replay_rank.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <vector>
 
