@@ -13,7 +13,10 @@ configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/g
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake
-  DESTINATION ${package_dir})
+  cmake/TuttiTorch.cmake DESTINATION ${package_dir})
 
+# A static library: who links it needs all that it links.
+file(RELATIVE_PATH tutti_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" tutti_prefix_from_pc ${tutti_prefix_from_pc})
 configure_file(cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/generated/tutti.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -72,7 +72,7 @@ absl::StatusOr<int> RunThreads(const BenchOptions& options) {
 }
 
 absl::StatusOr<int> RunProcess(const BenchOptions& options) {
-  const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(absl::Minutes(1));
+  const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
   if (!job.ok()) return job.status();
   const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Communicator::Create(*job, OptionsOf(options));
   if (!communicator.ok()) return communicator.status();

@@ -123,8 +123,7 @@ absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) 
   }
   if (got == sizeof(error)) {
     ::waitpid(child, nullptr, 0);
-    return absl::NotFoundError(
-        absl::StrCat("tutti launch: cannot start '", common.command[0], "': ", std::strerror(error)));
+    return absl::NotFoundError(absl::StrCat("launch: cannot start '", common.command[0], "': ", std::strerror(error)));
   }
   RankProcess process{rank, child, -1, -1};
   if (common.tag_output) {

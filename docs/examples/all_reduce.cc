@@ -17,7 +17,7 @@ int Fail(const absl::Status& status) {
 
 int main() {
   // [all_reduce]
-  const absl::StatusOr<tutti::Bootstrap> job = tutti::BootstrapFromEnvironment(absl::Minutes(1));  // who am I?
+  const absl::StatusOr<tutti::Bootstrap> job = tutti::BootstrapFromEnvironment();  // who am I?
   if (!job.ok()) return Fail(job.status());
   const absl::StatusOr<std::unique_ptr<tutti::Communicator>> world = tutti::Communicator::Create(*job);
   if (!world.ok()) return Fail(world.status());

@@ -31,7 +31,7 @@ def train(args, strategy):
 
 def table(rows):
     """The rows as lines of text."""
-    header = ["strategy", "accuracy", "time", "bytes on the wire", "ratio to f32", "equal weights"]
+    header = ["strategy", "accuracy", "time", "sent by all ranks", "ratio to f32", "equal weights"]
     lines = [[row["strategy"], f"{100 * row['accuracy']:.2f} %", f"{row['seconds']:.1f} s",
               f"{row['wire_bytes'] / 1e6:,.1f} MB", f"{row['wire_ratio']:.3f}",
               "yes" if row["weights_identical"] else "NO"] for row in rows]

@@ -22,7 +22,7 @@ try:
     w0 = rng.standard_normal(n).astype("<f4")
     # [data]
 except ImportError:
-    print("replay.py needs numpy (`.ci/install plots`)")
+    print("replay.py needs numpy: `.ci/install plots` puts it into ~/.cache/tutti/torch-*, use bin/python3 there")
     sys.exit(77)  # skipped, for ctest
 
 

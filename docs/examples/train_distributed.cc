@@ -26,7 +26,7 @@ int main() {
       optimizer.zero_grad();
       const torch::Tensor loss = torch::mse_loss(net->forward(inputs.index({rows})), targets.index({rows}));
       loss.backward();
-      optimizer.step();
+      replicas.Step(optimizer);
       loss_sum += loss.item<double>();
     }
     if (world->rank() == 0) std::cout << "epoch " << epoch << ": loss " << loss_sum / 64 << "\n";

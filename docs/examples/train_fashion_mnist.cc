@@ -32,7 +32,7 @@ struct Options {
   int epochs = 5;
   std::uint64_t seed = 1;
   std::int64_t batch = 64;
-  double learning_rate = 0.05;
+  double learning_rate = 0;  // of the optimizer
   int threads = 1;
   std::int64_t max_steps = 0;
   std::string data = fashion_mnist::kDirectory;
@@ -53,7 +53,8 @@ torch::nn::Sequential MakeNet(const std::string& model) {
 
 std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(const Options& options, torch::nn::Module& net,
                                                        tutti::nn::DataParallel& replicas) {
-  const double rate = options.learning_rate;
+  const double usual = options.optimizer == "sgd" ? 0.05 : 0.001;
+  const double rate = options.learning_rate > 0 ? options.learning_rate : usual;
   if (options.optimizer == "qadam") {  // the optimizer of the strategy qadam
     return std::make_unique<tutti::nn::QAdam>(replicas, net.parameters(), tutti::nn::QAdamOptions(rate));
   }
@@ -152,7 +153,7 @@ class Trainer {
       payload_bytes_ += last.payload_bytes;
       char details[160];
       std::snprintf(details, sizeof(details),
-                    "%6.0f samples/s, loss %.3f, %.1f MB sent, %2.0f %% of communication hidden",
+                    "%6.0f samples/s, loss %.3f, %.1f MB sent by this rank, %2.0f %% of communication hidden",
                     static_cast<double>((step + 1) * global_batch) / SecondsSince(start), loss,
                     static_cast<double>(wire_bytes_) / 1e6, 100 * exchanged.hidden());
       progress.Update(step + 1, details);
@@ -197,7 +198,7 @@ void Train(const Options& options) {
   const auto world = tutti::nn::Connect();
   const nlohmann::ordered_json row = Trainer(*world, options).Run();
   if (world->rank() != 0) return;
-  std::printf("accuracy %.2f %%, %.1f s, %.1f MB on the wire (%.3f of f32), equal weights on all ranks\n",
+  std::printf("accuracy %.2f %%, %.1f s, %.1f MB on the wire by all ranks (%.3f of f32), equal weights on all ranks\n",
               100 * row["accuracy"].get<double>(), row["seconds"].get<double>(), row["wire_bytes"].get<double>() / 1e6,
               row["wire_ratio"].get<double>());
   if (options.json.empty()) return;
@@ -219,9 +220,11 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
   app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
-  app.add_option("--lr", options.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--lr", options.learning_rate, "Learning rate; 0: 0.05 with sgd, else 0.001")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::PositiveNumber);
-  app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images");
+  app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--data", options.data, "Directory of the data set");
   app.add_option("--json", options.json, "File for the result");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,6 @@
 // Bootstrap: who am I, and where are the others? Read from whatever started the process.
 //
-//   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(absl::Seconds(300));
+//   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
 //   if (!job.ok()) return job.status();
 //   absl::StatusOr<std::vector<std::string>> addresses =
 //       ExchangeBlobs(*job->store, "addresses", job->identity.rank, job->identity.size, my_address,
@@ -9,6 +9,7 @@
 #define TUTTI_BOOTSTRAP_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,8 +54,9 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 //   all ranks on this node                 a server in rank 0, found through a file that only this user can read
 //   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
 //                                          Slurm's first node; needs a job secret
-// Every rank makes the same number of calls; each call gets keys of its own. DeadlineExceeded says who was not found.
-absl::StatusOr<Bootstrap> BootstrapFromEnvironment(absl::Duration timeout);
+// Every rank makes the same number of calls; each call gets keys of its own. DeadlineExceeded says who was not found
+// within `timeout` (TUTTI_TIMEOUT when not given).
+absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Every rank contributes a blob (≤ kMaxValueBytes) and gets everybody's, in rank order. `name` is equal on all ranks
 // and not used by an exchange that some rank has not left yet. DeadlineExceeded names the ranks that are missing.

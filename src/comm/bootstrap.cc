@@ -63,9 +63,11 @@ struct Joined {
 
 }  // namespace
 
-absl::StatusOr<Bootstrap> BootstrapFromEnvironment(absl::Duration timeout) {
+absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout) {
   static Joined joined;
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::StatusOr<Config>& config = LoadConfig();
+  if (!config.ok()) return config.status();
+  const absl::Time deadline = absl::Now() + timeout.value_or(config->timeout);
   const MutexLock lock(joined.mutex);
   if (joined.job.store == nullptr) {
     absl::StatusOr<Identity> identity = IdentityFromEnvironment();

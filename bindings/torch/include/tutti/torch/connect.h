@@ -11,10 +11,9 @@
 namespace tutti::nn {
 
 // The ranks that `tutti launch`, torchrun, mpirun or srun started; without a launcher a world of one. Throws when they
-// cannot be reached within options.timeout (5 minutes unless set).
+// cannot be reached within options.timeout (TUTTI_TIMEOUT unless set).
 inline std::unique_ptr<Communicator> Connect(const CommunicatorOptions& options = {}) {
-  const absl::Duration timeout = options.timeout.value_or(absl::Minutes(5));
-  return ValueOrThrow(Communicator::Create(ValueOrThrow(BootstrapFromEnvironment(timeout)), options));
+  return ValueOrThrow(Communicator::Create(ValueOrThrow(BootstrapFromEnvironment(options.timeout)), options));
 }
 
 }  // namespace tutti::nn
