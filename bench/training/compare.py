@@ -50,9 +50,11 @@ QADAM_WARM_UP = 100  # steps, by default
 
 
 def chosen(args):
-    """STRATEGIES, or those that --strategies names; what others are held against is always among them."""
-    wanted = {"gradient_allreduce", *args.strategies}
-    return [row for row in STRATEGIES if not args.strategies or row[0] in wanted]
+    """STRATEGIES, or those that --strategies names and what they are held against."""
+    if not args.strategies:
+        return STRATEGIES
+    exact = {("gradient_allreduce", "sgd"), ("gradient_allreduce", "adam" if "qadam" in args.strategies else "sgd")}
+    return [row for row in STRATEGIES if row in exact or (row[0] in args.strategies and row[1] != "adam")]
 
 
 def depends_on_link(strategy):
