@@ -167,7 +167,9 @@ def main():
     for model in args.models:
         steps[model] = measure_steps(runs, model)
         rows += rows_of(runs, model, steps[model])
-    write_page(rows, steps, NO_COMMUNICATION, args)
+    left_out = [f"`{strategy}`" + (" with Adam" if optimizer == "adam" else "")
+                for strategy, optimizer in STRATEGIES if (strategy, optimizer) not in chosen(args)]
+    write_page(rows, steps, NO_COMMUNICATION, left_out, args)
 
 
 if __name__ == "__main__":

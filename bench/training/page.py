@@ -129,7 +129,7 @@ def plot(rows, link, path):
     return True
 
 
-def write_page(rows, steps, no_communication, args):
+def write_page(rows, steps, no_communication, left_out, args):
     args.out.mkdir(parents=True, exist_ok=True)
     lines = ["# Training: what every algorithm costs and learns", "",
              "Made by `bench/training/compare.py`, which says how; when an algorithm pays is said on its own page"
@@ -139,6 +139,8 @@ def write_page(rows, steps, no_communication, args):
              f" of {args.max_steps or 'all'} steps. Links are those of network namespaces (tbf); bytes are those between"
              " ranks that only send messages. Ranks share the cores, so compute is slower than on machines of their own"
              " and links matter less than they would there.", ""]
+    if left_out:
+        lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
     for model, group in by(rows, "model").items():
         target = 100 * group[0]["target_accuracy"]
         lines += [f"## {model[0]}", "", f"Target: {target:.2f} %, 1 point below fp32 `gradient_allreduce` with SGD.", ""]
