@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
 #include "tutti/torch/data_parallel.h"
 #include "tutti/torch/qadam.h"
 
@@ -45,15 +46,6 @@ struct Data {
   }
 };
 
-std::string ErrorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
-}
-
 void Train(Sequential& net, DataParallel& replicas, torch::optim::Optimizer& optimizer, const Data& data,
            Communicator& world, int steps) {
   for (int step = 0; step < steps; ++step) {
@@ -64,20 +56,27 @@ void Train(Sequential& net, DataParallel& replicas, torch::optim::Optimizer& opt
 }
 
 // torch::load gives parameters other memory and other gradient accumulators.
+void LoadOtherWeights(Sequential& net, const std::string& saved) {
+  std::istringstream file(saved);
+  torch::load(net, file);
+}
+
+std::string SavedNet() {
+  std::ostringstream saved;
+  torch::save(MakeNet(), saved);
+  return saved.str();
+}
+
 TEST(TorchLoad, OfAWrappedModuleKeepsReplicasInStep) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
-  std::ostringstream saved;
-  torch::save(MakeNet(), saved);
+  const std::string saved = SavedNet();
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
     DataParallel replicas(world, *net);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     Train(net, replicas, optimizer, data, world, 2);
-    if (world.rank() == 0) {
-      std::istringstream file(saved.str());
-      torch::load(net, file);
-    }
+    if (world.rank() == 0) LoadOtherWeights(net, saved);
     replicas.Broadcast();
     replicas.TakeStatistics();
     Train(net, replicas, optimizer, data, world, 3);
@@ -89,15 +88,13 @@ TEST(TorchLoad, OfAWrappedModuleKeepsReplicasInStep) {
 TEST(TorchLoad, IsAnErrorForAStrategyThatKnowsWhereWeightsLie) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
-  std::ostringstream saved;
-  torch::save(MakeNet(), saved);
+  const std::string saved = SavedNet();
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
     DataParallel replicas(world, *net, {.strategy = "decentralized"});
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     Train(net, replicas, optimizer, data, world, 2);
-    std::istringstream file(saved.str());
-    torch::load(net, file);
+    LoadOtherWeights(net, saved);
     const torch::Tensor loss = data.Loss(net, world.rank(), world.size());
     EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("create another DataParallel"));
     EXPECT_THAT(ErrorOf([&] { replicas.Flush(); }), HasSubstr("create another DataParallel"));

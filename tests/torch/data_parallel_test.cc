@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
 
 namespace tutti::nn {
 namespace {
@@ -63,16 +64,6 @@ double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
 void CopyWeights(torch::nn::Module& to, torch::nn::Module& from) {
   torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < to.parameters().size(); ++i) to.parameters()[i].copy_(from.parameters()[i]);
-}
-
-// What f throws, "" when nothing.
-std::string ErrorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
 }
 
 using ZeroGrad = std::function<void(Sequential&, torch::optim::Optimizer&)>;

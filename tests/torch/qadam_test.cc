@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
 
 namespace tutti::nn {
 namespace {
@@ -68,16 +69,6 @@ std::vector<torch::optim::OptimizerParamGroup> TwoGroups(Sequential& net, const 
   groups.emplace_back(weights, std::make_unique<Options>(of_weights));
   groups.emplace_back(biases, std::make_unique<Options>(of_biases));
   return groups;
-}
-
-// What f throws, "" when nothing.
-std::string ErrorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
 }
 
 // All ranks have the same data: their average is, bit for bit, the gradient of one.

@@ -1,0 +1,23 @@
+#ifndef TUTTI_TESTS_TORCH_ERROR_OF_H_
+#define TUTTI_TESTS_TORCH_ERROR_OF_H_
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+
+namespace tutti::nn {
+
+// What f throws, "" when nothing.
+inline std::string ErrorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TESTS_TORCH_ERROR_OF_H_
