@@ -2,13 +2,36 @@
 
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "comm/communicator_impl.h"
 #include "comm/transport_choice.h"
 #include "tutti/selector.h"
 
 namespace tutti {
+namespace {
+
+// Where in its region every rank's control block lies. Nobody signals to a rank before that one has come here: its
+// block is ready then.
+absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size, std::int64_t offset,
+                                                          absl::Time deadline) {
+  const absl::StatusOr<std::vector<std::string>> texts =
+      ExchangeBlobs(store, "control", rank, size, absl::StrCat(offset), deadline);
+  if (!texts.ok()) return texts.status();
+  std::vector<std::int64_t> offsets(texts->size());
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    if (!absl::SimpleAtoi((*texts)[i], &offsets[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("control: rank ", i, " sent \"", absl::CHexEscape((*texts)[i]), "\" where an offset belongs"));
+    }
+  }
+  return offsets;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
                                                                    const CommunicatorOptions& options) {
@@ -30,20 +53,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   for (Rank rank = 0; rank < size; ++rank) world[rank] = rank;
   absl::StatusOr<Buffer> control = NewControlBlock(*(*runtime)->arena);
   if (!control.ok()) return control.status();
-  // Every arena is deterministic and has served the same requests: the peers' blocks lie where this rank's does.
-  const absl::Duration timeout = (*runtime)->timeout;
   const std::int64_t offset = (*runtime)->arena->OffsetOf(control->data());
-  std::unique_ptr<Channel> channel = OpenChannel(**runtime, 0, bootstrap.identity.rank, world,
-                                                 std::vector<std::int64_t>(size, offset), *std::move(control));
-  std::unique_ptr<Communicator> communicator(
+  absl::StatusOr<std::vector<std::int64_t>> offsets =
+      ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
+  if (!offsets.ok()) return offsets.status();
+  std::unique_ptr<Channel> channel =
+      OpenChannel(**runtime, 0, bootstrap.identity.rank, world, *offsets, *std::move(control));
+  return absl::WrapUnique(
       new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel), bootstrap.store)));
-  // Nobody signals to a rank whose blocks are not ready yet.
-  if (absl::StatusOr<std::vector<std::string>> ready =
-          ExchangeBlobs(communicator->store(), "ready", bootstrap.identity.rank, size, "", absl::Now() + timeout);
-      !ready.ok()) {
-    return ready.status();
-  }
-  return communicator;
 }
 
 Rank Communicator::rank() const { return impl_->channel->rank(); }

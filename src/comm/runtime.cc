@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
       !status.ok()) {
     return status;
   }
-  runtime->arena = std::make_shared<Arena>(runtime->transport);
+  runtime->arena = std::make_shared<Arena>(runtime->transport, rank);
   absl::StatusOr<Buffer> presence = runtime->arena->Allocate(sizeof(Presence));
   if (!presence.ok()) return presence.status();
   runtime->presence = *std::move(presence);

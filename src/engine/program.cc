@@ -9,7 +9,14 @@ namespace tutti {
 namespace {
 
 // Results this large leave the cache anyway: storing them past it saves reading the destination first.
-constexpr std::int64_t kStreamingBytes = 4 << 20;
+constexpr std::int64_t kStreamingBytes = 32 << 20;
+
+// Not where the step has just read its destination, which is in the cache then; nor what this rank alone keeps, which
+// its next steps may read (docs/decisions/0012).
+bool StoresPastCache(const Plan& plan, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs) {
+  return plan.out_bytes >= kStreamingBytes && dsts.size() > 1 &&
+         std::find(srcs.begin(), srcs.end(), dsts[0]) == srcs.end();
+}
 
 // FNV-1a: the same on every rank, whatever its standard library.
 std::uint64_t HashName(absl::string_view name) {
@@ -63,7 +70,7 @@ Instruction Translate(const Plan& plan, const Step& step) {
   if (!dsts.empty()) {
     i.dst_type = dsts[0].dtype;
     i.count = dsts[0].count();
-    i.streaming = dsts[0].bytes * static_cast<std::int64_t>(dsts.size()) >= kStreamingBytes;
+    i.streaming = StoresPastCache(plan, dsts, srcs);
   }
   if (!srcs.empty()) i.src_type = srcs[0].dtype;
   switch (step.kind) {

@@ -13,11 +13,13 @@
 
 namespace tutti {
 
-// First fit over the region of `transport`, which it keeps alive. Thread-safe. Blocks are whole cache lines, and whole
-// pages when larger than one, so that two ranks never write to one line. Deterministic: equal calls give equal offsets.
+// First fit over the region of `transport`, which it keeps alive. Thread-safe. Blocks are whole cache lines, and as
+// large as whole pages when larger than one, so that two ranks never write to one line. Large blocks of different ranks
+// start at different places in their pages: a step that reads the same element of all ranks would else find all of them
+// in one set of the first cache. Deterministic: equal calls of a rank give equal offsets.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  explicit Arena(std::shared_ptr<Transport> transport);
+  Arena(std::shared_ptr<Transport> transport, Rank rank);
 
   // ResourceExhausted says how much was asked for, and how much is free. Zero bytes give a buffer without memory.
   absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
@@ -29,6 +31,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
  private:
   const std::shared_ptr<Transport> transport_;
   const MappedRegion region_;
+  const std::int64_t stagger_;  // bytes
   Mutex mutex_;
   // Offset → bytes; free ones are never adjacent.
   std::map<std::int64_t, std::int64_t> free_ TUTTI_GUARDED_BY(mutex_);
