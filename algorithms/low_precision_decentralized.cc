@@ -55,21 +55,24 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   const bool widens = b.in().dtype != DType::kF32;
   const Ref wide = widens ? b.Scratch(DType::kF32, count) : b.in();
   if (widens) b.Copy(wide, b.in());
-  const Ref difference = b.Scratch(DType::kF32, count);
-
   const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
+  const Ref difference = b.Scratch(DType::kF32, std::min(segment, count));  // of one segment: it stays in the cache
+
   auto part = [&](const Ref& whole, std::size_t i) {
     const std::int64_t first = static_cast<std::int64_t>(i) * segment;
     return whole.Elements(first, std::min(segment, count - first));
   };
   std::vector<Messages> messages(static_cast<std::size_t>((count + segment - 1) / segment));
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Ref d = part(difference, i);
-    b.Combine(d, {part(wide, i), part(left_replica, i), part(right_replica, i), part(own_replica, i)},
+    const Ref x = part(wide, i);
+    const Ref d = difference.Elements(0, x.count());
+    b.Combine(d, {x, part(left_replica, i), part(right_replica, i), part(own_replica, i)},
               {{1, 1}, {1, 3}, {1, 3}, {-5, 3}});
     Messages& m = messages[i];
     m.own = m.left = m.right = b.Scratch(DType::kU8, codec.codec->encoded_bytes(d.count(), codec.options));
     b.Encode(m.own, d, codec);
+    b.Decode(part(own_replica, i), m.own, codec, /*accumulate=*/true);
+    b.Copy(part(b.out(), i), part(own_replica, i));
     if (b.options().peers_mapped) continue;
     b.Send(right, m.own);
     b.Recv(left, m.left = b.Scratch(DType::kU8, m.own.count()));
@@ -79,12 +82,8 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     b.Recv(right, m.right = b.Scratch(DType::kU8, m.own.count()));
   }
   if (messages.empty()) return;
-  if (b.options().peers_mapped) b.Signal();
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    b.Decode(part(own_replica, i), messages[i].own, codec, /*accumulate=*/true);
-    b.Copy(part(b.out(), i), part(own_replica, i));
-  }
   if (b.options().peers_mapped) {
+    b.Signal();
     b.WaitFor({left, right});
     for (Messages& m : messages) {
       m.left = m.left.At(left);
