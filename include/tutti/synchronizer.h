@@ -149,8 +149,8 @@ class Synchronizer {
   std::string SaveState() const;
   // Takes what SaveState of the same strategy and parameters returned: on this rank when the world has the size it had;
   // otherwise the states of all ranks of that world, in rank order, from which residuals are shared out so that their
-  // sum over the ranks is kept, and replicas begin anew from the present weights. InvalidArgument names what does not
-  // fit.
+  // sum over the ranks is kept (but for buckets that are not encoded in this world), and replicas begin anew from the
+  // present weights. InvalidArgument names what does not fit; nothing is changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
   // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
