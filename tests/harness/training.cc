@@ -9,6 +9,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "tutti/algorithm.h"
 
 namespace tutti {
 
@@ -62,6 +63,14 @@ std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, 
   if (!made.ok()) return nullptr;
   EXPECT_EQ((*made)->bucket_count(), static_cast<int>(model.buckets.size()));
   replica->synchronizer_ = *std::move(made);
+  if ((*ParseStrategy(strategy)).algorithm->exchanges == Exchanges::kMomentum) {
+    std::vector<QAdam::Weights> tensors;
+    for (const Parameter& parameter : parameters) tensors.push_back({.data = parameter.weights, .group = 0});
+    absl::StatusOr<std::unique_ptr<QAdam>> qadam = QAdam::Create(*replica->synchronizer_, tensors, {{.lr = 0.01}});
+    EXPECT_TRUE(qadam.ok()) << qadam.status();
+    if (!qadam.ok()) return nullptr;
+    replica->qadam_ = *std::move(qadam);
+  }
   return replica;
 }
 
@@ -84,7 +93,11 @@ absl::Status Replica::Step(absl::Span<const float> gradient, float lr) {
   if (absl::Status status = sync.FinishBackward(); !status.ok()) return status;
   for (int i = 0; i < parameters; ++i) copy(i, /*into_view=*/false);
   if (absl::Status status = sync.BeforeStep(); !status.ok()) return status;
-  for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] -= lr * synchronized_[i];
+  if (qadam_ != nullptr) {
+    if (absl::Status status = qadam_->Step(); !status.ok()) return status;
+  } else {
+    for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] -= lr * synchronized_[i];
+  }
   return sync.AfterStep();
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "tests/harness/world.h"
+#include "tutti/qadam.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti {
@@ -38,7 +39,7 @@ Floats RandomNumbers(std::int64_t count, std::uint32_t seed);
 // [steps][ranks][count]
 History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t seed = 1);
 
-// The model of one rank. Its optimizer is x ← x - lr·g.
+// The model of one rank. Its optimizer is x ← x - lr·g, or QAdam with the strategy of that name.
 class Replica {
  public:
   // Collective. A failure is one of the test; null then.
@@ -50,6 +51,7 @@ class Replica {
 
   Floats& weights() { return weights_; }
   Synchronizer& synchronizer() { return *synchronizer_; }
+  QAdam* qadam() { return qadam_.get(); }  // null with other strategies
   // What the optimizer saw in the last step.
   const Floats& synchronized_gradient() const { return synchronized_; }
 
@@ -61,6 +63,7 @@ class Replica {
   Floats weights_;
   Floats synchronized_;
   std::unique_ptr<Synchronizer> synchronizer_;
+  std::unique_ptr<QAdam> qadam_;
 };
 
 // What is trained, and how.

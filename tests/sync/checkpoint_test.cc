@@ -18,11 +18,12 @@ namespace {
 struct Stop {
   Ranks weights;
   std::vector<std::string> states;
+  std::string qadam;  // equal on all ranks
 };
 
 // Trains for `steps` steps of `training`, and stops; after a Flush, if asked.
 Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
-  Stop stop{Ranks(training.size()), std::vector<std::string>(training.size())};
+  Stop stop{Ranks(training.size()), std::vector<std::string>(training.size()), ""};
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     for (int step = 0; step < steps; ++step) {
       const absl::Status status = replica.Step(training.gradients[step][world.rank()], training.lr);
@@ -33,6 +34,7 @@ Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
     }
     stop.weights[world.rank()] = replica.weights();
     stop.states[world.rank()] = replica.synchronizer().SaveState();
+    if (replica.qadam() != nullptr && world.rank() == 0) stop.qadam = replica.qadam()->SaveState();
   });
   return stop;
 }
@@ -49,6 +51,9 @@ History GoOn(const Training& training, const Stop& stop, int begin, Given given)
                                                           : replica.synchronizer().LoadState(stop.states);
     ASSERT_TRUE(loaded.ok()) << loaded;
     EXPECT_EQ(replica.synchronizer().step(), begin);
+    if (replica.qadam() != nullptr) {
+      ASSERT_TRUE(replica.qadam()->LoadState(stop.qadam).ok());
+    }
     for (std::size_t step = static_cast<std::size_t>(begin); step < training.gradients.size(); ++step) {
       const absl::Status status = replica.Step(training.gradients[step][rank], training.lr);
       ASSERT_TRUE(status.ok()) << status;
@@ -124,7 +129,8 @@ std::string NameOf(const ::testing::TestParamInfo<const char*>& strategy) {
 INSTANTIATE_TEST_SUITE_P(
     Strategies, Interrupted,
     ::testing::Values("gradient_allreduce", "bytegrad", "bytegrad:error_feedback=true",
-                      "decentralized:peer_selection_mode=all", "decentralized:peer_selection_mode=shift_one",
+                      "qadam:warmup_steps=4,error_feedback=true", "decentralized:peer_selection_mode=all",
+                      "decentralized:peer_selection_mode=shift_one",
                       "decentralized:peer_selection_mode=one_peer_exponential,communication_interval=3",
                       "decentralized:peer_selection_mode=random_pair,seed=5", "low_precision_decentralized",
                       "low_precision_decentralized:communication_interval=3",
@@ -175,7 +181,7 @@ TEST_P(Residuals, KeepTheirSumInAnotherWorld) {
     Training second = first;
     second.world.ranks_per_node = nodes_after;
     second.gradients = RandomGradients(10, after, model.count());
-    Stop shared{Ranks(after), std::vector<std::string>(after)};
+    Stop shared{Ranks(after), std::vector<std::string>(after), ""};
     RunReplicas(second, [&](Communicator& world, Replica& replica) {
       ASSERT_TRUE(replica.synchronizer().LoadState(stop.states).ok());
       shared.states[world.rank()] = replica.synchronizer().SaveState();
@@ -194,7 +200,9 @@ TEST_P(Residuals, KeepTheirSumInAnotherWorld) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Residuals, ::testing::Values("bytegrad:error_feedback=true"), NameOf);
+INSTANTIATE_TEST_SUITE_P(Strategies, Residuals,
+                         ::testing::Values("bytegrad:error_feedback=true", "qadam:warmup_steps=2,error_feedback=true"),
+                         NameOf);
 
 // A bucket that is too small to be encoded keeps none, in the one world or in the other.
 TEST(ResidualsOfSmallBuckets, MayBeMissing) {
@@ -269,7 +277,7 @@ TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
 TEST(ReplicasOfNeighbours, BeginAnewInAWorldOfAnotherSize) {
   const Stop stop = TrainAndStop(RandomTraining("low_precision_decentralized", 4, 5), 5, /*flush=*/true);
   const Training training = RandomTraining("low_precision_decentralized", 8, 10);
-  Stop later{Ranks(8), std::vector<std::string>(8)};
+  Stop later{Ranks(8), std::vector<std::string>(8), ""};
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     replica.weights() = stop.weights[0];
     ASSERT_TRUE(replica.synchronizer().LoadState(stop.states).ok());
