@@ -2,10 +2,15 @@
 // algorithm can be held against one's own idea of it.
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bindings/cli/command.h"
+#include "bindings/cli/flags.h"
 #include "bindings/cli/local_ranks.h"
 #include "bindings/cli/npy.h"
 #include "bindings/cli/replay_optimizer.h"
@@ -15,8 +20,21 @@
 namespace tutti::cli {
 namespace {
 
-absl::StatusOr<int> Replay(const ReplayOptions& options) {
-  if (absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy); !strategy.ok()) return strategy.status();
+// The optimizers have it in float32.
+absl::StatusOr<double> ParseLearningRate(absl::string_view text) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  double lr = 0;
+  if (absl::SimpleAtod(text, &lr) && lr >= 0 && lr <= kMost) return lr;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no learning rate; needed is a number from 0 to ", kMost, ", as 0.1"));
+}
+
+absl::StatusOr<int> Replay(ReplayOptions options) {
+  const absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
+  if (!strategy.ok()) return strategy.status();
+  absl::StatusOr<std::string> optimizer = ChooseReplayOptimizer(*strategy, options.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  options.optimizer = *std::move(optimizer);
   const absl::StatusOr<Array> gradients = ReadNpy(options.gradients_file);
   if (!gradients.ok()) return gradients.status();
   const absl::StatusOr<Array> weights = ReadNpy(options.weights_file);
@@ -47,13 +65,15 @@ void AddFlags(CLI::App& replay, ReplayOptions& options) {
   replay.add_option("--weights", options.weights_file, "Weights at the start, [n] or [ranks, n], in float32")
       ->type_name("FILE.npy")
       ->required();
-  replay.add_option("--lr", options.lr, "Learning rate")->required();
+  AddParsed(replay, "--lr", options.lr, ParseLearningRate, "NUMBER", "", "Learning rate, from 0 on")->required();
   replay.add_option("--out", options.out_file, "Receives the weights of all ranks after each step, [steps, ranks, n]")
       ->type_name("FILE.npy")
       ->required();
-  replay.add_option("--optimizer", options.optimizer, "What takes the steps: sgd or adam, as torch.optim has them")
+  replay
+      .add_option("--optimizer", options.optimizer,
+                  "What takes the steps: sgd or adam, as torch.optim has them; qadam with that strategy, and no other")
       ->check(CLI::IsMember(ReplayOptimizerNames()))
-      ->capture_default_str();
+      ->default_str("sgd, or qadam with that strategy");
   replay.add_option("--transport", options.transport, "What moves the bytes between the ranks, which are threads")
       ->check(CLI::IsMember({"inproc", "ucx"}))
       ->capture_default_str();

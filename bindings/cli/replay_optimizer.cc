@@ -3,6 +3,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tutti/qadam.h"
 
 namespace tutti::cli {
 namespace {
@@ -40,7 +44,7 @@ class Adam : public ReplayOptimizer {
       const float g = gradient_[i];
       m_[i] = kBeta1F * m_[i] + kRest1 * g;
       v_[i] = kBeta2F * v_[i] + kRest2 * (g * g);
-      weights_[i] -= step_size * (m_[i] / (std::sqrt(v_[i]) / root_correction + kEpsilon));
+      weights_[i] -= step_size * m_[i] / (std::sqrt(v_[i]) / root_correction + kEpsilon);
     }
     return absl::OkStatus();
   }
@@ -58,12 +62,39 @@ class Adam : public ReplayOptimizer {
   int step_ = 0;
 };
 
+class QAdamOptimizer : public ReplayOptimizer {
+ public:
+  explicit QAdamOptimizer(std::unique_ptr<QAdam> qadam) : qadam_(std::move(qadam)) {}
+  absl::Status Step() override { return qadam_->Step(); }
+
+ private:
+  const std::unique_ptr<QAdam> qadam_;
+};
+
 }  // namespace
 
-std::vector<std::string> ReplayOptimizerNames() { return {"sgd", "adam"}; }
+std::vector<std::string> ReplayOptimizerNames() { return {"sgd", "adam", "qadam"}; }
 
-std::unique_ptr<ReplayOptimizer> MakeReplayOptimizer(const std::string& name, double lr,
-                                                     absl::Span<const float> gradient, absl::Span<float> weights) {
+absl::StatusOr<std::string> ChooseReplayOptimizer(const Strategy& strategy, const std::string& asked) {
+  const bool exchanges_momentum = strategy.algorithm->exchanges == Exchanges::kMomentum;
+  if (asked.empty()) return std::string(exchanges_momentum ? "qadam" : "sgd");
+  if (exchanges_momentum == (asked == "qadam")) return asked;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--optimizer ", asked, " does not go with the strategy ", strategy.algorithm->name, ", which ",
+                   exchanges_momentum ? "exchanges the momentum of an optimizer of its own; needed is qadam"
+                                      : "exchanges no momentum; needed is sgd or adam"));
+}
+
+absl::StatusOr<std::unique_ptr<ReplayOptimizer>> MakeReplayOptimizer(const std::string& name, double lr,
+                                                                     Synchronizer& synchronizer,
+                                                                     absl::Span<const float> gradient,
+                                                                     absl::Span<float> weights) {
+  if (name == "qadam") {
+    absl::StatusOr<std::unique_ptr<QAdam>> qadam =
+        QAdam::Create(synchronizer, {{.data = weights.data(), .group = 0}}, {{.lr = lr}});
+    if (!qadam.ok()) return qadam.status();
+    return std::make_unique<QAdamOptimizer>(*std::move(qadam));
+  }
   if (name == "adam") return std::make_unique<Adam>(lr, gradient, weights);
   return std::make_unique<Sgd>(lr, gradient, weights);
 }

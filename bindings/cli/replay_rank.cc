@@ -67,11 +67,12 @@ absl::Status ReplayRank(Communicator& communicator, const ReplayOptions& options
   const std::shared_ptr<void> view = (*synchronizer)->GradientView(0);
   std::vector<float> own(view == nullptr ? count : 0);
   const absl::Span<float> gradient(view == nullptr ? own.data() : static_cast<float*>(view.get()), count);
-  const std::unique_ptr<ReplayOptimizer> optimizer =
-      MakeReplayOptimizer(options.optimizer, options.lr, gradient, absl::MakeSpan(mine));
+  const absl::StatusOr<std::unique_ptr<ReplayOptimizer>> optimizer =
+      MakeReplayOptimizer(options.optimizer, options.lr, **synchronizer, gradient, absl::MakeSpan(mine));
+  if (!optimizer.ok()) return optimizer.status();
   for (std::size_t step = 0; step < static_cast<std::size_t>(shape.steps); ++step) {
     const std::size_t at = step * static_cast<std::size_t>(shape.ranks) + rank;
-    absl::Status stepped = Step(**synchronizer, *optimizer, of_rank(gradients.values.data(), at), gradient);
+    absl::Status stepped = Step(**synchronizer, **optimizer, of_rank(gradients.values.data(), at), gradient);
     if (!stepped.ok()) return stepped;
     std::copy(mine.begin(), mine.end(), of_rank(result.values.data(), at).begin());
   }

@@ -16,7 +16,7 @@ struct ReplayOptions {
   std::string weights_file;
   std::string out_file;
   double lr = 0;
-  std::string optimizer = "sgd";
+  std::string optimizer;  // "": ChooseReplayOptimizer's
   std::string transport = "inproc";
 };
 

@@ -1,6 +1,7 @@
 // tutti replay, as a user runs it.
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/command_run.h"
+#include "tests/sync/qadam_reference.h"
 #include "tutti/algorithm.h"
 
 namespace tutti::cli {
@@ -35,13 +37,13 @@ class ReplayTest : public ::testing::Test {
     ASSERT_TRUE(WriteNpy(weights_file_.path(), weights_).ok());
   }
 
-  std::string Files() const {
+  std::string Files(double lr = kRate) const {
     return " --gradients " + gradients_file_.path() + " --weights " + weights_file_.path() + " --out " +
-           out_file_.path() + " --lr " + std::to_string(kRate) + " ";
+           out_file_.path() + " --lr " + std::to_string(lr) + " ";
   }
 
-  Array Replay(const std::string& strategy, const std::string& flags = "") const {
-    const CommandRun run = RunTutti("replay " + strategy + Files() + flags);
+  Array Replay(const std::string& strategy, const std::string& flags = "", double lr = kRate) const {
+    const CommandRun run = RunTutti("replay " + strategy + Files(lr) + flags);
     EXPECT_EQ(run.exit_code, 0) << run.err;
     absl::StatusOr<Array> result = ReadNpy(out_file_.path());
     EXPECT_TRUE(result.ok()) << result.status();
@@ -96,9 +98,8 @@ TEST_F(ReplayTest, LosesALittleInEightBits) {
   EXPECT_LT(largest, kSteps * kRate * 2 / 255);
 }
 
-TEST_F(ReplayTest, RunsEveryStrategyThatNeedsNoOptimizerOfItsOwn) {
+TEST_F(ReplayTest, RunsEveryStrategy) {
   for (const Algorithm* algorithm : AllAlgorithms()) {
-    if (algorithm->exchanges == Exchanges::kMomentum) continue;
     const Array trained = Replay(std::string(algorithm->name));
     EXPECT_EQ(trained.shape, gradients_.shape) << algorithm->name;
     for (const float weight : trained.values) ASSERT_TRUE(std::isfinite(weight)) << algorithm->name;
@@ -112,6 +113,42 @@ TEST_F(ReplayTest, TakesTheStepsOfAdam) {
     const double average = (0.0 + gradient(0, 0, i) + gradient(0, 1, i) + gradient(0, 2, i)) / 3;
     if (std::abs(average) < 1e-4) continue;
     EXPECT_NEAR(trained.values[i], weights_.values[i] - std::copysign(kRate, average), 1e-4 * kRate + 1e-6);
+  }
+}
+
+// Adam through its warm-up, and then momentum of one's own: against all ranks in one loop. Sums of the gradients are
+// exact here.
+TEST_F(ReplayTest, TakesTheStepsOfQAdam) {
+  for (float& gradient : gradients_.values) gradient = std::round(8 * gradient) / 4;
+  Write();
+  constexpr int kWarmUp = 3;
+  QAdamReference reference(kRanks, kWarmUp, /*error_feedback=*/true,
+                           std::vector<ReferenceElement>(kCount, {kRate, 0.9, 0.999, 1e-8, 0, 0}), weights_.values);
+  Array expected{.shape = gradients_.shape, .values = {}};
+  for (auto gradient = gradients_.values.begin(); gradient != gradients_.values.end();) {
+    std::vector<std::vector<float>> of_ranks;
+    for (std::int64_t rank = 0; rank < kRanks; ++rank, gradient += kCount) {
+      of_ranks.emplace_back(gradient, gradient + kCount);
+    }
+    reference.Step(of_ranks);
+    for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+      expected.values.insert(expected.values.end(), reference.weights().begin(), reference.weights().end());
+    }
+  }
+  const std::string strategy = "qadam:error_feedback=true,warmup_steps=" + std::to_string(kWarmUp);
+  EXPECT_EQ(Replay(strategy, "--optimizer qadam").values, expected.values);
+  EXPECT_EQ(Replay(strategy).values, expected.values);  // what goes without saying
+  EXPECT_NE(Replay("qadam:error_feedback=true").values, expected.values);
+}
+
+TEST_F(ReplayTest, WarmsQAdamUpAsAdam) {
+  EXPECT_EQ(Replay("qadam").values, Replay("gradient_allreduce", "--optimizer adam").values);
+}
+
+TEST_F(ReplayTest, TakesNoStepsWithALearningRateOfZero) {
+  for (const char* strategy : {"bytegrad", "qadam"}) {
+    const Array trained = Replay(strategy, "", 0);
+    for (std::size_t i = 0; i < trained.values.size(); ++i) ASSERT_EQ(trained.values[i], weights_.values[i % kCount]);
   }
 }
 
@@ -146,6 +183,13 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
   expect("replay bytegrad:blok=1" + Files(), "block");
   expect("replay bytegrad" + Files() + "--optimizer lamb", "sgd");
   expect("replay bytegrad" + Files() + "--transport tcp", "inproc");
+  expect(
+      "replay bytegrad" + Files() + "--optimizer qadam",
+      "--optimizer qadam does not go with the strategy bytegrad, which exchanges no momentum; needed is sgd or adam");
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    expect("replay qadam" + Files() + "--optimizer " + optimizer, "does not go with the strategy qadam");
+    expect("replay qadam" + Files() + "--optimizer " + optimizer, "needed is qadam");
+  }
   const std::string read = "replay bytegrad --lr 1 --weights " + weights_file_.path();
   expect(read + " --gradients /nowhere/g.npy --out " + out_file_.path(), "cannot read /nowhere/g.npy");
   expect(read + " --gradients " + gradients_file_.path() + " --out /nowhere/w.npy", "cannot write /nowhere/w.npy");
@@ -159,6 +203,18 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
   Write();
   expect("replay bytegrad" + Files(), "has shape (1000,); to ");
   expect("replay bytegrad" + Files(), "belong weights of shape (2,) for all ranks, or (2, 2)");
+}
+
+TEST_F(ReplayTest, RefusesWhatIsNoLearningRate) {
+  const std::string rest = "replay bytegrad --gradients " + gradients_file_.path() + " --weights " +
+                           weights_file_.path() + " --out " + out_file_.path() + " --lr ";
+  for (const char* lr : {"nan", "-nan", "inf", "-inf", "-0.1", "1e39", "1e999", "0.1x", "fast", "''"}) {
+    const CommandRun run = RunTutti(rest + lr);
+    EXPECT_EQ(run.exit_code, 2) << lr;
+    EXPECT_THAT(run.err, HasSubstr("--lr: ")) << lr;
+    EXPECT_THAT(run.err, HasSubstr("needed is a number from 0 to ")) << lr;
+  }
+  EXPECT_FALSE(std::filesystem::exists(out_file_.path()));
 }
 
 }  // namespace
