@@ -148,7 +148,8 @@ class Communicator {
   absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
 
   // New communicators of the ranks with equal `color`, ordered by (key, rank); collective. A negative color: none
-  // (null).
+  // (null). Threads may split different communicators at the same time. ResourceExhausted, on all ranks, when Split has
+  // put one of them into 2047 groups already, whether these are still there or not.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
   // Ends every pending and later call of this rank and its peers with `cause` (not OK). Any thread, any time.

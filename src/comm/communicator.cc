@@ -49,16 +49,17 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   absl::StatusOr<std::shared_ptr<Runtime>> runtime = StartRuntime(bootstrap, std::move(transport), options);
   if (!runtime.ok()) return runtime.status();
   const int size = bootstrap.identity.size;
-  std::vector<Rank> world(size);
-  for (Rank rank = 0; rank < size; ++rank) world[rank] = rank;
   absl::StatusOr<Buffer> control = NewControlBlock(*(*runtime)->arena);
   if (!control.ok()) return control.status();
   const std::int64_t offset = (*runtime)->arena->OffsetOf(control->data());
   absl::StatusOr<std::vector<std::int64_t>> offsets =
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
   if (!offsets.ok()) return offsets.status();
-  std::unique_ptr<Channel> channel =
-      OpenChannel(**runtime, 0, bootstrap.identity.rank, world, *offsets, *std::move(control));
+  std::vector<GroupMember> world;
+  for (Rank rank = 0; rank < size; ++rank) {
+    world.push_back({.world_rank = rank, .channel = 0, .offset = (*offsets)[rank]});
+  }
+  std::unique_ptr<Channel> channel = OpenChannel(**runtime, bootstrap.identity.rank, world, *std::move(control));
   return absl::WrapUnique(
       new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel), bootstrap.store)));
 }

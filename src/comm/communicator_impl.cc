@@ -142,7 +142,9 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   const int size = channel->size();
   absl::StatusOr<Buffer> control = NewControlBlock(*runtime->arena);
   if (!control.ok()) return control.status();
-  // What the members of a group must know of each other.
+  // A number that no other channel of this process has or gets, also when threads split at the same time: see
+  // Channel::TagOf.
+  const std::int64_t number = color >= 0 ? runtime->next_channel.fetch_add(1) : 0;
   struct Member {
     std::int64_t color, key, rank, world_rank, channel, offset;
   };
@@ -151,38 +153,36 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
                     key,
                     channel->rank(),
                     channel->peer(channel->rank()).world_rank,
-                    runtime->next_channel.load(),
+                    number,
                     runtime->arena->OffsetOf(control->data())};
   std::vector<Member> members(size);
   Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine,
                      members.data(), {.caller_drives = true});
   if (absl::Status status = gather.Wait(); !status.ok()) return status;
-  std::int64_t id = 0;
-  for (const Member& member : members) id = std::max(id, member.channel);
-  if (id >= kMostChannels) {  // on all ranks alike
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", channel->rank(), ": Split was called ", kMostChannels, " times, the most there may be"));
+  for (const Member& member : members) {
+    if (member.channel < kMostChannels) continue;
+    return absl::ResourceExhaustedError(  // on all ranks alike
+        absl::StrCat("rank ", channel->rank(), ": Split has put rank ", member.rank, " into ", kMostChannels - 1,
+                     " groups, the most there may be"));
   }
-  runtime->next_channel.store(static_cast<std::uint32_t>(id) + 1);
   members.erase(std::remove_if(members.begin(), members.end(), [&](const Member& m) { return m.color != color; }),
                 members.end());
   std::unique_ptr<Impl> impl;
   if (color >= 0) {
     std::sort(members.begin(), members.end(),
               [](const Member& a, const Member& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
-    std::vector<Rank> world_ranks;
-    std::vector<std::int64_t> offsets;
+    std::vector<GroupMember> group;
     Rank rank = 0;
     for (const Member& member : members) {
-      if (member.rank == channel->rank()) rank = static_cast<Rank>(world_ranks.size());
-      world_ranks.push_back(static_cast<Rank>(member.world_rank));
-      offsets.push_back(member.offset);
+      if (member.rank == channel->rank()) rank = static_cast<Rank>(group.size());
+      group.push_back({.world_rank = static_cast<Rank>(member.world_rank),
+                       .channel = static_cast<std::uint32_t>(member.channel),
+                       .offset = member.offset});
     }
-    // Groups of one split share its channel number; their first ranks differ.
-    const std::string keys = absl::StrCat("group/", id, "/", world_ranks[0], "/");
-    impl = std::make_unique<Impl>(
-        runtime, OpenChannel(*runtime, static_cast<std::uint32_t>(id), rank, world_ranks, offsets, *std::move(control)),
-        MakePrefixStore(runtime->store, keys));
+    // No two groups have one first rank and one number at it.
+    const std::string keys = absl::StrCat("group/", group[0].channel, "/", group[0].world_rank, "/");
+    impl = std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, group, *std::move(control)),
+                                  MakePrefixStore(runtime->store, keys));
   }
   // Nobody signals on a channel that its peer has not opened.
   if (absl::Status status =

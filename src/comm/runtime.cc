@@ -132,21 +132,22 @@ absl::StatusOr<Buffer> NewControlBlock(Arena& arena) {
   return block;
 }
 
-std::unique_ptr<Channel> OpenChannel(Runtime& runtime, std::uint32_t id, Rank rank,
-                                     const std::vector<Rank>& world_ranks, const std::vector<std::int64_t>& offsets,
+std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members,
                                      Buffer control) {
-  std::vector<Channel::Peer> peers(world_ranks.size());
+  std::vector<Channel::Peer> peers(members.size());
   for (std::size_t i = 0; i < peers.size(); ++i) {
     Channel::Peer& peer = peers[i];
-    peer.world_rank = world_ranks[i];
+    peer.world_rank = members[i].world_rank;
+    peer.channel = members[i].channel;
     peer.endpoint = &runtime.transport->endpoint(peer.world_rank);
     peer.region = static_cast<Rank>(i) == rank ? runtime.transport->region() : peer.endpoint->region();
-    const bool inside = offsets[i] >= 0 && offsets[i] <= peer.region.bytes - std::int64_t{sizeof(ControlBlock)};
+    const std::int64_t offset = members[i].offset;
+    const bool inside = offset >= 0 && offset <= peer.region.bytes - std::int64_t{sizeof(ControlBlock)};
     if (peer.region.base != nullptr && inside) {
-      peer.control = reinterpret_cast<ControlBlock*>(peer.region.base + offsets[i]);
+      peer.control = reinterpret_cast<ControlBlock*>(peer.region.base + offset);
     }
   }
-  return std::make_unique<Channel>(*runtime.engine, runtime.arena, id, rank, std::move(peers), std::move(control));
+  return std::make_unique<Channel>(*runtime.engine, runtime.arena, rank, std::move(peers), std::move(control));
 }
 
 }  // namespace tutti

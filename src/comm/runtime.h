@@ -29,7 +29,7 @@ struct Runtime {
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;
-  std::atomic<std::uint32_t> next_channel{1};
+  std::atomic<std::int64_t> next_channel{1};  // the world's is 0
   std::unique_ptr<Engine> engine;  // last: ends before the memory it uses
 };
 
@@ -43,9 +43,15 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
 // A cleared block of this rank, not yet known to the peers.
 absl::StatusOr<Buffer> NewControlBlock(Arena& arena);
 
-// The channel of a group; `world_ranks` and the blocks' `offsets` are in group order.
-std::unique_ptr<Channel> OpenChannel(Runtime& runtime, std::uint32_t id, Rank rank,
-                                     const std::vector<Rank>& world_ranks, const std::vector<std::int64_t>& offsets,
+// What the ranks of a group must know of each other.
+struct GroupMember {
+  Rank world_rank = 0;
+  std::uint32_t channel = 0;  // the group's number at that rank
+  std::int64_t offset = 0;    // of that rank's control block in its arena
+};
+
+// The channel of a group; `members` are in group order, this rank is members[rank].
+std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members,
                                      Buffer control);
 
 }  // namespace tutti

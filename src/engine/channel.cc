@@ -9,11 +9,9 @@
 
 namespace tutti {
 
-Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::uint32_t id, Rank rank, std::vector<Peer> peers,
-                 Buffer control)
+Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, Rank rank, std::vector<Peer> peers, Buffer control)
     : engine_(engine),
       arena_(std::move(arena)),
-      id_(id),
       rank_(rank),
       peers_(std::move(peers)),
       control_buffer_(std::move(control)),
@@ -131,9 +129,14 @@ void Channel::Retire(Operation& operation) {
 }
 
 // channel (11 bits) · point to point (1) · sequence of the call (16) · number of the message in the call (20)
+//
+// The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag, and
+// no two channels of a process have one number: so no message of a group can meet a receive of another, whatever the
+// other ranks call these groups, and numbers need no agreement.
 std::uint64_t Channel::TagOf(const Operation& operation, const Instruction& message) const {
   const std::uint64_t point_to_point = operation.program().point_to_point ? 1 : 0;
-  return std::uint64_t{id_ & (kMostChannels - 1)} << 37 | point_to_point << 36 | (operation.sequence & 0xffff) << 20 |
+  const Rank receiver = message.kind == StepKind::kSend ? message.peer : rank_;
+  return std::uint64_t{peers_[receiver].channel} << 37 | point_to_point << 36 | (operation.sequence & 0xffff) << 20 |
          (message.ordinal & 0xfffff);
 }
 

@@ -18,7 +18,7 @@ namespace tutti {
 
 class Arena;
 
-// Numbers of channels are a part of the tags of messages.
+// A rank numbers its channels, those of the groups it is in; the numbers are a part of the tags of messages.
 inline constexpr int kMostChannels = 1 << 11;
 
 // Everything here but the constructor belongs to the engine's driver.
@@ -26,14 +26,14 @@ class Channel {
  public:
   struct Peer {
     Rank world_rank = 0;
+    std::uint32_t channel = 0;  // this group's number at that rank, below kMostChannels
     Endpoint* endpoint = nullptr;
     ControlBlock* control = nullptr;  // nullptr: not mapped
     MappedRegion region;
   };
 
-  // `peers` in group order, this rank included; `control` is this rank's block. All ranks give equal `id`s.
-  Channel(Engine& engine, std::shared_ptr<Arena> arena, std::uint32_t id, Rank rank, std::vector<Peer> peers,
-          Buffer control);
+  // `peers` in group order, this rank included; `control` is this rank's block.
+  Channel(Engine& engine, std::shared_ptr<Arena> arena, Rank rank, std::vector<Peer> peers, Buffer control);
 
   // Gives `operation` its place in the order of calls; false when its lane is taken.
   bool Admit(Operation& operation);
@@ -69,7 +69,6 @@ class Channel {
 
   Engine& engine_;
   const std::shared_ptr<Arena> arena_;
-  const std::uint32_t id_;
   const Rank rank_;
   const std::vector<Peer> peers_;
   const Buffer control_buffer_;
