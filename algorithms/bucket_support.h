@@ -6,8 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tutti/dtype.h"
-#include "tutti/plan_builder.h"
-#include "tutti/selector.h"
 
 namespace tutti {
 
@@ -23,9 +21,6 @@ inline absl::Status CheckAveragedWeights(DType dtype) {
   return absl::UnimplementedError(
       absl::StrCat("weights of ", Name(dtype), " cannot be averaged; valid: f32, f64, f16, bf16"));
 }
-
-// Writes the call of `b` as the schedule that suits it; SelectSchedule has found one.
-inline void BuildSelected(PlanBuilder& b) { SelectSchedule(b.spec(), b.size(), b.options())->schedule->build(b); }
 
 }  // namespace tutti
 

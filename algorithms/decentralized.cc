@@ -15,6 +15,7 @@
 #include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
 #include "tutti/peer_selection.h"
+#include "tutti/selector.h"
 
 namespace tutti {
 namespace {
@@ -89,6 +90,11 @@ bool AveragesAll(const Matrix& matrix) {
   });
 }
 
+std::vector<double> Mixing(const Strategy& strategy, int round, Rank rank, int size) {
+  const Matrix matrix = MatrixOf(strategy, size, round);
+  return AveragesAll(matrix) ? std::vector<double>() : matrix[rank];
+}
+
 // out ← the mix of `parts`, whose weights are those of `row` that are not 0.
 void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>& row) {
   std::vector<Coefficient> coefficients;
@@ -113,7 +119,6 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
     BuildSelected(b);
     return;
   }
-  b.PromiseMixing(matrix[b.rank()]);
   std::vector<Rank> sources;
   std::vector<Rank> readers;
   for (int distance = 1; distance < b.size(); ++distance) {
@@ -157,5 +162,6 @@ constinit const tutti::Algorithm tutti_algorithm_decentralized = {
     .rounds = tutti::Rounds,
     .round_of = tutti::RoundOfStep,
     .supports = tutti::Supports,
+    .mixing = tutti::Mixing,
     .build = tutti::Build,
 };

@@ -34,6 +34,16 @@ absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket
   return CheckEncodable("weights", bucket.dtype, " (use decentralized)");
 }
 
+Rank LeftOf(Rank rank, int size) { return (rank + size - 1) % size; }
+Rank RightOf(Rank rank, int size) { return (rank + 1) % size; }
+
+std::vector<double> Mixing(const Strategy& /*strategy*/, int /*round*/, Rank rank, int size) {
+  if (size == 1) return {};
+  std::vector<double> row(size, 0);
+  for (const Rank part : {LeftOf(rank, size), rank, RightOf(rank, size)}) row[part] += 1.0 / 3;
+  return row;
+}
+
 // The message of each segment, here and on its way from the neighbours.
 struct Messages {
   Ref own, left, right;
@@ -43,12 +53,8 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
   const CodecChoice codec = CodecOf(strategy);
   const std::int64_t count = b.in().count();
-  const Rank left = (b.rank() + b.size() - 1) % b.size();
-  const Rank right = (b.rank() + 1) % b.size();
-  std::vector<double> row(b.size(), 0);
-  for (const Rank rank : {left, b.rank(), right}) row[rank] += 1.0 / 3;
-  b.PromiseMixing(std::move(row));
-
+  const Rank left = LeftOf(b.rank(), b.size());
+  const Rank right = RightOf(b.rank(), b.size());
   const Ref own_replica = b.Replica("own", b.rank(), DType::kF32, count);
   const Ref left_replica = b.Replica("left", left, DType::kF32, count);
   const Ref right_replica = b.Replica("right", right, DType::kF32, count);
@@ -111,5 +117,6 @@ constinit const tutti::Algorithm tutti_algorithm_low_precision_decentralized = {
     .rounds = tutti::Rounds,
     .round_of = tutti::RoundOfStep,
     .supports = tutti::Supports,
+    .mixing = tutti::Mixing,
     .build = tutti::Build,
 };

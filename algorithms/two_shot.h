@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/bucket_support.h"
 #include "tutti/plan_builder.h"
+#include "tutti/selector.h"
 
 namespace tutti {
 

@@ -63,12 +63,13 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   if (!strategy.ok()) return strategy.status();
   const DType dtype = request.traffic.dtype;
   const std::int64_t count = request.count >= 0 ? request.count : request.bytes / SizeOf(dtype);
-  const int round = RoundOf(*strategy, request.step, request.ranks, request.options);
+  const auto participants = static_cast<int>(ParticipantsOf(*strategy, request.ranks, request.options).size());
+  const int round = RoundOf(*strategy, request.step, participants);
   if (round == kNoExchange) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", request.step, " exchanges nothing with ", strategy->ToString(), "; try another --step"));
   }
-  const int rounds = RoundsOf(*strategy, request.ranks, request.options);
+  const int rounds = RoundsOf(*strategy, participants);
   const std::string which = rounds == 1 ? "" : absl::StrCat("round ", round, " of 0…", rounds - 1, "\n");
   return PlanFamily{.explanation = absl::StrCat("strategy: ", strategy->ToString(), "\n", which),
                     .ranks = request.ranks,

@@ -65,11 +65,15 @@ struct Algorithm {
   absl::string_view codec = "";
   // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
   // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step;
-  // with momentum its source has the last word (synchronizer.h). `size`: of those who exchange, see BuildPlan.
+  // with momentum its source has the last word (synchronizer.h). `size`, here and below: of those who exchange, see
+  // ParticipantsOf.
   int (*rounds)(const Strategy& strategy, int size);
   int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
   // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
   absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
+  // The part of each rank's weights in what `rank` ends with, in rank order: a row of a matrix whose rows and columns
+  // sum to 1. Null, or nothing: it ends with what builder.spec() promises, see `build`.
+  std::vector<double> (*mixing)(const Strategy& strategy, int round, Rank rank, int size) = nullptr;
   // Writes the plan of one round of one bucket; `supports` holds. builder.spec() is an all_reduce of the bucket: of
   // gradients (or momentum) in place, of weights from a snapshot to a memory of its own, since training goes on
   // meanwhile.
@@ -79,8 +83,10 @@ struct Algorithm {
 inline constexpr int kNoExchange = -1;
 // The ranks that exchange, in order: all, or with hierarchical=true the leaders of the nodes (see BuildPlan).
 std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
-int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
-int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options = {});
+// `participants`: their number. As the members of Algorithm, with what null stands for.
+int RoundsOf(const Strategy& strategy, int participants);
+int RoundOf(const Strategy& strategy, std::int64_t step, int participants);
+std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants);
 // Whether buckets hold weights rather than gradients.
 bool ExchangesWeights(const Algorithm& algorithm);
 

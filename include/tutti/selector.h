@@ -18,6 +18,9 @@ struct Selection {
 // when none serves the call.
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
+// Writes the call of `builder` as the schedule that SelectSchedule chooses for it; there is one.
+void BuildSelected(PlanBuilder& builder);
+
 }  // namespace tutti
 
 #endif  // TUTTI_SELECTOR_H_

@@ -149,12 +149,9 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
     std::int64_t color, key, rank, world_rank, channel, offset;
   };
   constexpr int kFields = sizeof(Member) / sizeof(std::int64_t);
-  const Member mine{color,
-                    key,
-                    channel->rank(),
-                    channel->peer(channel->rank()).world_rank,
-                    number,
-                    runtime->arena->OffsetOf(control->data())};
+  const Member mine{color,           key,
+                    channel->rank(), channel->peer(channel->rank()).world_rank,
+                    number,          runtime->arena->OffsetOf(control->data())};
   std::vector<Member> members(size);
   Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine,
                      members.data(), {.caller_drives = true});

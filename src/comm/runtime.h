@@ -30,7 +30,7 @@ struct Runtime {
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;
   std::atomic<std::int64_t> next_channel{1};  // the world's is 0
-  std::unique_ptr<Engine> engine;  // last: ends before the memory it uses
+  std::unique_ptr<Engine> engine;             // last: ends before the memory it uses
 };
 
 // Connects the transport and agrees with all ranks on version and options.

@@ -48,4 +48,8 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
   return selection;
 }
 
+void BuildSelected(PlanBuilder& builder) {
+  SelectSchedule(builder.spec(), builder.size(), builder.options())->schedule->build(builder);
+}
+
 }  // namespace tutti

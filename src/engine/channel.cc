@@ -130,9 +130,9 @@ void Channel::Retire(Operation& operation) {
 
 // channel (11 bits) · point to point (1) · sequence of the call (16) · number of the message in the call (20)
 //
-// The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag, and
-// no two channels of a process have one number: so no message of a group can meet a receive of another, whatever the
-// other ranks call these groups, and numbers need no agreement.
+// The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag,
+// and no two channels of a process have one number: so no message of a group can meet a receive of another, whatever
+// the other ranks call these groups, and numbers need no agreement.
 std::uint64_t Channel::TagOf(const Operation& operation, const Instruction& message) const {
   const std::uint64_t point_to_point = operation.program().point_to_point ? 1 : 0;
   const Rank receiver = message.kind == StepKind::kSend ? message.peer : rank_;

@@ -11,36 +11,23 @@ namespace {
 // Nodes add 16-bit types up in f32: what happens inside of them loses nothing.
 DType LosslessType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
 
-// The call `spec` inside the node, by the schedule that suits it. `memory` holds what each rank has of it.
+// The call `spec` inside the node: served for every count, type and size, by messages if need be.
 void WithinNode(PlanBuilder& b, const std::vector<Rank>& node, const CollectiveSpec& spec, const Ref& in,
                 const Ref& out) {
   const auto place = static_cast<Rank>(std::find(node.begin(), node.end(), b.rank()) - node.begin());
   const int size = static_cast<int>(node.size());
   b.WithinGroup(node, spec, in.Elements(0, InputCount(spec, place, size)),
-                out.Elements(0, OutputCount(spec, place, size)), [](PlanBuilder& part) {
-                  // Served for every count, type and size, by messages if need be.
-                  SelectSchedule(part.spec(), part.size(), part.options())->schedule->build(part);
-                });
+                out.Elements(0, OutputCount(spec, place, size)), BuildSelected);
 }
 
-// What this rank's weights become a mix of, when the leaders' do: a node's weights are the average of its ranks'.
-std::vector<double> MixingOf(const std::vector<double>& between, const Hierarchy& hierarchy, int size) {
-  std::vector<double> weights(size);
+// Of each rank, its part in a mix of `nodes`: a node's weights are the average of its ranks'.
+std::vector<double> PartsOfRanks(const std::vector<double>& nodes, const Hierarchy& hierarchy, int size) {
+  std::vector<double> parts(size);
   for (Rank rank = 0; rank < size; ++rank) {
     const int node = hierarchy.node_of(rank);
-    weights[rank] = between[node] / static_cast<double>(hierarchy.ranks(node).size());
+    parts[rank] = nodes[node] / static_cast<double>(hierarchy.ranks(node).size());
   }
-  return weights;
-}
-
-// The mix that the leader of this node promises; empty: what an average promises.
-std::vector<double> PromiseOf(const Strategy& strategy, int round, const Hierarchy& hierarchy, const PlanBuilder& b) {
-  if (!ExchangesWeights(*strategy.algorithm)) return {};
-  PlanBuilder leader(std::string(strategy.algorithm->name), b.spec(), hierarchy.node_of(b.rank()), hierarchy.nodes(),
-                     b.options());
-  strategy.algorithm->build(strategy, round, leader);
-  const absl::StatusOr<Plan> plan = std::move(leader).Build();
-  return plan.ok() ? plan->mixing : std::vector<double>();  // if not, the leaders' own plans say why
+  return parts;
 }
 
 }  // namespace
@@ -84,8 +71,8 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
   const CollectiveSpec bucket = b.spec();
   const std::vector<Rank>& node = hierarchy.ranks(hierarchy.node_of(b.rank()));
   const bool leads = node[0] == b.rank();
-  const std::vector<double> promise = PromiseOf(strategy, round, hierarchy, b);
-  if (!promise.empty() && !hierarchy.even()) {
+  const std::vector<double> mixing = MixingOf(strategy, round, hierarchy.node_of(b.rank()), hierarchy.nodes());
+  if (!mixing.empty() && !hierarchy.even()) {
     return absl::UnimplementedError(
         "hierarchical=true mixes the averages of nodes, which then must have equally many ranks; use "
         "hierarchical=false");
@@ -108,7 +95,7 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
                mine, nodes);
   }
   if (leads) {
-    if (!promise.empty() && node.size() > 1) b.Scale(nodes, nodes, static_cast<std::int32_t>(node.size()));
+    if (!mixing.empty() && node.size() > 1) b.Scale(nodes, nodes, static_cast<std::int32_t>(node.size()));
     CollectiveSpec between = bucket;
     between.dtype = dtype;
     const Ref result = bucket.in_place ? nodes : widens ? b.Scratch(dtype, bucket.count) : b.out();
@@ -121,7 +108,7 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
                {.collective = Collective::kBroadcast, .dtype = bucket.dtype, .count = bucket.count, .in_place = true},
                b.out(), b.out());
   }
-  if (!promise.empty()) b.PromiseMixing(MixingOf(promise, hierarchy, b.size()), b.options().nodes);
+  if (!mixing.empty()) b.PromiseMixing(PartsOfRanks(mixing, hierarchy, b.size()), b.options().nodes);
   return absl::OkStatus();
 }
 

@@ -177,22 +177,17 @@ std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanO
   return all;
 }
 
-namespace {
-
-int NumParticipants(const Strategy& strategy, int size, const PlanOptions& options) {
-  return IsBetweenNodes(strategy, options) ? Hierarchy(options, size).nodes() : size;
+int RoundsOf(const Strategy& strategy, int participants) {
+  return strategy.algorithm->rounds == nullptr ? 1 : strategy.algorithm->rounds(strategy, participants);
 }
 
-}  // namespace
-
-int RoundsOf(const Strategy& strategy, int size, const PlanOptions& options) {
-  if (strategy.algorithm->rounds == nullptr) return 1;
-  return strategy.algorithm->rounds(strategy, NumParticipants(strategy, size, options));
+int RoundOf(const Strategy& strategy, std::int64_t step, int participants) {
+  return strategy.algorithm->round_of == nullptr ? 0 : strategy.algorithm->round_of(strategy, step, participants);
 }
 
-int RoundOf(const Strategy& strategy, std::int64_t step, int size, const PlanOptions& options) {
-  if (strategy.algorithm->round_of == nullptr) return 0;
-  return strategy.algorithm->round_of(strategy, step, NumParticipants(strategy, size, options));
+std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants) {
+  if (strategy.algorithm->mixing == nullptr) return {};
+  return strategy.algorithm->mixing(strategy, round, participant, participants);
 }
 
 bool ExchangesWeights(const Algorithm& algorithm) {
@@ -214,18 +209,20 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
     return absl::InvalidArgumentError(
         absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
   }
-  const bool between_nodes = IsBetweenNodes(strategy, options);
-  const int rounds = RoundsOf(strategy, size, options);
+  const auto participants = static_cast<int>(ParticipantsOf(strategy, size, options).size());
+  const int rounds = RoundsOf(strategy, participants);
   if (round < 0 || round >= rounds) {
     return absl::InvalidArgumentError(
         absl::StrCat("round ", round, " of ", algorithm.name, " must be in 0…", rounds - 1));
   }
-  absl::Status status = algorithm.supports(strategy, bucket, NumParticipants(strategy, size, options), options);
+  absl::Status status = algorithm.supports(strategy, bucket, participants, options);
   PlanBuilder builder(std::string(algorithm.name), bucket, rank, size, options);
-  if (status.ok() && between_nodes) {
+  if (status.ok() && IsBetweenNodes(strategy, options)) {
     status = BuildBetweenNodes(strategy, round, Hierarchy(options, size), builder);
   } else if (status.ok()) {
     algorithm.build(strategy, round, builder);
+    std::vector<double> mixing = MixingOf(strategy, round, rank, size);
+    if (!mixing.empty()) builder.PromiseMixing(std::move(mixing));
   }
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));

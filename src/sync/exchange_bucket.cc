@@ -23,7 +23,8 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   std::vector<Plan> plans;
   std::int64_t state_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  for (int round = 0; round < RoundsOf(strategy, communicator.size(), communicator.plan_options()); ++round) {
+  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
+  for (int round = 0; round < RoundsOf(strategy, static_cast<int>(participants.size())); ++round) {
     absl::StatusOr<Plan> plan = BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(),
                                           communicator.size(), communicator.plan_options(), round);
     if (!plan.ok()) return plan.status();

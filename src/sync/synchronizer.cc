@@ -47,6 +47,7 @@ class Synchronizer::Impl {
         parameters(std::move(its_parameters)),
         strategy(std::move(its_strategy)),
         name(strategy.ToString()),
+        participants(ParticipantsOf(strategy, communicator.size(), communicator.plan_options())),
         phase(strategy.algorithm->phase) {}
 
   absl::Status MakeExchanges(const Layout& layout, const SynchronizerOptions& options) {
@@ -168,6 +169,7 @@ class Synchronizer::Impl {
   const std::vector<Parameter> parameters;
   const Strategy strategy;
   const std::string name;
+  const std::vector<Rank> participants;
   const Phase phase;
   int bucket_count = 0;
   std::unique_ptr<GradientExchange> gradients;
@@ -192,7 +194,7 @@ class Synchronizer::Impl {
   }
 
   void Launch() {
-    const int round = RoundOf(strategy, step, communicator.size(), communicator.plan_options());
+    const int round = RoundOf(strategy, step, static_cast<int>(participants.size()));
     if (round == kNoExchange) return;
     weights->TakeSnapshot();
     weights->Launch(round, step);
@@ -217,7 +219,7 @@ class Synchronizer::Impl {
             .rank = communicator.rank(),
             .size = communicator.size(),
             .step = step,
-            .participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options())};
+            .participants = participants};
   }
   // Those that have state.
   absl::Span<ExchangeBucket> buckets() const {

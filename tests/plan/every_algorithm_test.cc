@@ -18,7 +18,8 @@ namespace {
 class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
  protected:
   void Sweep(const Strategy& strategy, int size, std::int64_t count, DType dtype, const PlanOptions& options) {
-    for (int round = 0; round < RoundsOf(strategy, size, options); ++round) {
+    const auto participants = static_cast<int>(ParticipantsOf(strategy, size, options).size());
+    for (int round = 0; round < RoundsOf(strategy, participants); ++round) {
       std::vector<Plan> plans;
       for (Rank rank = 0; rank < size; ++rank) {
         absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);

@@ -51,6 +51,24 @@ TEST(BetweenNodes, ANodePerRankChangesNothing) {
   EXPECT_EQ(WireBytes(*nodes), WireBytes(*flat));
 }
 
+TEST(BetweenNodes, LeadersAreThoseWhoExchange) {
+  const PlanOptions options = {.nodes = {5, 2, 5, 2, 9}};
+  EXPECT_THAT(ParticipantsOf(*ParseStrategy("bytegrad"), 5, options), ElementsAre(0, 1, 4));
+  EXPECT_THAT(ParticipantsOf(*ParseStrategy("bytegrad:hierarchical=false"), 5, options), ElementsAre(0, 1, 2, 3, 4));
+}
+
+// All ranks of a node promise what their leader does: a third of the node before, of their own and of the node after.
+TEST(BetweenNodes, RanksOfANodeEndWithOneMix) {
+  for (Rank rank = 0; rank < 8; ++rank) {
+    const absl::StatusOr<Plan> plan = PlanOf("low_precision_decentralized", rank, {0, 0, 1, 1, 2, 2, 3, 3});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const int opposite = (rank / 2 + 2) % 4;
+    for (Rank from = 0; from < 8; ++from) {
+      EXPECT_DOUBLE_EQ(plan->mixing[from], from / 2 == opposite ? 0 : 1.0 / 6) << rank << " of " << from;
+    }
+  }
+}
+
 // A rank of a small node would count more than one of a large one.
 TEST(BetweenNodes, MixingNeedsNodesOfEquallyManyRanks) {
   for (const char* strategy : {"low_precision_decentralized", "decentralized:peer_selection_mode=ring"}) {
