@@ -115,8 +115,8 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   AddLink(plan, "", flags.model.within_node, "inside a node");
   AddLink(plan, "node-", flags.model.between_nodes, "between nodes");
   plan.add_flag("--verify", flags.verify, "Prove that the plans of all ranks do together what the collective promises");
-  plan.add_option("--draw", flags.draw, "Draw the steps of all ranks into FILE.svg (needs Graphviz) or FILE.dot")
-      ->type_name("FILE");
+  AddParsed(plan, "--draw", flags.draw, ParsePictureFile, "FILE", "",
+            "Draw the steps of all ranks into FILE.svg, .png or .pdf (needs Graphviz), or FILE.dot");
 }
 
 }  // namespace

@@ -5,13 +5,17 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tutti/plan.h"
 
 namespace tutti::cli {
 
-// FILE.dot holds Graphviz text; FILE.svg is drawn by Graphviz's `dot`, which must be installed. InvalidArgument when
-// the name ends in neither.
+// The name of a file that plans can be drawn into, by its end. InvalidArgument lists the ends there may be.
+absl::StatusOr<std::string> ParsePictureFile(absl::string_view file);
+
+// FILE.dot holds Graphviz text; all others are drawn by Graphviz's `dot`. NotFound when that is not installed.
 absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file);
 
 }  // namespace tutti::cli

@@ -1,9 +1,13 @@
 // tutti plan, as a user runs it.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/command_run.h"
+#include "tests/store/temporary_directory.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 
@@ -75,6 +79,50 @@ TEST(PlanTest, DrawsGraphviz) {
   EXPECT_THAT(file.Read(), HasSubstr("digraph"));
 }
 
+// Sets PATH while it is there.
+class OnlyPath {
+ public:
+  explicit OnlyPath(const std::string& path) : before_(getenv("PATH")) { setenv("PATH", path.c_str(), 1); }
+  ~OnlyPath() { setenv("PATH", before_.c_str(), 1); }
+  OnlyPath(const OnlyPath&) = delete;
+  OnlyPath& operator=(const OnlyPath&) = delete;
+
+ private:
+  const std::string before_;
+};
+
+TEST(PlanTest, HasPicturesDrawnByDot) {
+  const TemporaryDirectory programs;
+  const OnlyPath path(programs.path());
+  for (const char* name : {"svg", "png", "pdf"}) {
+    const std::string format = name;
+    const ScratchFile file("." + format);
+    const std::string draw = "plan broadcast --ranks 3 --bytes 64 --draw " + file.path();
+    const CommandRun without = RunTutti(draw);
+    EXPECT_EQ(without.exit_code, 2) << format;
+    EXPECT_THAT(without.err, HasSubstr("cannot run dot (Debian package graphviz)"));
+
+    // Notes what it was asked for in the picture.
+    const std::string dot = programs.path() + "/dot";
+    std::ofstream(dot) << "#!/bin/sh\nread -r first < $4\necho $1 $2 $first > $3\n";
+    std::filesystem::permissions(dot, std::filesystem::perms::owner_all);
+    const CommandRun run = RunTutti(draw);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(file.Read(), testing::StartsWith("-T" + format + " -o digraph"));
+    EXPECT_FALSE(std::filesystem::exists(file.path() + ".dot")) << "what dot was given is removed";
+    std::filesystem::remove(dot);
+  }
+}
+
+TEST(PlanTest, RefusesOtherPicturesBeforeItPrintsAnything) {
+  for (const char* file : {"plan.gif", "plan", "plan.", "svg"}) {
+    const CommandRun run = RunTutti(std::string("plan bytegrad --draw ") + file);
+    EXPECT_EQ(run.exit_code, 2) << file;
+    EXPECT_THAT(run.err, HasSubstr(std::string("'") + file + "' cannot be drawn; the name must end in .dot, .svg, "));
+    EXPECT_EQ(run.out, "") << file;
+  }
+}
+
 TEST(PlanTest, SaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"plan", "spec is required"},
@@ -84,7 +132,6 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan bytegrad:blok=1", "block"},
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
       {"plan all_reduce --bytes 1 --count 1", "excludes"},
-      {"plan all_reduce --draw plan.png", ".dot or .svg"},
       {"plan all_reduce:direct --messages", "mapped"},
       {"plan all_reduce --cost --latency 2", "not in range 0"},
       {"plan send --ranks 1", "at least 2"},
