@@ -59,7 +59,8 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Every rank contributes a blob (≤ kMaxValueBytes) and gets everybody's, in rank order. `name` is equal on all ranks
-// and not used by an exchange that some rank has not left yet. DeadlineExceeded names the ranks that are missing.
+// and not used by an exchange that some rank has not left yet. DeadlineExceeded names the ranks that are missing; when
+// it waits long, rank 0 names them on stderr before.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 

@@ -1,4 +1,8 @@
+#include "comm/bootstrap_exchange.h"
+
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,16 +28,13 @@ std::string List(const std::vector<std::string>& items, absl::string_view separa
   return text;
 }
 
-absl::Status Missing(Store& store, absl::string_view name, const std::vector<std::string>& keys, absl::Time deadline) {
+// Empty: all have come by now.
+std::string MissingRanks(Store& store, absl::string_view prefix, int size) {
   std::vector<std::string> missing;
-  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-    if (!store.Get(keys[rank], absl::InfinitePast()).ok()) missing.push_back(absl::StrCat(rank));
+  for (Rank rank = 0; rank < size; ++rank) {
+    if (!store.Get(absl::StrCat(prefix, rank), absl::InfinitePast()).ok()) missing.push_back(absl::StrCat(rank));
   }
-  // All have come by now, only not in time.
-  if (missing.empty()) missing.push_back("none any more");
-  return absl::DeadlineExceededError(absl::StrCat("exchange '", name, "' of ", keys.size(), " ranks at ",
-                                                  absl::FormatTime(deadline),
-                                                  ": missing ranks: ", List(missing, ", ")));
+  return List(missing, ", ");
 }
 
 // "4:name5:value…": lengths first, so that any bytes may be in a field.
@@ -90,22 +91,50 @@ void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vect
 
 }  // namespace
 
+LateRanksReport LateRanksOnStderr(std::string where, absl::Time deadline) {
+  return {.report = [where = std::move(where), deadline](absl::string_view ranks) {
+    const std::string left = absl::FormatDuration(absl::Trunc(deadline - absl::Now(), absl::Seconds(1)));
+    const std::string line =
+        absl::StrCat("tutti: ", where, ": missing ranks: ", ranks, "; waiting for up to ", left, " more\n");
+    std::fputs(line.c_str(), stderr);
+  }};
+}
+
+absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
+                                                    absl::Time deadline, const LateRanksReport& late) {
+  std::vector<std::string> values;
+  absl::Time wait_until = late.report == nullptr ? deadline : std::min(deadline, absl::Now() + late.patience);
+  while (values.size() < static_cast<std::size_t>(size)) {
+    absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, values.size()), wait_until);
+    if (value.ok()) {
+      values.push_back(*std::move(value));
+      continue;
+    }
+    if (!absl::IsDeadlineExceeded(value.status())) return value.status();
+    const std::string missing = MissingRanks(store, prefix, size);
+    if (wait_until < deadline) {
+      if (!missing.empty()) late.report(missing);
+      wait_until = deadline;
+      continue;
+    }
+    return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing.empty() ? "none any more" : missing));
+  }
+  return values;
+}
+
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline) {
   if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
   const std::string prefix = absl::StrCat("exchange/", name, "/");
-  std::vector<std::string> keys;
-  keys.reserve(static_cast<std::size_t>(size));
-  for (Rank r = 0; r < size; ++r) keys.push_back(absl::StrCat(prefix, r));
-  if (absl::Status status = store.Set(keys[static_cast<std::size_t>(rank)], blob); !status.ok()) return status;
-
-  std::vector<std::string> blobs;
-  for (const std::string& key : keys) {
-    absl::StatusOr<std::string> value = store.Get(key, deadline);
-    if (absl::IsDeadlineExceeded(value.status())) return Missing(store, name, keys, deadline);
-    if (!value.ok()) return value.status();
-    blobs.push_back(*std::move(value));
+  const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
+  if (absl::Status status = store.Set(absl::StrCat(prefix, rank), blob); !status.ok()) return status;
+  absl::StatusOr<std::vector<std::string>> blobs =
+      GetFromAll(store, prefix, size, deadline, rank == 0 ? LateRanksOnStderr(what, deadline) : LateRanksReport());
+  if (absl::IsDeadlineExceeded(blobs.status())) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(what, " at ", absl::FormatTime(deadline), ": ", blobs.status().message()));
   }
+  if (!blobs.ok()) return blobs.status();
 
   // The last to have read everything says so; rank 0, which may serve the store, leaves after it, and cleans up.
   const std::string readers = absl::StrCat(prefix, "readers"), done = absl::StrCat(prefix, "done");
@@ -119,7 +148,8 @@ absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::strin
     return absl::Status(status.code(),
                         absl::StrCat("exchange '", name, "': not every rank has read it: ", status.message()));
   }
-  keys.insert(keys.end(), {readers, done});
+  std::vector<std::string> keys = {readers, done};
+  for (Rank r = 0; r < size; ++r) keys.push_back(absl::StrCat(prefix, r));
   for (const std::string& key : keys) {
     if (absl::Status status = store.Delete(key); !status.ok()) return status;
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "comm/bootstrap_exchange.h"
 #include "comm/bootstrap_identity.h"
 #include "comm/network_interface.h"
 #include "store/mac.h"
@@ -22,6 +23,7 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1024;
+constexpr absl::string_view kOnThisNode = " (all ranks are taken to be on this node, and to run as this user)";
 
 // Rank 0's own use of the store that it serves.
 struct Served {
@@ -84,17 +86,12 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
       return status;
     }
     // The file has done its work when everybody has come.
-    for (Rank rank = 1; rank < identity.size; ++rank) {
-      absl::Status status = (*store)->Get(absl::StrCat("joined/", rank), deadline).status();
-      if (status.ok()) continue;
-      ::unlink(path.c_str());
-      return absl::DeadlineExceededError(
-          absl::StrCat("rank ", rank, " of job '", job.job_id,
-                       "' has not joined in time (all ranks are taken to be on this node, "
-                       "and to run as this user)"));
-    }
+    const std::string what = absl::StrCat("joining job '", job.job_id, "' of ", identity.size, " ranks");
+    absl::Status joined = (*store)->Set("joined/0", "");
+    joined.Update(GetFromAll(**store, "joined/", identity.size, deadline, LateRanksOnStderr(what, deadline)).status());
     ::unlink(path.c_str());
-    return store;
+    if (joined.ok()) return store;
+    return absl::Status(joined.code(), absl::StrCat(what, ": ", joined.message(), kOnThisNode));
   }
   absl::Duration pause = absl::Milliseconds(1);
   while (true) {
@@ -106,9 +103,9 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
     }
     if (!MayComeYet(store.status())) return store;
     if (absl::Now() + pause > deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "rank ", identity.rank, " has not found rank 0 of job '", job.job_id,
-          "' in time (all ranks are taken to be on this node, and to run as this user): ", store.status().message()));
+      return absl::DeadlineExceededError(absl::StrCat("rank ", identity.rank, " has not found rank 0 of job '",
+                                                      job.job_id, "' in time", kOnThisNode, ": ",
+                                                      store.status().message()));
     }
     absl::SleepFor(pause);
     pause = std::min(2 * pause, absl::Milliseconds(50));

@@ -1,3 +1,5 @@
+#include "comm/bootstrap_exchange.h"
+
 #include <thread>
 #include <vector>
 
@@ -52,6 +54,31 @@ TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(5)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3"));
+}
+
+// Patience ends at once here, and the late ranks come as soon as they are called late.
+TEST(GetFromAllTest, TellsOnceWhoIsLateAndGoesOnWaiting) {
+  auto store = MakeMemoryStore();
+  for (const char* key : {"x/0", "x/2"}) ASSERT_TRUE(store->Set(key, key).ok());
+  int reports = 0;
+  const LateRanksReport late = {.patience = absl::ZeroDuration(), .report = [&](absl::string_view ranks) {
+                                  ++reports;
+                                  EXPECT_EQ(ranks, "1, 3");
+                                  for (const char* key : {"x/1", "x/3"}) ASSERT_TRUE(store->Set(key, key).ok());
+                                }};
+  auto values = GetFromAll(*store, "x/", 4, Soon(), late);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(*values, testing::ElementsAre("x/0", "x/1", "x/2", "x/3"));
+  EXPECT_EQ(reports, 1);
+  EXPECT_TRUE(GetFromAll(*store, "x/", 4, Soon(), late).ok());
+  EXPECT_EQ(reports, 1) << "nobody was late";
+}
+
+TEST(GetFromAllTest, TheLineNamesWhereAndWho) {
+  testing::internal::CaptureStderr();
+  LateRanksOnStderr("exchange 'x' of 4 ranks", absl::InfiniteFuture()).report("1, 3");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tutti: exchange 'x' of 4 ranks: missing ranks: 1, 3; waiting for up to inf more\n");
 }
 
 TEST(ExchangeBlobsTest, RefusesARankOutsideTheWorld) {

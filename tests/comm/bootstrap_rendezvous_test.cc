@@ -96,7 +96,7 @@ TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
   const absl::Time deadline = absl::Now() + absl::Milliseconds(50);
   absl::Status status = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), deadline).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of job 'job epoch 0' has not joined"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("joining job 'job epoch 0' of 2 ranks: missing ranks: 1 ("));
   EXPECT_EQ(OnlyFile(directory.path()), "");
   status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), deadline).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
