@@ -106,6 +106,7 @@ absl::StatusOr<int> Bench(const BenchOptions& options, bool ranks_given, const s
   if (options.traffic.root >= ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
   }
+  if (absl::Status valid = CheckBench(options, ranks); !valid.ok()) return valid;
   if (options.transport == "inproc") {
     if (!launched) return RunThreads(options);
     return absl::InvalidArgumentError(absl::StrCat("--transport inproc is for threads of one process, but ",

@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/schedule.h"
 
 namespace tutti::cli {
 namespace {
@@ -134,20 +139,57 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
 
 namespace {
 
+// The benchmarks that were asked for.
+std::vector<std::string> NamesOf(const BenchOptions& options, int ranks) {
+  if (options.collective != "all") return {options.collective};
+  std::vector<std::string> names = BenchNames();
+  if (ranks == 1) names.erase(std::remove(names.begin(), names.end(), "send_recv"), names.end());  // nobody else
+  return names;
+}
+
+// What is measured of one collective.
+struct Subject {
+  Traffic largest;
+  const Schedule* schedule = nullptr;  // nullptr: the selector decides
+};
+
+absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& options, Rank rank, int size) {
+  absl::StatusOr<Traffic> largest = MakeBenchTraffic(name, options.traffic, options.max_bytes, rank, size);
+  if (!largest.ok()) return largest.status();
+  Subject subject{.largest = *std::move(largest)};
+  if (options.schedule.empty()) return subject;
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(subject.largest.spec.collective, options.schedule);
+  if (!schedule.ok()) return schedule.status();
+  subject.schedule = *schedule;
+  return subject;
+}
+
+// Whether memory is mapped the ranks find out together; what needs it is refused here only when it cannot be.
+absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
+  if (subject.schedule == nullptr) return absl::OkStatus();
+  const PlanOptions plan{.peers_mapped = !options.messages};
+  const absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
+  if (supported.ok()) return supported;
+  std::vector<absl::string_view> valid;
+  for (const Schedule* schedule : AllSchedules()) {
+    const bool serves = schedule->collective == subject.schedule->collective &&
+                        schedule->supports(subject.largest.spec, ranks, plan).ok();
+    if (serves) valid.push_back(schedule->name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--schedule ", options.schedule, " of ", subject.largest.name, ": ",
+                                                 supported.message(), options.messages ? " (--messages)" : "",
+                                                 "; valid: ", absl::StrJoin(valid, ", ")));
+}
+
 absl::Status RunCollective(Communicator& communicator, const BenchOptions& options, const std::string& name,
                            const std::function<void(const BenchRow&)>& report) {
   const Rank rank = communicator.rank();
   const int size = communicator.size();
-  const absl::StatusOr<Traffic> largest = MakeBenchTraffic(name, options.traffic, options.max_bytes, rank, size);
-  if (!largest.ok()) return largest.status();
-  CallOptions call{.schedule = nullptr, .caller_drives = true};
-  if (!options.schedule.empty()) {
-    const absl::StatusOr<const Schedule*> schedule = FindSchedule(largest->spec.collective, options.schedule);
-    if (!schedule.ok()) return schedule.status();
-    call.schedule = *schedule;
-  }
+  const absl::StatusOr<Subject> subject = SubjectOf(name, options, rank, size);
+  if (!subject.ok()) return subject.status();
+  const CallOptions call{.schedule = subject->schedule, .caller_drives = true};
   const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
-  const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, *largest);
+  const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
   if (!memory.ok()) return memory.status();
   for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
     const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
@@ -162,15 +204,22 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
 
 }  // namespace
 
-absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
-                      const std::function<void(const BenchRow&)>& report) {
+absl::Status CheckBench(const BenchOptions& options, int ranks) {
   if (options.check) {
-    absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, communicator.size());
+    absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;
   }
-  if (options.collective != "all") return RunCollective(communicator, options, options.collective, report);
-  for (const std::string& name : BenchNames()) {
-    if (name == "send_recv" && communicator.size() == 1) continue;  // there is nobody else
+  for (const std::string& name : NamesOf(options, ranks)) {
+    const absl::StatusOr<Subject> subject = SubjectOf(name, options, 0, ranks);
+    if (!subject.ok()) return subject.status();
+    if (absl::Status serves = CheckSchedule(*subject, options, ranks); !serves.ok()) return serves;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
+                      const std::function<void(const BenchRow&)>& report) {
+  for (const std::string& name : NamesOf(options, communicator.size())) {
     if (absl::Status status = RunCollective(communicator, options, name, report); !status.ok()) return status;
   }
   return absl::OkStatus();

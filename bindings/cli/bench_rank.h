@@ -52,7 +52,11 @@ class BenchRank {
   CallOptions call_;
 };
 
-// Measures everything that was asked for. Rank 0 gets `report` called for every row as soon as it is there.
+// What no ranks need be started for to be refused: InvalidArgument or NotFound names the flag and what would be right.
+absl::Status CheckBench(const BenchOptions& options, int ranks);
+
+// Measures everything that was asked for, which CheckBench has passed. Rank 0 gets `report` called for every row as
+// soon as it is there.
 absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
                       const std::function<void(const BenchRow&)>& report);
 

@@ -1,4 +1,5 @@
 // tutti bench, as a user runs it: the rows it prints and writes.
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -129,13 +130,32 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench broadcast --root 7", "--root 7 must be in 0…1"},
       {"bench all_reduce --transport tcp", "ucx"},
       {"bench all_reduce --buffers shared", "arena"},
-      {"bench all_reduce --transport inproc --schedule rings", "ring"},
-      {"bench send_recv --transport inproc --ranks 1", "must be another rank"},
   };
   for (const Mistake& mistake : mistakes) {
     const CommandRun run = RunTutti(mistake.arguments);
     EXPECT_NE(run.exit_code, 0) << mistake.arguments;
     EXPECT_THAT(run.err, HasSubstr(mistake.answer)) << mistake.arguments;
+  }
+}
+
+// Without a row, and without the launcher's word on ranks that failed.
+TEST(BenchTest, RefusesBeforeItStartsRanks) {
+  const Mistake mistakes[] = {
+      {"bench all_reduce --schedule rings",
+       "unknown schedule 'rings' of all_reduce; valid: direct, halving_doubling, "},
+      {"bench all --schedule ring", "unknown schedule 'ring' of "},
+      {"bench all_reduce --schedule direct --messages",
+       "--schedule direct of all_reduce: it reads and writes peers' memory, which is not mapped on this transport "
+       "(--messages); valid: halving_doubling, recursive_doubling, ring"},
+      {"bench all_reduce --ranks 200 --dtype i8", "i8"},
+      {"bench send_recv --ranks 1", "must be another rank"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const CommandRun run = RunTutti(mistake.arguments);
+    EXPECT_EQ(run.exit_code, 2) << mistake.arguments;
+    EXPECT_EQ(run.out, "") << mistake.arguments;
+    EXPECT_THAT(run.err, HasSubstr(mistake.answer)) << mistake.arguments;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
 }
 
