@@ -154,7 +154,7 @@ TEST_F(ReplayTest, TakesNoStepsWithALearningRateOfZero) {
 
 TEST_F(ReplayTest, StartsRanksWithWeightsOfTheirOwn) {
   weights_ = {.shape = {kRanks, kCount}, .values = {}};
-  for (std::int64_t i = 0; i < kRanks * kCount; ++i) weights_.values.push_back(static_cast<float>(i / kCount));
+  for (const float of_rank : {0.0f, 1.0f, 2.0f}) weights_.values.insert(weights_.values.end(), kCount, of_rank);
   gradients_.values.assign(gradients_.values.size(), 0);
   Write();
   const Array trained = Replay("decentralized:communication_interval=2");

@@ -50,6 +50,7 @@ std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, 
                                        const Floats& weights) {
   std::unique_ptr<Replica> replica(new Replica(model, weights));
   std::vector<Parameter> parameters;
+  parameters.reserve(model.counts.size());
   for (int i = 0; i < static_cast<int>(model.counts.size()); ++i) {
     parameters.push_back({.name = absl::StrCat("p", i),
                           .count = model.counts[i],
@@ -65,6 +66,7 @@ std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, 
   replica->synchronizer_ = *std::move(made);
   if ((*ParseStrategy(strategy)).algorithm->exchanges == Exchanges::kMomentum) {
     std::vector<QAdam::Weights> tensors;
+    tensors.reserve(parameters.size());
     for (const Parameter& parameter : parameters) tensors.push_back({.data = parameter.weights, .group = 0});
     absl::StatusOr<std::unique_ptr<QAdam>> qadam = QAdam::Create(*replica->synchronizer_, tensors, {{.lr = 0.01}});
     EXPECT_TRUE(qadam.ok()) << qadam.status();
