@@ -17,6 +17,7 @@
 
 #include "docs/examples/fashion_mnist.h"
 #include "docs/examples/progress.h"
+#include "tutti/algorithm.h"
 #include "tutti/torch/connect.h"
 #include "tutti/torch/data_parallel.h"
 #include "tutti/torch/qadam.h"
@@ -207,13 +208,26 @@ void Train(const Options& options) {
   if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
 }
 
-}  // namespace
+// What is wrong with a strategy name; nothing when it is right.
+std::string CheckStrategy(const std::string& name) {
+  return std::string(tutti::ParseStrategy(name).status().message());
+}
 
-int main(int argc, char** argv) {
+// All ranks have the same flags, so rank 0 alone says what is wrong with them; the others leave after it, because a
+// launcher ends all ranks when the first one fails.
+int SayOnce(const CLI::App& app, const CLI::ParseError& error) {
+  const auto world = tutti::nn::Connect();
+  if (world->rank() == 0) app.exit(error);
+  tutti::nn::ThrowIfError(world->Barrier().Wait());
+  return error.get_exit_code();
+}
+
+int Run(int argc, char** argv) {
   Options options;
   CLI::App app("Trains a small CNN on Fashion-MNIST on the ranks of `tutti launch`, torchrun, mpirun or srun");
   app.option_defaults()->always_capture_default();
-  app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…");
+  app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…")
+      ->check(CheckStrategy);
   app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
       ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
@@ -227,10 +241,21 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--data", options.data, "Directory of the data set");
   app.add_option("--json", options.json, "File for the result");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return SayOnce(app, error);
+  }
+  Train(options);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // progress shows through pipes, too
   try {
-    Train(options);
+    return Run(argc, argv);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "%s\n", error.what_without_backtrace());
     return 1;
