@@ -3,8 +3,8 @@
 //   w0 ← x (snapshot);  s ← Σ w0;  x ← x + s/n - w0, so that what was learnt since the snapshot is kept
 //
 // The plan is the average of the snapshots; who takes them and when a round begins is told in src/sync/async_average.h.
-// Before, `warmup_steps` steps average gradients. After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018,
-// https://arxiv.org/abs/1710.06952).
+// Before, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between the first line and the last.
+// After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018, https://arxiv.org/abs/1710.06952).
 #include "absl/status/status.h"
 #include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
@@ -18,6 +18,9 @@ constexpr AlgorithmOption kOptions[] = {
      CheckListed},
     {"peer_selection_mode", "all", "all", "with whom a rank averages its weights", CheckListed},
     {"sync_interval_ms", "500", "1, 2, …", "time from one round to the next, in milliseconds", CheckPositive},
+    {"max_staleness", "0", "0, 1, …",
+     "an average is applied at most that many optimizer steps after its snapshot; 0: however late it comes",
+     CheckNotNegative},
     {"warmup_steps", "0", "0, 1, …", "steps before the first round, which average gradients", CheckNotNegative},
 };
 

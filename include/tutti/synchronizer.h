@@ -44,7 +44,7 @@ struct SyncStatistics {
   std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
   std::int64_t payload_bytes = 0;  // size of what was synchronized, before compression
-  absl::Duration exposed;          // time FinishBackward waited for communication
+  absl::Duration exposed;          // time the training thread waited for communication
   absl::Duration communication;    // sum over buckets, from launch to end
   // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
   double hidden() const;

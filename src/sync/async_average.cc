@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
 
 namespace tutti {
 namespace {
@@ -13,7 +14,7 @@ constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kSkip = 1;
 constexpr std::int32_t kGo = 2;
 
-// What has travelled; the training thread has not waited for it.
+// What has travelled, without the wait of the background, which is nobody's loss.
 void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
   to.wire_bytes += from.wire_bytes;
   to.payload_bytes += from.payload_bytes;
@@ -23,8 +24,12 @@ void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
 }  // namespace
 
 AsyncAverage::AsyncAverage(std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightExchange> weights,
-                           absl::Duration interval)
-    : communicator_(std::move(communicator)), weights_(std::move(weights)), interval_(interval), thread_([this] {
+                           absl::Duration interval, std::int64_t max_staleness)
+    : communicator_(std::move(communicator)),
+      weights_(std::move(weights)),
+      interval_(interval),
+      max_staleness_(max_staleness),
+      thread_([this] {
         while (Round()) {
         }
       }) {}
@@ -39,30 +44,41 @@ AsyncAverage::~AsyncAverage() {
 }
 
 absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
-  Snapshot snapshot;
+  ++age_;
+  const bool is_bounded = max_staleness_ > 0;
+  const bool is_due = is_bounded && age_ >= max_staleness_;
+  bool applies = false;
   {
     MutexLock lock(mutex_);
+    if (is_due && snapshot_ == Snapshot::kTravels) {
+      const std::int64_t begin_ns = MonotonicNanos();
+      changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
+      statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+    }
     if (!error_.ok()) return error_;
-    snapshot = snapshot_;
+    // A pause makes nothing younger: what was under way when it began is applied within the bound.
+    applies = snapshot_ == Snapshot::kAveraged && (!paused_ || is_due);
+    const bool is_half_stale = is_bounded && age_ >= (max_staleness_ + 1) / 2;
+    const bool snaps = snapshot_ == Snapshot::kNone ? !paused_ : snapshot_ == Snapshot::kTaken && is_half_stale;
     // What has been averaged counts, even if it was the last time.
-    if (paused_ || (ended_ && snapshot != Snapshot::kAveraged)) return absl::OkStatus();
+    if (!applies && (!snaps || ended_)) return absl::OkStatus();
+    if (snaps) snapshot_ = Snapshot::kNone;
     AddExchanged(std::exchange(statistics_, {}), statistics);
   }
-  // While the snapshot is in these two states the background leaves it to this thread.
-  if (snapshot == Snapshot::kAveraged) {
+  if (applies) {
     weights_->Correct();
-  } else if (snapshot == Snapshot::kNone) {
-    weights_->TakeSnapshot();
   } else {
-    return absl::OkStatus();
+    weights_->TakeSnapshot();
+    age_ = 0;
   }
   MutexLock lock(mutex_);
-  snapshot_ = snapshot == Snapshot::kNone ? Snapshot::kTaken : Snapshot::kNone;
+  snapshot_ = applies ? Snapshot::kNone : Snapshot::kTaken;
+  if (promised_) changed_.NotifyAll();
   return absl::OkStatus();
 }
 
 AsyncAverage::Snapshot AsyncAverage::TakeRound() {
-  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
+  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return !promised_; });
   return std::exchange(snapshot_, Snapshot::kNone);
 }
 
@@ -92,8 +108,15 @@ std::int32_t AsyncAverage::NextAnswer() {
   changed_.WaitUntil(mutex_, absl::Now() + interval_, [this]() TUTTI_REQUIRES(mutex_) { return stopping_; });
   if (stopping_) return kStop;
   if (paused_ || snapshot_ != Snapshot::kTaken) return kSkip;
-  snapshot_ = Snapshot::kTravels;
+  promised_ = true;
   return kGo;
+}
+
+void AsyncAverage::SendSnapshot() {
+  MutexLock lock(mutex_);
+  // The training thread may be about to take it anew.
+  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ == Snapshot::kTaken; });
+  snapshot_ = Snapshot::kTravels;
 }
 
 absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer) {
@@ -109,12 +132,14 @@ bool AsyncAverage::Round() {
   const bool goes = status.ok() && *agreed == kGo;
   SyncStatistics statistics;
   if (goes) {
+    SendSnapshot();
     weights_->Launch(0, /*step=*/0);
     status = weights_->Finish(statistics);
   }
   MutexLock lock(mutex_);
   AddExchanged(statistics, statistics_);
   if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;
+  promised_ = false;
   error_ = status;
   ended_ = !status.ok() || *agreed == kStop;
   changed_.NotifyAll();

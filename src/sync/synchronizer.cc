@@ -79,7 +79,8 @@ class Synchronizer::Impl {
     if (!own.ok()) return own.status();
     absl::StatusOr<std::unique_ptr<WeightExchange>> made = WeightExchange::Create(**own, strategy, parameters, layout);
     if (!made.ok()) return made.status();
-    background = std::make_unique<AsyncAverage>(*std::move(own), *std::move(made), interval);
+    background =
+        std::make_unique<AsyncAverage>(*std::move(own), *std::move(made), interval, strategy.integer("max_staleness"));
     return absl::OkStatus();
   }
 

@@ -98,6 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"bytegrad:block=2", "uint8_block: block is 2, must be a power of two from 4"},
         Mistake{"bytegrad:codec=uint4_block,rotation=true,block=0",
                 "uint4_block: rotation=true needs a block from 4 to 4096"},
+        Mistake{"async:max_staleness=-1", "option max_staleness=-1; valid: 0, 1, …"},
+        Mistake{"async:max_staleness=2.5", "option max_staleness=2.5; valid: 0, 1, …"},
         Mistake{"gradient_allreduce:schedule=rings", "option schedule=rings; valid: auto"},
         Mistake{"gradient_allreduce:hierarchical", "option hierarchical=; valid: true, false"}),
     [](const ::testing::TestParamInfo<Mistake>& test) { return std::to_string(test.index); });

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -94,11 +95,18 @@ TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
   });
 }
 
-class AsyncInWorldOf : public ::testing::TestWithParam<int> {};
+// Size of the world, bound on staleness.
+class AsyncInWorldOf : public ::testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  int size() const { return std::get<0>(GetParam()); }
+  std::string Every(int interval_ms) const {
+    return absl::StrCat("async:sync_interval_ms=", interval_ms, ",max_staleness=", std::get<1>(GetParam()));
+  }
+};
 
 TEST_P(AsyncInWorldOf, RoundsKeepWhatEveryRankHasLearnt) {
-  const int size = GetParam();
-  const Training training = Walks(size);
+  const int size = this->size();
+  const Training training = Walks(size, Every(1));
   std::atomic<int> satisfied{0};
   std::vector<int> steps(size);
   Ranks flushed(size);
@@ -118,8 +126,8 @@ TEST_P(AsyncInWorldOf, RoundsKeepWhatEveryRankHasLearnt) {
 }
 
 TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
-  const int size = GetParam();
-  const Training training = Walks(size, "async:sync_interval_ms=50000");
+  const int size = this->size();
+  const Training training = Walks(size, Every(50000));
   Ranks flushed(size);
   std::vector<int> steps(size);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
@@ -133,7 +141,8 @@ TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
   ExpectNear(flushed[0], AverageAfter(training, steps));
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, AsyncInWorldOf, ::testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Worlds, AsyncInWorldOf,
+                         ::testing::Combine(::testing::Values(2, 3, 5), ::testing::Values(0, 1, 8)));
 
 // Rank 0 has applied the average of a round, rank 1 has not made a step since: its share of the round must not be lost.
 TEST(AsyncAverage, FlushAppliesARoundThatOnlySomeHaveApplied) {

@@ -1,0 +1,306 @@
+// How many steps of a rank an average of async may be late. Rank 0 trains; rank 1 is played by the test, which so holds
+// back what rank 0 waits for until rank 0 has come to a certain step. No test waits for a time.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "sync/async_average.h"
+#include "sync/weight_exchange.h"
+#include "tests/harness/world.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+namespace {
+
+// What the background threads say to each other.
+constexpr std::int32_t kStop = 0;
+constexpr std::int32_t kSkip = 1;
+constexpr std::int32_t kGo = 2;
+
+// How far rank 0 is: numbers of its steps.
+struct Course {
+  std::atomic<int> snapped{0};  // the first that takes a snapshot after the last average
+  std::atomic<int> entered{0};  // the one that has begun
+  std::atomic<int> agreed{0};   // rounds that all have agreed on
+  std::atomic<bool> failed{false};
+};
+
+// False when that cannot happen any more.
+bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (!happened()) {
+    EXPECT_LT(absl::Now(), deadline);
+    if (course.failed || absl::Now() >= deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// A model of one weight.
+struct SmallModel {
+  explicit SmallModel(Communicator& world) : communicator(*world.Split(0, world.rank())) {
+    weights = *WeightExchange::Create(*communicator, *ParseStrategy("async"), parameters,
+                                      LayOutBuckets(parameters, 1 << 20, 1 << 20));
+  }
+
+  float weight = 0;
+  const std::vector<Parameter> parameters = {{.name = "w", .count = 1, .shape = "1", .weights = &weight}};
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<WeightExchange> weights;
+};
+
+// Rank 0: adds 1 to its weight in every step.
+class Trainer {
+ public:
+  Trainer(Communicator& world, Course& course, int max_staleness)
+      : course_(course),
+        model_(world),
+        average_(std::make_unique<AsyncAverage>(std::move(model_.communicator), std::move(model_.weights),
+                                                absl::Milliseconds(1), max_staleness)) {}
+  ~Trainer() { average_ = nullptr; }
+
+  // An error is the last step.
+  absl::Status Step() {
+    ++course_.entered;
+    walked_ = ++model_.weight;
+    absl::Status status = average_->Step(statistics_);
+    if (!status.ok()) course_.failed = true;
+    return status;
+  }
+  void SnapAndWaitUntilAgreed() {
+    const int rounds = course_.agreed;
+    course_.snapped = course_.entered + 1;
+    EXPECT_EQ(Step(), absl::OkStatus());
+    WaitUntil(course_, [&] { return course_.agreed > rounds; });
+  }
+  // Steps until an average has arrived: how many steps after its snapshot. The weight of rank 1 is 0, and that of rank
+  // 0 has since walked as many as there were steps.
+  int StepsFromSnapshotToAverage() {
+    do {
+      EXPECT_EQ(Step(), absl::OkStatus());
+    } while (!arrived() && !course_.failed);
+    const float snapshot = 2 * (walked_ - model_.weight);
+    return static_cast<int>(walked_ - snapshot);
+  }
+  int steps_since_snapped() const { return course_.entered - course_.snapped; }
+  bool arrived() const { return model_.weight != walked_; }
+  absl::Duration waited() const { return statistics_.exposed; }
+  AsyncAverage& average() { return *average_; }
+
+ private:
+  Course& course_;
+  SmallModel model_;
+  SyncStatistics statistics_;
+  float walked_ = 0;  // the weight after the last step, before an average was applied
+  std::unique_ptr<AsyncAverage> average_;
+};
+
+// Rank 1.
+class Peer {
+ public:
+  Peer(Communicator& world, Course& course) : course_(course), model_(world) {}
+
+  void Agree() {
+    while (!course_.failed && Say(kGo) != kGo) {
+    }
+    ++course_.agreed;
+  }
+  void Average() {
+    model_.weights->TakeSnapshot();
+    model_.weights->Launch(0, 0);
+    SyncStatistics statistics;
+    EXPECT_EQ(model_.weights->Finish(statistics), absl::OkStatus());
+  }
+  // Until rank 0 ends.
+  void SkipRounds() {
+    while (Say(kSkip) != kStop) {
+    }
+  }
+  Communicator& communicator() { return *model_.communicator; }
+
+ private:
+  std::int32_t Say(std::int32_t answer) {
+    const absl::Status status = communicator().AllReduce(&answer, &answer, 1, DType::kI32, ReduceOp::kMin).Wait();
+    EXPECT_EQ(status, absl::OkStatus());
+    if (status.ok()) return answer;
+    course_.failed = true;
+    return kStop;
+  }
+
+  Course& course_;
+  SmallModel model_;
+};
+
+void RunPair(int max_staleness, const std::function<void(Trainer&)>& train,
+             const std::function<void(Peer&, Course&)>& play, absl::Duration timeout = absl::Seconds(60)) {
+  Course course;
+  RunWorld(2, {.communicator = {.timeout = timeout}}, [&](Communicator& world) {
+    if (world.rank() == 0) {
+      Trainer trainer(world, course, max_staleness);
+      train(trainer);
+    } else {
+      Peer peer(world, course);
+      play(peer, course);
+    }
+  });
+}
+
+constexpr int kRounds = 4;
+
+class AsyncStaleness : public ::testing::TestWithParam<int> {};
+
+// Every round is held back until rank 0 is in the step that must not end without it.
+TEST_P(AsyncStaleness, NeverExceedsTheBound) {
+  const int bound = GetParam();
+  RunPair(
+      bound,
+      [&](Trainer& trainer) {
+        for (int round = 0; round < kRounds; ++round) {
+          trainer.SnapAndWaitUntilAgreed();
+          const int staleness = trainer.StepsFromSnapshotToAverage();
+          EXPECT_LE(staleness, bound);
+          EXPECT_GT(staleness, 0);
+          // Less only if the snapshot was taken anew before it left.
+          EXPECT_TRUE(staleness == bound || staleness < trainer.steps_since_snapped()) << staleness;
+        }
+      },
+      [&](Peer& peer, Course& course) {
+        for (int round = 0; round < kRounds; ++round) {
+          peer.Agree();
+          WaitUntil(course, [&] { return course.entered >= course.snapped + bound; });
+          peer.Average();
+        }
+        peer.SkipRounds();
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Bounds, AsyncStaleness, ::testing::Values(1, 2, 3, 8));
+
+TEST(AsyncStaleness, HasNoBoundByDefaultAndNothingIsWaitedFor) {
+  constexpr int kSteps = 1000;
+  RunPair(
+      0,
+      [&](Trainer& trainer) {
+        for (int round = 0; round < kRounds; ++round) {
+          trainer.SnapAndWaitUntilAgreed();
+          EXPECT_GE(trainer.StepsFromSnapshotToAverage(), kSteps);
+        }
+        EXPECT_EQ(trainer.waited(), absl::ZeroDuration());
+      },
+      [&](Peer& peer, Course& course) {
+        for (int round = 0; round < kRounds; ++round) {
+          peer.Agree();
+          WaitUntil(course, [&] { return course.entered >= course.snapped + kSteps; });
+          peer.Average();
+        }
+        peer.SkipRounds();
+      });
+}
+
+// As by a rank whose process is stopped, or that has not made its first step: the snapshot stays fresh meanwhile.
+TEST(AsyncStaleness, DoesNotGrowAndNothingIsWaitedForWhileOneDoesNotAgree) {
+  constexpr int kSteps = 1000;
+  RunPair(
+      8,
+      [&](Trainer& trainer) {
+        for (int step = 0; step < kSteps; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        EXPECT_EQ(trainer.waited(), absl::ZeroDuration());
+        EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
+      },
+      [&](Peer& peer, Course& course) {
+        WaitUntil(course, [&] { return course.entered >= kSteps; });
+        peer.Agree();
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+// What is under way when a rank pauses arrives within the bound; more does not.
+TEST(AsyncStaleness, IsBoundedWhilePaused) {
+  RunPair(
+      8,
+      [&](Trainer& trainer) {
+        trainer.SnapAndWaitUntilAgreed();
+        trainer.average().Pause();
+        EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
+        for (int step = 0; step < 100; ++step) {
+          ASSERT_EQ(trainer.Step(), absl::OkStatus());
+          EXPECT_FALSE(trainer.arrived());
+        }
+        trainer.average().Resume();
+        EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
+      },
+      [&](Peer& peer, Course& course) {
+        for (int round = 0; round < 2; ++round) {
+          peer.Agree();
+          if (round == 0) WaitUntil(course, [&] { return course.entered >= course.snapped + 8; });
+          peer.Average();
+        }
+        peer.SkipRounds();
+      });
+}
+
+// The snapshot of a pause is not one of before it.
+TEST(AsyncStaleness, CountsTheStepsOfAPause) {
+  std::atomic<bool> resumed{false};
+  RunPair(
+      8,
+      [&](Trainer& trainer) {
+        ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        trainer.average().Pause();
+        for (int step = 0; step < 100; ++step) ASSERT_EQ(trainer.Step(), absl::OkStatus());
+        trainer.average().Resume();
+        resumed = true;
+        EXPECT_LE(trainer.StepsFromSnapshotToAverage(), 8);
+      },
+      [&](Peer& peer, Course& course) {
+        WaitUntil(course, [&] { return resumed.load(); });
+        peer.Agree();
+        peer.Average();
+        peer.SkipRounds();
+      });
+}
+
+absl::Status StepUntilError(Trainer& trainer) {
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  absl::Status status;
+  while (status.ok() && absl::Now() < deadline) status = trainer.Step();
+  return status;
+}
+
+TEST(AsyncStaleness, APeerThatNeverComesEndsTheWait) {
+  RunPair(
+      8,
+      [&](Trainer& trainer) {
+        trainer.SnapAndWaitUntilAgreed();
+        EXPECT_EQ(StepUntilError(trainer).code(), absl::StatusCode::kDeadlineExceeded);
+      },
+      [&](Peer& peer, Course& course) {
+        peer.Agree();
+        WaitUntil(course, [&] { return course.failed.load(); });
+      },
+      absl::Seconds(1));
+}
+
+TEST(AsyncStaleness, APeerThatFailsEndsTheWait) {
+  RunPair(
+      8,
+      [&](Trainer& trainer) {
+        trainer.SnapAndWaitUntilAgreed();
+        EXPECT_EQ(StepUntilError(trainer).code(), absl::StatusCode::kAborted);
+      },
+      [&](Peer& peer, Course& course) {
+        peer.Agree();
+        WaitUntil(course, [&] { return course.entered >= course.snapped + 8; });
+        peer.communicator().Abort(absl::AbortedError("the loss is not what it was"));
+      });
+}
+
+}  // namespace
+}  // namespace tutti
