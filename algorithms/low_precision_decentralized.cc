@@ -5,7 +5,8 @@
 //   d = x + L/3 + R/3 - 5W/3;  send Q(d);  x = W = W + D(Q(d));  L += D(Q of the left);  R += D(Q of the right)
 //
 // so that W of a rank, R of the rank before it and L of the rank after it stay equal bit for bit, whatever Q loses.
-// Messages are encoded, sent and decoded segment by segment, as a pipeline.
+// Messages are encoded, sent and decoded segment by segment, as a pipeline. x is final before anything arrives: the
+// synchronizer goes on to the next forward then (docs/decisions/0013).
 //
 // After Bagua's LowPrecisionDecentralized (Tang et al., DCD-PSGD, https://arxiv.org/abs/1803.06443).
 #include <vector>

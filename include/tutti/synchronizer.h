@@ -145,7 +145,8 @@ class Synchronizer {
   void Resume();
 
   // Everything that later steps depend on beside weights and gradients: step counter, residuals, replicas. The same
-  // bytes make an interrupted training go on bit for bit. Between steps only.
+  // bytes make an interrupted training go on bit for bit. Waits until the last exchange has ended; empty, which
+  // LoadState refuses, if it failed: the next step says why. Between steps only.
   std::string SaveState() const;
   // Takes what SaveState of the same strategy and parameters returned: on this rank when the world has the size it had;
   // otherwise the states of all ranks of that world, in rank order, from which residuals are shared out so that their

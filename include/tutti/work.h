@@ -43,6 +43,10 @@ class Work {
   // the call's own deadline; after an error it returns at once, and every later call on the communicator ends likewise.
   absl::Status Wait();
 
+  // The same, but only until the output has its final values. What the call still has to do for its peers or for its
+  // state then goes on by itself: input and state must stay as they are, and the output unchanged, until it has ended.
+  absl::Status WaitForOutput();
+
   // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before that and for other
   // calls. Of a bound plan: until it is started again.
   std::int64_t end_nanos() const;

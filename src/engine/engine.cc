@@ -94,19 +94,16 @@ bool Engine::TryToDrive() {
   return true;
 }
 
-void Engine::Wait(Operation& operation, std::uint32_t run) {
-  while (!operation.done(run)) {
-    if (TryToDrive()) {
-      Drive(&operation, run, options_.may_spin ? kEager : kYielding);
-      const bool leaves_work = !executor_.idle() || !queue_.empty();
-      driver_mutex_.Unlock();
-      if (leaves_work) WakeThread();
+void Engine::Wait(Milestone& milestone, std::uint32_t run) {
+  while (!milestone.passed(run)) {
+    if (!TryToDrive()) {
+      milestone.Sleep(run, kRestSlice);
       continue;
     }
-    operation.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = operation.runs_done.load(std::memory_order_seq_cst);
-    if (!operation.done(run)) FutexWait(operation.runs_done, seen, kRestSlice);
-    operation.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    Drive(&milestone, run, options_.may_spin ? kEager : kYielding);
+    const bool leaves_work = !executor_.idle() || !queue_.empty();
+    driver_mutex_.Unlock();
+    if (leaves_work) WakeThread();
   }
 }
 
@@ -128,14 +125,14 @@ void Engine::ThreadMain() {
   }
 }
 
-// Until the run has ended (without an operation: until nothing is left to do), or somebody else wants to drive.
-void Engine::Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy) {
+// Until the run has come to the milestone (without one: until nothing is left to do), or somebody else wants to drive.
+void Engine::Drive(const Milestone* milestone, std::uint32_t run, const BackoffPolicy& policy) {
   Backoff backoff(policy);
   while (true) {
     const bool moved = Poll();
-    if (operation != nullptr ? operation->done(run) : executor_.idle() && queue_.empty()) return;
+    if (milestone != nullptr ? milestone->passed(run) : executor_.idle() && queue_.empty()) return;
     // Whoever claims the seat may be the one for whom the peers wait: nobody keeps it from them for an operation.
-    if (claims_.load() > 0 || (operation == nullptr && stop_.load())) return;
+    if (claims_.load() > 0 || (milestone == nullptr && stop_.load())) return;
     if (moved) {
       backoff.Reset();
       presence_.waits_for.store(-1, std::memory_order_relaxed);

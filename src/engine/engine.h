@@ -41,8 +41,8 @@ class Engine {
 
   // Starts a run of `operation`, whose reference for the run is taken here, and returns its number. Lock-free.
   std::uint32_t Submit(Operation& operation, bool caller_drives);
-  // Returns when the run has ended.
-  void Wait(Operation& operation, std::uint32_t run);
+  // Returns when the run has come to `milestone`, one of its operation's.
+  void Wait(Milestone& milestone, std::uint32_t run);
   void Abort(const absl::Status& cause);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.
   void Close(const Channel& channel);
@@ -59,7 +59,7 @@ class Engine {
   static void OnMessage(Completion* completion, const absl::Status& status);
 
  private:
-  void Drive(const Operation* operation, std::uint32_t run, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
+  void Drive(const Milestone* milestone, std::uint32_t run, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
   bool Poll() TUTTI_REQUIRES(driver_mutex_);
   void Rest() TUTTI_REQUIRES(driver_mutex_);
   void Fail(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);

@@ -216,6 +216,7 @@ void Executor::Complete(Operation& operation, StepId id) {
   const Instruction& instruction = program.instructions[id];
   --operation.steps_left;
   operation.dependencies_left[id] = kStepDone;
+  if (instruction.touches_output && program.output_steps > 0) operation.CountOutputStep();
   // Backwards, so that the earliest step of the plan is on top of the stack.
   for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
     const StepId successor = program.successors[instruction.first_successor + i];

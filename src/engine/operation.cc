@@ -28,6 +28,18 @@ bool StickyStatus::Set(const absl::Status& error) {
   return true;
 }
 
+void Milestone::Pass() {
+  runs_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) FutexWakeAll(runs_);
+}
+
+void Milestone::Sleep(std::uint32_t run, absl::Duration most) {
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = runs_.load(std::memory_order_seq_cst);
+  if (!passed(run)) FutexWait(runs_, seen, most);
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
 Operation::Operation(std::shared_ptr<const Program> program, Channel& its_channel)
     : channel(its_channel),
       engine(its_channel.engine()),
@@ -113,6 +125,7 @@ void Operation::PrepareRun() {
   steps_left = static_cast<std::uint32_t>(dependencies_left.size());
   messages_left = 0;
   signals = 0;
+  output_steps_left_ = program_->output_steps;
   waiting.clear();
   peer_known.assign(peer_known.size(), false);
   // A stack: the first step of the plan is taken first.
@@ -133,11 +146,12 @@ void Operation::Release() {
 
 void Operation::Finish() {
   if (!sticky->ok()) failed_.store(true, std::memory_order_relaxed);
+  // A run that fails does not come to its output by itself.
+  if (output_.runs() == end.runs()) output_.Pass();
   admitted = running = false;
   deadline_ns = 0;
   end_ns = timed ? MonotonicNanos() : 0;
-  runs_done.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(runs_done);
+  end.Pass();
   if (has_callback_.load(std::memory_order_seq_cst)) Callback();
   Release();
 }
@@ -175,7 +189,14 @@ bool Work::done() const { return operation_ == nullptr || operation_->done(run_)
 
 absl::Status Work::Wait() {
   if (operation_ == nullptr) return status_;
-  if (!operation_->done(run_)) operation_->engine.Wait(*operation_, run_);
+  if (!operation_->done(run_)) operation_->engine.Wait(operation_->end, run_);
+  return operation_->result();
+}
+
+absl::Status Work::WaitForOutput() {
+  if (operation_ == nullptr) return status_;
+  Milestone& output = operation_->output();
+  if (!output.passed(run_)) operation_->engine.Wait(output, run_);
   return operation_->result();
 }
 

@@ -37,6 +37,24 @@ class StickyStatus {
   absl::Status status_ TUTTI_GUARDED_BY(mutex_);
 };
 
+// Something that every run of an operation comes to once.
+class Milestone {
+ public:
+  bool passed(std::uint32_t run) const {
+    return static_cast<std::int32_t>(runs_.load(std::memory_order_acquire) - run) >= 0;
+  }
+  // How many runs have.
+  std::uint32_t runs() const { return runs_.load(std::memory_order_relaxed); }
+  // Of the driver: the current run has come here.
+  void Pass();
+  // Sleeps until `run` has come here, at most `most`.
+  void Sleep(std::uint32_t run, absl::Duration most);
+
+ private:
+  std::atomic<std::uint32_t> runs_{0};  // futex word
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
 // Life: created with its program, started any number of times (one run at a time), deleted or returned to its pool when
 // nobody holds it. All memory that a run needs is allocated here, before it.
 class Operation {
@@ -52,12 +70,16 @@ class Operation {
   void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
   void Release();
 
-  bool done(std::uint32_t run) const {
-    return static_cast<std::int32_t>(runs_done.load(std::memory_order_acquire) - run) >= 0;
-  }
+  bool done(std::uint32_t run) const { return end.passed(run); }
+  // Where the output of a run is final, though peers or state may still need the rest of its steps.
+  Milestone& output() { return program_->output_steps > 0 ? output_ : end; }
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
   // Ends the current run, with the sticky error if there is one; called by the driver.
   void Finish();
+  // A step that touches the output is complete; called by the driver.
+  void CountOutputStep() {
+    if (--output_steps_left_ == 0) output_.Pass();
+  }
   // How the last run ended.
   absl::Status result() const;
 
@@ -76,10 +98,9 @@ class Operation {
   Channel& channel;
   Engine& engine;
   const std::shared_ptr<StickyStatus> sticky;
-  std::atomic<Operation*> next{nullptr};    // in the submission queue
-  std::atomic<std::uint32_t> runs_done{0};  // futex word
-  std::atomic<std::uint32_t> sleepers{0};   // threads asleep on runs_done
-  std::shared_ptr<OperationPool> pool;      // where it returns to; nullptr: it is deleted
+  std::atomic<Operation*> next{nullptr};  // in the submission queue
+  Milestone end;
+  std::shared_ptr<OperationPool> pool;  // where it returns to; nullptr: it is deleted
   std::uint32_t runs_started = 0;
   bool timed = false;       // of the current run: Finish notes the time
   std::uint64_t draw = 0;   // of the current run: names its random numbers
@@ -114,6 +135,8 @@ class Operation {
 
   std::atomic<bool> failed_{false};
   const std::shared_ptr<const Program> program_;
+  Milestone output_;
+  std::uint32_t output_steps_left_ = 0;  // of the current run
   std::atomic<int> references_{1};
   const void* user_in_ = nullptr;
   void* user_out_ = nullptr;

@@ -117,18 +117,21 @@ std::shared_ptr<const Program> Compile(Plan source) {
       for (const Ref& ref : refs) {
         const Rank owner = ref.owner == plan.rank ? kSelf : ref.owner;
         program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
+        instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
     program->num_waits += step.kind == StepKind::kWait ? 1 : 0;
     program->uses_lane |= step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
+    program->output_steps += instruction.touches_output ? 1 : 0;
     program->dependency_counts[id] = step.num_deps;
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
   // A rank whose own steps touch no peer may still be read by one: the root of a rooted collective.
   program->shares_io |= program->uses_lane && !shares_scratch;
+  if (program->shares_io) program->output_steps = 0;  // peers may write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {
     program->instructions[id].first_successor = next;

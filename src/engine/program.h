@@ -33,6 +33,7 @@ struct Instruction {
   bool accumulate = false;
   bool finite = false;
   bool streaming = false;
+  bool touches_output = false;
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
@@ -56,6 +57,8 @@ struct Program {
   std::vector<std::uint32_t> dependency_counts;
   std::vector<StepId> initially_ready;
   int num_waits = 0;
+  // Steps that touch this rank's output, after which it is final; 0: it is when all steps are complete.
+  std::uint32_t output_steps = 0;
   // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
   bool uses_lane = false;
   // Peers read or write this rank's in and out, which therefore must lie in its region.

@@ -16,6 +16,15 @@ absl::StatusOr<Buffer> AllocateZeroed(Communicator& communicator, std::int64_t b
   return buffer;
 }
 
+absl::Status ForAll(absl::Span<ExchangeBucket> buckets, absl::Status (ExchangeBucket::*finish)(SyncStatistics&),
+                    SyncStatistics& statistics) {
+  const std::int64_t begin_ns = MonotonicNanos();
+  absl::Status first_error;
+  for (ExchangeBucket& bucket : buckets) first_error.Update((bucket.*finish)(statistics));
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  return first_error;
+}
+
 }  // namespace
 
 absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, const Strategy& strategy,
@@ -65,15 +74,23 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
 void ExchangeBucket::Launch(int round, std::int64_t step) {
   launched_ = round;
   launched_ns_ = MonotonicNanos();
+  counted_ = false;
   work_ = rounds_[round].plan.Start(
       {.timed = true, .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
 }
 
-absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
-  if (absl::Status status = work_.Wait(); !status.ok()) return status;
-  statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns_);
+absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
+  if (absl::Status status = work_.WaitForOutput(); !status.ok()) return status;
+  if (std::exchange(counted_, true)) return absl::OkStatus();
   statistics.wire_bytes += rounds_[launched_].wire_bytes;
   statistics.payload_bytes += out_->bytes();
+  return absl::OkStatus();
+}
+
+absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
+  if (absl::Status status = FinishOutput(statistics); !status.ok()) return status;
+  if (absl::Status status = work_.Wait(); !status.ok()) return status;
+  statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns_);
   return absl::OkStatus();
 }
 
@@ -89,12 +106,12 @@ absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicat
   return buckets;
 }
 
+absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics) {
+  return ForAll(buckets, &ExchangeBucket::FinishOutput, statistics);
+}
+
 absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics) {
-  const std::int64_t begin_ns = MonotonicNanos();
-  absl::Status first_error;
-  for (ExchangeBucket& bucket : buckets) first_error.Update(bucket.Finish(statistics));
-  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
-  return first_error;
+  return ForAll(buckets, &ExchangeBucket::Finish, statistics);
 }
 
 }  // namespace tutti

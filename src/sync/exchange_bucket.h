@@ -27,6 +27,9 @@ class ExchangeBucket {
   // Starts the plan of a round; the last run must have ended. With the index, `step` names the random numbers: a
   // training that goes on from a checkpoint rounds as it would have done.
   void Launch(int round, std::int64_t step);
+  // Waits until out() is final and adds what has been or will be sent to `statistics`; in() and the states are still
+  // the plan's.
+  absl::Status FinishOutput(SyncStatistics& statistics);
   // Waits for its end and adds what it did to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
 
@@ -53,13 +56,16 @@ class ExchangeBucket {
   std::vector<Round> rounds_;
   Work work_;
   int launched_ = 0;
+  bool counted_ = true;  // what it sends
   std::int64_t launched_ns_ = 0;
 };
 
 // One for each of `layout`.
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
                                                         absl::Span<const BucketLayout> layout);
-// Waits for the end of all, also when one has failed; the first error. Adds the wait to `statistics` too.
+// Waits for all outputs, or the end of all, also when one has failed; the first error. Adds the wait to `statistics`
+// too.
+absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 
 }  // namespace tutti

@@ -113,8 +113,8 @@ class Synchronizer::Impl {
       weights->ResetReplicas();
       replicas_are_set = true;
     }
-    if (phase == Phase::kForward) Launch();
-    return communicator.status();
+    if (phase != Phase::kForward) return communicator.status();
+    return Launch();
   }
 
   absl::Status BeforeStep() {
@@ -125,7 +125,7 @@ class Synchronizer::Impl {
   absl::Status AfterStep() {
     if (!exchanges_weights()) return absl::OkStatus();
     if (phase == Phase::kAfterStep) {
-      Launch();
+      if (absl::Status status = Launch(); !status.ok()) return status;
       if (absl::Status status = Arrive(); !status.ok()) return status;
     }
     EndStep();
@@ -147,17 +147,21 @@ class Synchronizer::Impl {
     if (background != nullptr) background->ForgetRound();
     in_forward = false;
     replicas_are_set = false;
-    // Begun for a forward that has not happened.
-    return std::exchange(travels, false) ? weights->Finish(statistics) : absl::OkStatus();
+    // Perhaps begun for a forward that has not happened.
+    return weights == nullptr ? absl::OkStatus() : weights->Finish(statistics);
   }
 
   std::string Save() {
+    if (weights != nullptr && !weights->Finish(statistics).ok()) return "";
     // Those that the next step would begin with.
     if (weights != nullptr && !replicas_are_set) weights->ResetReplicas();
     return WriteCheckpoint(Owner(), buckets());
   }
 
   absl::Status Load(absl::Span<const std::string> states) {
+    if (weights != nullptr) {
+      if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
+    }
     const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
     if (!saved.ok()) return saved.status();
     step = saved->step;
@@ -180,7 +184,6 @@ class Synchronizer::Impl {
   std::int64_t step = 0;
   bool synchronize = true;
   bool in_forward = false;
-  bool travels = false;  // an exchange of weights is under way
   bool replicas_are_set = false;
   MomentumSource* momentum = nullptr;
   SyncStatistics statistics;
@@ -194,18 +197,19 @@ class Synchronizer::Impl {
     return absl::OkStatus();
   }
 
-  void Launch() {
+  // Begins this step's exchange of weights, when what the last one still had to do for its peers is done.
+  absl::Status Launch() {
     const int round = RoundOf(strategy, step, static_cast<int>(participants.size()));
-    if (round == kNoExchange) return;
+    if (round == kNoExchange) return communicator.status();
+    if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
     weights->TakeSnapshot();
     weights->Launch(round, step);
-    travels = true;
+    return communicator.status();
   }
 
   absl::Status Arrive() {
-    if (!travels) return absl::OkStatus();
-    travels = false;
-    if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
+    if (weights == nullptr || !weights->travels()) return absl::OkStatus();
+    if (absl::Status status = weights->FinishOutputs(statistics); !status.ok()) return status;
     weights->Replace();
     return absl::OkStatus();
   }

@@ -29,9 +29,10 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communica
 }
 
 WeightExchange::~WeightExchange() {
-  if (!under_way_) return;
-  communicator_.Abort(absl::AbortedError(
-      absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+  if (travels()) {
+    communicator_.Abort(absl::AbortedError(
+        absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+  }
   SyncStatistics unused;
   (void)Finish(unused);
 }
@@ -54,12 +55,17 @@ void WeightExchange::TakeSnapshot() {
 }
 
 void WeightExchange::Launch(int round, std::int64_t step) {
-  under_way_ = true;
+  progress_ = Progress::kTravels;
   for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step);
 }
 
+absl::Status WeightExchange::FinishOutputs(SyncStatistics& statistics) {
+  progress_ = Progress::kOutputsFinal;
+  return tutti::FinishOutputs(absl::MakeSpan(buckets_), statistics);
+}
+
 absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
-  under_way_ = false;
+  if (std::exchange(progress_, Progress::kEnded) == Progress::kEnded) return absl::OkStatus();
   return FinishAll(absl::MakeSpan(buckets_), statistics);
 }
 

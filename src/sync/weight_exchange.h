@@ -2,6 +2,7 @@
 #ifndef TUTTI_SYNC_WEIGHT_EXCHANGE_H_
 #define TUTTI_SYNC_WEIGHT_EXCHANGE_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -21,15 +22,20 @@ class WeightExchange {
   static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(Communicator& communicator, const Strategy& strategy,
                                                                 const std::vector<Parameter>& parameters,
                                                                 const Layout& layout);
-  // Ends an exchange that is under way, for the peers too.
+  // Ends an exchange whose outputs nobody has waited for, for the peers too.
   ~WeightExchange();
 
   // The snapshot ← the weights.
   void TakeSnapshot();
   // Starts the plans of a round, from the snapshot.
   void Launch(int round, std::int64_t step);
-  // Waits until every bucket has arrived; weights are untouched.
+  // Waits until every output is final; weights are untouched. The rest of the round goes on.
+  absl::Status FinishOutputs(SyncStatistics& statistics);
+  // Waits for the end of the round, before which the snapshot and the replicas are not this thread's. Nothing happens
+  // when none is under way.
   absl::Status Finish(SyncStatistics& statistics);
+  // A round was launched and its outputs were not waited for.
+  bool travels() const { return progress_ == Progress::kTravels; }
   // The weights ← what has arrived.
   void Replace();
   // The weights ← weights + what has arrived - the snapshot: steps made since the snapshot are kept.
@@ -45,6 +51,9 @@ class WeightExchange {
   WeightExchange(Communicator& communicator, const std::vector<Parameter>& parameters, const Layout& layout)
       : communicator_(communicator), parameters_(parameters), layout_(layout) {}
 
+  // Of the last round.
+  enum class Progress : std::uint8_t { kTravels, kOutputsFinal, kEnded };
+
   // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
   template <typename Visit>
   void ForEach(std::size_t b, Visit visit);
@@ -53,7 +62,7 @@ class WeightExchange {
   const std::vector<Parameter>& parameters_;
   const Layout layout_;
   std::vector<ExchangeBucket> buckets_;
-  bool under_way_ = false;
+  Progress progress_ = Progress::kEnded;
 };
 
 }  // namespace tutti

@@ -48,6 +48,23 @@ TEST(WeightExchange, BeginForwardMayBeCalledAgainAndAgain) {
   });
 }
 
+// A rank needs nothing of its neighbours to go on to its next forward.
+TEST(WeightExchange, LowPrecisionDecentralizedDoesNotWaitForTheNeighboursMessages) {
+  Training training = RandomTraining("low_precision_decentralized", 2, 4);
+  training.world.ranks_per_node = 1;
+  const History expected = Train(training);
+  std::barrier<> turn(2);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    for (std::size_t step = 0; step < training.gradients.size(); ++step) {
+      // The first step of rank 1 begins when rank 0 has ended its own.
+      if (step == 0 && world.rank() == 1) turn.arrive_and_wait();
+      ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
+      if (step == 0 && world.rank() == 0) turn.arrive_and_wait();
+      EXPECT_EQ(replica.weights(), expected[step][world.rank()]) << step;
+    }
+  });
+}
+
 // A forward for evaluation, whose step never comes.
 TEST(WeightExchange, AFlushAfterAForwardGivesTheAverage) {
   for (const char* strategy : {"decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
