@@ -168,7 +168,7 @@ absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& o
 absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
   if (subject.schedule == nullptr) return absl::OkStatus();
   const PlanOptions plan{.peers_mapped = !options.messages};
-  const absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
+  absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
   if (supported.ok()) return supported;
   std::vector<absl::string_view> valid;
   for (const Schedule* schedule : AllSchedules()) {

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
   if (!offsets.ok()) return offsets.status();
   std::vector<GroupMember> world;
+  world.reserve(size);
   for (Rank rank = 0; rank < size; ++rank) {
     world.push_back({.world_rank = rank, .channel = 0, .offset = (*offsets)[rank]});
   }
