@@ -14,14 +14,11 @@ is not run again. Links need root (network namespaces, tc). Needs build/release 
 """
 
 import argparse
-import json
-import os
 import pathlib
 import statistics
-import sys
 
 from page import write_page
-from runs import LOOPBACK, ROOT, train
+from runs import LOOPBACK, ROOT, Runs
 
 MODELS = {
     # Steps of the short runs: enough for a median. Short runs on a slow link take as long as 10 s a step.
@@ -59,27 +56,6 @@ def chosen(args):
 
 def depends_on_link(strategy):
     return strategy.startswith("async")
-
-
-class Runs:
-    """Those made so far, in a file."""
-
-    def __init__(self, args):
-        self.args = args
-        self.path = ROOT / "build/training/runs.json"
-        self.rows = json.loads(self.path.read_text()) if self.path.exists() else []
-
-    def get(self, **run):
-        for row in self.rows:
-            if all(row.get(name) == value for name, value in run.items()):
-                return row
-        shown = " ".join(f"{name}={value}" for name, value in run.items())
-        print(shown, file=sys.stderr, flush=True)
-        row = {**train(self.args, run), **run, "load": os.getloadavg()[0]}
-        self.rows.append(row)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
-        return row
 
 
 def run_of(model, strategy, optimizer, **other):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import secrets
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -75,3 +76,25 @@ def train(args, run):
         else:
             on_hosts(args, run, result, pathlib.Path(name))
         return json.loads(result.read_text())
+
+
+class Runs:
+    """Those made so far, in a file. `args` has what `make` (train, or one like it) needs."""
+
+    def __init__(self, args, file="runs.json", make=train):
+        self.args = args
+        self.make = make
+        self.path = ROOT / "build/training" / file
+        self.rows = json.loads(self.path.read_text()) if self.path.exists() else []
+
+    def get(self, **run):
+        for row in self.rows:
+            if all(row.get(name) == value for name, value in run.items()):
+                return row
+        shown = " ".join(f"{name}={value}" for name, value in run.items())
+        print(shown, file=sys.stderr, flush=True)
+        row = {**self.make(self.args, run), **run, "load": os.getloadavg()[0]}
+        self.rows.append(row)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.rows, indent=1) + "\n")
+        return row

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""What one slow rank costs the others: the step of rank 0, with all at full speed or with a straggler.
+
+    bench/training/straggler.py [--ranks 4 2] [--strategies gradient_allreduce async async:max_staleness=8]
+
+Trains the cnn for a fixed number of steps on loopback. The straggler is the last rank, at half speed: its process is
+stopped and continued in turns of 20 ms. A stopped rank leaves its core to others, which would gain by that what they lose
+by waiting; so every rank is tied to a core, rank r to core r modulo their number, and rank 0 does not share its own with
+the straggler. Rounds are interleaved.
+
+Two figures of rank 0: its median step, which moves with all else that the machine does; and how long of a step its
+training thread slept, neither on a core nor in line for one, which only communication makes it do. What a straggler adds
+to the second is what waiting costs. Nothing is said of accuracy.
+
+Writes straggler.json and straggler.md into docs/results. Runs are kept in build/training/straggler.json: what is there is
+not run again. Needs build/release (`make build`).
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+from runs import LOOPBACK, ROOT, TIMEOUT_S, Runs, arguments
+
+TURN_S = 0.02  # the straggler runs, and is stopped, so long in turns
+CORES = os.cpu_count()
+EVEN, STRAGGLER = "even", "straggler"
+LIMIT = 0.05  # of the step of rank 0, for async
+# A rank says which process it is, and becomes the program on its core.
+ON_ITS_CORE = (f'echo $$ > "$0/$TUTTI_RANK.new" && mv "$0/$TUTTI_RANK.new" "$0/$TUTTI_RANK" && '
+               f'exec taskset -c $((TUTTI_RANK % {CORES})) "$@"')
+
+
+def slow_down(launched, straggler):
+    """Until the launcher has ended."""
+    is_stopped = False
+    while launched.poll() is None:
+        is_stopped = not is_stopped
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(straggler, signal.SIGSTOP if is_stopped else signal.SIGCONT)
+        time.sleep(TURN_S)
+
+
+def process_of(launched, file):
+    while not file.exists():
+        if launched.poll() is not None:
+            raise RuntimeError(f"the ranks ended with exit code {launched.returncode} before they began")
+        time.sleep(0.01)
+    return int(file.read_text())
+
+
+def slept_ns(process):
+    """Up to now, by its main thread, from any one time on."""
+    on_core, in_line, _ = map(int, pathlib.Path(f"/proc/{process}/schedstat").read_text().split())
+    return time.monotonic_ns() - on_core - in_line
+
+
+def slept_ms_per_step(launched, process, steps):
+    """Between the lines of rank 0 that tell of a tenth and nine tenths of its steps."""
+    slept = {}
+    for line in launched.stdout:
+        shown = re.search(r"epoch 1/1 +(10|90) %", line)
+        if shown:
+            slept[shown.group(1)] = slept_ns(process)
+    if len(slept) < 2:
+        raise RuntimeError(f"the ranks ended with exit code {launched.wait(TIMEOUT_S)} in mid-training")
+    # The kernel counts by the tick, so that no sleep may look like less.
+    return max(0.0, (slept["90"] - slept["10"]) / 1e6 / (0.8 * steps))
+
+
+def train_with_straggler(args, run):
+    """What train_fashion_mnist says of the run, and `slept_ms`."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        result = directory / "row.json"
+        program = ["sh", "-c", ON_ITS_CORE, name] + arguments(args, run, result)
+        command = [str(args.bin / "tutti"), "launch", "-n", str(run["ranks"]), "--"] + program
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launched:
+            process, straggler = (process_of(launched, directory / str(rank)) for rank in (0, run["ranks"] - 1))
+            if run["speed"] == STRAGGLER:
+                threading.Thread(target=slow_down, args=(launched, straggler)).start()
+            slept_ms = slept_ms_per_step(launched, process, run["max_steps"])
+            if launched.wait(TIMEOUT_S) != 0:
+                raise RuntimeError(f"the ranks ended with exit code {launched.returncode}")
+        return {**json.loads(result.read_text()), "slept_ms": slept_ms}
+
+
+def measure(runs, args):
+    """Rows of the table."""
+    cells = {}
+    for round_number in range(args.rounds):
+        for ranks in args.ranks:
+            for strategy in args.strategies:
+                for speed in (EVEN, STRAGGLER):
+                    row = runs.get(model="cnn", strategy=strategy, optimizer="sgd", ranks=ranks, batch=64, lr=0.05,
+                                   seed=1, link=LOOPBACK, epochs=1, max_steps=args.steps, speed=speed,
+                                   round=round_number)
+                    cells.setdefault((ranks, strategy), {}).setdefault(speed, []).append(row)
+    rows = []
+    for (ranks, strategy), by_speed in cells.items():
+        row = {"ranks": ranks, "strategy": strategy}
+        for name in ("step_ms", "slept_ms"):
+            row[name] = {speed: [run[name] for run in made] for speed, made in by_speed.items()}
+        pairs = list(zip(row["step_ms"][STRAGGLER], row["step_ms"][EVEN]))
+        row["ratio"] = statistics.median(slow / even for slow, even in pairs)
+        slept = [statistics.median(row["slept_ms"][speed]) for speed in (STRAGGLER, EVEN)]
+        row["cost"] = (slept[0] - slept[1]) / statistics.median(row["step_ms"][EVEN])
+        rows.append(row)
+    return rows
+
+
+def table(rows):
+    lines = ["| ranks | strategy | ms per step, even | with a straggler | ratio | slept, even | with a straggler |"
+             " waiting costs | at most 5 % |",
+             "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"]
+    for row in rows:
+        step, slept = ([f"{statistics.median(row[name][speed]):.2f}" for speed in (EVEN, STRAGGLER)]
+                       for name in ("step_ms", "slept_ms"))
+        holds = "yes" if row["cost"] <= LIMIT else "**no**"
+        cells = [str(row["ranks"]), f"`{row['strategy']}`", *step, f"{row['ratio']:.2f}", *slept,
+                 f"{100 * row['cost']:.1f} %", holds if row["strategy"].startswith("async") else "not asked"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def write_page(rows, args):
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = "\n".join([
+        "# A straggler: what one slow rank costs the others", "",
+        "Made by `bench/training/straggler.py`, which says how.", "",
+        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {CORES} cores, the cnn on"
+        f" Fashion-MNIST on loopback, {args.steps} steps, {args.rounds} rounds in turn. Figures are those of rank 0, in"
+        " milliseconds, medians over the rounds: its median step; and how long of a step its training thread slept,"
+        " neither on a core nor in line for one. The straggler is the last rank, stopped for 20 ms in every 40. Asked for:"
+        " one straggler slows `async` on the others by at most 5 %.", ""] + table(rows) + ["",
+        "A stopped rank gives its core to others. Where ranks outnumber cores and may run on any, rank 0 gains by"
+        " that, which hides what waiting costs. Here every rank is tied to a core, and rank 0 does not share its own with"
+        " the straggler. What is left between two runs is what the machine does beside them, some percent of a step or"
+        " more; so the last figure is not the ratio of the steps but what the straggler adds to the sleep, as a part of"
+        " the step.", ""])
+    (args.out / "straggler.md").write_text(text)
+    (args.out / "straggler.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    print(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 2],
+                        help="not a multiple of the cores and one more")
+    parser.add_argument("--strategies", nargs="+", metavar="STRATEGY",
+                        default=["gradient_allreduce", "async", "async:max_staleness=8"])
+    parser.add_argument("--steps", type=int, default=120, help="of each rank")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    for ranks in args.ranks:
+        if (ranks - 1) % CORES == 0:
+            parser.error(f"--ranks {ranks}: rank 0 would share its core with the straggler; one more rank would do")
+    write_page(measure(Runs(args, "straggler.json", train_with_straggler), args), args)
+
+
+if __name__ == "__main__":
+    main()
