@@ -146,9 +146,9 @@ def write_page(rows, args):
         " one straggler slows `async` on the others by at most 5 %.", ""] + table(rows) + ["",
         "A stopped rank gives its core to others. Where ranks outnumber cores and may run on any, rank 0 gains by"
         " that, which hides what waiting costs. Here every rank is tied to a core, and rank 0 does not share its own with"
-        " the straggler. What is left between two runs is what the machine does beside them, some percent of a step or"
-        " more; so the last figure is not the ratio of the steps but what the straggler adds to the sleep, as a part of"
-        " the step.", ""])
+        " the straggler. What else the machine does still moves a step by a tenth or more from run to run, in either"
+        " direction; so the last figure is not the ratio of the steps but what the straggler adds to the sleep, as a part"
+        " of the step.", ""])
     (args.out / "straggler.md").write_text(text)
     (args.out / "straggler.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     print(text)
