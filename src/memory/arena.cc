@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "memory/shared_region.h"
 
 namespace tutti {
 namespace {
@@ -35,6 +36,13 @@ Arena::Arena(std::shared_ptr<Transport> transport, Rank rank)
 absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes: ", bytes, " is negative"));
   if (bytes == 0) return Buffer(shared_from_this(), nullptr, 0);
+  const absl::StatusOr<std::int64_t> start = Place(bytes);
+  if (!start.ok()) return start.status();
+  PreferLargePages(region_.base + *start, bytes);
+  return Buffer(shared_from_this(), region_.base + *start, bytes);
+}
+
+absl::StatusOr<std::int64_t> Arena::Place(std::int64_t bytes) {
   const bool pages = bytes > kPage;
   const std::int64_t unit = pages ? kPage : kLine;
   const std::int64_t stagger = pages ? stagger_ : 0;
@@ -52,7 +60,7 @@ absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
     if (start > begin) free_[begin] = start - begin;
     if (begin + length > start + size) free_[start + size] = begin + length - (start + size);
     used_[start] = size;
-    return Buffer(shared_from_this(), region_.base + start, bytes);
+    return start;
   }
   return absl::ResourceExhaustedError(absl::StrCat("arena: ", bytes, " bytes asked for, the largest free piece has ",
                                                    largest, " of ", region_.bytes,

@@ -16,7 +16,8 @@ namespace tutti {
 // First fit over the region of `transport`, which it keeps alive. Thread-safe. Blocks are whole cache lines, and as
 // large as whole pages when larger than one, so that two ranks never write to one line. Large blocks of different ranks
 // start at different places in their pages: a step that reads the same element of all ranks would else find all of them
-// in one set of the first cache. Deterministic: equal calls of a rank give equal offsets.
+// in one set of the first cache. Deterministic: equal calls of a rank give equal offsets. Blocks of several
+// MB become resident when they are allocated, on large pages where the kernel has them.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   Arena(std::shared_ptr<Transport> transport, Rank rank);
@@ -29,6 +30,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::int64_t OffsetOf(const void* data) const { return static_cast<const std::byte*>(data) - region_.base; }
 
  private:
+  // The offset of a free place, which is used from then on.
+  absl::StatusOr<std::int64_t> Place(std::int64_t bytes);
+
   const std::shared_ptr<Transport> transport_;
   const MappedRegion region_;
   const std::int64_t stagger_;  // bytes

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,10 +26,26 @@ absl::Status CheckSize(std::int64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat("region_bytes = ", bytes, "; must be at least 1"));
 }
 
+constexpr std::int64_t kLargePage = std::int64_t{2} << 20;
+
+std::byte* NextLargePage(void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return static_cast<std::byte*>(address) + (kLargePage - at % kLargePage) % kLargePage;
+}
+
+// At an address where a large page can begin: in every process the same offsets are then on large pages.
 absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
-  void* base = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) return CannotHave("mmap", bytes);
-  return Mapping(base, bytes);
+  const auto size = static_cast<std::size_t>(bytes);
+  const std::size_t reserved = size + kLargePage;
+  void* const space = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED) return CannotHave("mmap", bytes);
+  Mapping whole(space, static_cast<std::int64_t>(reserved));
+  std::byte* const base = NextLargePage(space);
+  if (mmap(base, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
+    return CannotHave("mmap", bytes);
+  }
+  whole.Keep(base, bytes);
+  return whole;
 }
 
 }  // namespace
@@ -44,6 +61,27 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
+}
+
+void Mapping::Keep(std::byte* base, std::int64_t bytes) {
+  const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  std::byte* const end = base + (bytes + page - 1) / page * page;
+  if (base > base_) munmap(base_, static_cast<std::size_t>(base - base_));
+  if (base_ + bytes_ > end) munmap(end, static_cast<std::size_t>(base_ + bytes_ - end));
+  base_ = base;
+  bytes_ = bytes;
+}
+
+void PreferLargePages(std::byte* data, std::int64_t bytes) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which the headers of Debian 12 do not have
+  std::byte* const begin = NextLargePage(data);
+  const std::int64_t size = (data + bytes - begin) / kLargePage * kLargePage;
+  if (size <= 0) return;
+  // Where the kernel knows none of this, or may not do it, pages stay small.
+  if (madvise(begin, static_cast<std::size_t>(size), MADV_HUGEPAGE) != 0) return;
+  // What was never touched cannot be collapsed.
+  for (volatile std::byte* page = begin; page < begin + size; page += kLargePage) *page = std::byte{0};
+  (void)madvise(begin, static_cast<std::size_t>(size), kCollapse);
 }
 
 absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes) {

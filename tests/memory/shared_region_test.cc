@@ -4,6 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace tutti {
 namespace {
 
@@ -17,6 +20,40 @@ TEST(SharedRegion, IsZeroAndSeenThroughEveryMapping) {
   EXPECT_EQ(other->base()[bytes - 1], std::byte{0});
   region->mapping.base()[bytes - 1] = std::byte{7};
   EXPECT_EQ(other->base()[bytes - 1], std::byte{7});
+}
+
+TEST(SharedRegion, LiesAtTheSamePlaceOfALargePageInEveryMapping) {
+  constexpr std::uintptr_t kLargePage = 2 << 20;
+  for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{8192}, std::int64_t{5} << 20}) {
+    const absl::StatusOr<SharedRegion> region = CreateSharedRegion(bytes);
+    ASSERT_TRUE(region.ok()) << region.status();
+    const absl::StatusOr<Mapping> other = MapSharedRegion(region->fd.get(), bytes);
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->mapping.base()) % kLargePage, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(other->base()) % kLargePage, 0u);
+  }
+}
+
+TEST(SharedRegion, KeepsWhatLiesAroundLargePages) {
+  constexpr std::int64_t kLargePage = 2 << 20;
+  constexpr std::int64_t kBytes = 6 * kLargePage;
+  const absl::StatusOr<SharedRegion> region = CreateSharedRegion(kBytes);
+  ASSERT_TRUE(region.ok()) << region.status();
+  const absl::StatusOr<Mapping> other = MapSharedRegion(region->fd.get(), kBytes);
+  ASSERT_TRUE(other.ok()) << other.status();
+  std::byte* const base = region->mapping.base();
+  std::fill(base, base + kBytes, std::byte{7});
+  // From within the first large page to within the fifth: three are whole.
+  PreferLargePages(base + 4096, 4 * kLargePage);
+  for (std::int64_t i = 0; i < kBytes; ++i) {
+    const bool contents_needed = i < 4096 || i >= 4096 + 4 * kLargePage;
+    if (contents_needed) {
+      ASSERT_EQ(base[i], std::byte{7}) << i;
+    }
+    base[i] = static_cast<std::byte>(i % 251);
+  }
+  for (std::int64_t i = 0; i < kBytes; ++i) ASSERT_EQ(other->base()[i], static_cast<std::byte>(i % 251)) << i;
+  PreferLargePages(base, kLargePage - 1);  // too little for one
 }
 
 TEST(SharedRegion, CannotBeShrunkByWhoHoldsIt) {
