@@ -48,7 +48,7 @@ absl::Status BenchRank::Check(std::int64_t& wrong) {
   const std::int64_t element = SizeOf(traffic_.spec.dtype);
   std::memset(memory_.output(traffic_), kPoison, static_cast<std::size_t>(traffic_.output_count() * element));
   WriteInput();
-  if (absl::Status met = communicator_.Barrier({.caller_drives = true}).Wait(); !met.ok()) return met;
+  if (absl::Status met = Meet(); !met.ok()) return met;
   if (absl::Status called = Call(); !called.ok()) return called;
   for (const Piece& piece : traffic_.expected()) {
     wrong += pattern_.CountWrong(piece.source, piece.first, piece.count, memory_.output(traffic_) + piece.at * element);
@@ -56,10 +56,12 @@ absl::Status BenchRank::Check(std::int64_t& wrong) {
   return absl::OkStatus();
 }
 
+absl::Status BenchRank::Meet() { return communicator_.Barrier({.caller_drives = true}).Wait(); }
+
 absl::StatusOr<std::int64_t> BenchRank::TimedCall() {
   if (options_.rewrite) {
     WriteInput();
-    if (absl::Status met = communicator_.Barrier({.caller_drives = true}).Wait(); !met.ok()) return met;
+    if (absl::Status met = Meet(); !met.ok()) return met;
   }
   const std::int64_t start = Now();
   if (absl::Status called = Call(); !called.ok()) return called;
@@ -91,7 +93,7 @@ absl::StatusOr<std::vector<std::int64_t>> BenchRank::TimeCalls() {
   std::memset(memory_.input(traffic_), 0,
               static_cast<std::size_t>(traffic_.input_count() * SizeOf(traffic_.spec.dtype)));
   std::vector<std::int64_t> times(static_cast<std::size_t>(*calls));
-  if (absl::Status met = communicator_.Barrier({.caller_drives = true}).Wait(); !met.ok()) return met;
+  if (absl::Status met = Meet(); !met.ok()) return met;
   for (std::int64_t& time : times) {
     const absl::StatusOr<std::int64_t> timed = TimedCall();
     if (!timed.ok()) return timed.status();

@@ -35,6 +35,8 @@ class BenchRank {
   void WriteInput();
   // One call from fresh input; adds its wrong elements to `wrong`.
   absl::Status Check(std::int64_t& wrong);
+  // All ranks, without a thread that would fight the next call for a core.
+  absl::Status Meet();
   // Nanoseconds of one call, after rewriting the buffer when asked to.
   absl::StatusOr<std::int64_t> TimedCall();
   // Time of each call, the maximum over the ranks.
