@@ -147,7 +147,7 @@ void Operation::Release() {
 void Operation::Finish() {
   if (!sticky->ok()) failed_.store(true, std::memory_order_relaxed);
   // A run that fails does not come to its output by itself.
-  if (output_.runs() == end.runs()) output_.Pass();
+  if (program_->output_steps > 0 && output_.runs() == end.runs()) output_.Pass();
   admitted = running = false;
   deadline_ns = 0;
   end_ns = timed ? MonotonicNanos() : 0;

@@ -35,17 +35,19 @@ std::byte* NextLargePage(void* address) {
 
 // At an address where a large page can begin: in every process the same offsets are then on large pages.
 absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(bytes);
-  const std::size_t reserved = size + kLargePage;
-  void* const space = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t size = (static_cast<std::size_t>(bytes) + page - 1) / page * page;
+  void* const space = mmap(nullptr, size + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) return CannotHave("mmap", bytes);
-  Mapping whole(space, static_cast<std::int64_t>(reserved));
   std::byte* const base = NextLargePage(space);
+  const auto before = static_cast<std::size_t>(base - static_cast<std::byte*>(space));
+  if (before > 0) munmap(space, before);
+  munmap(base + size, kLargePage - before);  // never nothing: the next large page is less than one away
+  Mapping mapping(base, bytes);
   if (mmap(base, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
     return CannotHave("mmap", bytes);
   }
-  whole.Keep(base, bytes);
-  return whole;
+  return mapping;
 }
 
 }  // namespace
@@ -61,15 +63,6 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
-}
-
-void Mapping::Keep(std::byte* base, std::int64_t bytes) {
-  const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
-  std::byte* const end = base + (bytes + page - 1) / page * page;
-  if (base > base_) munmap(base_, static_cast<std::size_t>(base - base_));
-  if (base_ + bytes_ > end) munmap(end, static_cast<std::size_t>(base_ + bytes_ - end));
-  base_ = base;
-  bytes_ = bytes;
 }
 
 void PreferLargePages(std::byte* data, std::int64_t bytes) {

@@ -23,9 +23,6 @@ class Mapping {
   std::byte* base() const { return base_; }
   std::int64_t bytes() const { return bytes_; }
 
-  // Unmaps all pages but those of [base, base + bytes).
-  void Keep(std::byte* base, std::int64_t bytes);
-
  private:
   std::byte* base_ = nullptr;
   std::int64_t bytes_ = 0;
