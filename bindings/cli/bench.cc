@@ -143,7 +143,7 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   bench.add_option("--min-time", options.min_time, "Seconds that the timed calls of one size take, about")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(NumberWithin(1e-6, 1e6))
       ->capture_default_str();
   bench.add_flag("--rewrite", options.rewrite, "Every rank rewrites its whole input before each call, untimed");
   bench.add_option("--buffers", options.buffers, "arena (peers can map it) or private (ordinary memory)")

@@ -7,11 +7,24 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace tutti::cli {
 
 inline constexpr int kMaxRanks = 65536;
+
+// A number from `low` to `high`. CLI::Range lets nan through, which is on neither side of them.
+inline CLI::Validator NumberWithin(double low, double high) {
+  const std::string range = absl::StrCat(low, " to ", high);
+  return {[low, high, range](const std::string& text) -> std::string {
+            double number = 0;
+            if (absl::SimpleAtod(text, &number) && number >= low && number <= high) return "";
+            return absl::StrCat("value ", text, " is not in range ", range);
+          },
+          absl::StrCat("in ", range)};
+}
 
 // A flag that `parse` reads into `value`. The help shows `shown_default` unless it is empty.
 template <typename T>

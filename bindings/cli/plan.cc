@@ -70,10 +70,10 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
 
 void AddLink(CLI::App& plan, const std::string& prefix, LinkModel& link, const std::string& where) {
   plan.add_option("--" + prefix + "latency", link.latency_s, "For --cost: seconds of a message of no bytes, " + where)
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(NumberWithin(0, 1))
       ->capture_default_str();
   plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, "For --cost: bytes per second, " + where)
-      ->check(CLI::Range(1.0, 1e15))
+      ->check(NumberWithin(1, 1e15))
       ->capture_default_str();
 }
 

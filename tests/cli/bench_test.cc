@@ -124,6 +124,7 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench all_reduce --ranks 0", "not in range 1 to 65536"},
       {"bench all_reduce -b 1X", "4, 1K, 256M or 1G"},
       {"bench all_reduce -b 2K -e 1K", "--min-bytes 2K is more than --max-bytes 1K"},
+      {"bench all_reduce --min-time nan", "nan is not in range 1e-06 to 1e+06"},
       {"bench all_reduce -f 1", "not in range 2 to"},
       {"bench all_reduce --dtype f33", "f32"},
       {"bench all_reduce --op add", "sum"},

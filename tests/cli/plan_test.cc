@@ -133,7 +133,9 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
       {"plan all_reduce --bytes 1 --count 1", "excludes"},
       {"plan all_reduce:direct --messages", "mapped"},
-      {"plan all_reduce --cost --latency 2", "not in range 0"},
+      {"plan all_reduce --cost --latency 2", "not in range 0 to 1"},
+      {"plan all_reduce --cost --latency nan", "not in range 0 to 1"},
+      {"plan all_reduce --cost --bandwidth fast", "fast is not in range 1 to 1e+15"},
       {"plan send --ranks 1", "at least 2"},
       {"plan broadcast --root 5", "root 5"},
   };
