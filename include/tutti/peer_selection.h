@@ -44,8 +44,9 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name);
 // The mixing matrix of one round, by rows: weights[rank][from].
 std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round);
 
-// InvalidArgument unless `matrix` is square, has no negative entry, rows and columns that sum to 1 within 1e-6, and
-// connects all ranks, directly or through others; names the row, column or ranks at fault.
+// InvalidArgument unless `matrix` is square, has no negative entry, rows and columns that sum to 1 within 1e-6,
+// connects all ranks, directly or through others, and its powers come to the average (a permutation, say, only moves
+// weights in circles); names the row, column, ranks or period at fault.
 absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix);
 
 }  // namespace tutti

@@ -23,20 +23,32 @@ std::uint64_t Mix(std::uint64_t x) {
 }
 
 // The ranks that rank 0 hears of, directly or through others.
-std::vector<bool> Reached(absl::Span<const std::vector<double>> matrix) {
-  std::vector<bool> reached(matrix.size(), false);
-  std::vector<std::size_t> open = {0};
-  reached[0] = true;
-  while (!open.empty()) {
-    const std::size_t at = open.back();
-    open.pop_back();
+constexpr int kUnreached = -1;
+
+// Of each rank: over how many others at least rank 0 hears of it.
+std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
+  std::vector<int> distances(matrix.size(), kUnreached);
+  std::vector<std::size_t> reached = {0};
+  distances[0] = 0;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
     for (std::size_t other = 0; other < matrix.size(); ++other) {
-      if (reached[other] || matrix[at][other] == 0) continue;
-      reached[other] = true;
-      open.push_back(other);
+      if (distances[other] != kUnreached || matrix[reached[i]][other] == 0) continue;
+      distances[other] = distances[reached[i]] + 1;
+      reached.push_back(other);
     }
   }
-  return reached;
+  return distances;
+}
+
+// After how many exchanges, or multiples of it, a rank hears of itself; all are reached. 1: sooner or later in each.
+int Period(absl::Span<const std::vector<double>> matrix, absl::Span<const int> distances) {
+  int period = 0;
+  for (std::size_t r = 0; r < matrix.size(); ++r) {
+    for (std::size_t c = 0; c < matrix.size(); ++c) {
+      if (matrix[r][c] != 0) period = std::gcd(period, distances[r] + 1 - distances[c]);
+    }
+  }
+  return period;
 }
 
 }  // namespace
@@ -91,12 +103,17 @@ absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {
     if (std::abs(columns[c] - 1) <= kRounding) continue;
     return absl::InvalidArgumentError(absl::StrCat("matrix: column ", c, " sums to ", columns[c], ", must be 1"));
   }
-  const std::vector<bool> reached = Reached(matrix);
-  for (std::size_t r = 0; r < reached.size(); ++r) {
-    if (!reached[r]) {
+  const std::vector<int> distances = DistancesFrom0(matrix);
+  for (std::size_t r = 0; r < distances.size(); ++r) {
+    if (distances[r] == kUnreached) {
       return absl::InvalidArgumentError(
           absl::StrCat("matrix: ranks 0 and ", r, " never hear of each other, not even through others"));
     }
+  }
+  if (const int period = Period(matrix, distances); period > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("matrix: a rank hears of itself only every ", period,
+                     " exchanges, so weights go round and never agree; let a rank keep a part of its own"));
   }
   return absl::OkStatus();
 }

@@ -133,6 +133,8 @@ TEST(MixingMatrices, ThatAreNoneAreRefusedWithTheReason) {
       {{{nan, 1}, {1, 0}}, "row 0, column 0 must be a number from 0 on"},
       {{{0.5, 0.4}, {0.5, 0.6}}, "row 0 sums to 0.9, must be 1"},
       {{{0.5, 0.5}, {0.4, 0.6}}, "column 0 sums to 0.9, must be 1"},
+      {{{0, 1}, {1, 0}}, "hears of itself only every 2 exchanges"},
+      {{{0, 1, 0}, {0, 0, 1}, {1, 0, 0}}, "hears of itself only every 3 exchanges"},
       {{{1, 0}, {0, 1}}, "ranks 0 and 1 never hear of each other"},
       {{{0.5, 0.5, 0, 0}, {0.5, 0.5, 0, 0}, {0, 0, 0.5, 0.5}, {0, 0, 0.5, 0.5}},
        "ranks 0 and 2 never hear of each other"},
@@ -143,6 +145,8 @@ TEST(MixingMatrices, ThatAreNoneAreRefusedWithTheReason) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(mistake.message));
   }
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{1}}).ok());
+  // Nobody keeps a part of its own, but circles of two and of three ranks meet.
+  EXPECT_TRUE(CheckMixingMatrix(Matrix{{0, 0.5, 0.5}, {0.5, 0, 0.5}, {0.5, 0.5, 0}}).ok());
   // Directed: a circle that is walked one way only connects all the same.
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{0.5, 0.5, 0}, {0, 0.5, 0.5}, {0.5, 0, 0.5}}).ok());
 }
