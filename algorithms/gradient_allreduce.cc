@@ -38,6 +38,11 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   }
   if (codec.codec != nullptr) {
     if (absl::Status valid = CheckEncodable("gradients", bucket.dtype); !valid.ok()) return valid;
+    if (strategy.option("schedule") != "auto" && codec.options.rounding == Rounding::kStochastic) {
+      return absl::UnimplementedError(absl::StrCat("schedule=", strategy.option("schedule"),
+                                                   " adds up values that are cast to the nearest; for "
+                                                   "rounding=stochastic use schedule=auto"));
+    }
     if (strategy.option("schedule") != "auto" && strategy.flag("hierarchical") && plan.has_hierarchy()) {
       return absl::UnimplementedError(
           "between nodes a schedule would round the sums of nodes to the codec's type and the average once more; use "

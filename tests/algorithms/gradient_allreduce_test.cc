@@ -76,6 +76,10 @@ TEST(GradientAllReduceErrors, NameTheOption) {
   const absl::Status status = BuildPlan(direct, DType::kF32, 10, 0, 2, {.peers_mapped = false}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("schedule=direct: "));
+  const Strategy stochastic = *ParseStrategy("gradient_allreduce:codec=bf16,rounding=stochastic,schedule=ring");
+  const absl::Status refused = BuildPlan(stochastic, DType::kF32, 10, 0, 2, {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("for rounding=stochastic use schedule=auto"));
 }
 
 }  // namespace

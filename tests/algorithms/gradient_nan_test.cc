@@ -54,8 +54,12 @@ TEST_P(NotANumber, IsSeenByAllAndDoesNotStay) { TrainWithEveryCulprit(GetParam()
 
 INSTANTIATE_TEST_SUITE_P(Strategies, NotANumber,
                          ::testing::Values("gradient_allreduce", "gradient_allreduce:average=false", "bytegrad",
+                                           "gradient_allreduce:codec=bf16", "gradient_allreduce:codec=fp16",
                                            "bytegrad:codec=minmax_uint8,block=0", "bytegrad:error_feedback=true",
-                                           "qadam:warmup_steps=100"));
+                                           "bytegrad:codec=uint4_block",
+                                           "bytegrad:codec=uint4_block,rotation=true,error_feedback=true",
+                                           "bytegrad:codec=sign,error_feedback=true",
+                                           "bytegrad:codec=topk,error_feedback=true", "qadam:warmup_steps=100"));
 
 // As in Adam, whose momentum is made of all gradients so far.
 TEST(NotANumberInMomentum, IsSeenByAllAndStays) { TrainWithEveryCulprit("qadam:warmup_steps=1", /*stays=*/true); }
