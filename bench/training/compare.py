@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Every algorithm and codec on Fashion-MNIST: accuracy, bytes, and time on loopback and on slower links.
 
-    bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3] [--epochs 5]
+    bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3]
                               [--strategies gradient_allreduce bytegrad]
 
 Two kinds of runs. Whole trainings on loopback, per seed, say what an algorithm learns: for all but async, whose rounds
 follow the clock, that is the same on every link. Short ones on each link, interleaved, say what a step costs there; the
 time of a training on a link is its steps times that. async is trained on each link as a whole (the cnn; of the mlp only
-its steps are timed). qadam is timed in either phase: its warm-up costs what gradient_allreduce with Adam does.
+its steps are timed, and its bytes, which follow the clock, are not known). qadam is timed in either phase: its warm-up
+costs what gradient_allreduce with Adam does.
 
 Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json: what is there
 is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
@@ -18,13 +19,8 @@ import pathlib
 import statistics
 
 from page import write_page
-from runs import LOOPBACK, ROOT, Runs
+from runs import EPOCH_STEPS, LOOPBACK, MODELS, ROOT, Runs, run_of, train
 
-MODELS = {
-    # Steps of the short runs: enough for a median. Short runs on a slow link take as long as 10 s a step.
-    "cnn": {"batch": 64, "sgd": 0.05, "adam": 0.001, "short_steps": 30},
-    "mlp": {"batch": 64, "sgd": 0.05, "adam": 0.0003, "short_steps": 6},
-}
 NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that there is none in a short run
 STRATEGIES = [
     ("gradient_allreduce", "sgd"),
@@ -43,7 +39,6 @@ STRATEGIES = [
     ("gradient_allreduce", "adam"),
     ("qadam", "qadam"),
 ]
-QADAM_WARM_UP = 100  # steps, by default
 
 
 def chosen(args):
@@ -58,15 +53,12 @@ def depends_on_link(strategy):
     return strategy.startswith("async")
 
 
-def run_of(model, strategy, optimizer, **other):
-    settings = MODELS[model]
-    return {"model": model, "strategy": strategy, "optimizer": optimizer, "ranks": 4, "batch": settings["batch"],
-            "lr": settings["adam" if "adam" in optimizer else "sgd"], **other}
-
-
 def whole(runs, model, strategy, optimizer, seed, link):
-    return runs.get(**run_of(model, strategy, optimizer, seed=seed, link=link, epochs=runs.args.epochs,
-                             max_steps=runs.args.max_steps))
+    settings = MODELS[model]
+    if strategy == "qadam":
+        strategy += f":warmup_steps={settings['qadam_warm_up']}"
+    return runs.get(**run_of(model, strategy, optimizer, seed=seed, link=link, epochs=settings["evaluations"],
+                             max_steps=settings["evaluation_steps"]))
 
 
 def measure_steps(runs, model):
@@ -84,6 +76,19 @@ def measure_steps(runs, model):
     return {key: {"step_ms": statistics.median(row["step_ms"] for row in rows),
                   "bytes_per_step": rows[0]["step_bytes"] / rows[0]["ranks"]}
             for key, rows in cells.items()}
+
+
+def cell_of(steps, model, strategy, optimizer, link, trained, own):
+    """What a step of that whole training takes on average."""
+    cell = steps[strategy, optimizer, link]
+    if strategy == "qadam":
+        warm_up = MODELS[model]["qadam_warm_up"] / trained["steps"]
+        exact = steps["gradient_allreduce", "adam", link]
+        return {name: warm_up * exact[name] + (1 - warm_up) * cell[name] for name in cell}
+    if depends_on_link(strategy):
+        moved = trained["wire_bytes"] / trained["steps"] / trained["ranks"]
+        return {**cell, "bytes_per_step": moved if own else None}
+    return cell
 
 
 def seconds_to(history, accuracy):
@@ -104,18 +109,13 @@ def rows_of(runs, model, steps):
             for link in runs.args.links:
                 own = depends_on_link(strategy) and model == "cnn"
                 trained = whole(runs, model, strategy, optimizer, seed, link if own else LOOPBACK)
-                cell = steps[strategy, optimizer, link]
-                step_ms = cell["step_ms"]
-                if strategy == "qadam":
-                    warm_up = min(1, QADAM_WARM_UP / trained["steps"])
-                    exact = steps["gradient_allreduce", "adam", link]["step_ms"]
-                    step_ms = warm_up * exact + (1 - warm_up) * step_ms
-                factor = 1 if own else step_ms * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
+                cell = cell_of(steps, model, strategy, optimizer, link, trained, own)
+                factor = 1 if own else cell["step_ms"] * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
                 history = [{**epoch, "seconds": epoch["seconds"] * factor} for epoch in trained["history"]]
                 rows.append({"model": model, "strategy": strategy, "optimizer": optimizer, "seed": seed, "link": link,
-                             "ranks": trained["ranks"], "epochs": trained["epochs"], "steps": trained["steps"],
-                             "accuracy": trained["accuracy"], "seconds": history[-1]["seconds"],
-                             "epoch_seconds": history[-1]["seconds"] / len(history), **cell,
+                             "ranks": trained["ranks"], "steps": trained["steps"], "accuracy": trained["accuracy"],
+                             "seconds": history[-1]["seconds"],
+                             "epoch_seconds": history[-1]["seconds"] * EPOCH_STEPS / trained["steps"], **cell,
                              "weights_identical": trained["weights_identical"], "history": history})
     exact = [row["accuracy"] for row in rows if (row["strategy"], row["optimizer"]) == STRATEGIES[0]]
     target = statistics.mean(exact) - 0.01
@@ -134,11 +134,9 @@ def main():
     parser.add_argument("--strategies", nargs="+", default=[], help="only these", metavar="STRATEGY",
                         choices=[strategy for strategy, _ in STRATEGIES])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--epochs", type=int, default=5, help="of whole trainings")
-    parser.add_argument("--max-steps", type=int, default=0, help="per epoch of whole trainings; 0: all images")
     parser.add_argument("--rounds", type=int, default=3, help="of short runs on every link")
     args = parser.parse_args()
-    runs = Runs(args)
+    runs = Runs(args, "runs.json", train)
     rows, steps = [], {}
     for model in args.models:
         steps[model] = measure_steps(runs, model)

@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 
-from runs import LOOPBACK
+from runs import EPOCH_STEPS, LOOPBACK
 
 
 def name_of(row):
@@ -40,7 +40,7 @@ def table(rows, args):
         spread = f" ± {statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
         last = [row for row in group if row["link"] == links[-1]]
         cells = [f"`{name_of(group[0])}`", f"{statistics.mean(accuracies):.2f} %{spread}",
-                 f"{mean(last, 'bytes_per_step') / 1e3:,.0f}"]
+                 "—" if last[0]["bytes_per_step"] is None else f"{mean(last, 'bytes_per_step') / 1e3:,.0f}"]
         for link in links:
             there = [row for row in group if row["link"] == link]
             times = [row["seconds_to_target"] for row in there]
@@ -111,10 +111,11 @@ def plot(rows, link, path):
         accuracy = [100 * statistics.mean(row["history"][e]["accuracy"] for row in group) for e in epochs]
         time = [statistics.mean(row["history"][e]["seconds"] for row in group) for e in epochs]
         steps = [group[0]["steps"] * (e + 1) / len(group[0]["history"]) for e in epochs]
-        moved = [mean(group, "bytes_per_step") * count / 1e6 for count in steps]
         style = {"color": f"C{i % 10}", "linestyle": styles[i // 10], "marker": "."}
         axes[0].plot(time, accuracy, label=name_of(group[0]), **style)
-        axes[1].plot(moved, accuracy, **style)
+        if group[0]["bytes_per_step"] is not None:
+            moved = [mean(group, "bytes_per_step") * count / 1e6 for count in steps]
+            axes[1].plot(moved, accuracy, **style)
     axes[0].set_xlabel("seconds of training")
     axes[1].set_xlabel("MB sent by each rank")
     axes[0].set_ylabel("test accuracy in %")
@@ -135,15 +136,16 @@ def write_page(rows, steps, no_communication, left_out, args):
              "Made by `bench/training/compare.py`, which says how; when an algorithm pays is said on its own page"
              " ([algorithms](../algorithms.md)).", "",
              f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,"
-             f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}, {rows[0]['epochs']} epochs"
-             f" of {args.max_steps or 'all'} steps. Links are those of network namespaces (tbf); bytes are those between"
-             " ranks that only send messages. Ranks share the cores, so compute is slower than on machines of their own"
+             f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}. Links are those of network namespaces"
+             " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than on machines of their own"
              " and links matter less than they would there.", ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
     for model, group in by(rows, "model").items():
         target = 100 * group[0]["target_accuracy"]
-        lines += [f"## {model[0]}", "", f"Target: {target:.2f} %, 1 point below fp32 `gradient_allreduce` with SGD.", ""]
+        lines += [f"## {model[0]}", "",
+                  f"{group[0]['steps']} steps, evaluated {len(group[0]['history'])} times; an epoch is {EPOCH_STEPS} steps."
+                  f" Target: {target:.2f} %, 1 point below fp32 `gradient_allreduce` with SGD.", ""]
         lines += table(group, args) + [""]
         for link in args.links:
             picture = f"training_{model[0]}_{link}.svg"

@@ -15,19 +15,41 @@ from links import Hosts
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOPBACK = "loopback"
 TIMEOUT_S = 3600
+RANKS = 4
+BATCH = 64  # per rank
+EPOCH_STEPS = 60000 // (RANKS * BATCH)  # all images
+MODELS = {
+    # A whole training is so many evaluations, each after so many steps: four epochs of the cnn, 90 steps of the mlp,
+    # whose steps are slow. Short runs are long enough for a median; on a slow link a step takes up to 10 s.
+    "cnn": {"sgd": 0.05, "adam": 0.001, "evaluations": 4, "evaluation_steps": EPOCH_STEPS, "qadam_warm_up": 100,
+            "short_steps": 30},
+    "mlp": {"sgd": 0.05, "adam": 0.0003, "evaluations": 3, "evaluation_steps": 30, "qadam_warm_up": 20,
+            "short_steps": 6},
+}
+
+
+def run_of(model, strategy, optimizer, **other):
+    """A run as `train` takes it: the rates of the model, and what is given; 4 ranks where that does not say."""
+    return {"model": model, "strategy": strategy, "optimizer": optimizer, "ranks": RANKS, "batch": BATCH,
+            "lr": MODELS[model]["adam" if "adam" in optimizer else "sgd"], "decay": True, **other}
 
 
 def arguments(args, run, result):
     program = [args.bin / "train_fashion_mnist", "--model", run["model"], "--strategy", run["strategy"], "--optimizer",
                run["optimizer"], "--lr", run["lr"], "--epochs", run["epochs"], "--seed", run["seed"], "--batch",
-               run["batch"], "--json", result]
-    if run["max_steps"]:
-        program += ["--max-steps", run["max_steps"]]
+               run["batch"], "--max-steps", run["max_steps"], "--json", result]
+    if run["decay"]:
+        program.append("--decay")
     return [str(word) for word in program]
 
 
+def on_ranks(args, run, program):
+    """The command that starts `program` on all ranks of this machine."""
+    return [str(args.bin / "tutti"), "launch", "-n", str(run["ranks"]), "--"] + program
+
+
 def on_loopback(args, run, result):
-    command = [str(args.bin / "tutti"), "launch", "-n", str(run["ranks"]), "--"] + arguments(args, run, result)
+    command = on_ranks(args, run, arguments(args, run, result))
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
 
 
@@ -81,7 +103,7 @@ def train(args, run):
 class Runs:
     """Those made so far, in a file. `args` has what `make` (train, or one like it) needs."""
 
-    def __init__(self, args, file="runs.json", make=train):
+    def __init__(self, args, file, make):
         self.args = args
         self.make = make
         self.path = ROOT / "build/training" / file

@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 
-from runs import LOOPBACK, ROOT, TIMEOUT_S, Runs, arguments
+from runs import LOOPBACK, ROOT, TIMEOUT_S, Runs, arguments, on_ranks, run_of
 
 TURN_S = 0.02  # the straggler runs, and is stopped, so long in turns
 CORES = os.cpu_count()
@@ -85,8 +85,7 @@ def train_with_straggler(args, run):
         directory = pathlib.Path(name)
         result = directory / "row.json"
         program = ["sh", "-c", ON_ITS_CORE, name] + arguments(args, run, result)
-        command = [str(args.bin / "tutti"), "launch", "-n", str(run["ranks"]), "--"] + program
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launched:
+        with subprocess.Popen(on_ranks(args, run, program), stdout=subprocess.PIPE, text=True) as launched:
             process, straggler = (process_of(launched, directory / str(rank)) for rank in (0, run["ranks"] - 1))
             if run["speed"] == STRAGGLER:
                 threading.Thread(target=slow_down, args=(launched, straggler)).start()
@@ -103,9 +102,8 @@ def measure(runs, args):
         for ranks in args.ranks:
             for strategy in args.strategies:
                 for speed in (EVEN, STRAGGLER):
-                    row = runs.get(model="cnn", strategy=strategy, optimizer="sgd", ranks=ranks, batch=64, lr=0.05,
-                                   seed=1, link=LOOPBACK, epochs=1, max_steps=args.steps, speed=speed,
-                                   round=round_number)
+                    row = runs.get(**run_of("cnn", strategy, "sgd", ranks=ranks, seed=1, link=LOOPBACK, epochs=1,
+                                            max_steps=args.steps, speed=speed, round=round_number))
                     cells.setdefault((ranks, strategy), {}).setdefault(speed, []).append(row)
     rows = []
     for (ranks, strategy), by_speed in cells.items():

@@ -34,6 +34,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::int64_t batch = 64;
   double learning_rate = 0;  // of the optimizer
+  bool decay = false;        // of the learning rate
   int threads = 1;
   std::int64_t max_steps = 0;
   std::string data = fashion_mnist::kDirectory;
@@ -54,8 +55,7 @@ torch::nn::Sequential MakeNet(const std::string& model) {
 
 std::unique_ptr<torch::optim::Optimizer> MakeOptimizer(const Options& options, torch::nn::Module& net,
                                                        tutti::nn::DataParallel& replicas) {
-  const double usual = options.optimizer == "sgd" ? 0.05 : 0.001;
-  const double rate = options.learning_rate > 0 ? options.learning_rate : usual;
+  const double rate = options.learning_rate;
   if (options.optimizer == "qadam") {  // the optimizer of the strategy qadam
     return std::make_unique<tutti::nn::QAdam>(replicas, net.parameters(), tutti::nn::QAdamOptions(rate));
   }
@@ -121,10 +121,23 @@ class Trainer {
   }
 
  private:
+  std::int64_t global_batch() const { return options_.batch * world_.size(); }
+  std::int64_t steps_per_epoch() const {
+    const std::int64_t all = train_.size() / global_batch();
+    return options_.max_steps > 0 ? std::min(all, options_.max_steps) : all;
+  }
+
+  // In a straight line to 0 at the end of the training.
+  void DecayLearningRate() {
+    const double done = static_cast<double>(step_seconds_.size());
+    const double all = static_cast<double>(options_.epochs * steps_per_epoch());
+    for (torch::optim::OptimizerParamGroup& group : optimizer_->param_groups()) {
+      group.options().set_lr(options_.learning_rate * (1 - done / all));
+    }
+  }
+
   void TrainEpoch(int epoch) {
-    const std::int64_t global_batch = options_.batch * world_.size();
-    std::int64_t steps = train_.size() / global_batch;
-    if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
+    const std::int64_t steps = steps_per_epoch();
     // The same order on all ranks, of which each takes its part of every batch.
     auto generator = at::detail::createCPUGenerator(options_.seed * 1000 + static_cast<std::uint64_t>(epoch));
     const torch::Tensor order = torch::randperm(train_.size(), generator, torch::kInt64);
@@ -137,7 +150,8 @@ class Trainer {
     net_->train();
     for (std::int64_t step = 0; step < steps; ++step) {
       const Clock::time_point step_start = Clock::now();
-      const std::int64_t begin = step * global_batch + world_.rank() * options_.batch;
+      if (options_.decay) DecayLearningRate();
+      const std::int64_t begin = step * global_batch() + world_.rank() * options_.batch;
       const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
       optimizer_->zero_grad();
       const torch::Tensor batch_loss = torch::nn::functional::cross_entropy(net_->forward(images), labels);
@@ -155,7 +169,7 @@ class Trainer {
       char details[160];
       std::snprintf(details, sizeof(details),
                     "%6.0f samples/s, loss %.3f, %.1f MB sent by this rank, %2.0f %% of communication hidden",
-                    static_cast<double>((step + 1) * global_batch) / SecondsSince(start), loss,
+                    static_cast<double>((step + 1) * global_batch()) / SecondsSince(start), loss,
                     static_cast<double>(wire_bytes_) / 1e6, 100 * exchanged.hidden());
       progress.Update(step + 1, details);
     }
@@ -231,14 +245,15 @@ int Run(int argc, char** argv) {
   app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
       ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
-  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::Range(1, 1 << 30));
   app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
   app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
   app.add_option("--lr", options.learning_rate, "Learning rate; 0: 0.05 with sgd, else 0.001")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.0, 1e9));
+  app.add_flag("--decay", options.decay, "Let the learning rate fall to 0 in a straight line");
+  app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::Range(1, 4096));
   app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30));
   app.add_option("--data", options.data, "Directory of the data set");
   app.add_option("--json", options.json, "File for the result");
   try {
@@ -246,6 +261,7 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return SayOnce(app, error);
   }
+  if (options.learning_rate == 0) options.learning_rate = options.optimizer == "sgd" ? 0.05 : 0.001;
   Train(options);
   return 0;
 }
