@@ -74,9 +74,9 @@ struct Algorithm {
   // The part of each rank's weights in what `rank` ends with, in rank order: a row of a matrix whose rows and columns
   // sum to 1. Null, or nothing: it ends with what builder.spec() promises, see `build`.
   std::vector<double> (*mixing)(const Strategy& strategy, int round, Rank rank, int size) = nullptr;
-  // Writes the plan of one round of one bucket; `supports` holds. builder.spec() is an all_reduce of the bucket: of
-  // gradients (or momentum) in place, of weights from a snapshot to a memory of its own, since training goes on
-  // meanwhile.
+  // Writes the plan of one round of one bucket; `supports` holds. builder.spec() is an all_reduce of the bucket: in
+  // place where WorksInPlace; otherwise from a snapshot of weights to a memory of its own, since training goes on from
+  // them meanwhile.
   void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
 };
 
@@ -89,6 +89,9 @@ int RoundOf(const Strategy& strategy, std::int64_t step, int participants);
 std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants);
 // Whether buckets hold weights rather than gradients.
 bool ExchangesWeights(const Algorithm& algorithm);
+// Whether plans work on the values where they lie. Otherwise they read a snapshot and write elsewhere, since the
+// training goes on from the weights while these travel.
+bool WorksInPlace(const Algorithm& algorithm);
 
 // Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
 absl::Span<const Algorithm* const> AllAlgorithms();

@@ -83,7 +83,7 @@ class QAdam final : public MomentumSource {
   absl::Status Step();
 
   const std::vector<Group>& groups() const { return groups_; }
-  // From the next backward on; equal on all ranks. InvalidArgument names the field.
+  // Between a step and the next backward; equal on all ranks. InvalidArgument names the field.
   absl::Status SetGroup(int g, const Group& group);
   // The weights of parameter `i` have moved. Between steps.
   void SetWeights(int i, void* data) { weights_[i].data = data; }

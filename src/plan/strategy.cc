@@ -194,6 +194,10 @@ bool ExchangesWeights(const Algorithm& algorithm) {
   return algorithm.exchanges == Exchanges::kWeights || algorithm.exchanges == Exchanges::kWeightDifferences;
 }
 
+bool WorksInPlace(const Algorithm& algorithm) {
+  return algorithm.phase == Phase::kBackward || algorithm.phase == Phase::kAfterStep;
+}
+
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options, int round) {
   const Algorithm& algorithm = *strategy.algorithm;
@@ -203,7 +207,7 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
   bucket.op = weights || algorithm.exchanges == Exchanges::kMomentum || strategy.flag("average") ? ReduceOp::kAvg
                                                                                                  : ReduceOp::kSum;
   bucket.count = count;
-  bucket.in_place = !weights;
+  bucket.in_place = WorksInPlace(algorithm);
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
   if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
     return absl::InvalidArgumentError(

@@ -16,8 +16,13 @@ absl::Status Agree(Communicator& communicator, absl::string_view name,
   return agreed;
 }
 
+std::pair<std::string, std::string> ArgumentsField(const absl::Status& mistake) {
+  return {"arguments", mistake.ok() ? "right" : std::string(mistake.message())};
+}
+
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
-                               const SynchronizerOptions& options, absl::string_view strategy) {
+                               const SynchronizerOptions& options, absl::string_view strategy,
+                               const absl::Status& mistake) {
   std::vector<std::pair<std::string, std::string>> fields = {
       {"version", TUTTI_VERSION},
       {"strategy", std::string(strategy)},
@@ -31,6 +36,7 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
     fields.emplace_back(absl::StrCat("parameter[", i, "]"),
                         absl::StrCat(p.name, " ", Name(p.dtype), " ", p.shape, " (", p.count, " elements)"));
   }
+  fields.push_back(ArgumentsField(mistake));
   return Agree(communicator, "synchronizer", fields);
 }
 

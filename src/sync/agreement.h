@@ -19,9 +19,13 @@ namespace tutti {
 absl::Status Agree(Communicator& communicator, absl::string_view name,
                    const std::vector<std::pair<std::string, std::string>>& fields);
 
+// A field that tells the others of a mistake that this rank found in its own arguments.
+std::pair<std::string, std::string> ArgumentsField(const absl::Status& mistake);
+
 // Agrees on everything that the buckets of a synchronizer, and their plans, are made from.
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
-                               const SynchronizerOptions& options, absl::string_view strategy);
+                               const SynchronizerOptions& options, absl::string_view strategy,
+                               const absl::Status& mistake);
 
 }  // namespace tutti
 

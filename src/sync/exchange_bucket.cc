@@ -28,7 +28,7 @@ absl::Status ForAll(absl::Span<ExchangeBucket> buckets, absl::Status (ExchangeBu
 }  // namespace
 
 absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, const Strategy& strategy,
-                                                      const BucketLayout& layout, int index) {
+                                                      const BucketLayout& layout, int index, void* place) {
   std::vector<Plan> plans;
   std::int64_t state_bytes = 0;
   std::int64_t scratch_bytes = 0;
@@ -50,19 +50,21 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
     buffer = *std::move(allocated);
     return absl::OkStatus();
   };
-  Buffer out;
+  Buffer memory;
+  bucket.out_bytes_ = plans[0].out_bytes;
   for (const auto& [buffer, bytes] :
-       {std::pair(&bucket.in_, plans[0].in_bytes), std::pair(&out, plans[0].out_bytes),
+       {std::pair(&bucket.in_, plans[0].in_bytes), std::pair(&memory, place == nullptr ? bucket.out_bytes_ : 0),
         std::pair(&bucket.state_, state_bytes), std::pair(&bucket.scratch_, scratch_bytes)}) {
     if (absl::Status allocated = allocate(*buffer, bytes); !allocated.ok()) return allocated;
   }
-  bucket.out_ = std::make_shared<Buffer>(std::move(out));
+  bucket.memory_ = std::make_shared<Buffer>(std::move(memory));
+  bucket.out_ = place == nullptr ? bucket.memory_->data() : static_cast<std::byte*>(place);
   for (Plan& plan : plans) {
     // Rounds keep one state: a round that keeps none leaves that of the others alone.
     if (!plan.states.empty()) bucket.states_ = plan.states;
     const std::int64_t wire_bytes = WireBytes(plan);
     absl::StatusOr<BoundPlan> bound = communicator.Bind(std::move(plan), {.in = bucket.in_.data(),
-                                                                          .out = bucket.out_->data(),
+                                                                          .out = bucket.out_,
                                                                           .state = bucket.state_.data(),
                                                                           .scratch = bucket.scratch_.data()});
     if (!bound.ok()) return bound.status();
@@ -83,7 +85,7 @@ absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
   if (absl::Status status = work_.WaitForOutput(); !status.ok()) return status;
   if (std::exchange(counted_, true)) return absl::OkStatus();
   statistics.wire_bytes += rounds_[launched_].wire_bytes;
-  statistics.payload_bytes += out_->bytes();
+  statistics.payload_bytes += out_bytes_;
   return absl::OkStatus();
 }
 
@@ -95,11 +97,12 @@ absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
 }
 
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
-                                                        absl::Span<const BucketLayout> layout) {
+                                                        absl::Span<const BucketLayout> layout,
+                                                        absl::Span<void* const> places) {
   std::vector<ExchangeBucket> buckets;
-  for (const BucketLayout& bucket_layout : layout) {
-    absl::StatusOr<ExchangeBucket> bucket =
-        ExchangeBucket::Create(communicator, strategy, bucket_layout, static_cast<int>(buckets.size()));
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(
+        communicator, strategy, layout[i], static_cast<int>(i), places.empty() ? nullptr : places[i]);
     if (!bucket.ok()) return bucket.status();
     buckets.push_back(*std::move(bucket));
   }

@@ -20,9 +20,10 @@ namespace tutti {
 // Nothing is allocated or looked up after creation.
 class ExchangeBucket {
  public:
-  // One bound plan per round of the strategy. `communicator` must outlive the result. `index`: of the bucket.
+  // One bound plan per round of the strategy. `communicator` must outlive the result. `index`: of the bucket. `place`:
+  // where plans that work in place shall do so, and outlives the result; nullptr: in memory of the bucket's own.
   static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, const Strategy& strategy,
-                                               const BucketLayout& layout, int index);
+                                               const BucketLayout& layout, int index, void* place = nullptr);
 
   // Starts the plan of a round; the last run must have ended. With the index, `step` names the random numbers: a
   // training that goes on from a checkpoint rounds as it would have done.
@@ -33,9 +34,11 @@ class ExchangeBucket {
   // Waits for its end and adds what it did to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
 
-  // The memory of the plans: gradients, in place; or a snapshot of weights and what becomes of them.
-  const std::shared_ptr<Buffer>& out() const { return out_; }
-  const Buffer& in() const { return in_; }
+  // What the plans read and what becomes of it; one memory where they work in place.
+  std::byte* in() const { return in_.data() != nullptr ? in_.data() : out_; }
+  std::byte* out() const { return out_; }
+  // That of out(), unless it has a place of its own.
+  const std::shared_ptr<Buffer>& memory() const { return memory_; }
   std::int64_t count() const { return count_; }  // elements
   const std::vector<StateRange>& states() const { return states_; }
   std::byte* AddressOf(const StateRange& state) const { return state_.data() + state.range.offset; }
@@ -49,7 +52,9 @@ class ExchangeBucket {
   int index_ = 0;
   std::int64_t count_ = 0;
   Buffer in_;
-  std::shared_ptr<Buffer> out_;
+  std::shared_ptr<Buffer> memory_;
+  std::byte* out_ = nullptr;
+  std::int64_t out_bytes_ = 0;
   Buffer state_;
   Buffer scratch_;  // of plans over messages, which never run at the same time
   std::vector<StateRange> states_;
@@ -60,9 +65,10 @@ class ExchangeBucket {
   std::int64_t launched_ns_ = 0;
 };
 
-// One for each of `layout`.
+// One for each of `layout`; `places`: of each, or of none.
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
-                                                        absl::Span<const BucketLayout> layout);
+                                                        absl::Span<const BucketLayout> layout,
+                                                        absl::Span<void* const> places = {});
 // Waits for all outputs, or the end of all, also when one has failed; the first error. Adds the wait to `statistics`
 // too.
 absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(Commu
 
 std::shared_ptr<void> GradientExchange::View(int i) const {
   const GradientPlace& place = places_[i];
-  const std::shared_ptr<Buffer>& bucket = buckets_[place.bucket].out();
+  const std::shared_ptr<Buffer>& bucket = buckets_[place.bucket].memory();
   return {bucket, bucket->data() + place.offset * SizeOf(parameters_[i].dtype)};
 }
 
@@ -125,7 +125,7 @@ absl::Status GradientExchange::Fail(const absl::Status& mistake) {
 
 void GradientExchange::Zero() {
   for (ExchangeBucket& bucket : buckets_) {
-    const absl::Span<std::byte> bytes = bucket.out()->as<std::byte>();
+    const absl::Span<std::byte> bytes = bucket.memory()->as<std::byte>();
     std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/adam.h"
+#include "sync/agreement.h"
 #include "sync/byte_stream.h"
 #include "tutti/algorithm.h"
 
@@ -123,7 +124,9 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   }
   const absl::Status mistake = CheckArguments(synchronizer.parameters(), weights, groups);
   // A rank that is wrong takes part in the agreement: its peers would wait for it.
-  if (absl::Status agreed = synchronizer.Agree(FieldsOf(weights, groups)); !agreed.ok()) return agreed;
+  Fields fields = FieldsOf(weights, groups);
+  fields.push_back(ArgumentsField(mistake));
+  if (absl::Status agreed = synchronizer.Agree(fields); !agreed.ok()) return agreed;
   if (!mistake.ok()) return mistake;
   std::unique_ptr<QAdam> optimizer(new QAdam(synchronizer, std::move(weights), std::move(groups)));
   optimizer->warmup_steps_ = strategy->integer("warmup_steps");
@@ -259,8 +262,12 @@ absl::Status QAdam::LoadState(const std::string& state) {
     return absl::InvalidArgumentError("the state is none of a QAdam, or one of another version of Tutti");
   }
   const std::int64_t step = reader.Number();
-  const bool frozen = reader.Number() != 0;
+  const std::int64_t frozen = reader.Number();
   const double last_norm = std::bit_cast<double>(reader.Number());
+  if (!reader.overrun() && (step < 0 || (frozen != 0 && frozen != 1) || last_norm < 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state is damaged: step ", step, ", frozen ", frozen, ", norm ", last_norm));
+  }
   if (const std::int64_t parameters = reader.Number(); parameters != static_cast<std::int64_t>(ranges_.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state has ", parameters, " parameters, expected ", ranges_.size()));
@@ -287,7 +294,7 @@ absl::Status QAdam::LoadState(const std::string& state) {
     std::memcpy(v_.data() + ranges_[i].begin, tensors[2 * i + 1].data(), tensors[2 * i + 1].size());
   }
   step_ = step;
-  frozen_ = frozen;
+  frozen_ = frozen != 0;
   last_norm_ = last_norm;
   stepping_ = false;
   return absl::OkStatus();

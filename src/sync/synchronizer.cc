@@ -33,6 +33,25 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
   return absl::OkStatus();
 }
 
+absl::Duration SyncInterval(const Strategy& async) { return absl::Milliseconds(async.integer("sync_interval_ms")); }
+
+// What the strategy needs.
+absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> parameters, absl::Duration timeout) {
+  if (!ExchangesWeights(*strategy.algorithm)) return absl::OkStatus();
+  for (const Parameter& parameter : parameters) {
+    if (parameter.weights != nullptr || parameter.count == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name, " has no weights; ",
+                                                   strategy.algorithm->name,
+                                                   " exchanges them and must know where they lie"));
+  }
+  if (strategy.algorithm->phase == Phase::kBackground && SyncInterval(strategy) >= timeout) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync_interval_ms of ", strategy.option("sync_interval_ms"), " must be less than the timeout of the ",
+        "communicator, ", absl::FormatDuration(timeout), ": ranks wait for each other so long"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 double SyncStatistics::hidden() const {
@@ -69,18 +88,12 @@ class Synchronizer::Impl {
         return made;
       }
     }
-    const absl::Duration interval = absl::Milliseconds(strategy.integer("sync_interval_ms"));
-    if (interval >= communicator.timeout()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sync_interval_ms of ", strategy.option("sync_interval_ms"), " must be less than the timeout of the ",
-          "communicator, ", absl::FormatDuration(communicator.timeout()), ": ranks wait for each other so long"));
-    }
     absl::StatusOr<std::unique_ptr<Communicator>> own = communicator.Split(0, communicator.rank());
     if (!own.ok()) return own.status();
     absl::StatusOr<std::unique_ptr<WeightExchange>> made = WeightExchange::Create(**own, strategy, parameters, layout);
     if (!made.ok()) return made.status();
-    background =
-        std::make_unique<AsyncAverage>(*std::move(own), *std::move(made), interval, strategy.integer("max_staleness"));
+    background = std::make_unique<AsyncAverage>(*std::move(own), *std::move(made), SyncInterval(strategy),
+                                                strategy.integer("max_staleness"));
     return absl::OkStatus();
   }
 
@@ -147,23 +160,24 @@ class Synchronizer::Impl {
     if (background != nullptr) background->ForgetRound();
     in_forward = false;
     replicas_are_set = false;
-    // Perhaps begun for a forward that has not happened.
-    return weights == nullptr ? absl::OkStatus() : weights->Finish(statistics);
+    if (weights != nullptr) weights->ForgetOutputs();  // perhaps of a forward that has not happened
+    return EndExchange();
   }
 
   std::string Save() {
-    if (weights != nullptr && !weights->Finish(statistics).ok()) return "";
+    if (!EndExchange().ok()) return "";
     // Those that the next step would begin with.
     if (weights != nullptr && !replicas_are_set) weights->ResetReplicas();
     return WriteCheckpoint(Owner(), buckets());
   }
 
   absl::Status Load(absl::Span<const std::string> states) {
-    if (weights != nullptr) {
-      if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
-    }
+    if (absl::Status status = EndExchange(); !status.ok()) return status;
     const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
     if (!saved.ok()) return saved.status();
+    if (background != nullptr) background->ForgetRound();
+    if (weights != nullptr) weights->ForgetOutputs();
+    in_forward = false;
     step = saved->step;
     // Those of another world begin anew, from the weights.
     replicas_are_set = SameWorld(*saved, Owner());
@@ -201,11 +215,14 @@ class Synchronizer::Impl {
   absl::Status Launch() {
     const int round = RoundOf(strategy, step, static_cast<int>(participants.size()));
     if (round == kNoExchange) return communicator.status();
-    if (absl::Status status = weights->Finish(statistics); !status.ok()) return status;
+    if (absl::Status status = EndExchange(); !status.ok()) return status;
     weights->TakeSnapshot();
     weights->Launch(round, step);
     return communicator.status();
   }
+
+  // What this rank still has to do for its peers.
+  absl::Status EndExchange() { return weights == nullptr ? absl::OkStatus() : weights->Finish(statistics); }
 
   absl::Status Arrive() {
     if (weights == nullptr || !weights->travels()) return absl::OkStatus();
@@ -240,9 +257,11 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   absl::Status mistake = CheckOptions(parameters, options);
   absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
   mistake.Update(strategy.status());
+  if (strategy.ok()) mistake.Update(CheckNeeds(*strategy, parameters, communicator.timeout()));
   // A rank that is wrong takes part in the agreement: its peers would wait for it.
   const std::string agreed_strategy = strategy.ok() ? strategy->ToString() : options.strategy;
-  if (absl::Status status = AgreeOnParameters(communicator, parameters, options, agreed_strategy); !status.ok()) {
+  if (absl::Status status = AgreeOnParameters(communicator, parameters, options, agreed_strategy, mistake);
+      !status.ok()) {
     return status;
   }
   if (!mistake.ok()) return mistake;

@@ -10,26 +10,37 @@
 #include "kernels/reduce.h"
 
 namespace tutti {
+namespace {
+
+// Nothing to do where a bucket lies at the weights.
+void Copy(void* to, const void* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communicator& communicator,
                                                                        const Strategy& strategy,
                                                                        const std::vector<Parameter>& parameters,
                                                                        const Layout& layout) {
-  for (const Parameter& parameter : parameters) {
-    if (parameter.weights != nullptr || parameter.count == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("rank ", communicator.rank(), ": parameter ", parameter.name,
-                                                   " has no weights; ", strategy.algorithm->name,
-                                                   " exchanges them and must know where they lie"));
-  }
   std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
-  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets);
+  // Between nodes the leaders reduce into their outputs: after a failure these may hold partial sums.
+  const bool all_exchange =
+      static_cast<int>(ParticipantsOf(strategy, communicator.size(), communicator.plan_options()).size()) ==
+      communicator.size();
+  std::vector<void*> places(layout.buckets.size());
+  for (std::size_t b = 0; WorksInPlace(*strategy.algorithm) && all_exchange && b < places.size(); ++b) {
+    const std::vector<int>& inside = layout.buckets[b].parameters;
+    if (inside.size() == 1) places[b] = parameters[inside[0]].weights;
+  }
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets, places);
   if (!buckets.ok()) return buckets.status();
   exchange->buckets_ = *std::move(buckets);
   return exchange;
 }
 
 WeightExchange::~WeightExchange() {
-  if (travels()) {
+  if (runs_ && travels_) {
     communicator_.Abort(absl::AbortedError(
         absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
   }
@@ -49,30 +60,30 @@ void WeightExchange::ForEach(std::size_t b, Visit visit) {
 void WeightExchange::TakeSnapshot() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      if (bytes > 0) std::memcpy(buckets_[b].in().data() + offset, parameter.weights, bytes);
+      Copy(buckets_[b].in() + offset, parameter.weights, bytes);
     });
   }
 }
 
 void WeightExchange::Launch(int round, std::int64_t step) {
-  progress_ = Progress::kTravels;
+  runs_ = travels_ = true;
   for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step);
 }
 
 absl::Status WeightExchange::FinishOutputs(SyncStatistics& statistics) {
-  progress_ = Progress::kOutputsFinal;
+  travels_ = false;
   return tutti::FinishOutputs(absl::MakeSpan(buckets_), statistics);
 }
 
 absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
-  if (std::exchange(progress_, Progress::kEnded) == Progress::kEnded) return absl::OkStatus();
+  if (!std::exchange(runs_, false)) return absl::OkStatus();
   return FinishAll(absl::MakeSpan(buckets_), statistics);
 }
 
 void WeightExchange::Replace() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      if (bytes > 0) std::memcpy(parameter.weights, buckets_[b].out()->data() + offset, bytes);
+      Copy(parameter.weights, buckets_[b].out() + offset, bytes);
     });
   }
 }
@@ -81,8 +92,7 @@ void WeightExchange::Correct() {
   constexpr Coefficient kKeepProgress[] = {{1, 1}, {1, 1}, {-1, 1}};
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
-      const void* const terms[] = {parameter.weights, buckets_[b].out()->data() + offset,
-                                   buckets_[b].in().data() + offset};
+      const void* const terms[] = {parameter.weights, buckets_[b].out() + offset, buckets_[b].in() + offset};
       kernels::Combine(parameter.dtype, parameter.weights, terms, kKeepProgress, parameter.count,
                        kernels::Results::kAll);
     });
@@ -90,13 +100,20 @@ void WeightExchange::Correct() {
 }
 
 absl::Status WeightExchange::Average(Communicator& communicator) {
-  TakeSnapshot();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    Work average = communicator.AllReduce(buckets_[b].in().data(), buckets_[b].out()->data(), layout_.buckets[b].count,
-                                          layout_.buckets[b].dtype, ReduceOp::kAvg, {.caller_drives = true});
+    const BucketLayout& bucket = layout_.buckets[b];
+    absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
+    if (!sum.ok()) return sum.status();
+    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+      Copy(sum->data() + offset, parameter.weights, bytes);
+    });
+    Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg,
+                                          {.caller_drives = true});
     if (absl::Status status = average.Wait(); !status.ok()) return status;
+    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+      Copy(parameter.weights, sum->data() + offset, bytes);
+    });
   }
-  Replace();
   return absl::OkStatus();
 }
 

@@ -428,14 +428,15 @@ TEST_P(QAdamArguments, AreCheckedAndComparedOverTheRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, QAdamArguments,
-    ::testing::Values(Mistake{"Lr", [](auto&, auto& groups) { groups[1].lr = -0.5; }, "groups[1].lr"},
-                      Mistake{"Beta1", [](auto&, auto& groups) { groups[0].beta1 = 1; }, "groups[0].beta1"},
-                      Mistake{"Beta2", [](auto&, auto& groups) { groups[0].beta2 = -0.1; }, "groups[0].beta2"},
-                      Mistake{"Eps", [](auto&, auto& groups) { groups[1].eps = std::nan(""); }, "groups[1].eps"},
-                      Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; },
-                              "groups[1].weight_decay"},
-                      Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
-                      Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
+    ::testing::Values(
+        Mistake{"Lr", [](auto&, auto& groups) { groups[1].lr = -0.5; }, "groups[1].lr"},
+        Mistake{"Beta1", [](auto&, auto& groups) { groups[0].beta1 = 1; }, "groups[0].beta1"},
+        Mistake{"Beta2", [](auto&, auto& groups) { groups[0].beta2 = -0.1; }, "groups[0].beta2"},
+        Mistake{"Eps", [](auto&, auto& groups) { groups[1].eps = std::nan(""); }, "groups[1].eps"},
+        Mistake{"WeightDecay", [](auto&, auto& groups) { groups[1].weight_decay = -1; }, "groups[1].weight_decay"},
+        Mistake{"Group", [](auto& weights, auto&) { weights[2].group = 2; }, "weights[2].group"},
+        Mistake{"NoData", [](auto& weights, auto&) { weights[0].data = nullptr; }, "weights[0].data of a is null"},
+        Mistake{"TooFewWeights", [](auto& weights, auto&) { weights.pop_back(); }, "weights"}),
     [](const ::testing::TestParamInfo<Mistake>& test) { return test.param.name; });
 
 TEST(QAdam, RefusesWhatMakesNoSense) {
@@ -483,6 +484,11 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     EXPECT_THAT(error(""), HasSubstr("none of a QAdam"));
     EXPECT_THAT(error("x" + state), HasSubstr("none of a QAdam"));
     EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}}) {  // step, frozen
+      std::string damaged = state;
+      damaged[field * sizeof(std::int64_t) + 7] = '\xff';
+      EXPECT_THAT(error(damaged), HasSubstr("damaged"));
+    }
     for (std::size_t length : {std::size_t{16}, std::size_t{60}, state.size() - 1}) {
       EXPECT_NE(error(state.substr(0, length)), "");
     }

@@ -215,6 +215,64 @@ TEST(BatchNorm, StatisticsAreRank0sOrTheAverageOrLeftAlone) {
   EXPECT_TRUE(averaged[1].equal(averaged[0]));
 }
 
+torch::Tensor WeightsOf(const Sequential& net) {
+  std::vector<torch::Tensor> parts;
+  for (const torch::Tensor& parameter : net->parameters()) parts.push_back(parameter.detach().flatten());
+  return torch::cat(parts);
+}
+
+void SetWeights(Sequential& net, const torch::Tensor& weights) {
+  torch::NoGradGuard no_grad;
+  std::int64_t begin = 0;
+  for (torch::Tensor parameter : net->parameters()) {
+    parameter.copy_(weights.narrow(0, begin, parameter.numel()).view_as(parameter));
+    begin += parameter.numel();
+  }
+}
+
+// Weights of this rank after every step; a checkpoint is made after the second and gone back to at the end.
+std::vector<torch::Tensor> TrainAndGoBack(Sequential& net, const std::string& strategy, const Data& data,
+                                          Communicator& world, bool saves) {
+  constexpr int kSteps = 5;
+  DataParallel replicas(world, *net, {.strategy = strategy});
+  torch::optim::SGD optimizer(net->parameters(), 0.05);
+  std::vector<torch::Tensor> history;
+  std::string state;
+  const auto train = [&] {
+    Train(net, replicas, optimizer, data, world, 1);
+    history.push_back(WeightsOf(net));
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    train();
+    if (!saves || step != 1) continue;
+    state = replicas.SaveState();
+  }
+  if (!saves) return history;
+  SetWeights(net, history[1]);
+  replicas.LoadState({state});
+  for (int step = 2; step < kSteps; ++step) train();
+  return history;
+}
+
+TEST(Checkpoints, DisturbNoTrainingAndCanBeGoneBackTo) {
+  const Data data;
+  for (const std::string strategy : {"bytegrad:error_feedback=true", "decentralized",
+                                     "decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
+    std::vector<Sequential> nets = Nets(3);
+    std::vector<Sequential> saving = Nets(3);
+    RunWorld(3, [&](Communicator& world) {
+      const Rank rank = world.rank();
+      SetWeights(saving[rank], WeightsOf(nets[rank]));
+      const std::vector<torch::Tensor> expected = TrainAndGoBack(nets[rank], strategy, data, world, /*saves=*/false);
+      const std::vector<torch::Tensor> seen = TrainAndGoBack(saving[rank], strategy, data, world, /*saves=*/true);
+      ASSERT_EQ(seen.size(), expected.size() + 3);
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        EXPECT_TRUE(seen[i].equal(expected[i < expected.size() ? i : i - 3])) << strategy << ", weights " << i;
+      }
+    });
+  }
+}
+
 // One model, one optimizer, one strategy after the other.
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
