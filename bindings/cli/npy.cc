@@ -140,8 +140,12 @@ std::string FormatNpy(const Array& array) {
 
 absl::StatusOr<Array> ReadNpy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  std::string bytes;
+  std::vector<char> part(1 << 20);
+  while (file.read(part.data(), std::ssize(part)) || file.gcount() > 0) {
+    bytes.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
   absl::StatusOr<Array> array = ParseNpy(bytes);
   if (array.ok()) return array;
   return absl::Status(array.status().code(), absl::StrCat(path, " ", array.status().message()));

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/replay_optimizer.h"
+#include "tutti/algorithm.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti::cli {
@@ -44,6 +45,17 @@ absl::StatusOr<ReplayShape> ShapeOfReplay(const ReplayOptions& options, const Ar
     return absl::InvalidArgumentError(absl::StrCat(options.weights_file, " has shape ", weights.ShapeText(), "; to ",
                                                    options.gradients_file, " belong weights of shape (", count,
                                                    ",) for all ranks, or (", ranks, ", ", count, ")"));
+  }
+  const absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
+  if (!strategy.ok()) return strategy.status();
+  if (strategy->algorithm->exchanges == Exchanges::kWeightDifferences) {
+    const auto n = static_cast<std::size_t>(count);
+    for (std::size_t i = n; i < weights.values.size(); ++i) {
+      if (weights.values[i] == weights.values[i - n]) continue;
+      return absl::InvalidArgumentError(absl::StrCat(options.weights_file, " has other weights for rank ", i / n,
+                                                     " than for the one before; ", strategy->algorithm->name,
+                                                     " tells differences to weights that are equal at the start"));
+    }
   }
   return ReplayShape{gradients.shape[0], static_cast<int>(ranks), count};
 }

@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -126,7 +127,9 @@ struct Process {
 
 std::optional<Process> ReadProcess(long id) {
   std::ifstream file(absl::StrCat("/proc/", id, "/stat"));
-  const std::string line((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::ostringstream text;
+  text << file.rdbuf();  // nothing of a process that ends meanwhile, whose file can no more be read
+  const std::string line = text.str();
   const std::size_t open = line.find('('), close = line.rfind(')');
   if (open == line.npos || close == line.npos) return std::nullopt;
   // After the name: state, parent, …; the start time is the 20th.

@@ -161,6 +161,17 @@ TEST_F(ReplayTest, StartsRanksWithWeightsOfTheirOwn) {
   for (const float weight : trained.values) ASSERT_EQ(weight, 1);  // the average of 0, 1 and 2
 }
 
+TEST_F(ReplayTest, RefusesWeightsThatDifferWhereReplicasBeginWithThem) {
+  weights_ = {.shape = {kRanks, kCount}, .values = std::vector<float>(kRanks * kCount, 1)};
+  Write();
+  (void)Replay("low_precision_decentralized");
+  weights_.values[2 * kCount + 5] = 2;
+  Write();
+  const CommandRun run = RunTutti("replay low_precision_decentralized" + Files());
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("has other weights for rank 2 than for the one before"));
+}
+
 TEST_F(ReplayTest, TrainsNothingAndNoSteps) {
   gradients_ = {.shape = {0, kRanks, kCount}, .values = {}};
   Write();
@@ -193,6 +204,7 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
   const std::string read = "replay bytegrad --lr 1 --weights " + weights_file_.path();
   expect(read + " --gradients /nowhere/g.npy --out " + out_file_.path(), "cannot read /nowhere/g.npy");
   expect(read + " --gradients " + gradients_file_.path() + " --out /nowhere/w.npy", "cannot write /nowhere/w.npy");
+  expect(read + " --gradients / --out " + out_file_.path(), "cannot read /: Is a directory");
   gradients_.shape = {kSteps, kRanks * kCount};
   Write();
   expect("replay bytegrad" + Files(), "has shape (6, 3000); needed are gradients [steps, ranks, n]");
