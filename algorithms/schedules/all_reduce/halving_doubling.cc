@@ -61,7 +61,7 @@ TUTTI_SCHEDULE(all_reduce, halving_doubling) = {
     .collective = tutti::Collective::kAllReduce,
     .name = "halving_doubling",
     .summary = "reduce-scatter by recursive halving, then all-gather by recursive doubling",
-    .cost = "2⌊log2 n⌋ steps (+2 unless n is a power of two), 2·(n-1)/n·S bytes",
+    .cost = "2⌊log2 n⌋ steps (+2 unless n is a power of two), 2·(n-1)/n·S bytes (+2·S)",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,
 };
