@@ -74,6 +74,10 @@ Matrix MatrixOf(const Strategy& strategy, int size, int round) {
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& /*plan*/) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
   if (!strategy.option("matrix").empty()) {
+    if (strategy.option("peer_selection_mode") != "all") {
+      return absl::InvalidArgumentError(absl::StrCat("option matrix takes the place of a peer selection; leave out ",
+                                                     "peer_selection_mode=", strategy.option("peer_selection_mode")));
+    }
     const std::size_t rows = ParseMatrix(strategy.option("matrix"))->size();
     if (rows != static_cast<std::size_t>(size)) {
       return absl::InvalidArgumentError(

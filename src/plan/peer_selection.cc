@@ -96,12 +96,14 @@ absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {
     }
     const double sum = std::accumulate(row.begin(), row.end(), 0.0);
     if (std::abs(sum - 1) > kRounding) {
-      return absl::InvalidArgumentError(absl::StrCat("matrix: row ", r, " sums to ", sum, ", must be 1"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("matrix: row ", r, " sums to ", sum, ", must be 1 to within 1e-6"));
     }
   }
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (std::abs(columns[c] - 1) <= kRounding) continue;
-    return absl::InvalidArgumentError(absl::StrCat("matrix: column ", c, " sums to ", columns[c], ", must be 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("matrix: column ", c, " sums to ", columns[c], ", must be 1 to within 1e-6"));
   }
   const std::vector<int> distances = DistancesFrom0(matrix);
   for (std::size_t r = 0; r < distances.size(); ++r) {

@@ -127,6 +127,9 @@ TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
   EXPECT_TRUE(BuildPlan(two, DType::kF32, 10, 0, 2, {}).ok());
   EXPECT_THAT(std::string(BuildPlan(two, DType::kF32, 10, 0, 3, {}).status().message()),
               HasSubstr("has 2 rows; a world of 3 needs 3"));
+  const Strategy both = *ParseStrategy("decentralized:matrix=0.5 0.5/0.5 0.5,peer_selection_mode=ring");
+  EXPECT_THAT(std::string(BuildPlan(both, DType::kF32, 10, 0, 2, {}).status().message()),
+              HasSubstr("leave out peer_selection_mode=ring"));
 }
 
 }  // namespace
