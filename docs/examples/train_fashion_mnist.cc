@@ -258,6 +258,10 @@ int Run(int argc, char** argv) {
   app.add_option("--json", options.json, "File for the result");
   try {
     app.parse(argc, argv);
+    const bool is_qadam = tutti::ParseStrategy(options.strategy)->algorithm->name == "qadam";
+    if (is_qadam != (options.optimizer == "qadam")) {
+      throw CLI::ValidationError("--strategy qadam and --optimizer qadam go together, neither without the other");
+    }
   } catch (const CLI::ParseError& error) {
     return SayOnce(app, error);
   }
