@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 
-from runs import EPOCH_STEPS, LOOPBACK
+from runs import BATCH, EPOCH_STEPS, LOOPBACK, MODELS
 
 
 def name_of(row):
@@ -144,8 +144,11 @@ def write_page(rows, steps, no_communication, left_out, args):
     for model, group in by(rows, "model").items():
         target = 100 * group[0]["target_accuracy"]
         lines += [f"## {model[0]}", "",
-                  f"{group[0]['steps']} steps, evaluated {len(group[0]['history'])} times; an epoch is {EPOCH_STEPS} steps."
-                  f" Target: {target:.2f} %, 1 point below fp32 `gradient_allreduce` with SGD.", ""]
+                  f"{group[0]['steps']} steps of {BATCH} images per rank, evaluated {len(group[0]['history'])} times; an epoch"
+                  f" is {EPOCH_STEPS} steps. SGD begins with a rate of {MODELS[model[0]]['sgd']} and has momentum 0.9, Adam"
+                  f" with {MODELS[model[0]]['adam']}; rates fall to 0 in a straight line. qadam warms up for"
+                  f" {MODELS[model[0]]['qadam_warm_up']} steps. Target: {target:.2f} %, 1 point below fp32"
+                  " `gradient_allreduce` with SGD.", ""]
         lines += table(group, args) + [""]
         for link in args.links:
             picture = f"training_{model[0]}_{link}.svg"

@@ -67,9 +67,9 @@ TEST(WeightExchange, LowPrecisionDecentralizedDoesNotWaitForTheNeighboursMessage
   });
 }
 
-// Trains, with a checkpoint and a Flush in between that must change nothing and the same.
-History TrainWithPauses(const Training& training) {
-  History history(training.gradients.size(), Ranks(training.gradients[0].size()));
+// Trains, with a checkpoint in between; the last entry are the weights after a Flush at the end.
+History TrainAndFlush(const Training& training) {
+  History history(training.gradients.size() + 1, Ranks(training.gradients[0].size()));
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
     for (std::size_t step = 0; step < training.gradients.size(); ++step) {
       ASSERT_TRUE(replica.Step(training.gradients[step][world.rank()], training.lr).ok());
@@ -77,10 +77,9 @@ History TrainWithPauses(const Training& training) {
       if (step == 1) {
         EXPECT_NE(replica.synchronizer().SaveState(), "");
       }
-      if (step == 2) {
-        ASSERT_TRUE(replica.synchronizer().Flush().ok());
-      }
     }
+    ASSERT_TRUE(replica.synchronizer().Flush().ok());
+    history.back()[world.rank()] = replica.weights();
   });
   return history;
 }
@@ -96,10 +95,17 @@ TEST(WeightExchange, WeightsAreTheSameWhereverTheyAreExchanged) {
     training.gradients = RandomGradients(6, size, training.model.count());
     training.model.bucket_bytes = training.model.first_bucket_bytes = 1 << 20;
     training.model.buckets = {{1, 0}};
-    const History together = TrainWithPauses(training);
+    History together = TrainAndFlush(training);
     training.model.bucket_bytes = training.model.first_bucket_bytes = 1;
     training.model.buckets = {{1}, {0}};
-    EXPECT_EQ(TrainWithPauses(training), together) << ranks_per_node << " ranks per node";
+    History alone = TrainAndFlush(training);
+    // An average is added up in an order that depends on where a bucket is cut.
+    for (std::size_t i = 0; i < training.initial.size(); ++i) {
+      ASSERT_NEAR(alone.back()[0][i], together.back()[0][i], 1e-6) << ranks_per_node << " ranks per node";
+    }
+    alone.pop_back();
+    together.pop_back();
+    EXPECT_EQ(alone, together) << ranks_per_node << " ranks per node";
   }
 }
 
