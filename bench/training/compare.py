@@ -65,13 +65,14 @@ def measure_steps(runs, model):
     """Median milliseconds and bytes per step by (strategy, optimizer, link)."""
     cells = {}
     strategies = chosen(runs.args) + [(NO_COMMUNICATION, "sgd")]
-    for round_number in range(runs.args.rounds):
+    for round_number in range(MODELS[model]["rounds"]):
         for link in runs.args.links:
             for strategy, optimizer in strategies:
                 # qadam at work, not in its warm-up.
                 short = strategy + ":warmup_steps=1" if strategy == "qadam" else strategy
-                row = runs.get(**run_of(model, short, optimizer, seed=1, link=link, epochs=1,
-                                        max_steps=MODELS[model]["short_steps"], round=round_number))
+                steps = MODELS[model]["async_steps" if depends_on_link(strategy) else "short_steps"]
+                row = runs.get(**run_of(model, short, optimizer, seed=1, link=link, epochs=1, max_steps=steps,
+                                        round=round_number))
                 cells.setdefault((strategy, optimizer, link), []).append(row)
     return {key: {"step_ms": statistics.median(row["step_ms"] for row in rows),
                   "bytes_per_step": rows[0]["step_bytes"] / rows[0]["ranks"]}
@@ -87,7 +88,7 @@ def cell_of(steps, model, strategy, optimizer, link, trained, own):
         return {name: warm_up * exact[name] + (1 - warm_up) * cell[name] for name in cell}
     if depends_on_link(strategy):
         moved = trained["wire_bytes"] / trained["steps"] / trained["ranks"]
-        return {**cell, "bytes_per_step": moved if own else None}
+        return {"step_ms": trained["step_ms"], "bytes_per_step": moved} if own else {**cell, "bytes_per_step": None}
     return cell
 
 
@@ -134,7 +135,6 @@ def main():
     parser.add_argument("--strategies", nargs="+", default=[], help="only these", metavar="STRATEGY",
                         choices=[strategy for strategy, _ in STRATEGIES])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--rounds", type=int, default=3, help="of short runs on every link")
     args = parser.parse_args()
     runs = Runs(args, "runs.json", train)
     rows, steps = [], {}

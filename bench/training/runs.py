@@ -20,11 +20,12 @@ BATCH = 64  # per rank
 EPOCH_STEPS = 60000 // (RANKS * BATCH)  # all images
 MODELS = {
     # A whole training is so many evaluations, each after so many steps: four epochs of the cnn, 90 steps of the mlp,
-    # whose steps are slow. Short runs are long enough for a median; on a slow link a step takes up to 10 s.
+    # whose steps are slow. Short runs are long enough for a median, and made in rounds; on a slow link a step takes 10 s.
+    # Those of async see several of its rounds.
     "cnn": {"sgd": 0.05, "adam": 0.001, "evaluations": 4, "evaluation_steps": EPOCH_STEPS, "qadam_warm_up": 100,
-            "short_steps": 30},
+            "short_steps": 30, "async_steps": 200, "rounds": 2},
     "mlp": {"sgd": 0.05, "adam": 0.0003, "evaluations": 3, "evaluation_steps": 30, "qadam_warm_up": 20,
-            "short_steps": 6},
+            "short_steps": 5, "async_steps": 20, "rounds": 1},
 }
 
 
