@@ -136,8 +136,8 @@ def write_page(rows, steps, no_communication, left_out, args):
              " ([algorithms](../algorithms.md)).", "",
              f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,"
              f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}. Links are those of network namespaces"
-             " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than on machines of their own"
-             " and links matter less than they would there.", ""]
+             " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than"
+             " on machines of their own and links matter less than they would there.", ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]
     for model, group in by(rows, "model").items():
@@ -155,7 +155,8 @@ def write_page(rows, steps, no_communication, left_out, args):
                 lines += [f"![accuracy against time and bytes, {model[0]}, {link}]({picture})", ""]
     without = [f"{model} {link}: {cells[no_communication, 'sgd', link]['step_ms']:,.1f}"
                for model, cells in steps.items() for link in args.links]
-    lines += [f"A step without any communication takes (ms) {', '.join(without)}.", "", "## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
+    lines += [f"A step without any communication takes (ms) {', '.join(without)}.", ""]
+    lines += ["## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
     text = "\n".join(lines)
     (args.out / "training.md").write_text(text)
     (args.out / "training.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
