@@ -40,6 +40,8 @@ struct CallOptions {
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
   // make no progress until then.
   bool caller_drives = false;
+  // Cores are needed sooner than the result: who waits for it sleeps until something arrives, and does not poll.
+  bool background = false;
   // Note when the call ends, for Work::end_nanos().
   bool timed = false;
   // Names the random numbers of codecs that round at random: a run of a bound plan repeats those of one with an equal

@@ -57,6 +57,7 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
   }
   operation_->AddReference();
   operation_->timed = options.timed;
+  operation_->background = options.background;
   operation_->draw = options.draw;
   return Work(operation_, operation_->engine.Submit(*operation_, options.caller_drives));
 }
@@ -86,6 +87,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, v
     return Work(status);
   }
   (*operation)->timed = options.timed;
+  (*operation)->background = options.background;
   return Work(*operation, runtime->engine->Submit(**operation, options.caller_drives));
 }
 

@@ -16,6 +16,8 @@ namespace {
 constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
 // While it waits for messages and signals at once, one of which cannot wake it from the other's sleep.
 constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
+// In the background it does not wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
+constexpr absl::Duration kNap = absl::Milliseconds(10);
 
 // A caller that waits has nothing else to do: about 50 µs of polling cost less than going to sleep and waking up.
 constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
@@ -23,6 +25,8 @@ constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};
 // The engine thread's core belongs to the user's computation.
 constexpr BackoffPolicy kPatient = {.spins = 0, .yields = 2};
+// So does every core, for what is needed later.
+constexpr BackoffPolicy kBackground = {.spins = 0, .yields = 0};
 
 }  // namespace
 
@@ -85,22 +89,23 @@ void Engine::ClaimDriver() {
   claims_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-bool Engine::TryToDrive() {
+bool Engine::TryToDrive(bool background) {
   if (claims_.load() > 0) return false;  // who has claimed the seat drives for all
   if (driver_mutex_.TryLock()) return true;
   // A caller that waits drives faster than the engine thread, which takes its time.
-  if (!thread_drives_.load(std::memory_order_relaxed)) return false;
+  if (background || !thread_drives_.load(std::memory_order_relaxed)) return false;
   ClaimDriver();
   return true;
 }
 
-void Engine::Wait(Milestone& milestone, std::uint32_t run) {
+void Engine::Wait(Milestone& milestone, std::uint32_t run, bool background) {
+  const BackoffPolicy& policy = background ? kBackground : options_.may_spin ? kEager : kYielding;
   while (!milestone.passed(run)) {
-    if (!TryToDrive()) {
+    if (!TryToDrive(background)) {
       milestone.Sleep(run, kRestSlice);
       continue;
     }
-    Drive(&milestone, run, options_.may_spin ? kEager : kYielding);
+    Drive(&milestone, run, policy);
     const bool leaves_work = !executor_.idle() || !queue_.empty();
     driver_mutex_.Unlock();
     if (leaves_work) WakeThread();
@@ -183,8 +188,10 @@ void Engine::Rest() {
   // Whatever happened before the stores above is found here; whatever happens after them rings.
   if (!Poll() && !stop_.load() && claims_.load() == 0) {
     const bool messages = executor_.waits_for_messages();
-    if (executor_.waits_for_signals()) {
-      FutexWait(presence_.doorbell, doorbell, messages ? kMixedSlice : kRestSlice);
+    const bool signals = executor_.waits_for_signals();
+    const bool naps = messages && executor_.all_in_background();
+    if (naps || signals) {
+      FutexWait(presence_.doorbell, doorbell, naps ? kNap : messages ? kMixedSlice : kRestSlice);
     } else if (messages) {
       transport_->Sleep(absl::Now() + kRestSlice);
     }

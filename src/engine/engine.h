@@ -41,8 +41,8 @@ class Engine {
 
   // Starts a run of `operation`, whose reference for the run is taken here, and returns its number. Lock-free.
   std::uint32_t Submit(Operation& operation, bool caller_drives);
-  // Returns when the run has come to `milestone`, one of its operation's.
-  void Wait(Milestone& milestone, std::uint32_t run);
+  // Returns when the run has come to `milestone`, one of its operation's. In the background: without polling.
+  void Wait(Milestone& milestone, std::uint32_t run, bool background);
   void Abort(const absl::Status& cause);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.
   void Close(const Channel& channel);
@@ -67,8 +67,8 @@ class Engine {
   absl::Status Overdue(Operation& operation) TUTTI_REQUIRES(driver_mutex_);
   // Takes the driver's seat, from the engine thread if that has it.
   void ClaimDriver() TUTTI_ACQUIRE(driver_mutex_);
-  // The same for a caller that can also wait until another caller has driven its run to the end.
-  bool TryToDrive() TUTTI_TRY_ACQUIRE(true, driver_mutex_);
+  // The same for a caller that can also wait until another thread has driven its run to the end.
+  bool TryToDrive(bool background) TUTTI_TRY_ACQUIRE(true, driver_mutex_);
   void WakeDriver();
   void WakeThread();
   void ThreadMain();

@@ -246,6 +246,10 @@ bool Executor::waits_for_signals() const {
                      [](const Operation* operation) { return !operation->running || !operation->waiting.empty(); });
 }
 
+bool Executor::all_in_background() const {
+  return std::all_of(active_.begin(), active_.end(), [](const Operation* operation) { return operation->background; });
+}
+
 std::optional<Blocker> Executor::BlockerOf(Operation& operation) {
   const Program& program = operation.program();
   if (!operation.running) {

@@ -41,6 +41,8 @@ class Executor {
   bool idle() const { return active_.empty() && pending_.empty(); }
   bool waits_for_messages() const { return messages_ > 0; }
   bool waits_for_signals() const;
+  // Whether all of them are (CallOptions::background).
+  bool all_in_background() const;
   // The oldest operation, or nullptr.
   Operation* oldest() const { return active_.empty() ? nullptr : active_.front(); }
   std::optional<Blocker> BlockerOf(Operation& operation);

@@ -189,14 +189,14 @@ bool Work::done() const { return operation_ == nullptr || operation_->done(run_)
 
 absl::Status Work::Wait() {
   if (operation_ == nullptr) return status_;
-  if (!operation_->done(run_)) operation_->engine.Wait(operation_->end, run_);
+  if (!operation_->done(run_)) operation_->engine.Wait(operation_->end, run_, operation_->background);
   return operation_->result();
 }
 
 absl::Status Work::WaitForOutput() {
   if (operation_ == nullptr) return status_;
   Milestone& output = operation_->output();
-  if (!output.passed(run_)) operation_->engine.Wait(output, run_);
+  if (!output.passed(run_)) operation_->engine.Wait(output, run_, operation_->background);
   return operation_->result();
 }
 

@@ -103,6 +103,7 @@ class Operation {
   std::shared_ptr<OperationPool> pool;  // where it returns to; nullptr: it is deleted
   std::uint32_t runs_started = 0;
   bool timed = false;       // of the current run: Finish notes the time
+  bool background = false;  // of the current run: nobody polls for it
   std::uint64_t draw = 0;   // of the current run: names its random numbers
   std::int64_t end_ns = 0;  // CLOCK_MONOTONIC; when the last timed run ended
   bool admitted = false;

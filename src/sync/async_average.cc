@@ -121,7 +121,8 @@ void AsyncAverage::SendSnapshot() {
 
 absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer) {
   std::int32_t least = answer;
-  Work agreement = communicator_->AllReduce(&least, &least, 1, DType::kI32, ReduceOp::kMin);
+  Work agreement = communicator_->AllReduce(&least, &least, 1, DType::kI32, ReduceOp::kMin,
+                                            {.caller_drives = true, .background = true});
   if (absl::Status status = agreement.Wait(); !status.ok()) return status;
   return least;
 }

@@ -43,6 +43,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   }
   ExchangeBucket bucket;
   bucket.index_ = index;
+  bucket.background_ = strategy.algorithm->phase == Phase::kBackground;
   bucket.count_ = layout.count;
   const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
     absl::StatusOr<Buffer> allocated = AllocateZeroed(communicator, bytes);
@@ -77,8 +78,11 @@ void ExchangeBucket::Launch(int round, std::int64_t step) {
   launched_ = round;
   launched_ns_ = MonotonicNanos();
   counted_ = false;
-  work_ = rounds_[round].plan.Start(
-      {.timed = true, .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
+  work_ =
+      rounds_[round].plan.Start({.caller_drives = background_,  // a thread of its own does nothing but wait
+                                 .background = background_,
+                                 .timed = true,
+                                 .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {

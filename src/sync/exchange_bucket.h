@@ -50,6 +50,7 @@ class ExchangeBucket {
   };
 
   int index_ = 0;
+  bool background_ = false;  // see CallOptions
   std::int64_t count_ = 0;
   Buffer in_;
   std::shared_ptr<Buffer> memory_;
