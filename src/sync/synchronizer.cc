@@ -157,10 +157,8 @@ class Synchronizer::Impl {
   }
 
   absl::Status Restart() {
-    if (background != nullptr) background->ForgetRound();
-    in_forward = false;
+    ForgetBegun();
     replicas_are_set = false;
-    if (weights != nullptr) weights->ForgetOutputs();  // perhaps of a forward that has not happened
     return EndExchange();
   }
 
@@ -175,9 +173,7 @@ class Synchronizer::Impl {
     if (absl::Status status = EndExchange(); !status.ok()) return status;
     const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
     if (!saved.ok()) return saved.status();
-    if (background != nullptr) background->ForgetRound();
-    if (weights != nullptr) weights->ForgetOutputs();
-    in_forward = false;
+    ForgetBegun();
     step = saved->step;
     // Those of another world begin anew, from the weights.
     replicas_are_set = SameWorld(*saved, Owner());
@@ -219,6 +215,13 @@ class Synchronizer::Impl {
     weights->TakeSnapshot();
     weights->Launch(round, step);
     return communicator.status();
+  }
+
+  // A round in the background; outputs, perhaps of a forward that has not happened.
+  void ForgetBegun() {
+    if (background != nullptr) background->ForgetRound();
+    if (weights != nullptr) weights->ForgetOutputs();
+    in_forward = false;
   }
 
   // What this rank still has to do for its peers.

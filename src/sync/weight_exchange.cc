@@ -25,11 +25,11 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communica
                                                                        const Layout& layout) {
   std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
   // Between nodes the leaders reduce into their outputs: after a failure these may hold partial sums.
-  const bool all_exchange =
-      static_cast<int>(ParticipantsOf(strategy, communicator.size(), communicator.plan_options()).size()) ==
-      communicator.size();
+  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
+  const bool in_place =
+      WorksInPlace(*strategy.algorithm) && static_cast<int>(participants.size()) == communicator.size();
   std::vector<void*> places(layout.buckets.size());
-  for (std::size_t b = 0; WorksInPlace(*strategy.algorithm) && all_exchange && b < places.size(); ++b) {
+  for (std::size_t b = 0; in_place && b < places.size(); ++b) {
     const std::vector<int>& inside = layout.buckets[b].parameters;
     if (inside.size() == 1) places[b] = parameters[inside[0]].weights;
   }
@@ -57,12 +57,20 @@ void WeightExchange::ForEach(std::size_t b, Visit visit) {
   }
 }
 
+void WeightExchange::Gather(std::size_t b, std::byte* to) {
+  ForEach(b, [to](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+    Copy(to + offset, parameter.weights, bytes);
+  });
+}
+
+void WeightExchange::Scatter(std::size_t b, const std::byte* from) {
+  ForEach(b, [from](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+    Copy(parameter.weights, from + offset, bytes);
+  });
+}
+
 void WeightExchange::TakeSnapshot() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      Copy(buckets_[b].in() + offset, parameter.weights, bytes);
-    });
-  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) Gather(b, buckets_[b].in());
 }
 
 void WeightExchange::Launch(int round, std::int64_t step) {
@@ -81,11 +89,7 @@ absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
 }
 
 void WeightExchange::Replace() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      Copy(parameter.weights, buckets_[b].out() + offset, bytes);
-    });
-  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) Scatter(b, buckets_[b].out());
 }
 
 void WeightExchange::Correct() {
@@ -104,15 +108,11 @@ absl::Status WeightExchange::Average(Communicator& communicator) {
     const BucketLayout& bucket = layout_.buckets[b];
     absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
     if (!sum.ok()) return sum.status();
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      Copy(sum->data() + offset, parameter.weights, bytes);
-    });
+    Gather(b, sum->data());
     Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg,
                                           {.caller_drives = true});
     if (absl::Status status = average.Wait(); !status.ok()) return status;
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-      Copy(parameter.weights, sum->data() + offset, bytes);
-    });
+    Scatter(b, sum->data());
   }
   return absl::OkStatus();
 }

@@ -59,6 +59,9 @@ class WeightExchange {
   // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
   template <typename Visit>
   void ForEach(std::size_t b, Visit visit);
+  // The weights of bucket `b`, to memory as long as the bucket, or from there.
+  void Gather(std::size_t b, std::byte* to);
+  void Scatter(std::size_t b, const std::byte* from);
 
   Communicator& communicator_;
   const std::vector<Parameter>& parameters_;
