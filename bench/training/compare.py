@@ -65,12 +65,15 @@ def measure_steps(runs, model):
     """Median milliseconds and bytes per step by (strategy, optimizer, link)."""
     cells = {}
     strategies = chosen(runs.args) + [(NO_COMMUNICATION, "sgd")]
-    for round_number in range(MODELS[model]["rounds"]):
+    settings = MODELS[model]
+    for round_number in range(max(settings["rounds"], settings["async_rounds"])):
         for link in runs.args.links:
             for strategy, optimizer in strategies:
+                if round_number >= settings["async_rounds" if depends_on_link(strategy) else "rounds"]:
+                    continue
                 # qadam at work, not in its warm-up.
                 short = strategy + ":warmup_steps=1" if strategy == "qadam" else strategy
-                steps = MODELS[model]["async_steps" if depends_on_link(strategy) else "short_steps"]
+                steps = settings["async_steps" if depends_on_link(strategy) else "short_steps"]
                 row = runs.get(**run_of(model, short, optimizer, seed=1, link=link, epochs=1, max_steps=steps,
                                         round=round_number))
                 cells.setdefault((strategy, optimizer, link), []).append(row)

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -39,6 +40,7 @@ struct Options {
   std::int64_t max_steps = 0;
   std::string data = fashion_mnist::kDirectory;
   std::string json;
+  std::string trace;
 };
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -71,6 +73,12 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
+double SecondsOf(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
 // One rank's part of the training.
 class Trainer {
  public:
@@ -82,7 +90,12 @@ class Trainer {
         net_((torch::manual_seed(options.seed), MakeNet(options.model))),
         // Small buckets, since the CNN is small: the first ones travel while the convolutions are differentiated.
         replicas_(world, *net_, {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}),
-        optimizer_(MakeOptimizer(options, *net_, replicas_)) {}
+        optimizer_(MakeOptimizer(options, *net_, replicas_)) {
+    if (options.trace.empty()) return;
+    trace_.open(options.trace + "." + std::to_string(world.rank()));
+    if (!trace_) throw std::runtime_error("cannot write " + options.trace);
+    trace_.precision(15);
+  }
 
   // The row of the table.
   nlohmann::ordered_json Run() {
@@ -150,6 +163,7 @@ class Trainer {
     net_->train();
     for (std::int64_t step = 0; step < steps; ++step) {
       const Clock::time_point step_start = Clock::now();
+      const double monotonic_start = SecondsOf(CLOCK_MONOTONIC);
       if (options_.decay) DecayLearningRate();
       const std::int64_t begin = step * global_batch() + world_.rank() * options_.batch;
       const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
@@ -158,6 +172,10 @@ class Trainer {
       batch_loss.backward();  // gradients are synchronized when it returns
       replicas_.Step(*optimizer_);
       step_seconds_.push_back(SecondsSince(step_start));
+      if (trace_.is_open()) {
+        trace_ << monotonic_start << " " << SecondsOf(CLOCK_MONOTONIC) << " " << SecondsOf(CLOCK_THREAD_CPUTIME_ID)
+               << " " << SecondsOf(CLOCK_PROCESS_CPUTIME_ID) << std::endl;
+      }
 
       loss = step == 0 ? batch_loss.item<double>() : 0.95 * loss + 0.05 * batch_loss.item<double>();
       const tutti::SyncStatistics last = replicas_.TakeStatistics();
@@ -206,6 +224,7 @@ class Trainer {
   std::int64_t last_step_bytes_ = 0;
   std::int64_t payload_bytes_ = 0;  // likewise, before compression
   std::vector<double> step_seconds_;
+  std::ofstream trace_;
 };
 
 void Train(const Options& options) {
@@ -256,6 +275,10 @@ int Run(int argc, char** argv) {
       ->check(CLI::Range(0, 1 << 30));
   app.add_option("--data", options.data, "Directory of the data set");
   app.add_option("--json", options.json, "File for the result");
+  app.add_option(
+      "--trace", options.trace,
+      "Every rank writes to FILE.RANK, after each step: when it began and ended (CLOCK_MONOTONIC), and the CPU "
+      "time of its thread and of the process, in seconds");
   try {
     app.parse(argc, argv);
     const bool is_qadam = tutti::ParseStrategy(options.strategy)->algorithm->name == "qadam";

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""What rounds of `async` in the background cost the training: steps while weights travel against steps while none do.
+
+    bench/training/background.py [--models mlp cnn] [--link 100mbit] [--rounds 5]
+
+Steps of one and the same training are compared, because two trainings on a busy machine differ by more than what is
+looked for: `async` with pauses as long as its rounds, so that the link is busy and quiet in turns. A step is busy when
+its host's link was for more than 70 % of it, and quiet below 2 %.
+
+The hosts are namespaces of one machine: the packets of all four, and the switch between them, take time of the cores
+that train. What that alone costs is measured beside it, in turns: the same training without rounds, while bare TCP
+streams, which are nobody's rounds, use the links in turns of as many seconds.
+
+Writes background.json and background.md into docs/results. Runs are kept in build/training/background.json: what is
+there is not run again. Needs root (network namespaces, tc) and build/release (`make build`).
+"""
+
+import argparse
+import bisect
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from links import Hosts
+from runs import RANKS, ROOT, Runs, arguments, run_of, run_on_hosts
+
+BUSY, QUIET = 0.7, 0.02  # of what the link can
+FIRST_STEPS = 3  # are slow, and left out
+PORT = "29600"
+NO_ROUNDS_MS = 250_000  # there is none in a training
+ASYNC, BARE_TCP = "async", "bare TCP"
+# For each model: milliseconds between rounds, about as long as a round takes at 100 Mb/s, and steps of a training.
+MODELS = {"mlp": {"pause_ms": 10000, "steps": 110}, "cnn": {"pause_ms": 1000, "steps": 400}}
+ASKED = 0.95
+
+
+def traffic(hosts, host, *what, log=subprocess.DEVNULL):
+    program = [sys.executable, str(pathlib.Path(__file__).with_name("traffic.py")), *what]
+    return subprocess.Popen(hosts.command(host, program), stdout=log)
+
+
+@contextlib.contextmanager
+def beside(processes):
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def streams(hosts, seconds):
+    """Every host sends to the next one."""
+    receivers = [traffic(hosts, host, "receive", PORT) for host in range(hosts.count)]
+    return receivers + [traffic(hosts, host, "send", hosts.address((host + 1) % hosts.count), PORT, seconds, seconds)
+                        for host in range(hosts.count)]
+
+
+def bytes_per_second(rate):
+    units = {"mbit": 1e6, "gbit": 1e9}
+    return float(rate[:-4]) * units[rate[-4:]] / 8
+
+
+class Link:
+    """What a host sent, by the lines of its counter."""
+
+    def __init__(self, lines, rate):
+        self.rate = bytes_per_second(rate)
+        self.times, self.bytes = zip(*(map(float, line.split()) for line in lines if len(line.split()) == 2))
+
+    def sent(self, time):
+        after = min(max(bisect.bisect(self.times, time), 1), len(self.times) - 1)
+        begin, end = self.times[after - 1], self.times[after]
+        share = (time - begin) / (end - begin)
+        return self.bytes[after - 1] + share * (self.bytes[after] - self.bytes[after - 1])
+
+    def use(self, begin, end):
+        return (self.sent(end) - self.sent(begin)) / (end - begin) / self.rate
+
+
+def steps_of(trace, link):
+    """Of one rank: how busy its link was, how long the step took, and the CPU time of all threads but the training's."""
+    steps = []
+    before = None
+    for line in trace.read_text().splitlines():
+        begin, end, thread, process = map(float, line.split())
+        others = process - thread
+        if before is not None:
+            steps.append({"use": link.use(begin, end), "ms": 1e3 * (end - begin), "others_ms": 1e3 * (others - before)})
+        before = others
+    return steps[FIRST_STEPS:]
+
+
+def train_and_trace(args, run):
+    """Means over the busy and the quiet steps of all ranks."""
+    seconds = str(run["pause_ms"] / 1000)
+    interval_ms = run["pause_ms"] if run["beside"] == ASYNC else NO_ROUNDS_MS
+    program_run = {**run, "strategy": f"async:sync_interval_ms={interval_ms}"}
+    with tempfile.TemporaryDirectory() as name, Hosts(run["ranks"], run["link"]) as hosts:
+        directory = pathlib.Path(name)
+        program = arguments(args, program_run, directory / "row.json") + ["--trace", str(directory / "steps")]
+        with contextlib.ExitStack() as stack:
+            logs = [directory / f"link.{host}" for host in range(hosts.count)]
+            counters = [traffic(hosts, host, "count", hosts.DEVICE, log=stack.enter_context(log.open("w")))
+                        for host, log in enumerate(logs)]
+            stack.enter_context(beside(counters + (streams(hosts, seconds) if run["beside"] == BARE_TCP else [])))
+            run_on_hosts(hosts, program, directory)
+        links = [Link(log.read_text().splitlines(), run["link"]) for log in logs]
+        steps = [step for rank, link in enumerate(links) for step in steps_of(directory / f"steps.{rank}", link)]
+    result = {}
+    for kind, these in (("busy", [step for step in steps if step["use"] > BUSY]),
+                        ("quiet", [step for step in steps if step["use"] < QUIET])):
+        if not these:
+            raise RuntimeError(f"no step had a {kind} link; give the training more steps")
+        result[kind] = {"steps": len(these), **{name: statistics.mean(step[name] for step in these)
+                                                for name in ("ms", "others_ms")}}
+    return result
+
+
+def measure(runs, args):
+    rows = []
+    for model in args.models:
+        settings = MODELS[model]
+        by_traffic = {}
+        for round_number in range(args.rounds):
+            for beside_what in (ASYNC, BARE_TCP):
+                made = runs.get(**run_of(model, ASYNC, "sgd", seed=1, link=args.link, epochs=1,
+                                         max_steps=settings["steps"], pause_ms=settings["pause_ms"], beside=beside_what,
+                                         round=round_number))
+                by_traffic.setdefault(beside_what, []).append(made)
+        for beside_what, made in by_traffic.items():
+            kept = [run["quiet"]["ms"] / run["busy"]["ms"] for run in made]
+            rows.append({"model": model, "link": args.link, "beside": beside_what, "kept": kept,
+                         "others_ms": statistics.median(run["busy"]["others_ms"] for run in made),
+                         **{f"{kind}_ms": statistics.median(run[kind]["ms"] for run in made)
+                            for kind in ("quiet", "busy")}})
+    return rows
+
+
+def table(rows):
+    lines = ["| model | link | in turns | ms per step, quiet | busy | of the step rate is kept, median | of each run |"
+             " ms of other threads per busy step |",
+             "| --- | --- | --- | ---: | ---: | ---: | --- | ---: |"]
+    for row in rows:
+        of_each = ", ".join(f"{kept:.2f}" for kept in sorted(row["kept"]))
+        cells = [row["model"], row["link"], row["beside"], f"{row['quiet_ms']:.1f}", f"{row['busy_ms']:.1f}",
+                 f"{statistics.median(row['kept']):.3f}", of_each, f"{row['others_ms']:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def write_page(rows, args):
+    text = "\n".join([
+        "# In the background: what rounds of async cost the training", "",
+        "Made by `bench/training/background.py`, which says how.", "",
+        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, {RANKS} ranks,",
+        f"each a host of its own on this machine, {args.rounds} trainings of each kind in turn. Asked for: `async` keeps",
+        f"{100 * ASKED:.0f} % of the step rate that it would have without communication.", ""] + table(rows) + ["",
+        "Busy steps are those while the link carries about all it can. \"bare TCP\" is no work of Tutti: it is what packets",
+        "of four hosts, and the switch between them, cost on the cores that these hosts share with each other.", ""])
+    (args.out / "background.md").write_text(text)
+    (args.out / "background.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    print(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--link", default="100mbit", help="a rate of tc")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    write_page(measure(Runs(args, "background.json", train_and_trace), args), args)
+
+
+if __name__ == "__main__":
+    main()
