@@ -157,6 +157,8 @@ def write_page(rows, steps, no_communication, left_out, args):
                for model, cells in steps.items() for link in args.links]
     lines += [f"A step without any communication takes (ms) {', '.join(without)}.", ""]
     lines += ["## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
+    lines += ["Rows of `async` hold trainings against each other, which differ by a tenth and more by themselves; steps of one",
+              "and the same training are compared [in another table](background.md).", ""]
     text = "\n".join(lines)
     (args.out / "training.md").write_text(text)
     (args.out / "training.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
