@@ -25,8 +25,6 @@ constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};
 // The engine thread's core belongs to the user's computation.
 constexpr BackoffPolicy kPatient = {.spins = 0, .yields = 2};
-// So does every core, for what is needed later.
-constexpr BackoffPolicy kBackground = {.spins = 0, .yields = 0};
 
 }  // namespace
 
@@ -99,13 +97,12 @@ bool Engine::TryToDrive(bool background) {
 }
 
 void Engine::Wait(Milestone& milestone, std::uint32_t run, bool background) {
-  const BackoffPolicy& policy = background ? kBackground : options_.may_spin ? kEager : kYielding;
   while (!milestone.passed(run)) {
     if (!TryToDrive(background)) {
       milestone.Sleep(run, kRestSlice);
       continue;
     }
-    Drive(&milestone, run, policy);
+    Drive(&milestone, run, options_.may_spin ? kEager : kYielding);
     const bool leaves_work = !executor_.idle() || !queue_.empty();
     driver_mutex_.Unlock();
     if (leaves_work) WakeThread();
@@ -141,7 +138,7 @@ void Engine::Drive(const Milestone* milestone, std::uint32_t run, const BackoffP
     if (moved) {
       backoff.Reset();
       presence_.waits_for.store(-1, std::memory_order_relaxed);
-    } else if (!backoff.Pause()) {
+    } else if (executor_.all_in_background() || !backoff.Pause()) {
       Rest();
     }
   }

@@ -41,7 +41,8 @@ class Engine {
 
   // Starts a run of `operation`, whose reference for the run is taken here, and returns its number. Lock-free.
   std::uint32_t Submit(Operation& operation, bool caller_drives);
-  // Returns when the run has come to `milestone`, one of its operation's. In the background: without polling.
+  // Returns when the run has come to `milestone`, one of its operation's. In the background: leaves the driver's seat
+  // to the engine thread when that has it.
   void Wait(Milestone& milestone, std::uint32_t run, bool background);
   void Abort(const absl::Status& cause);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.

@@ -247,7 +247,8 @@ bool Executor::waits_for_signals() const {
 }
 
 bool Executor::all_in_background() const {
-  return std::all_of(active_.begin(), active_.end(), [](const Operation* operation) { return operation->background; });
+  const auto is = [](const Operation* operation) { return operation->background; };
+  return std::all_of(active_.begin(), active_.end(), is) && std::all_of(pending_.begin(), pending_.end(), is);
 }
 
 std::optional<Blocker> Executor::BlockerOf(Operation& operation) {
