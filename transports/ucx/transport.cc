@@ -22,9 +22,6 @@ constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);
 constexpr absl::Duration kAbortLimit = absl::Milliseconds(100);
 constexpr absl::Duration kCloseLimit = absl::Milliseconds(400);
 
-// In one Progress: a peer that never ends keeps nobody from anything else.
-constexpr int kMostReads = 256;
-
 }  // namespace
 
 UcxTransport::~UcxTransport() {
@@ -32,10 +29,7 @@ UcxTransport::~UcxTransport() {
 }
 
 bool UcxTransport::Progress() {
-  // One call reads 8 KB of a socket or so: what has arrived is taken until a message is complete.
-  for (int reads = 0; worker_ != nullptr && reads < kMostReads; ++reads) {
-    if (worker_->ucp().ucp_worker_progress(worker_->get()) == 0 || !ended_.empty()) break;
-  }
+  if (worker_ != nullptr) worker_->ucp().ucp_worker_progress(worker_->get());
   EndHeld();
   return CallEnded();
 }
