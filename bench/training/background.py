@@ -18,18 +18,15 @@ there is not run again. Needs root (network namespaces, tc) and build/release (`
 import argparse
 import bisect
 import contextlib
-import datetime
-import json
-import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
+import results
 from links import Hosts
-from runs import RANKS, ROOT, Runs, arguments, run_of, run_on_hosts
+from runs import RANKS, Runs, arguments, killed_at_end, run_of, run_on_hosts
 
 BUSY, QUIET = 0.7, 0.02  # of what the link can
 FIRST_STEPS = 3  # are slow, and left out
@@ -44,15 +41,6 @@ ASKED = 0.95
 def traffic(hosts, host, *what, log=subprocess.DEVNULL):
     program = [sys.executable, str(pathlib.Path(__file__).with_name("traffic.py")), *what]
     return subprocess.Popen(hosts.command(host, program), stdout=log)
-
-
-@contextlib.contextmanager
-def beside(processes):
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
 
 
 def streams(hosts, seconds):
@@ -109,7 +97,7 @@ def train_and_trace(args, run):
             logs = [directory / f"link.{host}" for host in range(hosts.count)]
             counters = [traffic(hosts, host, "count", hosts.DEVICE, log=stack.enter_context(log.open("w")))
                         for host, log in enumerate(logs)]
-            stack.enter_context(beside(counters + (streams(hosts, seconds) if run["beside"] == BARE_TCP else [])))
+            stack.enter_context(killed_at_end(counters + (streams(hosts, seconds) if run["beside"] == BARE_TCP else [])))
             run_on_hosts(hosts, program, directory)
         links = [Link(log.read_text().splitlines(), run["link"]) for log in logs]
         steps = [step for rank, link in enumerate(links) for step in steps_of(directory / f"steps.{rank}", link)]
@@ -153,28 +141,25 @@ def table(rows):
         cells = [row["model"], row["link"], row["beside"], f"{row['quiet_ms']:.1f}", f"{row['busy_ms']:.1f}",
                  f"{statistics.median(row['kept']):.3f}", of_each,
                  holds if row["beside"] == ASYNC else "not asked", f"{row['others_ms']:.2f}"]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(results.line(cells))
     return lines
 
 
 def write_page(rows, args):
-    text = "\n".join([
+    lines = [
         "# In the background: what rounds of async cost the training", "",
         "Made by `bench/training/background.py`, which says how.", "",
-        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, {RANKS} ranks,",
+        f"{results.machine()}, {RANKS} ranks,",
         f"each a host of its own on this machine, {args.rounds} trainings of each kind in turn. Asked for: `async` keeps",
         f"{100 * ASKED:.0f} % of the step rate that it would have without communication.", ""] + table(rows) + ["",
         "Busy steps are those while the link carries about all it can. \"bare TCP\" is no work of Tutti: it is what packets",
-        "of four hosts, and the switch between them, cost on the cores that these hosts share with each other.", ""])
-    (args.out / "background.md").write_text(text)
-    (args.out / "background.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    print(text)
+        "of four hosts, and the switch between them, cost on the cores that these hosts share with each other.", ""]
+    results.write(args.out, "background", lines, rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    results.add_places(parser)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--link", default="100mbit", help="a rate of tc")
     parser.add_argument("--rounds", type=int, default=5)

@@ -15,11 +15,11 @@ is not run again. Links need root (network namespaces, tc). Needs build/release 
 """
 
 import argparse
-import pathlib
 import statistics
 
+import results
 from page import write_page
-from runs import EPOCH_STEPS, LOOPBACK, MODELS, ROOT, Runs, run_of, train
+from runs import EPOCH_STEPS, LOOPBACK, MODELS, Runs, run_of, train
 
 NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that there is none in a short run
 STRATEGIES = [
@@ -131,8 +131,7 @@ def rows_of(runs, model, steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    results.add_places(parser)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--links", nargs="+", default=[LOOPBACK, "1gbit", "100mbit"], help="loopback, or rates of tc")
     parser.add_argument("--strategies", nargs="+", default=[], help="only these", metavar="STRATEGY",

@@ -1,11 +1,8 @@
 """What compare.py has measured, as training.json, training.md and plots."""
 
-import datetime
-import json
-import os
-import platform
 import statistics
 
+import results
 from runs import BATCH, EPOCH_STEPS, LOOPBACK, MODELS
 
 
@@ -34,7 +31,7 @@ def table(rows, args):
     head = ["strategy", "accuracy", "KB per step and rank"]
     for link in links:
         head += [f"ms per step, {link}", "s per epoch", "s to target"]
-    lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    lines = [results.line(head), "| --- |" + " ---: |" * (len(head) - 1)]
     for _, group in by(rows, "strategy", "optimizer").items():
         accuracies = [100 * row["accuracy"] for row in group if row["link"] == links[0]]
         spread = f" ± {statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
@@ -46,7 +43,7 @@ def table(rows, args):
             times = [row["seconds_to_target"] for row in there]
             reached = None if None in times else statistics.mean(times)
             cells += [f"{mean(there, 'step_ms'):,.1f}", seconds(mean(there, "epoch_seconds")), seconds(reached)]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(results.line(cells))
     return lines
 
 
@@ -134,7 +131,7 @@ def write_page(rows, steps, no_communication, left_out, args):
     lines = ["# Training: what every algorithm costs and learns", "",
              "Made by `bench/training/compare.py`, which says how; when an algorithm pays is said on its own page"
              " ([algorithms](../algorithms.md)).", "",
-             f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,"
+             f"{results.machine()},"
              f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}. Links are those of network namespaces"
              " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than"
              " on machines of their own and links matter less than they would there.", ""]
@@ -159,7 +156,4 @@ def write_page(rows, steps, no_communication, left_out, args):
     lines += ["## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
     lines += ["Rows of `async` hold trainings against each other, which differ by a tenth and more by themselves; steps of one",
               "and the same training are compared [in another table](background.md).", ""]
-    text = "\n".join(lines)
-    (args.out / "training.md").write_text(text)
-    (args.out / "training.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    print(text)
+    results.write(args.out, "training", lines, rows)

@@ -65,7 +65,7 @@ def run_on_hosts(hosts, program, directory):
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32))
     ranks = []
-    try:
+    with killed_at_end(ranks):
         for rank in range(hosts.count):
             environment = {**os.environ, "TUTTI_RANK": str(rank), "TUTTI_SIZE": str(hosts.count),
                            "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1", "TUTTI_NODE": hosts.name(rank),
@@ -73,10 +73,17 @@ def run_on_hosts(hosts, program, directory):
                            "TUTTI_JOB_SECRET_FILE": str(secret)}
             ranks.append(subprocess.Popen(hosts.command(rank, program), env=environment, stdout=subprocess.DEVNULL))
         wait_for_all(ranks)
+
+
+@contextlib.contextmanager
+def killed_at_end(processes):
+    """Those of a list, which may still grow."""
+    try:
+        yield
     finally:
-        for rank in ranks:
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
-                rank.kill()
+                process.kill()
 
 
 def wait_for_all(ranks):

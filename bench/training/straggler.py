@@ -18,11 +18,9 @@ not run again. Needs build/release (`make build`).
 
 import argparse
 import contextlib
-import datetime
 import json
 import os
 import pathlib
-import platform
 import re
 import signal
 import statistics
@@ -31,7 +29,8 @@ import tempfile
 import threading
 import time
 
-from runs import LOOPBACK, ROOT, TIMEOUT_S, Runs, arguments, on_ranks, run_of
+import results
+from runs import LOOPBACK, TIMEOUT_S, Runs, arguments, on_ranks, run_of
 
 TURN_S = 0.02  # the straggler runs, and is stopped, so long in turns
 CORES = os.cpu_count()
@@ -128,16 +127,15 @@ def table(rows):
         holds = "yes" if row["cost"] <= LIMIT else "**no**"
         cells = [str(row["ranks"]), f"`{row['strategy']}`", *step, f"{row['ratio']:.2f}", *slept,
                  f"{100 * row['cost']:.1f} %", holds if row["strategy"].startswith("async") else "not asked"]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(results.line(cells))
     return lines
 
 
 def write_page(rows, args):
-    args.out.mkdir(parents=True, exist_ok=True)
-    text = "\n".join([
+    lines = [
         "# A straggler: what one slow rank costs the others", "",
         "Made by `bench/training/straggler.py`, which says how.", "",
-        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {CORES} cores, the cnn on"
+        f"{results.machine()}, the cnn on"
         f" Fashion-MNIST on loopback, {args.steps} steps, {args.rounds} rounds in turn. Figures are those of rank 0, in"
         " milliseconds, medians over the rounds: its median step; and how long of a step its training thread slept,"
         " neither on a core nor in line for one. The straggler is the last rank, stopped for 20 ms in every 40. Asked for:"
@@ -146,16 +144,13 @@ def write_page(rows, args):
         " that, which hides what waiting costs. Here every rank is tied to a core, and rank 0 does not share its own with"
         " the straggler. What else the machine does still moves a step by a tenth or more from run to run, in either"
         " direction; so the last figure is not the ratio of the steps but what the straggler adds to the sleep, as a part"
-        " of the step.", ""])
-    (args.out / "straggler.md").write_text(text)
-    (args.out / "straggler.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
-    print(text)
+        " of the step.", ""]
+    results.write(args.out, "straggler", lines, rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where the programs are")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results", help="where results go")
+    results.add_places(parser)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 2],
                         help="not a multiple of the cores and one more")
     parser.add_argument("--strategies", nargs="+", metavar="STRATEGY",
