@@ -162,8 +162,7 @@ class Trainer {
     double loss = 0;
     net_->train();
     for (std::int64_t step = 0; step < steps; ++step) {
-      const Clock::time_point step_start = Clock::now();
-      const double monotonic_start = SecondsOf(CLOCK_MONOTONIC);
+      const double step_start = SecondsOf(CLOCK_MONOTONIC);
       if (options_.decay) DecayLearningRate();
       const std::int64_t begin = step * global_batch() + world_.rank() * options_.batch;
       const auto [images, labels] = train_.Batch(order.narrow(0, begin, options_.batch));
@@ -171,10 +170,11 @@ class Trainer {
       const torch::Tensor batch_loss = torch::nn::functional::cross_entropy(net_->forward(images), labels);
       batch_loss.backward();  // gradients are synchronized when it returns
       replicas_.Step(*optimizer_);
-      step_seconds_.push_back(SecondsSince(step_start));
+      const double step_end = SecondsOf(CLOCK_MONOTONIC);
+      step_seconds_.push_back(step_end - step_start);
       if (trace_.is_open()) {
-        trace_ << monotonic_start << " " << SecondsOf(CLOCK_MONOTONIC) << " " << SecondsOf(CLOCK_THREAD_CPUTIME_ID)
-               << " " << SecondsOf(CLOCK_PROCESS_CPUTIME_ID) << std::endl;
+        trace_ << step_start << " " << step_end << " " << SecondsOf(CLOCK_THREAD_CPUTIME_ID) << " "
+               << SecondsOf(CLOCK_PROCESS_CPUTIME_ID) << std::endl;
       }
 
       loss = step == 0 ? batch_loss.item<double>() : 0.95 * loss + 0.05 * batch_loss.item<double>();

@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "tests/harness/world.h"
-#include "tutti/bootstrap.h"
-#include "tutti/store.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -48,40 +47,29 @@ class CountedTransport final : public Transport {
 };
 
 // How often rank 0 of two looks for messages while `body` runs. They send messages even if they could map memory.
-int PollsOf(const std::function<absl::StatusOr<std::unique_ptr<Transport>>(Rank)>& make_transport,
-            const std::function<void(Communicator&)>& body) {
-  const std::shared_ptr<Store> store = MakeMemoryStore();
+int PollsOf(const std::string& transport, const std::function<void(Communicator&)>& body) {
   std::atomic<int> polls = 0;
   int polls_of_body = 0;
-  std::vector<std::thread> ranks;
-  for (Rank rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      absl::StatusOr<std::unique_ptr<Transport>> transport = make_transport(rank);
-      ASSERT_TRUE(transport.ok()) << transport.status();
-      if (rank == 0) *transport = std::make_unique<CountedTransport>(*std::move(transport), polls);
-      Bootstrap bootstrap;
-      bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
-      bootstrap.identity.size = bootstrap.identity.local_size = 2;
-      bootstrap.store = store;
-      absl::StatusOr<std::unique_ptr<Communicator>> comm =
-          Communicator::Create(bootstrap, *std::move(transport),
-                               {.timeout = absl::Seconds(60), .mapping = CommunicatorOptions::Mapping::kNever});
-      ASSERT_TRUE(comm.ok()) << comm.status();
-      ASSERT_EQ((*comm)->Barrier().Wait(), absl::OkStatus());
-      const int before = polls;
-      body(**comm);
-      if (rank == 0) polls_of_body = polls - before;
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  const WorldOptions options = {
+      .transport = transport,
+      .communicator = {.timeout = absl::Seconds(60), .mapping = CommunicatorOptions::Mapping::kNever},
+      .ranks_per_node = 1,
+      .wrap = [&](Rank rank, std::unique_ptr<Transport> inner) -> std::unique_ptr<Transport> {
+        if (rank != 0) return inner;
+        return std::make_unique<CountedTransport>(std::move(inner), polls);
+      }};
+  RunWorld(2, options, [&](Communicator& comm) {
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    const int before = polls;
+    body(comm);
+    if (comm.rank() == 0) polls_of_body = polls - before;
+  });
   return polls_of_body;
 }
 
 TEST(BackgroundTest, NobodyPollsForASlowPeer) {
   constexpr int kMessages = 20;
-  const std::shared_ptr<InprocHub> hub = MakeInprocHub(2);
-  const auto make = [&](Rank /*rank*/) { return MakeInprocTransport(hub, {}); };
-  const int polls = PollsOf(make, [](Communicator& comm) {
+  const int polls = PollsOf("inproc", [](Communicator& comm) {
     std::int32_t value = 0;
     for (std::int32_t i = 0; i < kMessages; ++i) {
       if (comm.rank() == 1) {
@@ -97,16 +85,11 @@ TEST(BackgroundTest, NobodyPollsForASlowPeer) {
   EXPECT_LE(polls, 40 * kMessages);
 }
 
-#ifdef TUTTI_WITH_UCX
 // A wake-up that took only the first 8 KB of a socket would leave the link idle until the next.
 TEST(BackgroundTest, TakesAllThatASocketHolds) {
+  if (!absl::c_linear_search(WorldTransports(), "ucx")) GTEST_SKIP() << "this build has no UCX, and so no sockets";
   constexpr std::int64_t kBytes = 32 << 20;
-  const auto make = [](Rank rank) {
-    UcxOptions ucx;
-    ucx.node = "node " + std::to_string(rank);
-    return MakeUcxTransport(ucx, {.region_bytes = std::int64_t{1} << 30});
-  };
-  const int polls = PollsOf(make, [](Communicator& comm) {
+  const int polls = PollsOf("ucx", [](Communicator& comm) {
     std::vector<char> data(kBytes, static_cast<char>(comm.rank()));
     Work work = comm.rank() == 1 ? comm.Send(data.data(), kBytes, DType::kU8, /*to=*/0, kBackground)
                                  : comm.Recv(data.data(), kBytes, DType::kU8, /*from=*/1, kBackground);
@@ -115,7 +98,6 @@ TEST(BackgroundTest, TakesAllThatASocketHolds) {
   });
   EXPECT_LE(polls, 400);  // it takes 150, and would take 800
 }
-#endif
 
 class BackgroundWorldTest : public ::testing::TestWithParam<std::string> {};
 

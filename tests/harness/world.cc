@@ -42,6 +42,7 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
     ranks.emplace_back([&, rank] {
       absl::StatusOr<std::unique_ptr<Transport>> transport = MakeTransport(options, hub, rank);
       ASSERT_TRUE(transport.ok()) << transport.status();
+      if (options.wrap != nullptr) *transport = options.wrap(rank, *std::move(transport));
       Bootstrap bootstrap;
       bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
       bootstrap.identity.size = bootstrap.identity.local_size = size;

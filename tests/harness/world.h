@@ -16,6 +16,8 @@ struct WorldOptions {
   CommunicatorOptions communicator = {.timeout = absl::Seconds(60)};
   std::int64_t region_bytes = std::int64_t{1} << 30;
   int ranks_per_node = 0;  // so many ranks act as a node; 0: all do
+  // What the rank's transport becomes before it is connected; null: it stays.
+  std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)> wrap = nullptr;
 };
 
 // The transports of this build that ranks in threads can use.
