@@ -15,8 +15,8 @@
 
 namespace tutti {
 
-// Told when one Send or Recv has ended: exactly once, from inside Progress or Shutdown, never from the call that
-// posted it. A plain struct that its owner embeds; the owner keeps it, and the message's memory, alive until then.
+// Told when one Send or Recv has ended: exactly once, from inside Progress, Drain or Shutdown, never from the call
+// that posted it. A plain struct that its owner embeds; the owner keeps it, and the message's memory, alive until then.
 // `done` may call Send and Recv (they end in a later Progress), but no other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
@@ -46,8 +46,8 @@ class Endpoint {
 
 inline constexpr int kTagBits = 48;
 
-// Threads: Send, Recv, Progress, Sleep, Check and Shutdown are called by one thread at a time (the engine's driver,
-// which may move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
+// Threads: Send, Recv, Progress, Drain, Sleep, Check and Shutdown are called by one thread at a time (the engine's
+// driver, which may move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -67,12 +67,15 @@ class Transport {
 
   virtual Endpoint& endpoint(Rank peer) = 0;
 
-  // Moves messages and calls completions; true when any was called.
+  // Moves messages and calls completions; true when any was called. Who polls comes again at once, so it may take only
+  // a part of what has arrived (UCX: 8 KB of each socket).
   virtual bool Progress() = 0;
+  // The same for who comes seldom: takes all that has arrived. A transport whose Progress does so inherits this.
+  virtual bool Drain() { return Progress(); }
 
   // Returns when Progress has something to do, when Check may have news, after Wake, or at `until`, whichever is first;
-  // may return early. A Wake before the call counts. Never spins. Messages move only under Progress: a rank that waits
-  // for something else keeps alternating Progress and Sleep, or its peers wait for it.
+  // may return early. A Wake before the call counts. Never spins. Messages move only under Progress
+  // and Drain: a rank that waits for something else keeps alternating one of them and Sleep, or its peers wait for it.
   virtual void Sleep(absl::Time until) = 0;
   virtual void Wake() = 0;
 

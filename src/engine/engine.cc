@@ -189,8 +189,7 @@ void Engine::Rest() {
     const bool naps = messages && executor_.all_in_background();
     if (naps || signals) {
       FutexWait(presence_.doorbell, doorbell, naps ? kNap : messages ? kMixedSlice : kRestSlice);
-      // Takes all that sockets hold, where a Progress takes 8 KB of each.
-      if (naps) transport_->Sleep(absl::InfinitePast());
+      if (naps) transport_->Drain();
     } else if (messages) {
       transport_->Sleep(absl::Now() + kRestSlice);
     }

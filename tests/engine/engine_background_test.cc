@@ -36,6 +36,7 @@ class CountedTransport final : public Transport {
     ++polls_;
     return transport_->Progress();
   }
+  bool Drain() override { return transport_->Drain(); }
   void Sleep(absl::Time until) override { transport_->Sleep(until); }
   void Wake() override { transport_->Wake(); }
   absl::Status Check() override { return transport_->Check(); }

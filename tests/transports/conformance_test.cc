@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "gmock/gmock.h"
 
 namespace tutti {
@@ -190,6 +191,37 @@ TEST_P(TransportConformance, CompletionsMayPost) {
     }
     me.DriveUntil([&] { return relay.remaining == 0; });
     EXPECT_EQ(relay.value, kRounds - 1);
+  });
+}
+
+TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
+  constexpr std::size_t kMessages = 40;  // together more than a Progress of UCX takes, less than a socket holds
+  constexpr std::size_t kBytes = 1000;
+  std::atomic<bool> arrived = false;
+  std::atomic<bool> drained = false;
+  RunRanks(2, [&](RankDriver& me) {
+    std::vector<std::string> data(kMessages);
+    std::vector<Op> ops(kMessages);
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      data[i] = me.rank == 0 ? Pattern(kBytes, static_cast<unsigned>(i)) : std::string(kBytes, 0);
+    }
+    const auto all_ended = [&] { return absl::c_all_of(ops, [](const Op& op) { return op.calls == 1; }); };
+    if (me.rank == 0) {
+      for (std::size_t i = 0; i < kMessages; ++i) me.Send(1, i, data[i], &ops[i]);
+      me.transport.Drain();
+      arrived = true;
+      arrived.notify_one();
+      me.DriveUntil([&] { return drained && all_ended(); });
+    } else {
+      for (std::size_t i = 0; i < kMessages; ++i) me.Recv(0, i, &data[i], &ops[i]);
+      arrived.wait(false);  // and moves nothing meanwhile
+      EXPECT_TRUE(me.transport.Drain());
+      EXPECT_TRUE(all_ended());
+      me.DriveUntil(all_ended);
+      drained = true;
+      me.WakeAll();
+      for (std::size_t i = 0; i < kMessages; ++i) EXPECT_EQ(data[i], Pattern(kBytes, static_cast<unsigned>(i)));
+    }
   });
 }
 

@@ -34,6 +34,12 @@ bool UcxTransport::Progress() {
   return CallEnded();
 }
 
+bool UcxTransport::Drain() {
+  if (worker_ != nullptr) ProgressAll();
+  EndHeld();
+  return CallEnded();
+}
+
 absl::Status UcxTransport::Check() {
   ReadLinks();
   absl::Status verdict = health_.Verdict(absl::Now());
@@ -56,12 +62,15 @@ void UcxTransport::Sleep(absl::Time until) {
   Wait(std::min(until, health_.due()), /*wakeable=*/true);
 }
 
+void UcxTransport::ProgressAll() {
+  while (worker_->ucp().ucp_worker_progress(worker_->get()) != 0) {
+  }
+}
+
 void UcxTransport::Arm() {
-  const Library& ucp = worker_->ucp();
   do {
-    while (ucp.ucp_worker_progress(worker_->get()) != 0) {
-    }
-  } while (ucp.ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY);
+    ProgressAll();
+  } while (worker_->ucp().ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY);
 }
 
 void UcxTransport::Wait(absl::Time until, bool wakeable) {

@@ -43,6 +43,7 @@ class UcxTransport final : public Transport {
   absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   bool Progress() override;
+  bool Drain() override;
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Status Check() override;
@@ -108,7 +109,9 @@ class UcxTransport final : public Transport {
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);
   void ReadLinks();
-  // Progresses UCX until nothing is left to do and its descriptor will tell when that changes.
+  // Progresses UCX until nothing is left to do.
+  void ProgressAll();
+  // The same, and its descriptor will tell when that changes.
   void Arm();
   // Waits for UCX, a link or, if `wakeable`, a Wake.
   void Wait(absl::Time until, bool wakeable);
