@@ -53,6 +53,10 @@ def depends_on_link(strategy):
     return strategy.startswith("async")
 
 
+def trained_on_each_link(model, strategy):
+    return depends_on_link(strategy) and model == "cnn"
+
+
 def whole(runs, model, strategy, optimizer, seed, link):
     settings = MODELS[model]
     if strategy == "qadam":
@@ -82,17 +86,17 @@ def measure_steps(runs, model):
             for key, rows in cells.items()}
 
 
-def cell_of(steps, model, strategy, optimizer, link, trained, own):
+def cell_of(steps, model, strategy, optimizer, link, trained):
     """What a step of that whole training takes on average."""
     cell = steps[strategy, optimizer, link]
     if strategy == "qadam":
         warm_up = MODELS[model]["qadam_warm_up"] / trained["steps"]
         exact = steps["gradient_allreduce", "adam", link]
         return {name: warm_up * exact[name] + (1 - warm_up) * cell[name] for name in cell}
-    if depends_on_link(strategy):
+    if trained_on_each_link(model, strategy):
         moved = trained["wire_bytes"] / trained["steps"] / trained["ranks"]
-        return {"step_ms": trained["step_ms"], "bytes_per_step": moved} if own else {**cell, "bytes_per_step": None}
-    return cell
+        return {"step_ms": trained["step_ms"], "bytes_per_step": moved}
+    return {**cell, "bytes_per_step": None} if depends_on_link(strategy) else cell
 
 
 def seconds_to(history, accuracy):
@@ -111,9 +115,9 @@ def rows_of(runs, model, steps):
     for seed in runs.args.seeds:
         for strategy, optimizer in chosen(runs.args):
             for link in runs.args.links:
-                own = depends_on_link(strategy) and model == "cnn"
+                own = trained_on_each_link(model, strategy)
                 trained = whole(runs, model, strategy, optimizer, seed, link if own else LOOPBACK)
-                cell = cell_of(steps, model, strategy, optimizer, link, trained, own)
+                cell = cell_of(steps, model, strategy, optimizer, link, trained)
                 factor = 1 if own else cell["step_ms"] * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
                 history = [{**epoch, "seconds": epoch["seconds"] * factor} for epoch in trained["history"]]
                 rows.append({"model": model, "strategy": strategy, "optimizer": optimizer, "seed": seed, "link": link,

@@ -9,7 +9,7 @@
 
 namespace {
 
-// As of most Unix tools: 2 says that the command line was wrong, 1 that what it asked for failed.
+// As of most Unix tools: 2 says that the command line was wrong, or asks for what there is not; 1 that it failed.
 constexpr int kUsageError = 2;
 
 int Run(int argc, char** argv) {
@@ -33,7 +33,8 @@ int Run(int argc, char** argv) {
   const absl::StatusOr<int> code = invocation.action();
   if (code.ok()) return *code;
   std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
-  const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status());
+  const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) ||
+                     absl::IsUnimplemented(code.status());
   return usage ? kUsageError : 1;
 }
 

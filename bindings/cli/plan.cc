@@ -126,7 +126,12 @@ void AddPlan(CLI::App& app, Invocation& invocation) {
   auto flags = std::make_shared<PlanFlags>();
   AddFlags(*plan, *flags);
   plan->footer("Example: tutti plan all_reduce:ring --ranks 8 --bytes 1M --verify --draw ring.svg");
-  plan->callback([flags, &invocation] { invocation.action = [flags] { return ShowPlan(*flags); }; });
+  plan->callback([plan, flags, &invocation] {
+    for (const char* name : {"--op", "--root", "--in-place"}) {
+      if (plan->count(name) > 0) flags->request.for_collectives.emplace_back(name);
+    }
+    invocation.action = [flags] { return ShowPlan(*flags); };
+  });
 }
 
 }  // namespace tutti::cli

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "bindings/cli/nearest.h"
 #include "tutti/algorithm.h"
@@ -61,6 +62,11 @@ absl::StatusOr<PlanFamily> ResolveMessage(const PlanRequest& request, absl::stri
 absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   const absl::StatusOr<Strategy> strategy = ParseStrategy(request.spec);
   if (!strategy.ok()) return strategy.status();
+  if (!request.for_collectives.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(request.for_collectives, ", "), ": ",
+                                                   strategy->algorithm->name,
+                                                   " decides that itself; leave it out, or name a collective"));
+  }
   const DType dtype = request.traffic.dtype;
   const std::int64_t count = request.count >= 0 ? request.count : request.bytes / SizeOf(dtype);
   const auto participants = static_cast<int>(ParticipantsOf(*strategy, request.ranks, request.options).size());

@@ -22,6 +22,7 @@ struct PlanRequest {
   std::int64_t count = -1;  // elements, in place of bytes
   std::int64_t step = 0;    // of the optimizer: algorithms may have several plans
   TrafficOptions traffic;
+  std::vector<std::string> for_collectives;  // flags that were given and mean nothing to a strategy
   PlanOptions options = {.segment_bytes = 256 << 10, .peers_mapped = true};
 };
 

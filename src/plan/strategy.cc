@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,6 +37,7 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
 // Sets what one "option=value" says. `given` remembers what was set before.
 absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOption> options, Strategy& strategy,
                          std::vector<bool>& given) {
+  if (setting.empty()) return absl::InvalidArgumentError("an option is empty; a colon or comma needs one after it");
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(setting, absl::MaxSplits('=', 1));
   const auto option = std::find_if(options.begin(), options.end(),
                                    [&](const AlgorithmOption& candidate) { return candidate.name == parts.first; });
@@ -163,7 +165,8 @@ absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
 
   Strategy strategy;
   strategy.algorithm = *algorithm;
-  const std::vector<absl::string_view> settings = absl::StrSplit(parts.second, ',', absl::SkipEmpty());
+  std::vector<absl::string_view> settings;
+  if (absl::StrContains(strategy_name, ':')) settings = absl::StrSplit(parts.second, ',');
   if (absl::Status status = ApplySettings(settings, strategy); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
   }

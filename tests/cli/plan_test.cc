@@ -130,6 +130,10 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce --ranks 4 --ranks-per-node 2 --mapped", "leave out --ranks-per-node"},
       {"plan all_reduce:rings", "ring"},
       {"plan bytegrad:blok=1", "block"},
+      {"plan bytegrad --op max --root 1", "--op, --root: bytegrad decides that itself; leave it out"},
+      {"plan bytegrad --out-of-place", "--in-place: bytegrad decides that itself"},
+      {"plan bytegrad:", "an option is empty"},
+      {"plan gradient_allreduce:codec=topk", "is no cast"},
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
       {"plan all_reduce --bytes 1 --count 1", "excludes"},
       {"plan all_reduce:direct --messages", "mapped"},
@@ -141,7 +145,7 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
   };
   for (const auto& [arguments, answer] : mistakes) {
     const CommandRun run = RunTutti(arguments);
-    EXPECT_NE(run.exit_code, 0) << arguments;
+    EXPECT_EQ(run.exit_code, 2) << arguments;
     EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
   }
 }
