@@ -33,8 +33,8 @@ int Run(int argc, char** argv) {
   const absl::StatusOr<int> code = invocation.action();
   if (code.ok()) return *code;
   std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
-  const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) ||
-                     absl::IsUnimplemented(code.status());
+  const bool usage =
+      absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) || absl::IsUnimplemented(code.status());
   return usage ? kUsageError : 1;
 }
 

@@ -19,8 +19,8 @@ constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
 // In the background it does not wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
 constexpr absl::Duration kNap = absl::Milliseconds(10);
 
-// A caller that waits has nothing else to do: so much polling costs less than going to sleep and waking up. Inside a node
-// it takes about 50 µs; over TCP, where a poll is a system call, about a millisecond.
+// A caller that waits has nothing else to do: so much polling costs less than going to sleep and waking up. Inside a
+// node it takes about 50 µs; over TCP, where a poll is a system call, about a millisecond.
 constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
 // Ranks share cores: the one that is waited for needs this one's.
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};
