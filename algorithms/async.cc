@@ -1,6 +1,6 @@
 // async: every rank trains at its own pace, and in the background the ranks average their weights again and again:
 //
-//   w0 ← x (snapshot);  s ← Σ w0;  x ← x + s/n - w0, so that what was learnt since the snapshot is kept
+//   w0 ← x (snapshot);  s ← Σ w0;  x ← (s/n - w0) + x, so that what was learnt since the snapshot is kept
 //
 // The plan is the average of the snapshots; who takes them and when a round begins is told in src/sync/async_average.h.
 // Before, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between the first line and the last.
@@ -17,7 +17,7 @@ constexpr AlgorithmOption kOptions[] = {
     {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
      CheckListed},
     {"peer_selection_mode", "all", "all", "with whom a rank averages its weights", CheckListed},
-    {"sync_interval_ms", "500", "1, 2, …", "time from one round to the next, in milliseconds", CheckPositive},
+    {"sync_interval_ms", "500", "1, 2, …", "pause from the end of a round to the next, in milliseconds", CheckPositive},
     {"max_staleness", "0", "0, 1, …",
      "an average is applied at most that many optimizer steps after its snapshot; 0: however late it comes",
      CheckNotNegative},

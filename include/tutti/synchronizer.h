@@ -104,6 +104,9 @@ class Synchronizer {
   // Whether the next step exchanges gradients, and whether the strategy exchanges weights: `async` does both in turn.
   bool exchanges_gradients() const;
   bool exchanges_weights() const;
+  // Whether all ranks make the next step together; not while `async` averages in the background: each rank then has a
+  // pace, and perhaps an end, of its own, and may call nothing collective in a step.
+  bool steps_together() const;
 
   // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds it, also after the
   // synchronizer is gone.
@@ -143,6 +146,15 @@ class Synchronizer {
   // number of times; no effect with other strategies.
   void Pause();
   void Resume();
+  // For `async`: ends the rounds for good, of all ranks, who train on by themselves; one rank is enough. Waits for a
+  // round that is under way and for at most one interval more. Flush still averages. Safe to call again; no effect with
+  // other strategies.
+  void Stop();
+
+  // Whether any rank says true, told to all: a scaler that met an overflow must skip the step on every rank, or the
+  // replicas and the scales drift apart. Strategies that exchange gradients show a NaN or infinity of one rank to all
+  // of them anyway. Collective while steps_together(); else the answer is this rank's own.
+  absl::StatusOr<bool> AgreeOnOverflow(bool mine);
 
   // Everything that later steps depend on beside weights and gradients: step counter, residuals, replicas. The same
   // bytes make an interrupted training go on bit for bit. Waits until the last exchange has ended; empty, which
@@ -151,7 +163,9 @@ class Synchronizer {
   // Takes what SaveState of the same strategy and parameters returned: on this rank when the world has the size it had;
   // otherwise the states of all ranks of that world, in rank order, from which residuals are shared out so that their
   // sum over the ranks is kept (but for buckets that are not encoded in this world), and replicas begin anew from the
-  // present weights. InvalidArgument names what does not fit; nothing is changed then.
+  // present weights. Of `async`, whose ranks have steps of their own, they then begin with the least. Between steps
+  // only. Collective: InvalidArgument, on every rank, names what does not fit, or the rank and the step that differ;
+  // nothing is changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
   // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.

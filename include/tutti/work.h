@@ -51,6 +51,9 @@ class Work {
   // calls. Of a bound plan: until it is started again.
   std::int64_t end_nanos() const;
 
+  // What the call moves to and from other ranks, in bytes, as planned; 0 for one that was refused.
+  std::int64_t wire_bytes() const;
+
   // Calls `callback` once, when the call has ended: on the thread that drives progress, or at once on this one when it
   // has ended already. The callback must not block or submit. At most one per Work. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);

@@ -183,6 +183,8 @@ Work::~Work() {
   if (operation_ != nullptr) operation_->Release();
 }
 
+std::int64_t Work::wire_bytes() const { return operation_ != nullptr ? operation_->program().wire_bytes : 0; }
+
 std::int64_t Work::end_nanos() const { return operation_ != nullptr && done() ? operation_->end_ns : 0; }
 
 bool Work::done() const { return operation_ == nullptr || operation_->done(run_); }

@@ -122,6 +122,7 @@ std::shared_ptr<const Program> Compile(Plan source) {
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
+    program->wire_bytes += instruction.wire_bytes;
     program->num_waits += step.kind == StepKind::kWait ? 1 : 0;
     program->uses_lane |= step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
     program->output_steps += instruction.touches_output ? 1 : 0;

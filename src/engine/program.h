@@ -56,6 +56,7 @@ struct Program {
   std::vector<StepId> successors;
   std::vector<std::uint32_t> dependency_counts;
   std::vector<StepId> initially_ready;
+  std::int64_t wire_bytes = 0;  // of all instructions
   int num_waits = 0;
   // Steps that touch this rank's output, after which it is final; 0: it is when all steps are complete.
   std::uint32_t output_steps = 0;

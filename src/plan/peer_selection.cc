@@ -22,10 +22,9 @@ std::uint64_t Mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The ranks that rank 0 hears of, directly or through others.
 constexpr int kUnreached = -1;
 
-// Of each rank: over how many others at least rank 0 hears of it.
+// Of each rank: over how many others at least rank 0 hears of it; kUnreached when it does not.
 std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
   std::vector<int> distances(matrix.size(), kUnreached);
   std::vector<std::size_t> reached = {0};

@@ -34,14 +34,7 @@ AsyncAverage::AsyncAverage(std::unique_ptr<Communicator> communicator, std::uniq
         }
       }) {}
 
-AsyncAverage::~AsyncAverage() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.NotifyAll();
-  thread_.join();
-}
+AsyncAverage::~AsyncAverage() { Stop(); }
 
 absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   ++age_;
@@ -82,9 +75,12 @@ AsyncAverage::Snapshot AsyncAverage::TakeRound() {
   return std::exchange(snapshot_, Snapshot::kNone);
 }
 
-absl::Status AsyncAverage::FinishRound() {
+absl::Status AsyncAverage::FinishRound(SyncStatistics& statistics) {
   MutexLock lock(mutex_);
+  const std::int64_t begin_ns = MonotonicNanos();
   if (TakeRound() == Snapshot::kAveraged) weights_->Correct();
+  statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  AddExchanged(std::exchange(statistics_, {}), statistics);
   return error_;
 }
 
@@ -101,6 +97,15 @@ void AsyncAverage::Pause() {
 void AsyncAverage::Resume() {
   MutexLock lock(mutex_);
   paused_ = false;
+}
+
+void AsyncAverage::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
 }
 
 std::int32_t AsyncAverage::NextAnswer() {

@@ -18,9 +18,9 @@ namespace tutti {
 // A round: every rank's training thread takes a snapshot of its weights between two steps; the background threads
 // average the snapshots; every training thread, between two later steps, adds average - snapshot to its weights.
 //
-// The background threads of all ranks meet once per interval and agree (MIN) whether to go on: all must have a
-// snapshot, none be paused; when one is being destroyed, all stop for good and train on by themselves. So no rank waits
-// for the training thread of another, and a background thread never touches the weights.
+// The background threads of all ranks meet an interval after the last round and agree (MIN) whether to go on: all must
+// have a snapshot, none be paused; when one is being destroyed, all stop for good and train on by themselves. So no
+// rank waits for the training thread of another, and a background thread never touches the weights.
 //
 // With a bound on staleness an average is applied at most so many steps of this rank after its snapshot. A snapshot
 // that has not left is taken anew after half of them, so that the other half is left to travel in; what still travels
@@ -31,7 +31,7 @@ class AsyncAverage {
   // `communicator` is used by nobody else, and `weights` was made with it. `max_staleness`: in steps; 0: no bound.
   AsyncAverage(std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightExchange> weights,
                absl::Duration interval, std::int64_t max_staleness);
-  // Tells the other ranks, and waits for them: within about one interval.
+  // Stops.
   ~AsyncAverage();
   AsyncAverage(const AsyncAverage&) = delete;
   AsyncAverage& operator=(const AsyncAverage&) = delete;
@@ -42,11 +42,14 @@ class AsyncAverage {
   absl::Status Step(SyncStatistics& statistics);
   // Of the training thread: waits for a round that is under way, which then is no more. Finish applies what it found,
   // as the other ranks do or have done; Forget does not, because the weights have become others.
-  absl::Status FinishRound();
+  absl::Status FinishRound(SyncStatistics& statistics);
   void ForgetRound();
 
   void Pause();
   void Resume();
+  // Of the training thread: tells the other ranks, whose rounds end too, and waits for them: for a round that is under
+  // way and for one interval at most. Safe to call again.
+  void Stop();
 
   WeightExchange& weights() { return *weights_; }
 

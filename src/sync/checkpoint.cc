@@ -84,6 +84,16 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
       absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are too few or too many"));
 }
 
+absl::StatusOr<std::vector<Checkpoint>> ParseAll(absl::Span<const std::string> checkpoints) {
+  std::vector<Checkpoint> parsed;
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    absl::StatusOr<Checkpoint> checkpoint = Parse(checkpoints[i], i);
+    if (!checkpoint.ok()) return checkpoint.status();
+    parsed.push_back(*std::move(checkpoint));
+  }
+  return parsed;
+}
+
 absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                          std::size_t num_buckets) {
   if (checkpoints.empty()) return absl::InvalidArgumentError("states is empty; it needs at least this rank's");
@@ -107,7 +117,7 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
       return differs("participants", absl::StrJoin(saved.participants, " "), absl::StrJoin(first.participants, " "));
     }
     if (!own && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
-    if (saved.step != first.step) return differs("step", saved.step, first.step);
+    if (saved.step != first.step && !owner.steps_alone) return differs("step", saved.step, first.step);
     if (checkpoints[i].buckets.size() != num_buckets) {
       return differs("number of buckets", checkpoints[i].buckets.size(), num_buckets);
     }
@@ -207,21 +217,25 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
   return writer.Take();
 }
 
-absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                                               absl::Span<ExchangeBucket> buckets) {
-  std::vector<Checkpoint> parsed;
-  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
-    absl::StatusOr<Checkpoint> checkpoint = Parse(checkpoints[i], i);
-    if (!checkpoint.ok()) return checkpoint.status();
-    parsed.push_back(*std::move(checkpoint));
-  }
-  if (absl::Status status = CheckOwners(parsed, owner, buckets.size()); !status.ok()) return status;
-  const bool same_world = SameWorld(parsed[0].owner, owner);
-  for (const Checkpoint& checkpoint : parsed) {
+absl::StatusOr<CheckpointOwner> CheckCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                                                absl::Span<const ExchangeBucket> buckets) {
+  absl::StatusOr<std::vector<Checkpoint>> parsed = ParseAll(checkpoints);
+  if (!parsed.ok()) return parsed.status();
+  if (absl::Status status = CheckOwners(*parsed, owner, buckets.size()); !status.ok()) return status;
+  CheckpointOwner saved = parsed->front().owner;
+  for (const Checkpoint& checkpoint : *parsed) {
+    saved.step = std::min(saved.step, checkpoint.owner.step);
     // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
-    const bool own = same_world && checkpoint.owner.rank == owner.rank;
+    const bool own = SameWorld(saved, owner) && checkpoint.owner.rank == owner.rank;
     if (absl::Status status = CheckStates(checkpoint, buckets, own); !status.ok()) return status;
   }
+  return saved;
+}
+
+void ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                    absl::Span<ExchangeBucket> buckets) {
+  const std::vector<Checkpoint> parsed = *ParseAll(checkpoints);
+  const bool same_world = SameWorld(parsed[0].owner, owner);
   const auto own = std::find_if(parsed.begin(), parsed.end(),
                                 [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -236,7 +250,6 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> che
       }
     }
   }
-  return parsed[0].owner;
 }
 
 }  // namespace tutti

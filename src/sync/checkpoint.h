@@ -18,6 +18,7 @@ struct CheckpointOwner {
   Rank rank = 0;
   int size = 1;
   std::int64_t step = 0;
+  bool steps_alone = false;             // every rank counts its own; not saved, for the strategy says it
   std::vector<Rank> participants = {};  // those that exchange, and have states
 };
 
@@ -31,11 +32,15 @@ inline bool SameWorld(const CheckpointOwner& a, const CheckpointOwner& b) {
 // kind, dtype, first element, bytes.
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
-// Fills the states of `buckets` and returns whose they were. `checkpoints`: this rank's of the same world (SameWorld),
-// or those of all ranks of that world or another, in rank order. InvalidArgument names what does not fit; nothing is
-// changed then. In another world replicas are left alone, for they must begin anew.
-absl::StatusOr<CheckpointOwner> ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                                               absl::Span<ExchangeBucket> buckets);
+// Whose state it was, and after how many steps: where ranks step alone, the least of those given. `checkpoints`: this
+// rank's of the same world (SameWorld), or those of all ranks of that world or another, in rank order. InvalidArgument
+// names what does not fit `owner` and `buckets`.
+absl::StatusOr<CheckpointOwner> CheckCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                                                absl::Span<const ExchangeBucket> buckets);
+// Fills the states of `buckets` from those, which have been checked. In another world replicas are left alone, for they
+// must begin anew.
+void ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
+                    absl::Span<ExchangeBucket> buckets);
 
 }  // namespace tutti
 

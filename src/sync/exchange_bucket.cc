@@ -63,32 +63,29 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   for (Plan& plan : plans) {
     // Rounds keep one state: a round that keeps none leaves that of the others alone.
     if (!plan.states.empty()) bucket.states_ = plan.states;
-    const std::int64_t wire_bytes = WireBytes(plan);
     absl::StatusOr<BoundPlan> bound = communicator.Bind(std::move(plan), {.in = bucket.in_.data(),
                                                                           .out = bucket.out_,
                                                                           .state = bucket.state_.data(),
                                                                           .scratch = bucket.scratch_.data()});
     if (!bound.ok()) return bound.status();
-    bucket.rounds_.push_back({*std::move(bound), wire_bytes});
+    bucket.rounds_.push_back(*std::move(bound));
   }
   return bucket;
 }
 
 void ExchangeBucket::Launch(int round, std::int64_t step) {
-  launched_ = round;
   launched_ns_ = MonotonicNanos();
   counted_ = false;
-  work_ =
-      rounds_[round].plan.Start({.caller_drives = background_,  // a thread of its own does nothing but wait
-                                 .background = background_,
-                                 .timed = true,
-                                 .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
+  work_ = rounds_[round].Start({.caller_drives = background_,  // a thread of its own does nothing but wait
+                                .background = background_,
+                                .timed = true,
+                                .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
   if (absl::Status status = work_.WaitForOutput(); !status.ok()) return status;
   if (std::exchange(counted_, true)) return absl::OkStatus();
-  statistics.wire_bytes += rounds_[launched_].wire_bytes;
+  statistics.wire_bytes += work_.wire_bytes();
   statistics.payload_bytes += out_bytes_;
   return absl::OkStatus();
 }

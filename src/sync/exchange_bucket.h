@@ -44,11 +44,6 @@ class ExchangeBucket {
   std::byte* AddressOf(const StateRange& state) const { return state_.data() + state.range.offset; }
 
  private:
-  struct Round {
-    BoundPlan plan;
-    std::int64_t wire_bytes = 0;
-  };
-
   int index_ = 0;
   bool background_ = false;  // see CallOptions
   std::int64_t count_ = 0;
@@ -59,9 +54,8 @@ class ExchangeBucket {
   Buffer state_;
   Buffer scratch_;  // of plans over messages, which never run at the same time
   std::vector<StateRange> states_;
-  std::vector<Round> rounds_;
+  std::vector<BoundPlan> rounds_;
   Work work_;
-  int launched_ = 0;
   bool counted_ = true;  // what it sends
   std::int64_t launched_ns_ = 0;
 };

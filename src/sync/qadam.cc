@@ -119,10 +119,11 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
     return absl::FailedPreconditionError(
         absl::StrCat("QAdam needs a synchronizer with the strategy qadam, this one has ", synchronizer.strategy()));
   }
+  absl::Status mistake;
   if (synchronizer.momentum_source() != nullptr) {
-    return absl::FailedPreconditionError("the synchronizer has a QAdam already");
+    mistake = absl::FailedPreconditionError("the synchronizer has a QAdam already");
   }
-  const absl::Status mistake = CheckArguments(synchronizer.parameters(), weights, groups);
+  mistake.Update(CheckArguments(synchronizer.parameters(), weights, groups));
   // A rank that is wrong takes part in the agreement: its peers would wait for it.
   Fields fields = FieldsOf(weights, groups);
   fields.push_back(ArgumentsField(mistake));

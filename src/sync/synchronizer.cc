@@ -84,9 +84,8 @@ class Synchronizer::Impl {
     }
     gradient_steps = strategy.integer("warmup_steps");
     if (gradient_steps > 0) {
-      if (absl::Status made = MakeGradients(*ParseStrategy("gradient_allreduce"), layout, options); !made.ok()) {
-        return made;
-      }
+      const std::string warm_up = absl::StrCat("gradient_allreduce:hierarchical=", strategy.option("hierarchical"));
+      if (absl::Status made = MakeGradients(*ParseStrategy(warm_up), layout, options); !made.ok()) return made;
     }
     absl::StatusOr<std::unique_ptr<Communicator>> own = communicator.Split(0, communicator.rank());
     if (!own.ok()) return own.status();
@@ -99,6 +98,7 @@ class Synchronizer::Impl {
 
   bool exchanges_gradients() const { return step < gradient_steps; }
   bool exchanges_weights() const { return ExchangesWeights(*strategy.algorithm); }
+  bool steps_together() const { return background == nullptr || exchanges_gradients(); }
 
   absl::Status BeginBackward() {
     if (gradients == nullptr) return absl::OkStatus();
@@ -150,10 +150,10 @@ class Synchronizer::Impl {
   absl::Status Flush() {
     if (!exchanges_weights()) return absl::OkStatus();
     if (background != nullptr) {
-      if (absl::Status status = background->FinishRound(); !status.ok()) return status;
+      if (absl::Status status = background->FinishRound(statistics); !status.ok()) return status;
     }
     if (absl::Status status = Restart(); !status.ok()) return status;
-    return (background != nullptr ? background->weights() : *weights).Average(communicator);
+    return (background != nullptr ? background->weights() : *weights).Average(communicator, statistics);
   }
 
   absl::Status Restart() {
@@ -171,13 +171,32 @@ class Synchronizer::Impl {
 
   absl::Status Load(absl::Span<const std::string> states) {
     if (absl::Status status = EndExchange(); !status.ok()) return status;
-    const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets());
+    const absl::StatusOr<CheckpointOwner> saved = CheckCheckpoint(states, Owner(), buckets());
+    // Before any rank goes on: its next round shall average nobody's snapshot of earlier weights.
+    if (background != nullptr) background->ForgetRound();
+    std::vector<std::pair<std::string, std::string>> fields = {ArgumentsField(saved.status())};
+    if (saved.ok()) {
+      fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
+      if (background == nullptr) fields.emplace_back("step of the states", absl::StrCat(saved->step));
+    }
+    const absl::Status agreed = tutti::Agree(communicator, "states", fields);
+    if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return agreed;
     if (!saved.ok()) return saved.status();
+    if (!agreed.ok()) return agreed;
+    ReadCheckpoint(states, Owner(), buckets());
     ForgetBegun();
     step = saved->step;
     // Those of another world begin anew, from the weights.
     replicas_are_set = SameWorld(*saved, Owner());
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> AgreeOnOverflow(bool mine) {
+    if (!steps_together()) return mine;
+    std::int32_t any = mine ? 1 : 0;
+    Work agreement = communicator.AllReduce(&any, &any, 1, DType::kI32, ReduceOp::kMax, {.caller_drives = true});
+    if (absl::Status status = agreement.Wait(); !status.ok()) return status;
+    return any != 0;
   }
 
   Communicator& communicator;
@@ -244,6 +263,7 @@ class Synchronizer::Impl {
             .rank = communicator.rank(),
             .size = communicator.size(),
             .step = step,
+            .steps_alone = background != nullptr,
             .participants = participants};
   }
   // Those that have state.
@@ -282,6 +302,7 @@ const std::string& Synchronizer::strategy() const { return impl_->name; }
 std::int64_t Synchronizer::step() const { return impl_->step; }
 bool Synchronizer::exchanges_gradients() const { return impl_->exchanges_gradients(); }
 bool Synchronizer::exchanges_weights() const { return impl_->exchanges_weights(); }
+bool Synchronizer::steps_together() const { return impl_->steps_together(); }
 const std::vector<Parameter>& Synchronizer::parameters() const { return impl_->parameters; }
 void Synchronizer::set_momentum_source(MomentumSource* source) { impl_->momentum = source; }
 MomentumSource* Synchronizer::momentum_source() const { return impl_->momentum; }
@@ -310,6 +331,12 @@ void Synchronizer::Pause() {
 void Synchronizer::Resume() {
   if (impl_->background != nullptr) impl_->background->Resume();
 }
+
+void Synchronizer::Stop() {
+  if (impl_->background != nullptr) impl_->background->Stop();
+}
+
+absl::StatusOr<bool> Synchronizer::AgreeOnOverflow(bool mine) { return impl_->AgreeOnOverflow(mine); }
 
 std::string Synchronizer::SaveState() const { return impl_->Save(); }
 absl::Status Synchronizer::LoadState(absl::Span<const std::string> states) { return impl_->Load(states); }

@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "kernels/combine.h"
 #include "kernels/reduce.h"
 
@@ -93,17 +95,17 @@ void WeightExchange::Replace() {
 }
 
 void WeightExchange::Correct() {
-  constexpr Coefficient kKeepProgress[] = {{1, 1}, {1, 1}, {-1, 1}};
+  constexpr Coefficient kKeepProgress[] = {{1, 1}, {-1, 1}, {1, 1}};
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
-      const void* const terms[] = {parameter.weights, buckets_[b].out() + offset, buckets_[b].in() + offset};
+      const void* const terms[] = {buckets_[b].out() + offset, buckets_[b].in() + offset, parameter.weights};
       kernels::Combine(parameter.dtype, parameter.weights, terms, kKeepProgress, parameter.count,
                        kernels::Results::kAll);
     });
   }
 }
 
-absl::Status WeightExchange::Average(Communicator& communicator) {
+absl::Status WeightExchange::Average(Communicator& communicator, SyncStatistics& statistics) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
     absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
@@ -111,7 +113,13 @@ absl::Status WeightExchange::Average(Communicator& communicator) {
     Gather(b, sum->data());
     Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg,
                                           {.caller_drives = true});
+    const std::int64_t begin_ns = MonotonicNanos();
     if (absl::Status status = average.Wait(); !status.ok()) return status;
+    const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);
+    statistics.exposed += waited;
+    statistics.communication += waited;
+    statistics.wire_bytes += average.wire_bytes();
+    statistics.payload_bytes += bucket.count * SizeOf(bucket.dtype);
     Scatter(b, sum->data());
   }
   return absl::OkStatus();

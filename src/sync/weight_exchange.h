@@ -42,11 +42,12 @@ class WeightExchange {
   void ForgetOutputs() { travels_ = false; }
   // The weights ← what has arrived.
   void Replace();
-  // The weights ← weights + what has arrived - the snapshot: steps made since the snapshot are kept.
+  // The weights ← (what has arrived - the snapshot) + the weights: steps made since the snapshot are kept. In this
+  // order a weight on which all ranks agree keeps its last bit.
   void Correct();
   // The weights ← their average over the ranks of `communicator`. Collective; no plan may be under way. When it fails,
   // every weight has its old value or the average.
-  absl::Status Average(Communicator& communicator);
+  absl::Status Average(Communicator& communicator, SyncStatistics& statistics);
   // All replicas ← the weights, which are equal on all ranks.
   void ResetReplicas();
 

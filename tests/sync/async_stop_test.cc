@@ -1,0 +1,112 @@
+// async: rounds end for good when a rank says so, and what goes on without them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+
+#include "tests/harness/training.h"
+
+namespace tutti {
+namespace {
+
+constexpr char kAsync[] = "async:sync_interval_ms=1";
+
+// Every rank has weights of its own, which no step changes.
+Training StandingStill(int size, const std::string& strategy = kAsync) {
+  Training training = RandomTraining(strategy, size, 1);
+  for (Floats& gradient : training.gradients[0]) gradient.assign(gradient.size(), 0.0f);
+  return training;
+}
+
+void MoveApart(Communicator& world, Replica& replica) {
+  for (float& weight : replica.weights()) weight += static_cast<float>(world.rank());
+}
+
+absl::Status Step(const Training& training, Communicator& world, Replica& replica) {
+  return replica.Step(training.gradients[0][world.rank()], training.lr);
+}
+
+TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
+  constexpr int kRanks = 3;
+  const Training training = StandingStill(kRanks);
+  std::barrier<> stopped(kRanks);
+  Ranks flushed(kRanks);
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Synchronizer& synchronizer = replica.synchronizer();
+    ASSERT_TRUE(Step(training, world, replica).ok());
+    if (world.rank() == 1) synchronizer.Stop();
+    stopped.arrive_and_wait();
+    synchronizer.Stop();                               // has happened; this rank's thread has perhaps to be told
+    ASSERT_TRUE(Step(training, world, replica).ok());  // what has been averaged counts
+    MoveApart(world, replica);
+    const Floats own = replica.weights();
+    for (int step = 0; step < 100; ++step) ASSERT_TRUE(Step(training, world, replica).ok());
+    EXPECT_EQ(replica.weights(), own);
+    for (int time = 0; time < 2; ++time) {
+      ASSERT_TRUE(synchronizer.Flush().ok());
+      flushed[world.rank()] = replica.weights();
+      synchronizer.Stop();
+    }
+    EXPECT_NE(replica.weights(), own);
+  });
+  for (const Floats& weights : flushed) EXPECT_EQ(weights, flushed[0]);
+}
+
+TEST(AsyncStop, MeansNothingToOtherStrategies) {
+  const Training training = StandingStill(2, "gradient_allreduce");
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    replica.synchronizer().Stop();
+    EXPECT_TRUE(Step(training, world, replica).ok());
+  });
+}
+
+// Of a weight on which all agree not even the last bit is lost.
+TEST(AsyncAverage, CorrectsNothingWhereThereIsNothingToCorrect) {
+  for (const int size : {1, 2, 4}) {
+    const Training training = StandingStill(size);
+    std::atomic<bool> done = false;
+    RunReplicas(training, [&](Communicator& world, Replica& replica) {
+      for (int step = 0, rounds = 0; rounds < 3 && !done && (size > 1 || step < 1000); ++step) {
+        ASSERT_TRUE(Step(training, world, replica).ok());
+        rounds += replica.synchronizer().TakeStatistics().payload_bytes > 0 ? 1 : 0;
+      }
+      done = true;
+      EXPECT_EQ(replica.weights(), training.initial);
+    });
+  }
+}
+
+TEST(AsyncStatistics, CountWhatAFlushMoves) {
+  constexpr int kRanks = 2;
+  for (const std::string strategy : {"async:sync_interval_ms=50000", "decentralized"}) {
+    const Training training = StandingStill(kRanks, strategy);
+    const auto bytes = static_cast<std::int64_t>(training.initial.size() * sizeof(float));
+    std::atomic<std::int64_t> wire_bytes = 0;
+    RunReplicas(training, [&](Communicator& /*world*/, Replica& replica) {
+      (void)replica.synchronizer().TakeStatistics();
+      ASSERT_TRUE(replica.synchronizer().Flush().ok());
+      const SyncStatistics moved = replica.synchronizer().TakeStatistics();
+      EXPECT_EQ(moved.payload_bytes, bytes) << strategy;
+      wire_bytes += moved.wire_bytes;
+    });
+    EXPECT_EQ(wire_bytes, 2 * (kRanks - 1) * bytes) << strategy;  // whatever the schedule
+  }
+}
+
+TEST(AsyncSteps, AreMadeTogetherInTheWarmUpOnly) {
+  const Training training = StandingStill(2, "async:sync_interval_ms=1,warmup_steps=2");
+  RunReplicas(training, [&](Communicator& world, Replica& replica) {
+    Synchronizer& synchronizer = replica.synchronizer();
+    for (const bool together : {true, true, false, false}) {
+      EXPECT_EQ(synchronizer.steps_together(), together) << "step " << synchronizer.step();
+      // Asked of all in the warm-up, of nobody else later.
+      const absl::StatusOr<bool> overflow = synchronizer.AgreeOnOverflow(world.rank() == 1);
+      ASSERT_TRUE(overflow.ok());
+      EXPECT_EQ(*overflow, together || world.rank() == 1);
+      ASSERT_TRUE(Step(training, world, replica).ok());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti
