@@ -2,9 +2,9 @@
 //
 // Lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), added up in f32
 // and rounded twice whatever n; or, with a schedule, is cast and reduced by that, which rounds as it does for the type.
+// A bucket of the codec's own type travels as it is, but for sums of nodes, which are f32 (hierarchy.h).
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -28,27 +28,40 @@ absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const Colle
   return selection->schedule;
 }
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+// A codec casts f32. A bucket of its own type it would not change, unless it rounds the result at random.
+absl::Status CheckCast(const CodecChoice& codec, DType dtype) {
+  const bool at_random = codec.options.rounding == Rounding::kStochastic;
+  if (dtype == DType::kF32 || (dtype == codec.codec->linear && !at_random)) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("codec=", codec.codec->name, at_random ? ",rounding=stochastic" : "",
+                                               " casts gradients of f32, and these are ", Name(dtype),
+                                               "; use codec=none"));
+}
+
+absl::Status CheckCodec(const Strategy& strategy, DType dtype, const PlanOptions& plan) {
   const CodecChoice codec = CodecOf(strategy);
-  if (codec.codec != nullptr && !codec.codec->linear.has_value()) {
-    return absl::UnimplementedError(absl::StrCat("codec=", codec.codec->name,
-                                                 " is no cast, so its messages cannot be "
-                                                 "added; use bytegrad:codec=",
-                                                 codec.codec->name));
+  if (codec.codec == nullptr) return absl::OkStatus();
+  if (!codec.codec->linear.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat("codec=", codec.codec->name,
+                     " is no cast, so its messages cannot be added; use bytegrad:codec=", codec.codec->name));
   }
-  if (codec.codec != nullptr) {
-    if (absl::Status valid = CheckEncodable("gradients", bucket.dtype); !valid.ok()) return valid;
-    if (strategy.option("schedule") != "auto" && codec.options.rounding == Rounding::kStochastic) {
-      return absl::UnimplementedError(absl::StrCat("schedule=", strategy.option("schedule"),
-                                                   " adds up values that are cast to the nearest; for "
-                                                   "rounding=stochastic use schedule=auto"));
-    }
-    if (strategy.option("schedule") != "auto" && strategy.flag("hierarchical") && plan.has_hierarchy()) {
-      return absl::UnimplementedError(
-          "between nodes a schedule would round the sums of nodes to the codec's type and the average once more; use "
-          "schedule=auto, or hierarchical=false");
-    }
+  if (absl::Status valid = CheckCast(codec, dtype); !valid.ok()) return valid;
+  if (strategy.option("schedule") == "auto") return absl::OkStatus();
+  if (codec.options.rounding == Rounding::kStochastic) {
+    return absl::UnimplementedError(absl::StrCat("schedule=", strategy.option("schedule"),
+                                                 " adds up values that are cast to the nearest; for "
+                                                 "rounding=stochastic use schedule=auto"));
   }
+  if (strategy.flag("hierarchical") && plan.has_hierarchy()) {
+    return absl::UnimplementedError(
+        "between nodes a schedule would round the sums of nodes to the codec's type and the average once more; use "
+        "schedule=auto, or hierarchical=false");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
+  if (absl::Status valid = CheckCodec(strategy, bucket.dtype, plan); !valid.ok()) return valid;
   absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
   if (!schedule.ok()) return schedule.status();
   absl::Status supported = (*schedule)->supports(bucket, size, plan);

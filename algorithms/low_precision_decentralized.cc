@@ -24,8 +24,6 @@ constexpr AlgorithmOption kOptions[] = {
     {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
 };
 
-int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 1; }
-
 int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
   return step % strategy.integer("communication_interval") == 0 ? 0 : kNoExchange;
 }
@@ -115,7 +113,7 @@ constinit const tutti::Algorithm tutti_algorithm_low_precision_decentralized = {
     .phase = tutti::Phase::kAfterStep,
     .options = tutti::kOptions,
     .codec = "uint8_block",
-    .rounds = tutti::Rounds,
+    .rounds = nullptr,
     .round_of = tutti::RoundOfStep,
     .supports = tutti::Supports,
     .mixing = tutti::Mixing,

@@ -8,7 +8,7 @@ namespace {
 
 MakeReference ByteGrad(int size, const CodecChoice& codec, bool error_feedback) {
   return [=](const Floats& initial) {
-    return std::make_unique<ByteGradReference>(size, initial.size(), codec, error_feedback);
+    return std::make_unique<ByteGradReference>(size, /*divisor=*/size, initial.size(), codec, error_feedback);
   };
 }
 
@@ -31,6 +31,18 @@ TEST_P(ByteGradTraining, EqualsItsReferenceWithEveryCodecThatNeedsErrorFeedback)
     ExpectTrainsAs(RandomTraining(absl::StrCat("bytegrad:codec=", name, ",block=", block, ",error_feedback=true"),
                                   GetParam(), kSteps),
                    ByteGrad(GetParam(), CodecOfBlocks(name, block), true));
+  }
+}
+
+TEST_P(ByteGradTraining, EqualsItsReferenceWithRotatedBlocks) {
+  CodecChoice codec = CodecOfBlocks("uint4_block", 128);
+  codec.options.rotation = true;
+  codec.options.seed = 7;
+  for (const bool error_feedback : {false, true}) {
+    ExpectTrainsAs(RandomTraining(absl::StrCat("bytegrad:codec=uint4_block,rotation=true,seed=7",
+                                               error_feedback ? ",error_feedback=true" : ""),
+                                  GetParam(), kSteps),
+                   ByteGrad(GetParam(), codec, error_feedback));
   }
 }
 

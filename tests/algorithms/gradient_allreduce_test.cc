@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/schedules/sequential_executor.h"
 #include "tutti/algorithm.h"
+#include "tutti/print.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -70,6 +71,44 @@ TEST_P(GradientAllReduce, SumsOrAveragesOverEverySchedule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GradientAllReduce, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+// Its values are cast already: the plan is that of no codec.
+TEST(GradientAllReduceCodec, ChangesNothingInABucketOfItsType) {
+  for (const auto& [codec, dtype] : {std::pair("bf16", DType::kBF16), std::pair("fp16", DType::kF16)}) {
+    for (const char* schedule : {"auto", "ring"}) {
+      const std::string name = absl::StrCat("gradient_allreduce:schedule=", schedule);
+      const absl::StatusOr<Plan> plain = BuildPlan(*ParseStrategy(name), dtype, 1000, 0, 4, {});
+      const absl::StatusOr<Plan> cast =
+          BuildPlan(*ParseStrategy(absl::StrCat(name, ",codec=", codec)), dtype, 1000, 0, 4, {});
+      ASSERT_TRUE(plain.ok() && cast.ok()) << cast.status();
+      EXPECT_EQ(ToText(*cast), ToText(*plain)) << codec << ", " << schedule;
+    }
+  }
+}
+
+// Between nodes the sums of bf16 are f32.
+TEST(GradientAllReduceCodec, CastsTheSumsOfNodes) {
+  const Strategy strategy = *ParseStrategy("gradient_allreduce:hierarchical=true,codec=bf16");
+  const absl::StatusOr<Plan> plan = BuildPlan(strategy, DType::kBF16, 1000, 0, 4, {.nodes = {0, 0, 1, 1}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->codecs.empty());
+}
+
+TEST(GradientAllReduceCodec, RefusesABucketThatItDoesNotCast) {
+  const auto refused = [](const std::string& codec, DType dtype) {
+    const absl::Status status =
+        BuildPlan(*ParseStrategy("gradient_allreduce:codec=" + codec), dtype, 1000, 0, 4, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("codec=", codec, " casts gradients of f32, and these are ", Name(dtype),
+                                       "; use codec=none")));
+  };
+  refused("fp16", DType::kBF16);
+  refused("bf16", DType::kF16);
+  refused("bf16", DType::kF64);
+  refused("bf16,rounding=stochastic", DType::kBF16);
+  refused("fp16,rounding=stochastic", DType::kF16);
+}
 
 TEST(GradientAllReduceErrors, NameTheOption) {
   const Strategy direct = *ParseStrategy("gradient_allreduce:schedule=direct");

@@ -1,6 +1,7 @@
 #ifndef TUTTI_TESTS_ALGORITHMS_REFERENCES_BETWEEN_NODES_H_
 #define TUTTI_TESTS_ALGORITHMS_REFERENCES_BETWEEN_NODES_H_
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -8,36 +9,38 @@
 
 namespace tutti {
 
-// Every node does with the average of its ranks what an algorithm does with the values of one rank, and all its ranks
-// get the result.
+// Every node does with the sum of its ranks' gradients, and with the average of their weights, what an algorithm does
+// with those of one rank, and all its ranks get the result. The last node may have fewer ranks.
 class BetweenNodesReference : public Reference {
  public:
   BetweenNodesReference(std::unique_ptr<Reference> algorithm, int ranks_per_node)
       : algorithm_(std::move(algorithm)), ranks_per_node_(ranks_per_node) {}
 
   void Gradients(int step, Ranks& gradients) override {
-    ForNodes(gradients, [&](Ranks& nodes) { algorithm_->Gradients(step, nodes); });
+    ForNodes(gradients, /*average=*/false, [&](Ranks& nodes) { algorithm_->Gradients(step, nodes); });
   }
   void WeightsBeforeOptimizer(int step, Ranks& weights) override {
-    ForNodes(weights, [&](Ranks& nodes) { algorithm_->WeightsBeforeOptimizer(step, nodes); });
+    ForNodes(weights, /*average=*/true, [&](Ranks& nodes) { algorithm_->WeightsBeforeOptimizer(step, nodes); });
   }
   void WeightsAfterOptimizer(int step, Ranks& weights) override {
-    ForNodes(weights, [&](Ranks& nodes) { algorithm_->WeightsAfterOptimizer(step, nodes); });
+    ForNodes(weights, /*average=*/true, [&](Ranks& nodes) { algorithm_->WeightsAfterOptimizer(step, nodes); });
   }
 
  private:
-  // Ranks keep what they have where the algorithm leaves the nodes' averages alone.
-  void ForNodes(Ranks& values, const std::function<void(Ranks&)>& exchange) const {
-    Ranks averages;
-    for (auto first = values.begin(); first != values.end(); first += ranks_per_node_) {
-      const Ranks node(first, first + ranks_per_node_);
-      averages.push_back(SumInOrder(node, ranks_per_node_));
+  // Ranks keep what they have where the algorithm leaves alone what the nodes have.
+  void ForNodes(Ranks& values, bool average, const std::function<void(Ranks&)>& exchange) const {
+    Ranks nodes;
+    for (auto first = values.begin(); first != values.end();) {
+      const auto end = first + std::min<std::ptrdiff_t>(ranks_per_node_, values.end() - first);
+      nodes.push_back(SumInOrder(Ranks(first, end), average ? static_cast<int>(end - first) : 1));
+      first = end;
     }
-    const Ranks before = averages;
-    exchange(averages);
-    if (averages == before) return;
-    for (std::size_t rank = 0; rank < values.size(); ++rank)
-      values[rank] = averages[rank / static_cast<std::size_t>(ranks_per_node_)];
+    const Ranks before = nodes;
+    exchange(nodes);
+    if (nodes == before) return;
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      values[rank] = nodes[rank / static_cast<std::size_t>(ranks_per_node_)];
+    }
   }
 
   const std::unique_ptr<Reference> algorithm_;

@@ -8,12 +8,17 @@
 
 namespace tutti {
 
-// Every rank encodes every chunk; the owner of a chunk adds up what it decodes, divides, and encodes the result, which
-// all decode. With error feedback each of the two encoders adds what its last message has lost.
+// Each of `size` ranks encodes every chunk; the owner of a chunk adds up what it decodes, divides by `divisor`, and
+// encodes the result, which all decode. With error feedback each of the two encoders adds what its last message has
+// lost.
 class ByteGradReference : public Reference {
  public:
-  ByteGradReference(int size, std::size_t count, const CodecChoice& codec, bool error_feedback)
-      : codec_(codec), error_feedback_(error_feedback), lost_gradients_(size, Floats(count)), lost_sums_(count) {}
+  ByteGradReference(int size, int divisor, std::size_t count, const CodecChoice& codec, bool error_feedback)
+      : divisor_(divisor),
+        codec_(codec),
+        error_feedback_(error_feedback),
+        lost_gradients_(size, Floats(count)),
+        lost_sums_(count) {}
 
   void Gradients(int /*step*/, Ranks& gradients) override {
     const int size = static_cast<int>(gradients.size());
@@ -29,7 +34,7 @@ class ByteGradReference : public Reference {
       encoded += EncodedBytes(codec_, ends[chunk] - (chunk == 0 ? 0 : ends[chunk - 1]));
     }
     if (size == 1 || encoded >= static_cast<std::int64_t>(count * sizeof(float))) {  // would not shrink
-      gradients.assign(size, SumInOrder(gradients, size));
+      gradients.assign(size, SumInOrder(gradients, divisor_));
       return;
     }
     Floats result;
@@ -40,7 +45,7 @@ class ByteGradReference : public Reference {
         decoded.push_back(Send(gradients[rank], begin, ends[chunk], lost_gradients_[rank]));
       }
       Floats whole(count);
-      const Floats average = SumInOrder(decoded, size);
+      const Floats average = SumInOrder(decoded, divisor_);
       std::copy(average.begin(), average.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin));
       const Floats arrived = Send(whole, begin, ends[chunk], lost_sums_);
       result.insert(result.end(), arrived.begin(), arrived.end());
@@ -62,6 +67,7 @@ class ByteGradReference : public Reference {
     return arrived;
   }
 
+  const int divisor_;
   const CodecChoice codec_;
   const bool error_feedback_;
   Ranks lost_gradients_;  // of each rank

@@ -9,10 +9,14 @@
 
 namespace tutti {
 
-// A codec with its defaults, but for `block`.
-inline CodecChoice CodecOfBlocks(absl::string_view name, std::int64_t block) {
+inline CodecChoice CodecOfDefaults(absl::string_view name) {
   const Codec* const codec = *FindCodec(name);
-  CodecChoice choice{codec, codec->defaults};
+  return {codec, codec->defaults};
+}
+
+// The same, but for `block`.
+inline CodecChoice CodecOfBlocks(absl::string_view name, std::int64_t block) {
+  CodecChoice choice = CodecOfDefaults(name);
   choice.options.block = block;
   return choice;
 }

@@ -15,17 +15,16 @@ inline Floats SumInOrder(const Ranks& values, int divisor) {
   return sum;
 }
 
-// ḡ = (1/n) Σ g_r, or the sum.
+// ḡ = (Σ g_r) / divisor
 class GradientAllReduceReference : public Reference {
  public:
-  explicit GradientAllReduceReference(bool average = true) : average_(average) {}
+  explicit GradientAllReduceReference(int divisor) : divisor_(divisor) {}
   void Gradients(int /*step*/, Ranks& gradients) override {
-    const int size = static_cast<int>(gradients.size());
-    gradients.assign(size, SumInOrder(gradients, average_ ? size : 1));
+    gradients.assign(gradients.size(), SumInOrder(gradients, divisor_));
   }
 
  private:
-  const bool average_;
+  const int divisor_;
 };
 
 }  // namespace tutti
