@@ -6,9 +6,9 @@
 
 Two kinds of runs. Whole trainings on loopback, per seed, say what an algorithm learns: for all but async, whose rounds
 follow the clock, that is the same on every link. Short ones on each link, interleaved, say what a step costs there; the
-time of a training on a link is its steps times that. async is trained on each link as a whole (the cnn; of the mlp only
-its steps are timed, and its bytes, which follow the clock, are not known). qadam is timed in either phase: its warm-up
-costs what gradient_allreduce with Adam does.
+time of a training on a link is its steps times that. async is trained on each link as a whole (the cnn; the mlp on
+loopback alone: on links its steps are timed, and what it learns and sends there is not known). qadam is timed in either
+phase: its warm-up costs what gradient_allreduce with Adam does.
 
 Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json: what is there
 is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
@@ -116,15 +116,19 @@ def rows_of(runs, model, steps):
         for strategy, optimizer in chosen(runs.args):
             for link in runs.args.links:
                 own = trained_on_each_link(model, strategy)
-                trained = whole(runs, model, strategy, optimizer, seed, link if own else LOOPBACK)
+                place = link if own else LOOPBACK
+                known = place == link or not depends_on_link(strategy)  # how it learns on this link
+                trained = whole(runs, model, strategy, optimizer, seed, place)
                 cell = cell_of(steps, model, strategy, optimizer, link, trained)
                 factor = 1 if own else cell["step_ms"] * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
                 history = [{**epoch, "seconds": epoch["seconds"] * factor} for epoch in trained["history"]]
                 rows.append({"model": model, "strategy": strategy, "optimizer": optimizer, "seed": seed, "link": link,
-                             "ranks": trained["ranks"], "steps": trained["steps"], "accuracy": trained["accuracy"],
+                             "ranks": trained["ranks"], "steps": trained["steps"],
+                             "trained_on": place, "accuracy": trained["accuracy"],
                              "seconds": history[-1]["seconds"],
                              "epoch_seconds": history[-1]["seconds"] * EPOCH_STEPS / trained["steps"], **cell,
-                             "weights_identical": trained["weights_identical"], "history": history})
+                             "weights_identical": trained["weights_identical"],
+                             "history": history if known else []})
     exact = [row["accuracy"] for row in rows if (row["strategy"], row["optimizer"]) == STRATEGIES[0]]
     target = statistics.mean(exact) - 0.01
     for row in rows:

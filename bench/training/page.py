@@ -25,18 +25,21 @@ def seconds(value):
     return "—" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
+def accuracy_of(rows):
+    values = [100 * row["accuracy"] for row in rows]
+    return f"{statistics.mean(values):.2f} %" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
 def table(rows, args):
-    """One line per strategy: seeds averaged, links as columns."""
+    """One line per strategy: seeds averaged, links as columns. A sentence on async, which learns otherwise on each."""
     links = args.links
     head = ["strategy", "accuracy", "KB per step and rank"]
     for link in links:
         head += [f"ms per step, {link}", "s per epoch", "s to target"]
     lines = [results.line(head), "| --- |" + " ---: |" * (len(head) - 1)]
     for _, group in by(rows, "strategy", "optimizer").items():
-        accuracies = [100 * row["accuracy"] for row in group if row["link"] == links[0]]
-        spread = f" ± {statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else ""
         last = [row for row in group if row["link"] == links[-1]]
-        cells = [f"`{name_of(group[0])}`", f"{statistics.mean(accuracies):.2f} %{spread}",
+        cells = [f"`{name_of(group[0])}`", accuracy_of([row for row in group if row["link"] == links[0]]),
                  "—" if last[0]["bytes_per_step"] is None else f"{mean(last, 'bytes_per_step') / 1e3:,.0f}"]
         for link in links:
             there = [row for row in group if row["link"] == link]
@@ -44,7 +47,19 @@ def table(rows, args):
             reached = None if None in times else statistics.mean(times)
             cells += [f"{mean(there, 'step_ms'):,.1f}", seconds(mean(there, "epoch_seconds")), seconds(reached)]
         lines.append(results.line(cells))
-    return lines
+    return lines + [""] + places_of_async([row for row in rows if row["strategy"] == "async"], links)
+
+
+def places_of_async(rows, links):
+    """Where the accuracy and the bytes in its line are from."""
+    if not rows:
+        return []
+    where = "`async`, whose rounds follow the clock, was trained on"
+    if any(row["trained_on"] != row["link"] for row in rows):
+        return [f"{where} {LOOPBACK} alone: its accuracy is from there; how it learns on the other links, and its"
+                " bytes, were not measured.", ""]
+    each = ", ".join(f"{accuracy_of(there)} on {link}" for (link,), there in by(rows, "link").items())
+    return [f"{where} every link: {each}; its bytes are those on {links[-1]}.", ""]
 
 
 def judgements(rows, steps, no_communication, args):
@@ -104,6 +119,8 @@ def plot(rows, link, path):
     styles = ["-", "--", ":"]
     for i, (_, group) in enumerate(by([row for row in rows if row["link"] == link], "strategy", "optimizer").items()):
         epochs = range(len(group[0]["history"]))
+        if not epochs:  # not trained on this link
+            continue
         accuracy = [100 * statistics.mean(row["history"][e]["accuracy"] for row in group) for e in epochs]
         time = [statistics.mean(row["history"][e]["seconds"] for row in group) for e in epochs]
         steps = [group[0]["steps"] * (e + 1) / len(group[0]["history"]) for e in epochs]
@@ -145,7 +162,7 @@ def write_page(rows, steps, no_communication, left_out, args):
                   f" with {MODELS[model[0]]['adam']}; rates fall to 0 in a straight line. qadam warms up for"
                   f" {MODELS[model[0]]['qadam_warm_up']} steps. Target: {target:.2f} %, 1 point below fp32"
                   " `gradient_allreduce` with SGD.", ""]
-        lines += table(group, args) + [""]
+        lines += table(group, args)
         for link in args.links:
             picture = f"training_{model[0]}_{link}.svg"
             if plot(group, link, args.out / picture):
