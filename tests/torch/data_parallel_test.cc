@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "tests/harness/world.h"
@@ -301,6 +303,23 @@ TEST(DataParallel, DifferentModelsAreAnErrorThatNamesRankAndParameter) {
     Linear net(world.rank() == 0 ? 4 : 5, 2);
     const std::string error = ErrorOf([&] { DataParallel(world, *net); });
     EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("weight f32 2x5")));
+  });
+}
+
+TEST(DataParallel, AMistakeOfOneRankIsAnErrorOnAll) {
+  RunWorld(2, [&](Communicator& world) {
+    Linear imaginary(2, 2);
+    if (world.rank() == 1) imaginary->to(torch::kComplexFloat);
+    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }),
+                HasSubstr("rank 1 has arguments=parameter weight: ComplexFloat"));
+
+    Linear wrapped(2, 2);
+    const absl::StatusOr<std::unique_ptr<Communicator>> own = world.Split(/*color=*/world.rank(), /*key=*/0);
+    ASSERT_TRUE(own.ok()) << own.status();
+    std::optional<DataParallel> wrapper;
+    if (world.rank() == 1) wrapper.emplace(**own, *wrapped);
+    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *wrapped); }),
+                AllOf(HasSubstr("rank 1 has arguments=parameter weight"), HasSubstr("wrapped twice")));
   });
 }
 

@@ -221,6 +221,18 @@ TEST(QAdam, RefusesParametersAndOptionsThatDoNotFit) {
   });
 }
 
+TEST(QAdam, AMistakeOfOneRankIsAnErrorOnAll) {
+  std::vector<Sequential> nets = EqualNets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, QAdamStrategy(2));
+    std::vector<torch::Tensor> parameters = net->parameters();
+    if (world.rank() == 1) parameters.pop_back();
+    EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters); }),
+                HasSubstr("rank 1 has arguments=parameter 2.bias is missing"));
+  });
+}
+
 TEST(QAdam, FrozenParametersArePassedOver) {
   const Data data;
   std::vector<Sequential> nets = EqualNets(2);

@@ -25,19 +25,36 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
+#include "tutti/torch/agreement.h"
 #include "tutti/torch/errors.h"
 #include "tutti/torch/tensors.h"
 
 namespace tutti::nn {
 
-// What becomes of buffers (running statistics of BatchNorm), which every rank computes from its own samples.
+// What becomes of buffers (running statistics of BatchNorm), which every rank computes from its own samples: in Flush,
+// and in every step that all ranks make together. Those of `async` are in its warm-up; after it every rank has a pace
+// of its own, and keeps its buffers until a Flush.
 enum class Buffers : std::uint8_t {
   kBroadcast,  // those of rank 0 for all, as in torch's DistributedDataParallel
   kAverage,    // floating ones are averaged, others are those of rank 0
   kLeave,      // every rank keeps its own
 };
+
+inline std::string Name(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::kBroadcast:
+      return "kBroadcast";
+    case Buffers::kAverage:
+      return "kAverage";
+    case Buffers::kLeave:
+      return "kLeave";
+  }
+  return "unknown";
+}
 
 // Fields and defaults of SynchronizerOptions, and what only modules have.
 struct DataParallelOptions {
@@ -45,7 +62,7 @@ struct DataParallelOptions {
   std::int64_t bucket_bytes = SynchronizerOptions().bucket_bytes;
   std::int64_t first_bucket_bytes = SynchronizerOptions().first_bucket_bytes;
   bool allow_unused = SynchronizerOptions().allow_unused;
-  // Applied in Step and Flush.
+  // Equal on all ranks.
   Buffers buffers = Buffers::kBroadcast;
 };
 
@@ -63,7 +80,8 @@ struct DataParallelOptions {
 // thread.
 class DataParallel {
  public:
-  // Collective. `communicator` must outlive this. On all ranks it ends at the same step, or after an error.
+  // Collective; a mistake of one rank is an error on all. `communicator` must outlive this. On all ranks it ends at the
+  // same step (that of `async` at any after its warm-up), or after an error.
   DataParallel(Communicator& communicator, torch::nn::Module& module, const DataParallelOptions& options = {});
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
@@ -77,20 +95,30 @@ class DataParallel {
 
   // optimizer.step(), with what the strategy does to the weights before and after it, and with the buffers. A strategy
   // that exchanges nothing but gradients (and a module without buffers) is served by optimizer.step() as well; with any
-  // other, weights that change outside of Step are an error of the next backward(). Collective.
+  // other, weights that change outside of Step are an error of the next backward(). Collective, but for `async` after
+  // its warm-up: there it calls nothing that others must call too, and leaves the buffers alone.
   void Step(torch::optim::Optimizer& optimizer) {
     Step([&] { optimizer.step(); });
   }
   // The same for several optimizers, closures, scalers: `update` changes the weights.
   void Step(const std::function<void()>& update);
 
-  // Gives all ranks the average of their weights, and equal buffers: before an evaluation or a checkpoint. Does nothing
-  // to weights that the strategy keeps equal anyway. Collective.
+  // Gives all ranks the average of their weights, and the buffers that DataParallelOptions::buffers says: before an
+  // evaluation or a checkpoint. Does nothing to weights that the strategy keeps equal anyway. Collective.
   void Flush();
+
+  // Whether any rank says true, told to all: a scaler of the loss, which found an overflow in its gradients, must skip
+  // the step on all ranks or on none, or scales and weights drift apart. Between backward() and Step, on all ranks and
+  // in every step; `async` after its warm-up says only what this rank said.
+  bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
 
   // See Synchronizer.
   void Pause() { synchronizer_->Pause(); }
   void Resume() { synchronizer_->Resume(); }
+  void Stop() { synchronizer_->Stop(); }
+
+  // See Synchronizer. A checkpoint is this state beside the module and its optimizer (docs/checkpoints.md). LoadState
+  // is collective, and comes last, after the weights were restored.
   std::string SaveState() const { return synchronizer_->SaveState(); }
   void LoadState(const std::vector<std::string>& states);
 
@@ -138,6 +166,7 @@ class DataParallel {
     const int i;
   };
 
+  absl::StatusOr<std::vector<Parameter>> FindTensors(const torch::nn::Module& module);
   void Attach(int i);
   void OnGradient(int i);
   void BeginForward();
@@ -161,24 +190,9 @@ class DataParallel {
 inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module& module,
                                   const DataParallelOptions& options)
     : communicator_(communicator), buffer_mode_(options.buffers) {
-  std::vector<Parameter> descriptions;
-  std::unordered_set<torch::TensorImpl*> seen;  // modules may share parameters
-  for (const auto& item : module.named_parameters()) {
-    const torch::Tensor& parameter = item.value();
-    if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    replicated_.push_back(parameter);
-    if (!parameter.requires_grad()) continue;
-    descriptions.push_back(DescribeParameter(item.key(), parameter));
-    TORCH_CHECK_VALUE(torch::autograd::impl::post_acc_grad_hooks(parameter) == nullptr, "tutti: parameter ", item.key(),
-                      " already has a hook for its gradient: is the module wrapped twice?");
-    trained_.push_back({.parameter = parameter, .weights = parameter.detach(), .gradient = {}});
-  }
-  for (const torch::Tensor& buffer : module.buffers()) {
-    if (!buffer.defined()) continue;
-    buffers_.push_back(buffer);
-    replicated_.push_back(buffer);
-  }
-  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, std::move(descriptions),
+  absl::StatusOr<std::vector<Parameter>> found = FindTensors(module);
+  AgreeOrThrow(communicator, {{"buffers", Name(buffer_mode_)}}, found.status());
+  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
                                                     {.strategy = options.strategy,
                                                      .bucket_bytes = options.bucket_bytes,
                                                      .first_bucket_bytes = options.first_bucket_bytes,
@@ -186,6 +200,32 @@ inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module&
   Broadcast();
   // Last: hooks that outlived a failed constructor would lead nowhere.
   for (int i = 0; i < static_cast<int>(trained_.size()); ++i) Attach(i);
+}
+
+// Those that the ranks have in common; describes the ones that are trained.
+inline absl::StatusOr<std::vector<Parameter>> DataParallel::FindTensors(const torch::nn::Module& module) {
+  std::vector<Parameter> descriptions;
+  std::unordered_set<torch::TensorImpl*> seen;  // modules may share parameters
+  for (const auto& item : module.named_parameters()) {
+    const torch::Tensor& parameter = item.value();
+    if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    replicated_.push_back(parameter);
+    if (!parameter.requires_grad()) continue;
+    absl::StatusOr<Parameter> description = DescribeParameter(item.key(), parameter);
+    if (!description.ok()) return description.status();
+    if (torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter ", item.key(), " already has a hook for its gradient: is the module wrapped twice?"));
+    }
+    descriptions.push_back(*std::move(description));
+    trained_.push_back({.parameter = parameter, .weights = parameter.detach(), .gradient = {}});
+  }
+  for (const torch::Tensor& buffer : module.buffers()) {
+    if (!buffer.defined()) continue;
+    buffers_.push_back(buffer);
+    replicated_.push_back(buffer);
+  }
+  return descriptions;
 }
 
 inline void DataParallel::Broadcast() {
@@ -256,8 +296,8 @@ inline void DataParallel::BeginBackward() {
   TORCH_CHECK_WITH(
       ValueError, !synchronizer_->exchanges_weights() || Changes() == known_changes_,
       "tutti: weights were changed outside of DataParallel::Step, which ", synchronizer_->strategy(),
-      " must see: call replicas.Step(optimizer) in place of optimizer.step(), and replicas.Broadcast() after "
-      "writing weights in place");
+      " must see: call replicas.Step(optimizer) in place of optimizer.step(), and after writing weights in place "
+      "replicas.Broadcast(), or replicas.LoadState() where every rank has restored its own");
   ThrowIfError(synchronizer_->BeginBackward());
   backward_ = current;
   torch::autograd::Engine::get_default_engine().queue_callback([this] { FinishBackward(); });
@@ -265,10 +305,12 @@ inline void DataParallel::BeginBackward() {
 
 inline void DataParallel::Step(const std::function<void()>& update) {
   CheckPlaces();
+  // Of this step, so asked before it is counted.
+  const bool together = synchronizer_->steps_together();
   ThrowIfError(synchronizer_->BeforeStep());
   update();
   ThrowIfError(synchronizer_->AfterStep());
-  SynchronizeBuffers();
+  if (together) SynchronizeBuffers();
   BeginForward();
 }
 

@@ -20,9 +20,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/qadam.h"
 #include "tutti/synchronizer.h"
+#include "tutti/torch/agreement.h"
 #include "tutti/torch/data_parallel.h"
 #include "tutti/torch/errors.h"
 
@@ -66,8 +68,8 @@ class QAdamOptions : public torch::optim::OptimizerCloneableOptions<QAdamOptions
 class QAdam : public torch::optim::Optimizer, private MomentumSource {
  public:
   // For all parameters of `replicas`, which must outlive it; those that need no gradient are passed over. Collective.
-  // Throws c10::ValueError for a parameter that is missing or not among those of `replicas` and for an option out of
-  // range, c10::NotImplementedError for a parameter with gaps between its elements.
+  // Throws c10::ValueError, on every rank, for a parameter that is missing or not among those of `replicas` and for an
+  // option out of range; c10::NotImplementedError for a parameter with gaps between its elements.
   QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
         const QAdamOptions& defaults = {});
   QAdam(DataParallel& replicas, std::vector<torch::Tensor> parameters, const QAdamOptions& defaults = {})
@@ -86,7 +88,7 @@ class QAdam : public torch::optim::Optimizer, private MomentumSource {
  private:
   absl::StatusOr<int> BeginBackward() override;
   void ReplaceGradient(int i) override { optimizer_->ReplaceGradient(i); }
-  std::vector<tutti::QAdam::Weights> FindWeights() const;
+  absl::StatusOr<std::vector<tutti::QAdam::Weights>> FindWeights() const;
   std::vector<tutti::QAdam::Group> Groups() const;
   absl::Status Refresh();
 
@@ -98,13 +100,15 @@ inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::Opti
                     const QAdamOptions& defaults)
     : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)), replicas_(replicas) {
   Synchronizer& synchronizer = *replicas_.synchronizer_;
-  optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, FindWeights(), Groups()));
+  absl::StatusOr<std::vector<tutti::QAdam::Weights>> weights = FindWeights();
+  AgreeOrThrow(replicas_.communicator_, {}, weights.status());
+  optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, *std::move(weights), Groups()));
   ThrowIfError(Refresh());
   // In between, to see the options and the places of parameters of the day.
   synchronizer.set_momentum_source(this);
 }
 
-inline std::vector<tutti::QAdam::Weights> QAdam::FindWeights() const {
+inline absl::StatusOr<std::vector<tutti::QAdam::Weights>> QAdam::FindWeights() const {
   constexpr int kNone = -1;
   std::vector<tutti::QAdam::Weights> weights;
   for (const auto& trained : replicas_.trained_) weights.push_back({trained.parameter.data_ptr(), kNone});
@@ -114,14 +118,19 @@ inline std::vector<tutti::QAdam::Weights> QAdam::FindWeights() const {
       if (!parameters[p].requires_grad()) continue;
       std::size_t i = 0;
       while (i < weights.size() && !replicas_.trained_[i].parameter.is_same(parameters[p])) ++i;
-      TORCH_CHECK_VALUE(i < weights.size(), "tutti: parameter ", p, " of group ", g,
-                        " of QAdam is none of DataParallel's");
+      if (i == weights.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("parameter ", p, " of group ", g, " of QAdam is none of DataParallel's"));
+      }
       weights[i].group = static_cast<int>(g);
     }
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    TORCH_CHECK_VALUE(weights[i].group != kNone, "tutti: parameter ", replicas_.synchronizer_->parameters()[i].name,
-                      " is missing in QAdam; it must have all that DataParallel synchronizes");
+    if (weights[i].group == kNone) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter ", replicas_.synchronizer_->parameters()[i].name,
+                                                     " is missing in QAdam; it must have all that DataParallel "
+                                                     "synchronizes"));
+    }
   }
   return weights;
 }

@@ -46,18 +46,21 @@ inline std::string ShapeOf(const torch::Tensor& parameter) {
   return absl::StrCat(shape, " strides ", absl::StrJoin(parameter.strides(), "x"));
 }
 
-inline Parameter DescribeParameter(const std::string& name, const torch::Tensor& parameter) {
-  TORCH_CHECK_NOT_IMPLEMENTED(parameter.device().is_cpu() && parameter.layout() == torch::kStrided, "tutti: parameter ",
-                              name, " is a ", parameter.layout(), " tensor on ", parameter.device(),
-                              "; supported: dense tensors on the CPU");
-  absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
-  TORCH_CHECK_NOT_IMPLEMENTED(dtype.ok(), "tutti: parameter ", name, ": ", std::string(dtype.status().message()));
-  return {.name = name,
-          .dtype = *dtype,
-          .count = parameter.numel(),
-          .shape = ShapeOf(parameter),
-          // With gaps between its elements a tensor cannot be exchanged as one range.
-          .weights = parameter.is_non_overlapping_and_dense() ? parameter.data_ptr() : nullptr};
+inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, const torch::Tensor& parameter) {
+  if (!parameter.device().is_cpu() || parameter.layout() != torch::kStrided) {
+    return absl::UnimplementedError(c10::str("parameter ", name, " is a ", parameter.layout(), " tensor on ",
+                                             parameter.device(), "; supported: dense tensors on the CPU"));
+  }
+  const absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
+  if (!dtype.ok()) {
+    return absl::UnimplementedError(absl::StrCat("parameter ", name, ": ", dtype.status().message()));
+  }
+  return Parameter{.name = name,
+                   .dtype = *dtype,
+                   .count = parameter.numel(),
+                   .shape = ShapeOf(parameter),
+                   // With gaps between its elements a tensor cannot be exchanged as one range.
+                   .weights = parameter.is_non_overlapping_and_dense() ? parameter.data_ptr() : nullptr};
 }
 
 // A tensor in `memory`, laid out as the gradient of `parameter`. No autograd view: it may be detached and zeroed in

@@ -1,0 +1,81 @@
+// Trains, and saves a checkpoint from which any number of ranks goes on; the folder of each is its own:
+//
+//   tutti launch -n 4 -- checkpoint first            # trains from the beginning
+//   tutti launch -n 2 -- checkpoint second first     # goes on from `first`
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tutti/torch/connect.h"
+#include "tutti/torch/data_parallel.h"
+
+namespace {
+
+// [states]
+// Of a world of the same size this rank's own, of another one those of all its ranks, in their order.
+std::vector<std::string> StatesFor(const tutti::Communicator& world, const std::string& folder) {
+  std::vector<std::string> states;
+  while (std::ifstream file{folder + "/state." + std::to_string(states.size()), std::ios::binary}) {
+    std::ostringstream state;
+    state << file.rdbuf();
+    states.push_back(state.str());
+  }
+  if (static_cast<int>(states.size()) != world.size()) return states;
+  return {states[world.rank()]};
+}
+// [states]
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 3) {
+    std::cerr << "usage: checkpoint TO [FROM]\n";
+    return 2;
+  }
+  const std::string to = argv[1];
+  const bool resumes = argc == 3;
+  const std::string from = resumes ? argv[2] : "";
+
+  const auto world = tutti::nn::Connect();
+  torch::manual_seed(1);
+  const torch::Tensor inputs = torch::randn({4096, 8});
+  const torch::Tensor targets = inputs.square().mean(1, /*keepdim=*/true);
+  torch::nn::Sequential net(torch::nn::Linear(8, 64), torch::nn::ReLU(), torch::nn::Linear(64, 1));
+  torch::optim::Adam optimizer(net->parameters(), 0.01);
+  const auto loss_of = [&](tutti::Rank rank, int size) {
+    const std::int64_t rows = inputs.size(0) / size;
+    return torch::mse_loss(net->forward(inputs.narrow(0, rank * rows, rows)), targets.narrow(0, rank * rows, rows));
+  };
+
+  // [resume]
+  if (resumes) torch::load(net, from + "/net.pt");  // before it is wrapped: loading gives weights other memory
+  tutti::nn::DataParallel replicas(*world, *net, {.strategy = "low_precision_decentralized"});
+  if (resumes) {
+    torch::load(optimizer, from + "/optimizer.pt");
+    replicas.LoadState(StatesFor(*world, from));
+  }
+  // [resume]
+
+  const double before = loss_of(0, 1).item<double>();
+  for (int step = 0; step < 50; ++step) {
+    optimizer.zero_grad();
+    loss_of(world->rank(), world->size()).backward();
+    replicas.Step(optimizer);
+  }
+
+  // [save]
+  replicas.Flush();  // all ranks have the same weights now
+  std::filesystem::create_directories(to);
+  if (world->rank() == 0) {
+    torch::save(net, to + "/net.pt");
+    torch::save(optimizer, to + "/optimizer.pt");
+  }
+  std::ofstream(to + "/state." + std::to_string(world->rank()), std::ios::binary) << replicas.SaveState();
+  // [save]
+  if (world->rank() == 0) std::cout << "loss " << before << " before, " << loss_of(0, 1).item<double>() << " after\n";
+}

@@ -1,0 +1,101 @@
+// Ranks with a pace and an end of their own, as modules meet them: nothing in a step waits for another rank.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <memory>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tests/torch/normalized.h"
+#include "tests/torch/small_net.h"
+#include "tutti/torch/data_parallel.h"
+
+namespace tutti::nn {
+namespace {
+
+const DataParallelOptions kAsync = {.strategy = "async:sync_interval_ms=1"};
+
+void Train(Normalized& net, DataParallel& replicas, torch::optim::Optimizer& optimizer, const Data& data,
+           Communicator& world, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    net.forward(data.inputs.narrow(0, 16 * world.rank(), 16)).square().mean().backward();
+    replicas.Step(optimizer);
+  }
+}
+
+TEST(Async, ARankThatEndsEarlyLeavesTheOthersToTrainOn) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  std::latch left(1);
+  RunWorld(2, [&](Communicator& world) {
+    {
+      Normalized& net = *nets[world.rank()];
+      DataParallel replicas(world, net, kAsync);
+      torch::optim::SGD optimizer(net.parameters(), 0.1);
+      Train(net, replicas, optimizer, data, world, 10);
+      if (world.rank() == 1) {
+        left.wait();
+        Train(net, replicas, optimizer, data, world, 50);
+      }
+    }
+    if (world.rank() == 0) left.count_down();
+  });
+  EXPECT_EQ(nets[1]->norm->num_batches_tracked.item<int>(), 60);
+}
+
+TEST(Async, FlushMakesBuffersEqualAfterAnyNumberOfSteps) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  std::latch trained(1);
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net, kAsync);
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    if (world.rank() == 1) {
+      Train(net, replicas, optimizer, data, world, 60);
+      trained.count_down();
+    } else {
+      trained.wait();
+      Train(net, replicas, optimizer, data, world, 10);
+    }
+    EXPECT_EQ(net.norm->num_batches_tracked.item<int>(), world.rank() == 0 ? 10 : 60);
+    replicas.Flush();
+    EXPECT_EQ(net.norm->num_batches_tracked.item<int>(), 10);  // rank 0's
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(Async, EveryStepOfTheWarmUpMakesBuffersEqual) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  std::vector<std::vector<torch::Tensor>> means(2);
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net, {.strategy = "async:sync_interval_ms=1,warmup_steps=3"});
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    for (int step = 0; step < 4; ++step) {
+      Train(net, replicas, optimizer, data, world, 1);
+      means[world.rank()].push_back(net.norm->running_mean.clone());
+    }
+  });
+  for (int step = 0; step < 4; ++step) EXPECT_EQ(means[0][step].equal(means[1][step]), step < 3) << "step " << step;
+}
+
+TEST(Async, OneRankCanStopTheRoundsOfAll) {
+  const Data data;
+  const std::vector<std::shared_ptr<Normalized>> nets = TwoNormalized();
+  RunWorld(2, [&](Communicator& world) {
+    Normalized& net = *nets[world.rank()];
+    DataParallel replicas(world, net, kAsync);
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 5);
+    if (world.rank() == 1) replicas.Stop();
+    Train(net, replicas, optimizer, data, world, 5);
+    replicas.Flush();
+    replicas.CheckReplicas();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::nn
