@@ -165,7 +165,7 @@ class Synchronizer {
   // sum over the ranks is kept (but for buckets that are not encoded in this world), and replicas begin anew from the
   // present weights. Of `async`, whose ranks have steps of their own, they then begin with the least. Between steps
   // only. Collective: InvalidArgument, on every rank, names what does not fit, or the rank and the step that differ;
-  // nothing is changed then.
+  // nothing is changed then, but that a round of `async` is dropped.
   absl::Status LoadState(absl::Span<const std::string> states);
 
   // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
