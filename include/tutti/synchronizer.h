@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "tutti/agreement.h"
 #include "tutti/communicator.h"
 #include "tutti/dtype.h"
 
@@ -175,9 +175,8 @@ class Synchronizer {
   // Sets all gradients to zero.
   void ZeroGradients();
 
-  // OK when every field has the same value on all ranks; InvalidArgument, the same on every rank, names a rank and a
-  // field that differ. For what the users of a synchronizer must have in common. Collective.
-  absl::Status Agree(const std::vector<std::pair<std::string, std::string>>& fields);
+  // For what the users of a synchronizer must have in common: see agreement.h. Collective.
+  absl::Status Agree(const AgreementFields& fields, const absl::Status& mistake = absl::OkStatus());
 
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
   // sizes on all ranks, else InvalidArgument names the rank and the range.

@@ -1,29 +1,30 @@
 #include "sync/agreement.h"
 
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tutti/agreement.h"
 #include "tutti/bootstrap.h"
 
 namespace tutti {
 
-absl::Status Agree(Communicator& communicator, absl::string_view name,
-                   const std::vector<std::pair<std::string, std::string>>& fields) {
+absl::Status Agree(Communicator& communicator, absl::string_view name, AgreementFields fields,
+                   const absl::Status& mistake) {
+  fields.emplace_back("arguments", mistake.ok() ? "right" : std::string(mistake.message()));
   absl::Status agreed = CheckAgreement(communicator.store(), name, communicator.rank(), communicator.size(), fields,
                                        absl::Now() + communicator.timeout());
   if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return agreed;
   // The name is free again once every rank has left.
   if (absl::Status left = communicator.Barrier({.caller_drives = true}).Wait(); !left.ok()) return left;
-  return agreed;
-}
-
-std::pair<std::string, std::string> ArgumentsField(const absl::Status& mistake) {
-  return {"arguments", mistake.ok() ? "right" : std::string(mistake.message())};
+  return agreed.ok() ? mistake : agreed;
 }
 
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
                                const SynchronizerOptions& options, absl::string_view strategy,
                                const absl::Status& mistake) {
-  std::vector<std::pair<std::string, std::string>> fields = {
+  AgreementFields fields = {
       {"version", TUTTI_VERSION},
       {"strategy", std::string(strategy)},
       {"bucket_bytes", absl::StrCat(options.bucket_bytes)},
@@ -36,8 +37,7 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
     fields.emplace_back(absl::StrCat("parameter[", i, "]"),
                         absl::StrCat(p.name, " ", Name(p.dtype), " ", p.shape, " (", p.count, " elements)"));
   }
-  fields.push_back(ArgumentsField(mistake));
-  return Agree(communicator, "synchronizer", fields);
+  return Agree(communicator, "synchronizer", std::move(fields), mistake);
 }
 
 }  // namespace tutti

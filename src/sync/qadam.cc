@@ -10,14 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/adam.h"
-#include "sync/agreement.h"
 #include "sync/byte_stream.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
 namespace {
-
-using Fields = std::vector<std::pair<std::string, std::string>>;
 
 constexpr double kSettledRatio = 0.96;       // of the norms of v, a period apart
 constexpr double kVarianceFloor = 1e-4;      // times the mean
@@ -69,8 +66,8 @@ absl::Status CheckArguments(const std::vector<Parameter>& parameters, const std:
 }
 
 // Parameters and strategy are agreed on when the synchronizer is created.
-Fields FieldsOf(const std::vector<QAdam::Weights>& weights, const std::vector<QAdam::Group>& groups) {
-  Fields fields = {{"groups", absl::StrCat(groups.size())}, {"weights", absl::StrCat(weights.size())}};
+AgreementFields FieldsOf(const std::vector<QAdam::Weights>& weights, const std::vector<QAdam::Group>& groups) {
+  AgreementFields fields = {{"groups", absl::StrCat(groups.size())}, {"weights", absl::StrCat(weights.size())}};
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const QAdam::Group& group = groups[g];
     for (const auto& [name, value] :
@@ -124,11 +121,7 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
     mistake = absl::FailedPreconditionError("the synchronizer has a QAdam already");
   }
   mistake.Update(CheckArguments(synchronizer.parameters(), weights, groups));
-  // A rank that is wrong takes part in the agreement: its peers would wait for it.
-  Fields fields = FieldsOf(weights, groups);
-  fields.push_back(ArgumentsField(mistake));
-  if (absl::Status agreed = synchronizer.Agree(fields); !agreed.ok()) return agreed;
-  if (!mistake.ok()) return mistake;
+  if (absl::Status agreed = synchronizer.Agree(FieldsOf(weights, groups), mistake); !agreed.ok()) return agreed;
   std::unique_ptr<QAdam> optimizer(new QAdam(synchronizer, std::move(weights), std::move(groups)));
   optimizer->warmup_steps_ = strategy->integer("warmup_steps");
   optimizer->freezes_by_variance_ = strategy->option("freeze") == "variance";

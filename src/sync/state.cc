@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sync/agreement.h"
+#include "tutti/agreement.h"
 
 namespace tutti {
 namespace {

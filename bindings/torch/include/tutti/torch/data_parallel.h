@@ -27,9 +27,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "tutti/agreement.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
-#include "tutti/torch/agreement.h"
 #include "tutti/torch/errors.h"
 #include "tutti/torch/tensors.h"
 
@@ -191,7 +191,7 @@ inline DataParallel::DataParallel(Communicator& communicator, torch::nn::Module&
                                   const DataParallelOptions& options)
     : communicator_(communicator), buffer_mode_(options.buffers) {
   absl::StatusOr<std::vector<Parameter>> found = FindTensors(module);
-  AgreeOrThrow(communicator, {{"buffers", Name(buffer_mode_)}}, found.status());
+  ThrowIfError(Agree(communicator, "torch", {{"buffers", Name(buffer_mode_)}}, found.status()));
   synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
                                                     {.strategy = options.strategy,
                                                      .bucket_bytes = options.bucket_bytes,

@@ -24,7 +24,6 @@
 #include "absl/strings/str_cat.h"
 #include "tutti/qadam.h"
 #include "tutti/synchronizer.h"
-#include "tutti/torch/agreement.h"
 #include "tutti/torch/data_parallel.h"
 #include "tutti/torch/errors.h"
 
@@ -101,7 +100,7 @@ inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::Opti
     : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)), replicas_(replicas) {
   Synchronizer& synchronizer = *replicas_.synchronizer_;
   absl::StatusOr<std::vector<tutti::QAdam::Weights>> weights = FindWeights();
-  AgreeOrThrow(replicas_.communicator_, {}, weights.status());
+  ThrowIfError(synchronizer.Agree({}, weights.status()));
   optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, *std::move(weights), Groups()));
   ThrowIfError(Refresh());
   // In between, to see the options and the places of parameters of the day.
