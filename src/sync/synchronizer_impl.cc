@@ -114,8 +114,9 @@ absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
     fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
     if (background == nullptr) fields.emplace_back("step of the states", absl::StrCat(saved->step));
   }
-  const absl::Status agreed = tutti::Agree(communicator, "states", std::move(fields), saved.status());
-  if (!agreed.ok()) return agreed;
+  if (absl::Status agreed = tutti::Agree(communicator, "states", std::move(fields), saved.status()); !agreed.ok()) {
+    return agreed;
+  }
   ReadCheckpoint(states, Owner(), buckets());
   ForgetBegun();
   step = saved->step;
