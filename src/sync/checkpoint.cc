@@ -9,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sync/byte_stream.h"
+#include "sync/hash.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 struct SavedState {
   std::string name;
@@ -34,12 +35,23 @@ struct Checkpoint {
   std::vector<SavedBucket> buckets;
 };
 
+std::uint64_t HashAfter(absl::string_view bytes, std::size_t content) {
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, bytes.data() + content, sizeof(hash));
+  return hash;
+}
+
 absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
-  ByteReader reader(bytes);
+  const std::size_t content = bytes.size() - std::min(bytes.size(), sizeof(std::uint64_t));
+  ByteReader reader(absl::string_view(bytes).substr(0, content));
   Checkpoint checkpoint;
   if (reader.Number() != kMagic || reader.Number() != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] is no state of a synchronizer, or one of another version of Tutti"));
+  }
+  if (Hash(absl::string_view(bytes).substr(0, content)) != HashAfter(bytes, content)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are not those that were saved"));
   }
   bool in_range = true;
   const auto number = [&](std::int64_t least, std::int64_t most) {
@@ -214,7 +226,9 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
       writer.Bytes(bucket.AddressOf(state), state.range.bytes);
     }
   }
-  return writer.Take();
+  std::string bytes = writer.Take();
+  const std::uint64_t hash = Hash(bytes);
+  return bytes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
 }
 
 absl::StatusOr<CheckpointOwner> CheckCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,

@@ -29,7 +29,7 @@ inline bool SameWorld(const CheckpointOwner& a, const CheckpointOwner& b) {
 
 // Numbers of 64 bits, little endian, and strings of bytes after their length: magic "TUTS", version, strategy, rank,
 // size, step; number of participants, these; number of buckets; of each, elements and number of states; of each, name,
-// kind, dtype, first element, bytes.
+// kind, dtype, first element, bytes; a hash of all that (hash.h).
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
 // Whose state it was, and after how many steps: where ranks step alone, the least of those given. `checkpoints`: this

@@ -6,23 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sync/hash.h"
 #include "tutti/agreement.h"
 
 namespace tutti {
 namespace {
 
-// Tells equal memory from different memory; no defence against an adversary.
-std::uint64_t Hash(const StateMemory& memory) {
-  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
-  const char* at = static_cast<const char*>(memory.data);
-  std::uint64_t hash = kPrime ^ static_cast<std::uint64_t>(memory.bytes);
-  for (std::int64_t left = memory.bytes; left > 0; left -= 8, at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at, static_cast<std::size_t>(left < 8 ? left : 8));
-    hash = (hash ^ word) * kPrime;
-    hash ^= hash >> 32;
-  }
-  return hash;
+std::uint64_t HashOf(const StateMemory& memory) {
+  return Hash({static_cast<const char*>(memory.data), static_cast<std::size_t>(memory.bytes)});
 }
 
 template <typename ValueOf>
@@ -52,7 +43,7 @@ absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMe
 
 absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory) {
   absl::Status equal = AgreeOnRanges(communicator, memory, "hash", [](const StateMemory& range) {
-    return absl::StrCat(absl::Hex(Hash(range), absl::kZeroPad16));
+    return absl::StrCat(absl::Hex(HashOf(range), absl::kZeroPad16));
   });
   if (!absl::IsInvalidArgument(equal)) return equal;
   return absl::DataLossError(absl::StrCat("the replicas differ: ", equal.message()));

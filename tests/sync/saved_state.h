@@ -3,6 +3,7 @@
 #ifndef TUTTI_TESTS_SYNC_SAVED_STATE_H_
 #define TUTTI_TESTS_SYNC_SAVED_STATE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -28,6 +29,19 @@ struct SavedBucket {
   std::int64_t count = 0;
   std::vector<SavedRange> ranges;
 };
+
+// With the hash of its words, the last one filled up with zeros, after it.
+inline std::string Signed(const std::string& content) {
+  constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
+  std::uint64_t hash = kPrime ^ content.size();
+  for (std::size_t at = 0; at < content.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, content.data() + at, std::min<std::size_t>(8, content.size() - at));
+    hash = (hash ^ word) * kPrime;
+    hash ^= hash >> 32;
+  }
+  return content + std::string(reinterpret_cast<const char*>(&hash), sizeof(hash));
+}
 
 struct SavedState {
   std::int64_t magic = 0;
@@ -96,7 +110,7 @@ struct SavedState {
       state += value;
     };
     Visit(number, text);
-    return state;
+    return Signed(state);
   }
 
   // nullptr when the bucket has no such range.
