@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -75,7 +76,11 @@ int main(int argc, char** argv) {
     torch::save(net, to + "/net.pt");
     torch::save(optimizer, to + "/optimizer.pt");
   }
-  std::ofstream(to + "/state." + std::to_string(world->rank()), std::ios::binary) << replicas.SaveState();
+  const std::string state = replicas.SaveState();
+  std::ofstream file(to + "/state." + std::to_string(world->rank()), std::ios::binary);
+  if (!file.write(state.data(), static_cast<std::streamsize>(state.size())).flush()) {
+    throw std::runtime_error("rank " + std::to_string(world->rank()) + " cannot write its state to " + to);
+  }
   // [save]
   if (world->rank() == 0) std::cout << "loss " << before << " before, " << loss_of(0, 1).item<double>() << " after\n";
 }

@@ -12,7 +12,8 @@ namespace tutti {
 
 absl::Status Agree(Communicator& communicator, absl::string_view name, AgreementFields fields,
                    const absl::Status& mistake) {
-  fields.emplace_back("arguments", mistake.ok() ? "right" : std::string(mistake.message()));
+  // First, for what else differs follows from it.
+  fields.emplace(fields.begin(), "arguments", mistake.ok() ? "right" : std::string(mistake.message()));
   absl::Status agreed = CheckAgreement(communicator.store(), name, communicator.rank(), communicator.size(), fields,
                                        absl::Now() + communicator.timeout());
   if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return agreed;
