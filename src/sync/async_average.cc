@@ -78,8 +78,9 @@ AsyncAverage::Snapshot AsyncAverage::TakeRound() {
 absl::Status AsyncAverage::FinishRound(SyncStatistics& statistics) {
   MutexLock lock(mutex_);
   const std::int64_t begin_ns = MonotonicNanos();
-  if (TakeRound() == Snapshot::kAveraged) weights_->Correct();
+  const Snapshot found = TakeRound();
   statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
+  if (found == Snapshot::kAveraged) weights_->Correct();
   AddExchanged(std::exchange(statistics_, {}), statistics);
   return error_;
 }

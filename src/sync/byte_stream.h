@@ -23,6 +23,7 @@ class ByteWriter {
     Number(count);
     if (count > 0) bytes_.append(static_cast<const char*>(data), static_cast<std::size_t>(count));
   }
+  const std::string& bytes() const { return bytes_; }
   std::string Take() { return std::move(bytes_); }
 
  private:

@@ -35,21 +35,16 @@ struct Checkpoint {
   std::vector<SavedBucket> buckets;
 };
 
-std::uint64_t HashAfter(absl::string_view bytes, std::size_t content) {
-  std::uint64_t hash = 0;
-  std::memcpy(&hash, bytes.data() + content, sizeof(hash));
-  return hash;
-}
-
 absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
-  const std::size_t content = bytes.size() - std::min(bytes.size(), sizeof(std::uint64_t));
-  ByteReader reader(absl::string_view(bytes).substr(0, content));
+  const std::size_t size = bytes.size() - std::min(bytes.size(), sizeof(std::uint64_t));
+  const absl::string_view content = absl::string_view(bytes).substr(0, size);
+  ByteReader reader(content);
   Checkpoint checkpoint;
   if (reader.Number() != kMagic || reader.Number() != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] is no state of a synchronizer, or one of another version of Tutti"));
   }
-  if (Hash(absl::string_view(bytes).substr(0, content)) != HashAfter(bytes, content)) {
+  if (ByteReader(absl::string_view(bytes).substr(size)).Number() != static_cast<std::int64_t>(Hash(content))) {
     return absl::InvalidArgumentError(
         absl::StrCat("states[", index, "] is damaged: its ", bytes.size(), " bytes are not those that were saved"));
   }
@@ -173,6 +168,20 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
   return absl::OkStatus();
 }
 
+// Whose they are, if they fit.
+absl::StatusOr<CheckpointOwner> CheckAll(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
+                                         absl::Span<const ExchangeBucket> buckets) {
+  if (absl::Status status = CheckOwners(checkpoints, owner, buckets.size()); !status.ok()) return status;
+  CheckpointOwner saved = checkpoints[0].owner;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    saved.step = std::min(saved.step, checkpoint.owner.step);
+    // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
+    const bool own = SameWorld(saved, owner) && checkpoint.owner.rank == owner.rank;
+    if (absl::Status status = CheckStates(checkpoint, buckets, own); !status.ok()) return status;
+  }
+  return saved;
+}
+
 // The participant of this world that goes on with what `rank` of the former one had lost.
 Rank HeirOf(Rank rank, const CheckpointOwner& former, const CheckpointOwner& owner) {
   const auto place = std::find(former.participants.begin(), former.participants.end(), rank);
@@ -226,31 +235,20 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
       writer.Bytes(bucket.AddressOf(state), state.range.bytes);
     }
   }
-  std::string bytes = writer.Take();
-  const std::uint64_t hash = Hash(bytes);
-  return bytes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
+  writer.Number(static_cast<std::int64_t>(Hash(writer.bytes())));
+  return writer.Take();
 }
 
-absl::StatusOr<CheckpointOwner> CheckCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                                                absl::Span<const ExchangeBucket> buckets) {
-  absl::StatusOr<std::vector<Checkpoint>> parsed = ParseAll(checkpoints);
-  if (!parsed.ok()) return parsed.status();
-  if (absl::Status status = CheckOwners(*parsed, owner, buckets.size()); !status.ok()) return status;
-  CheckpointOwner saved = parsed->front().owner;
-  for (const Checkpoint& checkpoint : *parsed) {
-    saved.step = std::min(saved.step, checkpoint.owner.step);
-    // Ranges depend on the rank: in the same world only this rank's own must fit to the byte.
-    const bool own = SameWorld(saved, owner) && checkpoint.owner.rank == owner.rank;
-    if (absl::Status status = CheckStates(checkpoint, buckets, own); !status.ok()) return status;
-  }
-  return saved;
-}
-
-void ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                    absl::Span<ExchangeBucket> buckets) {
-  const std::vector<Checkpoint> parsed = *ParseAll(checkpoints);
-  const bool same_world = SameWorld(parsed[0].owner, owner);
-  const auto own = std::find_if(parsed.begin(), parsed.end(),
+absl::StatusOr<CheckpointOwner> ReadCheckpoint(
+    absl::Span<const std::string> checkpoints, const CheckpointOwner& owner, absl::Span<ExchangeBucket> buckets,
+    absl::FunctionRef<absl::Status(const absl::StatusOr<CheckpointOwner>& saved)> agree) {
+  const absl::StatusOr<std::vector<Checkpoint>> parsed = ParseAll(checkpoints);
+  absl::StatusOr<CheckpointOwner> saved =
+      parsed.ok() ? CheckAll(*parsed, owner, buckets) : absl::StatusOr<CheckpointOwner>(parsed.status());
+  if (absl::Status agreed = agree(saved); !agreed.ok()) return agreed;
+  if (!saved.ok()) return saved;
+  const bool same_world = SameWorld(*saved, owner);
+  const auto own = std::find_if(parsed->begin(), parsed->end(),
                                 [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     for (const StateRange& state : buckets[b].states()) {
@@ -260,10 +258,11 @@ void ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointO
         std::memcpy(memory, Find(own->buckets[b].states, state)->bytes.data(),
                     static_cast<std::size_t>(state.range.bytes));
       } else if (state.kind == StateKind::kResidual) {
-        ShareOut(parsed, b, owner, state, buckets[b].count(), reinterpret_cast<float*>(memory));
+        ShareOut(*parsed, b, owner, state, buckets[b].count(), reinterpret_cast<float*>(memory));
       }
     }
   }
+  return saved;
 }
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "sync/exchange_bucket.h"
@@ -32,15 +33,14 @@ inline bool SameWorld(const CheckpointOwner& a, const CheckpointOwner& b) {
 // kind, dtype, first element, bytes; a hash of all that (hash.h).
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
-// Whose state it was, and after how many steps: where ranks step alone, the least of those given. `checkpoints`: this
-// rank's of the same world (SameWorld), or those of all ranks of that world or another, in rank order. InvalidArgument
-// names what does not fit `owner` and `buckets`.
-absl::StatusOr<CheckpointOwner> CheckCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                                                absl::Span<const ExchangeBucket> buckets);
-// Fills the states of `buckets` from those, which have been checked. In another world replicas are left alone, for they
-// must begin anew.
-void ReadCheckpoint(absl::Span<const std::string> checkpoints, const CheckpointOwner& owner,
-                    absl::Span<ExchangeBucket> buckets);
+// Fills the states of `buckets` and returns whose they were, and after how many steps: where ranks step alone, the
+// least of those given. `checkpoints`: this rank's of the same world (SameWorld), or those of all ranks of that world
+// or another, in rank order. InvalidArgument names what does not fit. `agree` is told either before anything is
+// changed; an error of its own keeps everything as it is. In another world replicas are left alone, for they must begin
+// anew.
+absl::StatusOr<CheckpointOwner> ReadCheckpoint(
+    absl::Span<const std::string> checkpoints, const CheckpointOwner& owner, absl::Span<ExchangeBucket> buckets,
+    absl::FunctionRef<absl::Status(const absl::StatusOr<CheckpointOwner>& saved)> agree);
 
 }  // namespace tutti
 

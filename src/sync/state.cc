@@ -19,11 +19,11 @@ std::uint64_t HashOf(const StateMemory& memory) {
 template <typename ValueOf>
 absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMemory> memory, absl::string_view field,
                            ValueOf value) {
-  std::vector<std::pair<std::string, std::string>> fields = {{"ranges", absl::StrCat(memory.size())}};
+  AgreementFields fields = {{"ranges", absl::StrCat(memory.size())}};
   for (std::size_t i = 0; i < memory.size(); ++i) {
     fields.emplace_back(absl::StrCat(field, " of range ", i), value(memory[i]));
   }
-  return Agree(communicator, "state", fields);
+  return Agree(communicator, "state", std::move(fields));
 }
 
 }  // namespace

@@ -106,18 +106,18 @@ std::string Synchronizer::Impl::Save() {
 
 absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {
   if (absl::Status status = EndExchange(); !status.ok()) return status;
-  const absl::StatusOr<CheckpointOwner> saved = CheckCheckpoint(states, Owner(), buckets());
   // Before any rank goes on: its next round shall average nobody's snapshot of earlier weights.
   if (background != nullptr) background->ForgetRound();
-  AgreementFields fields;
-  if (saved.ok()) {
-    fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
-    if (background == nullptr) fields.emplace_back("step of the states", absl::StrCat(saved->step));
-  }
-  if (absl::Status agreed = tutti::Agree(communicator, "states", std::move(fields), saved.status()); !agreed.ok()) {
-    return agreed;
-  }
-  ReadCheckpoint(states, Owner(), buckets());
+  const auto agree = [this](const absl::StatusOr<CheckpointOwner>& saved) {
+    AgreementFields fields;
+    if (saved.ok()) {
+      fields.emplace_back("world of the states", absl::StrCat(saved->size, " ranks"));
+      if (background == nullptr) fields.emplace_back("step of the states", absl::StrCat(saved->step));
+    }
+    return tutti::Agree(communicator, "states", std::move(fields), saved.status());
+  };
+  const absl::StatusOr<CheckpointOwner> saved = ReadCheckpoint(states, Owner(), buckets(), agree);
+  if (!saved.ok()) return saved.status();
   ForgetBegun();
   step = saved->step;
   // Those of another world begin anew, from the weights.

@@ -147,6 +147,7 @@ void UcxTransport::EndHeld() {
 }
 
 bool UcxTransport::CallEnded() {
+  EndHeld();
   if (ended_.empty()) return false;
   // Completions may post, which may fill `ended_` anew: that is for the next call.
   calling_.swap(ended_);

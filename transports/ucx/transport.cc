@@ -30,13 +30,11 @@ UcxTransport::~UcxTransport() {
 
 bool UcxTransport::Progress() {
   if (worker_ != nullptr) worker_->ucp().ucp_worker_progress(worker_->get());
-  EndHeld();
   return CallEnded();
 }
 
 bool UcxTransport::Drain() {
   if (worker_ != nullptr) ProgressAll();
-  EndHeld();
   return CallEnded();
 }
 
@@ -201,7 +199,6 @@ void UcxTransport::Shutdown(const absl::Status& cause) {
   if (!endpoints_.empty()) SayFarewell(cause);
   CloseWorker();
   links_ = NodeLinks();
-  EndHeld();
   while (CallEnded()) {
   }
 }
