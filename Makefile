@@ -1,5 +1,5 @@
 # Everything in one word, on a fresh Debian 12 or Ubuntu 24.04 with nothing but git, make and a shell.
-.PHONY: help quickstart test build bench format install-core install-torch install-plots install-bench clean
+.PHONY: help quickstart test check build bench format install-core install-torch install-plots install-bench clean
 .DEFAULT_GOAL := help
 
 # ThreadSanitizer needs the address layout that some kernels randomize away; where setarch is forbidden, go without.
@@ -8,7 +8,8 @@ workflow = cmake --workflow --preset
 
 help:
 	@echo 'make quickstart   install what is missing, build, train on 4 local ranks, print the table (~15 minutes)'
-	@echo 'make test         install what is missing, build and run everything: all tests, lint, sanitizers'
+	@echo 'make test         install what is missing, build, run all tests and lint'
+	@echo 'make check        the tests again under AddressSanitizer with UBSan, and under ThreadSanitizer'
 	@echo 'make build        build/release/bin/tutti and the examples beside it'
 	@echo 'make bench        compare with Open MPI, MPICH and gloo; writes docs/results/'
 	@echo 'make format       clang-format over all C++'
@@ -19,13 +20,15 @@ quickstart: install-plots build
 
 test: install-torch
 	$(workflow) dev
+
+check: install-core
 	$(workflow) asan
 	$(fixed_layout) $(workflow) tsan
 
 build: install-torch
 	$(workflow) release
 
-bench: install-bench
+bench: install-bench install-plots
 	$(workflow) bench
 	bench/peers/compare.py
 

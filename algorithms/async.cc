@@ -2,8 +2,9 @@
 //
 //   w0 ← x (snapshot);  s ← Σ w0;  x ← (s/n - w0) + x, so that what was learnt since the snapshot is kept
 //
-// The plan is the average of the snapshots; who takes them and when a round begins is told in src/sync/async_average.h.
-// Before, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between the first line and the last.
+// The plan is the average of the snapshots; src/sync/async_average.h takes the snapshots and begins the rounds. Before
+// that, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between a snapshot and its correction
+// of x.
 // After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018, https://arxiv.org/abs/1710.06952).
 #include "absl/status/status.h"
 #include "algorithms/bucket_support.h"

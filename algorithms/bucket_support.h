@@ -1,4 +1,4 @@
-// What several algorithms say of the buckets that they serve, and of those that they do not.
+// Checks that several algorithms make of the buckets that they are given.
 #ifndef TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
 #define TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
 
@@ -9,7 +9,8 @@
 
 namespace tutti {
 
-// `what`: "weights"; `otherwise`: what to use instead, " (use decentralized)", or nothing.
+// OK when a codec can encode values of `dtype`. The error calls them `what` ("weights") and ends with `otherwise`,
+// which says what to use instead (" (use decentralized)"), or nothing.
 inline absl::Status CheckEncodable(absl::string_view what, DType dtype, absl::string_view otherwise = "") {
   if (IsFloating(dtype) && dtype != DType::kF64) return absl::OkStatus();
   return absl::UnimplementedError(

@@ -1,6 +1,6 @@
 // decentralized: ranks exchange weights instead of gradients, while forward and backward compute with the weights as
-// they were; the mix replaces the weights just before the optimizer applies the gradient. Every rank ends with
-// Σ weights of its peers · their parts of the mix; who these are is the option peer_selection_mode.
+// they were; a mix replaces the weights just before the optimizer applies the gradient. Every rank ends with the sum of
+// its peers' weights times their shares in its mix; the option peer_selection_mode chooses the peers.
 //
 // After Bagua's Decentralized (Lian et al., 2017, https://arxiv.org/abs/1705.09056).
 #include <algorithm>
@@ -99,7 +99,7 @@ std::vector<double> Mixing(const Strategy& strategy, int round, Rank rank, int s
   return AveragesAll(matrix) ? std::vector<double>() : matrix[rank];
 }
 
-// out ← the mix of `parts`, whose weights are those of `row` that are not 0.
+// out ← the mix of `parts`, which lie in the order of those weights of `row` that are not 0.
 void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>& row) {
   std::vector<Coefficient> coefficients;
   for (const double weight : row) {
@@ -146,7 +146,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
   }
   Mix(b, parts, matrix[b.rank()]);
   if (b.options().peers_mapped) {
-    // Peers still read this rank's weights: the snapshot must not change before they are done.
+    // Peers may still read this rank's snapshot, which must not change before they are done.
     b.Signal();
     b.WaitFor(readers);
   }

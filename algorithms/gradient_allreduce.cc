@@ -1,8 +1,9 @@
 // gradient_allreduce: every rank ends with (1/n) Σ g, by one all_reduce per bucket that overlaps with backward.
 //
-// Lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), added up in f32
-// and rounded twice whatever n; or, with a schedule, is cast and reduced by that, which rounds as it does for the type.
-// A bucket of the codec's own type travels as it is, but for sums of nodes, which are f32 (hierarchy.h).
+// The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), is
+// added up in f32 and rounded twice, for any number of ranks n. With a given schedule, that schedule reduces the cast
+// bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is;
+// only the sums of nodes are f32 (hierarchy.h).
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "algorithms/two_shot.h"
@@ -19,7 +20,7 @@ constexpr AlgorithmOption kOptions[] = {
     {"schedule", "auto", "auto, or a schedule of all_reduce", "how the bucket's bytes move", CheckSchedule},
 };
 
-// The one named by the option, or the one that suits the bucket.
+// The schedule that the option names, or the one that suits the bucket.
 absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const CollectiveSpec& bucket, int size,
                                            const PlanOptions& plan) {
   if (strategy.option("schedule") != "auto") return FindSchedule(Collective::kAllReduce, strategy.option("schedule"));
@@ -28,7 +29,7 @@ absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const Colle
   return selection->schedule;
 }
 
-// A codec casts f32. A bucket of its own type it would not change, unless it rounds the result at random.
+// A codec casts f32. It would not change a bucket of its own type, unless it rounds the result at random.
 absl::Status CheckCast(const CodecChoice& codec, DType dtype) {
   const bool at_random = codec.options.rounding == Rounding::kStochastic;
   if (dtype == DType::kF32 || (dtype == codec.codec->linear && !at_random)) return absl::OkStatus();
@@ -69,7 +70,7 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   return absl::Status(supported.code(), absl::StrCat("schedule=", (*schedule)->name, ": ", supported.message()));
 }
 
-// The bucket, cast to `dtype`, by `schedule`.
+// Casts the bucket to `dtype`, reduces it by `schedule`, and casts it back.
 void CastAndReduce(const Schedule& schedule, DType dtype, PlanBuilder& b) {
   const Ref cast = b.Scratch(dtype, b.out().count());
   CollectiveSpec spec = b.spec();

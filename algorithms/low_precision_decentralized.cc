@@ -1,12 +1,12 @@
-// low_precision_decentralized: after its optimizer step a rank tells its two neighbours on a ring, in 8 bits per
-// element, what has changed. Every rank keeps three replicas: W of its own weights, L and R of those of the neighbours
-// before and after it, which all ranks start with alike:
+// low_precision_decentralized: after its optimizer step a rank sends its two neighbours on a ring, in 8 bits per
+// element, the change of its weights x. Every rank keeps three replicas, which are equal on all ranks at first: W of
+// its own weights, L and R of the weights of the ranks before and after it. Q encodes and D decodes:
 //
 //   d = x + L/3 + R/3 - 5W/3;  send Q(d);  x = W = W + D(Q(d));  L += D(Q of the left);  R += D(Q of the right)
 //
 // so that W of a rank, R of the rank before it and L of the rank after it stay equal bit for bit, whatever Q loses.
-// Messages are encoded, sent and decoded segment by segment, as a pipeline. x is final before anything arrives: the
-// synchronizer goes on to the next forward then (docs/decisions/0013).
+// Messages are encoded, sent and decoded segment by segment, as a pipeline. x is final before any message arrives: the
+// synchronizer then goes on to the next forward (docs/decisions/0013).
 //
 // After Bagua's LowPrecisionDecentralized (Tang et al., DCD-PSGD, https://arxiv.org/abs/1803.06443).
 #include <vector>
@@ -43,7 +43,7 @@ std::vector<double> Mixing(const Strategy& /*strategy*/, int /*round*/, Rank ran
   return row;
 }
 
-// The message of each segment, here and on its way from the neighbours.
+// The messages of all segments: this rank's own, and those of its two neighbours.
 struct Messages {
   Ref own, left, right;
 };

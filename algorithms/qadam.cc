@@ -1,11 +1,11 @@
 // qadam: Adam whose ranks exchange momentum in 8 bits per element, once its variance has settled.
 //
 //   warm-up      gradients are averaged exactly; every rank does what Adam does
-//   afterwards   every rank puts its gradient into the momentum, and the ranks average that, compressed (two_shot.h);
-//                the variance is frozen
+//   afterwards   every rank blends its gradient into the momentum, and the ranks average the momentum, compressed
+//                (two_shot.h); the variance is frozen
 //
-// What the optimizer computes with it, and when the warm-up ends: include/tutti/qadam.h. After Bagua's QAdam (1-bit
-// Adam, Tang et al., 2021, https://arxiv.org/abs/2102.02888).
+// include/tutti/qadam.h has the optimizer's formulas and says when the warm-up ends. After Bagua's QAdam (1-bit Adam,
+// Tang et al., 2021, https://arxiv.org/abs/2102.02888).
 #include "tutti/qadam.h"
 
 #include "absl/status/status.h"
@@ -29,7 +29,7 @@ constexpr AlgorithmOption kOptions[] = {
 
 int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
 
-// As long as the warm-up is not prolonged.
+// The round of `step`, if the warm-up ends after warmup_steps; the optimizer may prolong it.
 int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
   return step < strategy.integer("warmup_steps") ? kQAdamWarmUp : kQAdamCompressed;
 }

@@ -1,11 +1,11 @@
-// The compressed all_reduce of a bucket, in two shots whatever the number of ranks:
+// The compressed all_reduce of a bucket, in two exchanges (shots) whatever the number of ranks n:
 //
-//   1. Every rank encodes every chunk; rank r gets everybody's chunk r.
-//   2. Rank r decodes them, adds them up in fp32, in rank order, and divides by n (average).
-//   3. Rank r encodes its result; everybody gets it and decodes it: the owner too, so that replicas stay bit-equal.
+//   1. Every rank encodes every chunk and sends chunk r to rank r.
+//   2. Rank r decodes all versions of chunk r, adds them up in fp32, in rank order, and divides by n (average).
+//   3. Rank r encodes its result and sends it to every rank. All decode it, rank r too: replicas stay bit-equal.
 //
 // With error feedback every encoder adds what its last message lost (the residual) to what it encodes, and keeps what
-// is lost now (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847; on both sides as in DoubleSqueeze,
+// the new message loses (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847; in both shots as in DoubleSqueeze,
 // https://arxiv.org/abs/1905.05957).
 #ifndef TUTTI_ALGORITHMS_TWO_SHOT_H_
 #define TUTTI_ALGORITHMS_TWO_SHOT_H_
@@ -26,7 +26,8 @@ struct TwoShotOptions {
   bool error_feedback = false;
 };
 
-// A bucket so small that it would not shrink is reduced losslessly; so is every bucket of a world of one.
+// Whether encoding would shrink the bucket. A bucket that is too small is reduced losslessly, as is every bucket of a
+// world of one.
 inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& codec) {
   std::int64_t encoded = 0;
   for (Rank rank = 0; rank < size; ++rank) {
@@ -35,8 +36,8 @@ inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& c
   return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
 }
 
-// One encoded version of every chunk, and the way to those of the peers: read where they lie when peers' memory is
-// mapped, received otherwise.
+// This rank's encoded version of every chunk, and access to the peers' versions: they are read where they lie when
+// peers' memory is mapped, and received otherwise.
 class EncodedChunks {
  public:
   EncodedChunks(PlanBuilder& b, const CodecChoice& codec) : b_(b) {
@@ -48,7 +49,8 @@ class EncodedChunks {
 
   const Ref& operator[](int i) const { return chunks_[i]; }
 
-  // Once every rank has written all chunks: everybody's version of this rank's own, in rank order.
+  // Call it once this rank has written all chunks: returns every rank's version of this rank's own chunk, in rank
+  // order.
   std::vector<Ref> AllToAll() {
     std::vector<Ref> versions(b_.size(), chunks_[b_.rank()]);
     if (b_.options().peers_mapped) return InPlace(versions);
@@ -62,7 +64,7 @@ class EncodedChunks {
     return versions;
   }
 
-  // Once every rank has written its own chunk: everybody's.
+  // Call it once this rank has written its own chunk: returns every rank's own chunk.
   std::vector<Ref> AllGather() {
     if (b_.options().peers_mapped) return InPlace(chunks_);
     for (int distance = 1; distance < b_.size(); ++distance) {
@@ -85,7 +87,7 @@ class EncodedChunks {
   std::vector<Ref> chunks_;
 };
 
-// message ← Q(values); with a residual: values += residual, message ← Q(values), residual ← values - what was sent.
+// message ← Q(values). With a residual: values += residual, message ← Q(values), residual ← values - what was sent.
 inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& values, const CodecChoice& codec,
                                const std::optional<Ref>& residual) {
   if (residual.has_value()) b.Reduce(values, {values, *residual}, ReduceOp::kSum);
@@ -95,7 +97,7 @@ inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& va
   b.Remainder(*residual, values, *residual);
 }
 
-// The bucket of builder `b`, which is in place, becomes the sum or average over the ranks.
+// Replaces the bucket of builder `b`, which is in place, by its sum or average over the ranks.
 inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
   const CodecChoice& codec = options.codec;
   if (!Shrinks(b.spec(), b.size(), codec)) {
@@ -103,7 +105,7 @@ inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
     return;
   }
   const Ref bucket = b.out();
-  // Codecs work on f32: a bucket of a 16-bit type is widened on its way in and rounded once on its way out.
+  // Codecs work on f32: a bucket of a 16-bit type is widened before the exchange and rounded once after it.
   const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
   auto chunk = [&b](const Ref& whole, int i) {
     const Range range = ChunkOf(whole.count(), b.size(), i);
@@ -113,7 +115,8 @@ inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
   std::optional<Ref> gradient_residual;
   std::optional<Ref> sum_residual;
   if (options.error_feedback) {
-    gradient_residual = b.Residual("gradient", DType::kF32, bucket.count());
+    gradient_residual = b.Residual("gradient", DType::kF32, bucket.count(), /*first_element=*/0,
+                                   /*divisor=*/options.average ? b.world_size() : 1);
     sum_residual = b.Residual("sum", DType::kF32, sum.count(), ChunkOf(bucket.count(), b.size(), b.rank()).begin);
   }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,8 +26,8 @@ namespace tutti::codecs {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied to the wire as they are");
 
-// How one block becomes numbers and a code. Made once per message. A scheme hides of these what is special about it,
-// and has besides
+// How one block becomes numbers and a code; one object is made per message. A scheme derives from BlockScheme,
+// redefines those of its members that it needs, and has besides
 //   static constexpr absl::string_view kName, kOptions;  // as in Codec
 //   static constexpr std::uint8_t kId;  // on the wire; of no other codec, ever
 //   using Numbers = std::array<float, N>;
@@ -35,21 +36,20 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 //                  std::uint8_t* code);
 //   void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values);
 // where values are a block (never empty), `random` is set for stochastic rounding, and a block with a NaN or Inf must
-// decode to NaN. Any code that IsValid must decode to something.
+// decode to NaN. Decode must accept any code. In a scheme with invalid codes, Decode returns bool instead: false when
+// it meets an invalid one. Decode checks and uses one loaded copy of each part, because the code may lie in a peer's
+// memory and change between two loads.
 struct BlockScheme {
   explicit BlockScheme(const CodecOptions& /*options*/) {}
   static constexpr std::int64_t kSmallestBlock = 4;
-  // What is wrong with valid options in combination.
+  // The error of options that are valid one by one, but not together.
   static absl::Status Validate(const CodecOptions& /*options*/) { return absl::OkStatus(); }
-  // Tells options apart that the decoder goes by, beside block.
+  // A number that tells apart those options, beside block, on which the decoder depends.
   static std::uint32_t Fingerprint(const CodecOptions& /*options*/) { return 0; }
-  static bool IsValid(const std::uint8_t* /*code*/, std::int64_t /*elements*/, const CodecOptions& /*options*/) {
-    return true;
-  }
 };
 
-// The numbers of a block that decodes to NaN, for schemes that compute every value from the first number; zeroes the
-// code, which must be defined.
+// The numbers of a block that decodes to NaN, for schemes that compute every value from the first number. Zeroes the
+// code, because every byte of a message must be defined.
 template <class Numbers>
 Numbers PoisonedBlock(std::int64_t code_bytes, std::uint8_t* code) {
   std::fill_n(code, code_bytes, std::uint8_t{0});
@@ -113,13 +113,18 @@ class BlockMessage {
       return absl::OkStatus();
     }
     const std::uint8_t* code = numbers_at + Blocks(count, options) * kNumbersBytes;
-    if (absl::Status valid = CheckCodes(code, count, options); !valid.ok()) return valid;
     Scheme scheme(options);
     const std::int64_t block = BlockElements(count, options);
     for (std::int64_t begin = 0; begin < count; begin += block) {
       typename Scheme::Numbers numbers = {};
       if constexpr (kNumbersBytes > 0) std::memcpy(numbers.data(), numbers_at, kNumbersBytes);
-      scheme.Decode(numbers, code, accumulate, dst.subspan(begin, block));
+      const absl::Span<float> values = dst.subspan(begin, block);
+      if constexpr (std::is_void_v<decltype(scheme.Decode(numbers, code, accumulate, values))>) {
+        scheme.Decode(numbers, code, accumulate, values);
+      } else if (!scheme.Decode(numbers, code, accumulate, values)) {
+        return absl::DataLossError(absl::StrCat(Scheme::kName, " message: the block at element ", begin, " of ", count,
+                                                " has a code that no encoder writes"));
+      }
       numbers_at += kNumbersBytes;
       code += Scheme::CodeBytes(block, options);
     }
@@ -147,17 +152,6 @@ class BlockMessage {
   static WireHeader HeaderOf(std::int64_t count, const CodecOptions& options) {
     return {Scheme::kId, IsRaw(count, options) ? Form::kRaw : Form::kBlocks, count, options.block,
             Scheme::Fingerprint(options)};
-  }
-  static absl::Status CheckCodes(const std::uint8_t* code, std::int64_t count, const CodecOptions& options) {
-    const std::int64_t block = BlockElements(count, options);
-    for (std::int64_t begin = 0; begin < count; begin += block) {
-      if (!Scheme::IsValid(code, std::min(block, count - begin), options)) {
-        return absl::DataLossError(absl::StrCat(Scheme::kName, " message: the block at element ", begin, " of ", count,
-                                                " has a code that no encoder writes"));
-      }
-      code += Scheme::CodeBytes(block, options);
-    }
-    return absl::OkStatus();
   }
   static void DecodeRaw(const std::uint8_t* elements, bool accumulate, absl::Span<float> dst) {
     for (float& element : dst) {

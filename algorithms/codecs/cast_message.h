@@ -1,5 +1,5 @@
-// The message of a codec that rounds each element to a 16-bit floating type: the elements of that type and nothing
-// else. There is no header, because a collective may take messages for tensors: only the length is checked.
+// The message of a codec that rounds each element to a 16-bit floating type: just the elements of that type. It has no
+// header, because a collective may take messages for tensors: decode checks only the length.
 #ifndef TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 #define TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 

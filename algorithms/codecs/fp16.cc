@@ -1,6 +1,7 @@
 // IEEE half precision. A linear codec: a collective can add its messages as they are.
 //
-// Its range ends at 65504: what is larger becomes infinite, and so shows, like an overflow in mixed precision training.
+// The range of the type ends at 65504: larger values become infinite, and so show, like an overflow in mixed precision
+// training.
 #include "algorithms/codecs/cast_message.h"
 
 namespace tutti {

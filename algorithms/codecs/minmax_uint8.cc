@@ -1,5 +1,5 @@
-// One byte per element, with the arithmetic of Bagua's MinMaxUInt8; block=0 gives its results bit for bit. Kept for
-// comparison with runs made there: uint8_block is better in every case.
+// One byte per element, with the arithmetic of Bagua's MinMaxUInt8; block=0 gives Bagua's results bit for bit. The
+// codec is kept for comparison with Bagua's runs: uint8_block is better in every case.
 #include "algorithms/codecs/block_message.h"
 #include "kernels/finite_range.h"
 #include "kernels/quantize.h"
@@ -20,7 +20,7 @@ struct MinMaxUint8 : codecs::BlockScheme {
                         std::uint8_t* code) {
     const kernels::FiniteRange range = kernels::FindRange(values);
     if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
-    // Adding 0 makes the sign of a zero, which depends on the order of comparisons, positive.
+    // Adding 0 makes the sign of a zero positive; it would otherwise depend on the order of comparisons.
     const Numbers numbers = {range.min + 0.0f, range.max + 0.0f};
     kernels::EncodeBlock(kernels::MakeMinMaxLevels(numbers[0], numbers[1]), values, code);
     return numbers;

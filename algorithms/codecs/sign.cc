@@ -2,8 +2,8 @@
 // https://arxiv.org/abs/1802.04434; with error feedback, without which it need not converge: Karimireddy et al.,
 // https://arxiv.org/abs/1901.09847).
 //
-// A bit cannot say zero. A block of zeros has the scale 0 and is exact; the zeros of other blocks become ±scale by
-// turns of their index, and so cancel out in a sum over the block.
+// A bit cannot express zero. A block of zeros has the scale 0 and is exact; a zero in another block becomes +scale at
+// an even index and -scale at an odd one, so that zeros cancel out in a sum over the block.
 #include <cmath>
 
 #include "algorithms/codecs/block_message.h"

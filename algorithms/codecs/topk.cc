@@ -1,7 +1,7 @@
-// The largest elements of each block, exactly; the others decode to zero. Of `density` · n elements (rounded, at least
-// one) the code holds all values, then all indices within the block, ascending. Without error feedback small elements
-// are never sent. (Aji, Heafield: "Sparse communication for distributed gradient descent", 2017; Stich et al.,
-// https://arxiv.org/abs/1809.07599.)
+// The largest elements of each block, exactly; the others decode to zero. The code of a block of n elements has the
+// values of the density · n largest (rounded, at least one), then their indices within the block, ascending. Without
+// error feedback small elements are never sent. (Aji, Heafield: "Sparse communication for distributed gradient
+// descent", 2017; Stich et al., https://arxiv.org/abs/1809.07599.)
 //
 // A block with a NaN or Inf sends NaN as its first value, which stands for all of the block.
 #include <cmath>
@@ -35,19 +35,6 @@ class TopK : public codecs::BlockScheme {
     return Kept(elements, options) * (4 + IndexBytes(elements));
   }
 
-  // Indices of one block ascend and lie in it.
-  static bool IsValid(const std::uint8_t* code, std::int64_t elements, const CodecOptions& options) {
-    const std::int64_t kept = Kept(elements, options);
-    const std::uint8_t* indices = code + 4 * kept;
-    std::int64_t last = -1;
-    for (std::int64_t k = 0; k < kept; ++k) {
-      const std::int64_t index = IndexAt(indices, k, IndexBytes(elements));
-      if (index <= last || index >= elements) return false;
-      last = index;
-    }
-    return true;
-  }
-
   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
                  std::uint8_t* code) const {
     const auto elements = static_cast<std::int64_t>(values.size());
@@ -71,17 +58,15 @@ class TopK : public codecs::BlockScheme {
     return {};
   }
 
-  void Decode(const Numbers& /*numbers*/, const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
-    const auto elements = static_cast<std::int64_t>(values.size());
-    const std::int64_t kept = Kept(elements, options_);
-    const std::uint8_t* indices = code + 4 * kept;
-    float value;
-    std::memcpy(&value, code, sizeof(value));
-    if (std::isnan(value)) return std::fill(values.begin(), values.end(), value);
-    if (!accumulate) std::fill(values.begin(), values.end(), 0.0f);
-    for (std::int64_t k = 0; k < kept; ++k) {
-      std::memcpy(&value, code + 4 * k, sizeof(value));
-      values[IndexAt(indices, k, IndexBytes(elements))] += value;
+  // Decodes; false unless the indices of the block ascend and lie within it.
+  bool Decode(const Numbers& /*numbers*/, const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
+    switch (IndexBytes(static_cast<std::int64_t>(values.size()))) {
+      case 2:
+        return DecodeWithIndices<std::uint16_t>(code, accumulate, values);
+      case 4:
+        return DecodeWithIndices<std::uint32_t>(code, accumulate, values);
+      default:
+        return DecodeWithIndices<std::uint64_t>(code, accumulate, values);
     }
   }
 
@@ -92,12 +77,34 @@ class TopK : public codecs::BlockScheme {
   static std::int64_t IndexBytes(std::int64_t elements) {
     return elements <= std::int64_t{1} << 16 ? 2 : elements <= std::int64_t{1} << 32 ? 4 : 8;
   }
-  static std::int64_t IndexAt(const std::uint8_t* indices, std::int64_t k, std::int64_t bytes) {
-    std::int64_t index = 0;
-    std::memcpy(&index, indices + k * bytes, static_cast<std::size_t>(bytes));
-    return index;
+  template <typename Index>
+  bool DecodeWithIndices(const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
+    const std::int64_t kept = Kept(static_cast<std::int64_t>(values.size()), options_);
+    float value = At<float>(code, 0);
+    if (std::isnan(value)) {
+      std::fill(values.begin(), values.end(), value);
+      return true;
+    }
+    if (!accumulate) std::fill(values.begin(), values.end(), 0.0f);
+    const std::uint8_t* const indices = code + 4 * kept;
+    std::uint64_t least = 0;
+    for (std::int64_t k = 0; k < kept; ++k) {
+      const std::uint64_t index = At<Index>(indices, k);
+      if (index < least || index >= values.size()) return false;
+      if (k > 0) value = At<float>(code, k);
+      values[index] += value;
+      least = index + 1;
+    }
+    return true;
   }
-  // The k-th of numbers that take the lowest `bytes` bytes of a T each.
+  // Number k of numbers that lie one after the other, unaligned.
+  template <typename T>
+  static T At(const std::uint8_t* numbers, std::int64_t k) {
+    T number;
+    std::memcpy(&number, numbers + k * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return number;
+  }
+  // Writes number k of numbers that take the lowest `bytes` bytes of a T each.
   template <typename T>
   static void Put(T number, std::int64_t k, std::int64_t bytes, std::uint8_t* numbers) {
     std::memcpy(numbers + k * bytes, &number, static_cast<std::size_t>(bytes));

@@ -1,9 +1,9 @@
 // Two elements per byte: the arithmetic of uint8_block with 16 levels (docs/decisions/0002-uint8-block.md).
 //
-// With so few levels one outlier costs its block dearly. rotation=true turns every block by a random Hadamard rotation
-// first and back after decoding: what is encoded is then nearly normally distributed, whatever the values were. Zeros
-// do not stay zero then, but for blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526) and THC
-// (https://arxiv.org/abs/2302.08545).
+// With so few levels one outlier costs its whole block precision. rotation=true turns every block by a random Hadamard
+// rotation before encoding, and back after decoding: what is encoded is then nearly normally distributed, whatever the
+// values were. Zeros do not stay zero then, but for blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526)
+// and THC (https://arxiv.org/abs/2302.08545).
 #include "algorithms/codecs/block_message.h"
 #include "kernels/finite_range.h"
 #include "kernels/hadamard.h"

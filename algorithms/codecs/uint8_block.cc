@@ -1,8 +1,8 @@
-// One byte per element and an own range for each block (docs/decisions/0002-uint8-block.md).
+// One byte per element; every block has its own range (docs/decisions/0002-uint8-block.md).
 //
-// A block of values in [min, max] gets the step (max − min)/255, rounded up to 16 significant bits, and sends for each
-// value the nearest of 256 levels, or with rounding=stochastic one of the two beside it. Zero is a level when it lies
-// in the range; equal values are exact. The decoder computes min + code · step.
+// A block of values in [min, max] has 256 levels, (max − min)/255 apart (rounded up to 16 significant bits). For each
+// value it sends the nearest level, or with rounding=stochastic one of the two levels beside the value. Zero is a level
+// when it lies in the range; equal values are exact. The decoder computes min + code · step.
 #include "algorithms/codecs/block_message.h"
 #include "kernels/finite_range.h"
 #include "kernels/quantize.h"

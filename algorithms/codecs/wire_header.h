@@ -7,12 +7,13 @@
 //   7  form: 0 blocks, 1 raw (elements as they are: the message would not shrink)
 //   8  count, 64 bits: decoded elements
 //  16  block, 32 bits: elements that share one range; 0: the whole message
-//  20  options, 32 bits: a fingerprint of what else the decoder goes by; 0: nothing
+//  20  options, 32 bits: a fingerprint of the other options on which the decoder depends; 0: there are none
 //
 // Both sides know every field from (count, options); it is sent so that a disagreement is an error, not garbage.
 #ifndef TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
 #define TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -58,23 +59,26 @@ constexpr WireFields FieldsOf(const WireHeader& header) {
            {"options", 20, 4, header.options}}};
 }
 
-// `dst` has kHeaderBytes bytes.
+// Writes `header` to `dst`, which has kHeaderBytes bytes.
 inline void WriteHeader(const WireHeader& header, std::uint8_t* dst) {
   for (const WireField& field : FieldsOf(header).list) {
     for (int i = 0; i < field.bytes; ++i) dst[field.offset + i] = static_cast<std::uint8_t>(field.value >> (8 * i));
   }
 }
 
-// DataLoss unless `message` has `bytes` bytes and starts with `expected`; names the first field that differs.
+// DataLoss unless `message` has `bytes` bytes and starts with `expected`; names the first field that differs. Nothing
+// needs to be read from the header afterwards: all of its fields are those of `expected`.
 inline absl::Status CheckHeader(absl::string_view codec, const WireHeader& expected, std::int64_t bytes,
                                 absl::Span<const std::uint8_t> message) {
   if (static_cast<std::int64_t>(message.size()) != bytes) {
     return absl::DataLossError(absl::StrCat(codec, " message has ", message.size(), " bytes; ", expected.count,
                                             " elements in blocks of ", expected.block, " need ", bytes));
   }
+  std::array<std::uint8_t, kHeaderBytes> header;  // the message may change meanwhile
+  std::memcpy(header.data(), message.data(), kHeaderBytes);
   for (const WireField& field : FieldsOf(expected).list) {
     std::uint64_t value = 0;
-    for (int i = 0; i < field.bytes; ++i) value |= std::uint64_t{message[field.offset + i]} << (8 * i);
+    for (int i = 0; i < field.bytes; ++i) value |= std::uint64_t{header[field.offset + i]} << (8 * i);
     if (value != field.value) {
       return absl::DataLossError(
           absl::StrCat(codec, " message header: ", field.name, " is ", value, ", expected ", field.value));

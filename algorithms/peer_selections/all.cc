@@ -1,4 +1,4 @@
-// All ranks average with all: what everybody agrees on after one exchange.
+// All ranks average with all, so that their weights are equal after one exchange.
 #include "tutti/peer_selection.h"
 
 namespace tutti {

@@ -1,4 +1,4 @@
-// Mixes in which every rank does the same, relative to its place.
+// Mixes in which every rank does the same, relative to its place: the mixing matrix is circulant.
 #ifndef TUTTI_ALGORITHMS_PEER_SELECTIONS_CIRCULANT_H_
 #define TUTTI_ALGORITHMS_PEER_SELECTIONS_CIRCULANT_H_
 
@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// Equal parts of each of `ranks`; a rank that is named twice has two parts.
+// Equal shares of `ranks`; a rank that is named twice has two shares.
 inline std::vector<PeerWeight> EqualParts(std::vector<Rank> ranks) {
   std::sort(ranks.begin(), ranks.end());
   const double part = 1.0 / static_cast<double>(ranks.size());
@@ -21,7 +21,7 @@ inline std::vector<PeerWeight> EqualParts(std::vector<Rank> ranks) {
   return mix;
 }
 
-// ⌈log2 size⌉: powers of two below `size`.
+// ⌈log2 size⌉, the number of powers of two below `size`.
 inline int PowersOfTwoBelow(int size) {
   int powers = 0;
   while ((1 << powers) < size) ++powers;

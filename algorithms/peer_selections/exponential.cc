@@ -1,4 +1,4 @@
-// The static exponential graph: every rank hears of those 1, 2, 4, … places after it, in equal parts.
+// The static exponential graph: every rank mixes with the ranks 1, 2, 4, … places after it, in equal shares.
 // (Ying et al., "Exponential Graph is Provably Efficient for Decentralized Deep Training", 2021)
 #include "algorithms/peer_selections/circulant.h"
 

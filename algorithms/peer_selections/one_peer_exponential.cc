@@ -1,5 +1,5 @@
-// The exponential graph, one peer at a time: 1, 2, 4, … places after the rank, in turn. In a world of 2^k ranks all
-// agree after k exchanges. (Ying et al., 2021)
+// The exponential graph, one peer at a time: every rank mixes with the rank 1, 2, 4, … places after it, in turn. In a
+// world of 2^k ranks all weights are equal after k exchanges. (Ying et al., 2021)
 #include <algorithm>
 
 #include "algorithms/peer_selections/circulant.h"

@@ -1,5 +1,5 @@
-// Pairs drawn by lot: one of the rounds of a tournament in which every rank meets every other, so that all pairs are
-// equally likely. All ranks draw alike, from the option `seed`.
+// Pairs drawn by lot: one round, drawn at random, of a tournament in which every rank meets every other, so that all
+// pairs are equally likely. All ranks draw the same round, from the option `seed`.
 #include "algorithms/peer_selections/pairs.h"
 
 namespace tutti {

@@ -1,4 +1,4 @@
-// A ring: every rank mixes with the one before and the one after it, a third each.
+// A ring: every rank mixes with the ranks before and after it, in shares of a third each.
 #include "algorithms/peer_selections/circulant.h"
 
 namespace tutti {

@@ -1,5 +1,5 @@
-// A torus of rows and columns, as square as the number of ranks allows: every rank mixes with its four neighbours, a
-// fifth each. A prime number of ranks makes one row, which is a ring.
+// A torus of rows and columns, as square as the number of ranks allows: every rank mixes with its four neighbours, in
+// shares of a fifth each. A prime number of ranks makes one row, which is a ring.
 #include "algorithms/peer_selections/circulant.h"
 
 namespace tutti {
@@ -16,7 +16,7 @@ int RowsOf(int size) {
   return rows;
 }
 
-// Neighbours along a line of `length` places that is closed to a ring; none twice.
+// The neighbours of `place` along a line of `length` places that is closed to a ring; no place is named twice.
 std::vector<int> Neighbours(int place, int length) {
   if (length == 1) return {};
   if (length == 2) return {1 - place};

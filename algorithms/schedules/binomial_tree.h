@@ -10,8 +10,7 @@
 namespace tutti::schedules {
 
 // Ranks are counted from the root: v = (rank - root) mod n. The parent of v is v without its lowest set bit m; its
-// children are v + m/2, v + m/4 … v + 1, as far as they are below n. The subtree of v is a run of ranks that starts at
-// v.
+// children are v + m/2, v + m/4 … v + 1, as far as they are below n. The subtree of v is a run of ranks from v on.
 class BinomialTree {
  public:
   BinomialTree(int n, Rank root) : n_(n), root_(root) {}
@@ -21,7 +20,7 @@ class BinomialTree {
 
   static int Parent(int v) { return v & (v - 1); }
 
-  // Largest subtree first.
+  // The children of v, that with the largest subtree first.
   std::vector<int> Children(int v) const {
     std::vector<int> children;
     for (int m = 1; m < Reach(v) && v + m < n_; m *= 2) children.insert(children.begin(), v + m);
@@ -32,7 +31,7 @@ class BinomialTree {
   int SubtreeEnd(int v) const { return std::min(v + Reach(v), n_); }
 
  private:
-  // The lowest set bit of v; for the root a power of two that is at least n.
+  // The lowest set bit of v; for the root, a power of two that is at least n.
   int Reach(int v) const {
     if (v != 0) return v & -v;
     int reach = 1;

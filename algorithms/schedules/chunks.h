@@ -10,7 +10,7 @@
 
 namespace tutti::schedules {
 
-// Chunks first … first+length-1 (length ≥ 1) of the n nearly equal chunks of `whole`.
+// Chunks first … first+length-1 (length ≥ 1) of `whole`, which is cut into n nearly equal chunks.
 inline Ref RunOfChunks(const Ref& whole, int n, int first, int length) {
   const std::int64_t begin = ChunkOf(whole.count(), n, first).begin;
   const Range last = ChunkOf(whole.count(), n, first + length - 1);

@@ -22,13 +22,13 @@ class Fold {
 
   int participants() const { return participants_; }
   bool IsExtra(Rank rank) const { return rank < 2 * extras_ && rank % 2 == 1; }
-  // Of an extra.
+  // The participant that serves `extra`, and the extra that a participant serves, if it has one.
   static Rank Partner(Rank extra) { return extra - 1; }
   std::optional<Rank> ExtraOf(Rank rank) const {
     if (rank < 2 * extras_ && rank % 2 == 0) return rank + 1;
     return std::nullopt;
   }
-  // Of a participant, and back.
+  // Maps the rank of a participant to its number v, and back.
   int Participant(Rank rank) const { return rank < 2 * extras_ ? rank / 2 : rank - extras_; }
   Rank RankOf(int participant) const { return participant < extras_ ? 2 * participant : participant + extras_; }
 
@@ -37,20 +37,20 @@ class Fold {
   int extras_ = 0;
 };
 
-// An all-reduce of extras is this and nothing else; their partners call AllReduceTakeIn and AllReduceHandBack.
+// The whole all-reduce of an extra; its partner calls AllReduceTakeIn and AllReduceHandBack.
 inline void AllReduceAsExtra(PlanBuilder& b) {
   b.Send(Fold::Partner(b.rank()), InputAsPartial(b));
   b.Recv(Fold::Partner(b.rank()), b.out());
 }
 
-// What a participant's all-reduce starts from.
+// The operands from which a participant's all-reduce starts.
 struct Participation {
   Ref mine;     // the partial of its run of ranks: never written if it is the input
   Ref partial;  // where later partials go: the output, or scratch where partials are wider
 };
 
-// Makes the extra's partial, if there is an extra, part of this participant's. `arrival(count)` is scratch to receive
-// a partial in.
+// Combines the extra's partial, if this participant has an extra, with this participant's. `arrival(count)` returns
+// scratch to receive the extra's partial in.
 template <typename Arrival>
 Participation AllReduceTakeIn(PlanBuilder& b, const Fold& fold, Arrival arrival) {
   const Ref own = InputAsPartial(b);
@@ -63,7 +63,7 @@ Participation AllReduceTakeIn(PlanBuilder& b, const Fold& fold, Arrival arrival)
   return {partial, partial};
 }
 
-// The last step of a participant: its extra, if there is one, gets the result.
+// The last step of a participant: sends the result to its extra, if it has one.
 inline void AllReduceHandBack(PlanBuilder& b, const Fold& fold) {
   if (const auto extra = fold.ExtraOf(b.rank())) b.Send(*extra, b.out());
 }

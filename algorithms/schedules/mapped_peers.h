@@ -1,4 +1,4 @@
-// Peers whose memory is mapped: one rank reads and writes the memory of all. No message, no intermediate copy.
+// Schedules over mapped memory: every rank reads and writes the memory of all. No message, no intermediate copy.
 #ifndef ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
 #define ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
 
@@ -11,11 +11,11 @@
 
 namespace tutti::schedules {
 
-// Inputs up to this size are copied to scratch, which peers may read until the next run: one round of signals instead
-// of two. Above it the extra copy costs more than the round.
+// The largest input that is copied to scratch, which peers may read until the next run: that needs one round of signals
+// instead of two. Above it the extra copy costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
 
-// No rank goes on before every rank has come here.
+// A barrier: no rank goes on before every rank has come here.
 inline void MeetAll(PlanBuilder& b) {
   b.Signal();
   b.WaitAll();

@@ -9,8 +9,8 @@
 
 namespace tutti::schedules {
 
-// Blocks by rank: `leaving` of the input, `arriving` of the output. At step s to the rank s ahead, from the one s
-// behind.
+// Sends block leaving[q] of the input to every rank q, and receives block arriving[q] of the output from it. Step s
+// sends to the rank s places ahead and receives from the rank s places behind.
 inline void ExchangePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, const std::vector<Ref>& arriving) {
   const int n = b.size();
   b.Copy(arriving[b.rank()], leaving[b.rank()]);

@@ -1,5 +1,6 @@
-// Partials: what travels between ranks while a result is still incomplete. Sums, averages and products of 16-bit types
-// travel and accumulate in fp32 and are rounded once, by the last combination; everything else travels as it is.
+// Partials: operands that travel between ranks while a result is still incomplete. Sums, averages and products of
+// 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; all others travel as they
+// are.
 #ifndef ALGORITHMS_SCHEDULES_PARTIALS_H_
 #define ALGORITHMS_SCHEDULES_PARTIALS_H_
 
@@ -18,7 +19,7 @@ inline DType PartialType(const CollectiveSpec& spec) {
 
 inline bool PartialsAreWider(const CollectiveSpec& spec) { return PartialType(spec) != spec.dtype; }
 
-// The operator of every combination but the last, which is spec.op: an average divides once, at the end.
+// The operator of every combination but the last, which uses spec.op: an average divides once, at the end.
 inline ReduceOp PartialOp(const CollectiveSpec& spec) { return spec.op == ReduceOp::kAvg ? ReduceOp::kSum : spec.op; }
 
 // This rank's whole input as a partial: the input itself, or a wider copy in scratch.
@@ -29,11 +30,11 @@ inline Ref InputAsPartial(PlanBuilder& b) {
   return wide;
 }
 
-// Two pieces of scratch for partials that take turns: one fills while the other leaves. A schedule that passes a long
+// Two pieces of scratch for partials, used in turn: one fills while the other is sent. A schedule that passes a long
 // buffer through slots, a slice at a time, needs little scratch, however long the buffer is.
 class Slots {
  public:
-  // A slice is a few segments: one on the wire, one being reduced, some to spare.
+  // The length of a slice: a few segments, of which one is on the wire and one is being reduced.
   static std::int64_t SliceElements(const PlanBuilder& b, std::int64_t longest) {
     constexpr std::int64_t kSegmentsPerSlice = 4;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(AccumulatorOf(b.spec().dtype));

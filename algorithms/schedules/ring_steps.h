@@ -1,5 +1,5 @@
-// The two halves of every ring schedule. n ranks stand in a ring; each sends to the next and receives from the previous
-// one only, so every link carries one chunk per step, at full bandwidth, whatever n is.
+// The two halves of every ring schedule. n ranks stand in a ring; each sends only to the next rank and receives only
+// from the previous one, so every link carries one chunk per step, at full bandwidth, whatever n is.
 #ifndef ALGORITHMS_SCHEDULES_RING_STEPS_H_
 #define ALGORITHMS_SCHEDULES_RING_STEPS_H_
 
@@ -12,16 +12,16 @@
 
 namespace tutti::schedules {
 
-// `position` of a ring of n, which may be up to n behind or ahead.
+// `position` on a ring of n places; `position` may be up to n too low or too high.
 inline int OnRing(int position, int n) { return (position + n) % n; }
 inline Rank NextOnRing(const PlanBuilder& b) { return OnRing(b.rank() + 1, b.size()); }
 inline Rank PreviousOnRing(const PlanBuilder& b) { return OnRing(b.rank() - 1, b.size()); }
 
-// Reduce-scatter: `result` of rank r ← op over all ranks of chunks[r]; n ≥ 2, chunks[0] is the longest chunk.
+// Reduce-scatter: combines chunks[r] of all ranks into `result` of rank r; n ≥ 2, chunks[0] is the longest chunk.
 //
-// Chunk c starts at rank c+1 and travels around the ring to rank c; every rank it meets adds its own part. So at step
+// Chunk c starts at rank c+1 and travels around the ring to rank c; every rank on its way adds its own part. So at step
 // s = 0 … n-2 rank r sends its partial of chunk r-1-s and receives the previous rank's partial of chunk r-2-s, to which
-// it adds its own. Long chunks go around slice after slice, through the same scratch.
+// it adds its own part. Long chunks go around slice after slice, through the same scratch.
 inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, const Ref& result) {
   const int n = b.size();
   const std::int64_t longest = chunks[0].count();
@@ -49,7 +49,7 @@ inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, cons
   }
 }
 
-// All-gather: every rank ends with all of chunks[0 … n-1], where chunks[r] is rank r's at the start.
+// All-gather: every rank ends with all of chunks[0 … n-1]; at the start rank r has chunks[r].
 //
 // At step s = 0 … n-2 rank r sends chunk r-s, which it has just received (s = 0: its own), and receives chunk r-1-s.
 inline void RingAllGather(PlanBuilder& b, absl::Span<const Ref> chunks) {

@@ -1,4 +1,4 @@
-// What the engine adds: the cost of a step, and of a call, without any peer to wait for.
+// The engine's own cost: of a step, and of a call, in a world of one rank, which waits for no peer.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ std::unique_ptr<Communicator> WorldOfOne() {
   return *Communicator::Create(bootstrap, *std::move(transport));
 }
 
-// Copies of one cache line each, in a chain (every step waits for the one before) or all independent.
+// A plan of `steps` copies of one cache line each, in a chain (every step waits for the one before) or all independent.
 Plan Copies(int steps, bool chain) {
   PlanBuilder builder("copies", {.count = 1, .in_place = true}, 0, 1, {});
   const Ref lines = builder.Scratch(DType::kF32, 16 * (2 * std::int64_t{steps} + 1));

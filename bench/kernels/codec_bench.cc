@@ -1,4 +1,4 @@
-// Encode and decode of every codec; GB/s of fp32 elements.
+// The speed of encode and decode of every codec, in GB/s of fp32 elements.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -41,7 +41,7 @@ void Register(const CodecChoice& choice) {
   }
 }
 
-// Every codec with its defaults, and with each option that costs time.
+// Registers every codec with its defaults, and with each option that costs time.
 const bool kRegistered = [] {
   for (const Codec* codec : AllCodecs()) {
     Register({codec, codec->defaults});

@@ -1,5 +1,5 @@
-// Reduce as the direct all-reduce of two ranks calls it: two sources, and the result into both. GB/s count every byte
-// read and written; memcpy (one read, one write) gives the limit.
+// The speed of Reduce as the direct all-reduce of two ranks calls it: two sources, and the result into both. GB/s count
+// every byte read and written; memcpy (one read, one write) gives the limit.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -28,7 +28,8 @@ class AlignedFloats {
   std::unique_ptr<float, Free> data_;
 };
 
-// Arguments: bytes of each operand, number of sources. The first `num_dsts` sources are the destinations.
+// Arguments of the benchmark: bytes of each operand, number of sources. The first `num_dsts` sources are the
+// destinations.
 void RunReduce(benchmark::State& state, DType dtype, ReduceOp op, std::size_t num_dsts, Stores stores) {
   const std::int64_t bytes = state.range(0);
   const auto num_srcs = static_cast<std::size_t>(state.range(1));

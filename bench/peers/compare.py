@@ -5,7 +5,9 @@
 
 Rounds are interleaved: in each, every library measures the same group of sizes right after the others, in an order that
 rotates, because the speed of a shared machine drifts within minutes. A figure is the median over the rounds; a ratio is
-the median of the ratios within each round. Writes all_reduce.json and all_reduce.md into docs/results.
+the median of the ratios within each round. Writes all_reduce.json, all_reduce.md and all_reduce.svg into docs/results.
+Stopped by Ctrl-C or SIGTERM, or by a library that fails, the script writes what it has measured by then, says so on the
+page, and exits with an error.
 """
 
 import argparse
@@ -14,10 +16,12 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
+import subprocess
 import sys
 
-from peers import CORES, MPIS, PEERS, ROOT, Run
+from peers import CORES, MPIS, PEERS, PYTHON, ROOT, Run
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Sizes measured by one start of a program: a start costs a second or more, and drift within a group cancels out.
@@ -53,8 +57,8 @@ def groups_of(first, last, factor):
             yield group
 
 
-def measure(options):
-    rows = []
+def measure(options, rows):
+    """Appends a row for each measurement to `rows`, which holds those made so far when this is interrupted."""
     for ranks in options.ranks:
         for rewrite in (False, True):
             for group in groups_of(options.begin, options.end, options.factor):
@@ -66,7 +70,6 @@ def measure(options):
                         run = Run(ranks, group, options.factor, rewrite, options.seconds)
                         rows += [{**row, "name": name, "rewrite": rewrite, "round": round_number}
                                  for row in PEERS[name](run)]
-    return rows
 
 
 def summarize(rows):
@@ -82,9 +85,10 @@ def summarize(rows):
         ours = by_name.get("tutti", {})
         for label, names in (("best_mpi", MPIS), ("gloo", ("gloo",))):
             present = [by_name[n] for n in names if n in by_name]
-            if ours and present:
+            rounds = [r for r in ours if present and all(r in p for p in present)]  # the last one may be incomplete
+            if rounds:
                 entry[f"times_faster_than_{label}"] = round(
-                    statistics.median(min(p[r] for p in present) / ours[r] for r in ours), 2)
+                    statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
         summary.append(entry)
     return summary
 
@@ -112,6 +116,8 @@ def processor():
 
 def markdown(result, names):
     yield "# all_reduce beside its peers\n"
+    if result["stopped"]:
+        yield f"**Incomplete**: the measurement was stopped ({result['stopped']}).\n"
     yield f"{result['date']}, {result['machine']}. Medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield "in place. `tutti` has its buffers in the shared arena, `tutti-private` in ordinary memory. Written by"
     yield "`bench/peers/compare.py`; every row of every round, with p99 and maximum, is in `all_reduce.json`.\n"
@@ -144,7 +150,15 @@ def main():
     if load > 0.5:
         print(f"load average {load:.1f}: something else runs here, and what spins will look far worse than it is",
               file=sys.stderr)
-    rows = measure(options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    rows = []
+    stopped = ""
+    try:
+        measure(options, rows)
+    except (KeyboardInterrupt, SystemExit) as error:  # SystemExit: a program that a library was measured with failed
+        stopped = "by a signal" if isinstance(error, KeyboardInterrupt) else str(error).split("\n")[0]
+        if not rows:
+            raise
     wrong = [row for row in rows if row["wrong"]]
     if wrong:
         raise SystemExit(f"wrong results: {wrong[0]}")
@@ -152,6 +166,7 @@ def main():
         "date": datetime.date.today().isoformat(),
         "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}, load {load:.1f} before the first run",
         "rounds": options.rounds,
+        "stopped": stopped,
         "versions": {row["name"]: " ".join(row["version"].split()) for row in rows},
         "summary": summarize(rows),
         "rows": rows,
@@ -163,6 +178,12 @@ def main():
     (options.out / "all_reduce.json").write_text("\n".join(lines))
     (options.out / "all_reduce.md").write_text("\n".join(markdown(result, options.only)).rstrip() + "\n")
     print((options.out / "all_reduce.md").read_text())
+    if PYTHON.exists():
+        subprocess.run([PYTHON, pathlib.Path(__file__).with_name("plot.py"), options.out])
+    else:
+        print(f"no plot: {PYTHON} is missing: run `.ci/install plots`", file=sys.stderr)
+    if stopped:
+        raise SystemExit(f"stopped ({stopped}); what was measured before is in {options.out}")
 
 
 if __name__ == "__main__":

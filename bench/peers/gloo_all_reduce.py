@@ -40,7 +40,7 @@ def measure(torch, dist, rank, size, nbytes, seconds, rewrite):
     wrong = (data != size * (size + 1) / 2).sum()
     dist.all_reduce(wrong)
 
-    data.zero_()  # repeated sums of anything else would grow to infinity
+    data.zero_()  # repeated sums of values other than 0 would grow to infinity
     times = torch.tensor([timed_call(dist, data, rewrite_as) for _ in range(int(calls))], dtype=torch.float64)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
     times = sorted((times * 1e6).tolist())

@@ -17,7 +17,7 @@ static int Ascending(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-// Value of rank r is r + 1, so that every sum is exact.
+// Rank r contributes the value r + 1, so that every sum is exact.
 static void Fill(float* data, long count, int rank) {
   for (long i = 0; i < count; ++i) data[i] = (float)(rank + 1);
 }
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     for (long i = 0; i < count; ++i) wrong += data[i] != (float)(size * (size + 1) / 2);
     MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
 
-    memset(data, 0, (size_t)bytes);  // repeated sums of anything else would grow to infinity
+    memset(data, 0, (size_t)bytes);  // repeated sums of values other than 0 would grow to infinity
     for (int i = 0; i < calls; ++i) times[i] = TimedCall(data, count, rank, rewrite);
     MPI_Reduce(times, slowest, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     if (rank == 0) {

@@ -9,12 +9,13 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEPS = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti")
+PYTHON = DEPS / "torch-2.11/bin/python"  # has torch, and matplotlib
 CORES = len(os.sched_getaffinity(0))
 TIMEOUT_S = 600
 
 
 class Run:
-    """What one start of a program measures."""
+    """The measurement that one start of a program makes."""
 
     def __init__(self, ranks, sizes, factor, rewrite, seconds):
         self.ranks, self.sizes, self.factor, self.rewrite, self.seconds = ranks, sizes, factor, rewrite, seconds
@@ -79,7 +80,7 @@ def open_mpi(transport, options):
 
 def mpich(run):
     placing = ["-bind-to", "core"]
-    if run.oversubscribed:  # its own choice, release_gather, spins: 10 ms for 4 B
+    if run.oversubscribed:  # MPICH's own choice, release_gather, spins: 10 ms for 4 B
         placing = ["-genv", "MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM", "mpir",
                    "-genv", "MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM", "mpir"]
     return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"), "mpich",
@@ -87,7 +88,7 @@ def mpich(run):
 
 
 def gloo(run):
-    return rows_of([DEPS / "torch-2.11/bin/python", HERE / "gloo_all_reduce.py", run.ranks, *run.arguments()])
+    return rows_of([PYTHON, HERE / "gloo_all_reduce.py", run.ranks, *run.arguments()])
 
 
 UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",

@@ -1,4 +1,4 @@
-// Cost of writing and checking plans.
+// The time to write and to verify plans.
 #include <benchmark/benchmark.h>
 
 #include <utility>
@@ -27,7 +27,7 @@ void BM_BuildRing(benchmark::State& state) {
 }
 BENCHMARK(BM_BuildRing)->Arg(100)->Arg(10000)->Arg(100000)->Unit(benchmark::kMicrosecond);
 
-// Hard on the interval map: many readers of one range, then writes of small parts of it.
+// A hard case for the builder's interval map: many readers of one range, then writes of small parts of it.
 void BM_BuildManyReaders(benchmark::State& state) {
   const std::int64_t steps = state.range(0);
   for (auto _ : state) {
@@ -43,7 +43,7 @@ void BM_BuildManyReaders(benchmark::State& state) {
 }
 BENCHMARK(BM_BuildManyReaders)->Arg(100000)->Unit(benchmark::kMicrosecond);
 
-// All ranks of a ring all-reduce, at the size of the world.
+// Verifies the plans of all ranks of a ring all-reduce, for worlds of different sizes.
 void BM_VerifyRing(benchmark::State& state) {
   const int size = static_cast<int>(state.range(0));
   std::vector<Plan> plans;

@@ -29,13 +29,13 @@ import results
 from links import Hosts
 from runs import Runs, arguments, killed_at_end, run_of, run_on_hosts
 
-BUSY, QUIET = 0.7, 0.02  # of what the link can
-FIRST_STEPS = 3  # are slow, and left out
+BUSY, QUIET = 0.7, 0.02  # shares of the bandwidth of a link, above and below which it is busy and quiet
+FIRST_STEPS = 3  # slow steps at the start, which are left out
 PORT = "29600"
-NO_ROUNDS_MS = 250_000  # there is none in a training
-INTERVAL_MS = 500  # of async, if nobody says otherwise
+NO_ROUNDS_MS = 250_000  # an interval longer than a training, which then has no round
+INTERVAL_MS = 500  # the default interval of async
 PAUSED, AS_IT_IS, BARE_TCP = "async, link full half of the time", "async as it is", "bare TCP half of the time"
-# Milliseconds between rounds are about as many as a round takes at 100 Mb/s; the mlp's fill the link by themselves.
+# pause_ms, the time between rounds, is about the time of a round at 100 Mb/s. A round of the mlp fills its link.
 CASES = [{"model": "mlp", "ranks": 4, "pause_ms": 10000, "max_steps": 110, "beside": (PAUSED, BARE_TCP)},
          {"model": "mlp", "ranks": 2, "pause_ms": 7000, "max_steps": 300, "beside": (PAUSED, BARE_TCP)},
          {"model": "cnn", "ranks": 4, "pause_ms": 1000, "max_steps": 400, "beside": (AS_IT_IS, BARE_TCP)}]
@@ -48,7 +48,7 @@ def traffic(hosts, host, *what, log=subprocess.DEVNULL):
 
 
 def streams(hosts, seconds):
-    """Every host sends to the next one."""
+    """Starts bare TCP streams, in which every host sends to the next one."""
     receivers = [traffic(hosts, host, "receive", PORT) for host in range(hosts.count)]
     return receivers + [traffic(hosts, host, "send", hosts.address((host + 1) % hosts.count), PORT, seconds, seconds)
                         for host in range(hosts.count)]
@@ -60,7 +60,7 @@ def bytes_per_second(rate):
 
 
 class Link:
-    """What a host sent, by the lines of its counter."""
+    """The bytes that a host sent over its link, by the lines of its counter."""
 
     def __init__(self, lines, rate):
         self.rate = bytes_per_second(rate)
@@ -77,7 +77,7 @@ class Link:
 
 
 def steps_of(trace, link):
-    """Of one rank: how busy its link was, how long the step took, and the CPU time of all threads but the training's."""
+    """The steps of one rank: use of its link, duration, and CPU time of all threads but the training thread."""
     steps = []
     before = None
     for line in trace.read_text().splitlines():
@@ -90,7 +90,7 @@ def steps_of(trace, link):
 
 
 def train_and_trace(args, run):
-    """Means over the busy and the quiet steps of all ranks; where async is as it is, all steps count as busy."""
+    """Trains; returns means over the busy and the quiet steps of all ranks. For AS_IT_IS all steps count as busy."""
     seconds = str(run["pause_ms"] / 1000)
     interval_ms = {PAUSED: run["pause_ms"], AS_IT_IS: INTERVAL_MS, BARE_TCP: NO_ROUNDS_MS}[run["beside"]]
     program_run = {**run, "strategy": f"async:sync_interval_ms={interval_ms}"}

@@ -21,7 +21,7 @@ import results
 from page import write_page
 from runs import EPOCH_STEPS, LOOPBACK, MODELS, Runs, run_of, train
 
-NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that there is none in a short run
+NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that a short run has none
 STRATEGIES = [
     ("gradient_allreduce", "sgd"),
     ("gradient_allreduce:codec=bf16", "sgd"),
@@ -42,7 +42,7 @@ STRATEGIES = [
 
 
 def chosen(args):
-    """STRATEGIES, or those that --strategies names and what they are held against."""
+    """STRATEGIES, or those that --strategies names and the exact ones with which they are compared."""
     if not args.strategies:
         return STRATEGIES
     exact = {("gradient_allreduce", "sgd"), ("gradient_allreduce", "adam" if "qadam" in args.strategies else "sgd")}
@@ -75,7 +75,7 @@ def measure_steps(runs, model):
             for strategy, optimizer in strategies:
                 if round_number >= settings["async_rounds" if depends_on_link(strategy) else "rounds"]:
                     continue
-                # qadam at work, not in its warm-up.
+                # qadam is timed after its warm-up.
                 short = strategy + ":warmup_steps=1" if strategy == "qadam" else strategy
                 steps = settings["async_steps" if depends_on_link(strategy) else "short_steps"]
                 row = runs.get(**run_of(model, short, optimizer, seed=1, link=link, epochs=1, max_steps=steps,
@@ -87,7 +87,7 @@ def measure_steps(runs, model):
 
 
 def cell_of(steps, model, strategy, optimizer, link, trained):
-    """What a step of that whole training takes on average."""
+    """The mean time and bytes of a step of the whole training `trained`."""
     cell = steps[strategy, optimizer, link]
     if strategy == "qadam":
         warm_up = MODELS[model]["qadam_warm_up"] / trained["steps"]
@@ -100,8 +100,8 @@ def cell_of(steps, model, strategy, optimizer, link, trained):
 
 
 def seconds_to(history, accuracy):
-    """When a training first was that good, on a straight line between the ends of its epochs; None: never."""
-    before = {"accuracy": 0.1, "seconds": 0.0}  # ten classes, nothing learnt
+    """The time when a training reached `accuracy`, interpolated between the ends of its epochs; None: never."""
+    before = {"accuracy": 0.1, "seconds": 0.0}  # an untrained model guesses one of ten classes
     for epoch in history:
         if epoch["accuracy"] >= accuracy:
             share = (accuracy - before["accuracy"]) / (epoch["accuracy"] - before["accuracy"])
@@ -117,7 +117,7 @@ def rows_of(runs, model, steps):
             for link in runs.args.links:
                 own = trained_on_each_link(model, strategy)
                 place = link if own else LOOPBACK
-                known = place == link or not depends_on_link(strategy)  # how it learns on this link
+                known = place == link or not depends_on_link(strategy)  # `trained` learns as on this link
                 trained = whole(runs, model, strategy, optimizer, seed, place)
                 cell = cell_of(steps, model, strategy, optimizer, link, trained)
                 factor = 1 if own else cell["step_ms"] * trained["steps"] / 1000 / trained["history"][-1]["seconds"]

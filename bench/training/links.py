@@ -6,9 +6,9 @@ Needs root and iproute2. Everything is gone when the context ends; `ip netns` li
 import os
 import subprocess
 
-# tbf lets this much pass at once; more than one segment of 64 KB that the kernel hands down in one piece.
+# The bytes that the shaper tbf lets pass at once: more than a segment of 64 KB, which the kernel hands down whole.
 BURST_BYTES = 128 << 10
-# A packet waits this long in the queue of a link before it is dropped.
+# The time that a packet may wait in the queue of a link before it is dropped.
 QUEUE_MS = 50
 
 
@@ -18,7 +18,7 @@ def ip(*arguments, netns=None):
 
 
 class Hosts:
-    """`with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
+    """For `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
 
     DEVICE = "eth0"
 

@@ -1,4 +1,4 @@
-"""What compare.py has measured, as training.json, training.md and plots."""
+"""Writes the measurements of compare.py as training.json, training.md and plots."""
 
 import statistics
 
@@ -31,7 +31,7 @@ def accuracy_of(rows):
 
 
 def table(rows, args):
-    """One line per strategy: seeds averaged, links as columns. A sentence on async, which learns otherwise on each."""
+    """One line per strategy: seeds averaged, links as columns; a sentence on async, which differs by link."""
     links = args.links
     head = ["strategy", "accuracy", "KB per step and rank"]
     for link in links:
@@ -51,7 +51,7 @@ def table(rows, args):
 
 
 def places_of_async(rows, links):
-    """Where the accuracy and the bytes in its line are from."""
+    """A sentence on the links from which the accuracy and the bytes in the line of async are."""
     if not rows:
         return []
     where = "`async`, whose rounds follow the clock, was trained on"
@@ -63,7 +63,7 @@ def places_of_async(rows, links):
 
 
 def judgements(rows, steps, no_communication, args):
-    """What is asked for, and what was measured."""
+    """A table of the limits that are asked for, with the measured values."""
     lines = []
 
     def judge(what, value, limit, at_least=True):
@@ -107,7 +107,7 @@ def judgements(rows, steps, no_communication, args):
 
 
 def plot(rows, link, path):
-    """Accuracy against time and against bytes, mean over the seeds; False without matplotlib."""
+    """Plots accuracy against time and against bytes, as means over the seeds; False without matplotlib."""
     try:
         import matplotlib
     except ImportError:

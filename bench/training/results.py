@@ -1,4 +1,4 @@
-"""How the programs of this folder write what they have measured, as NAME.md and NAME.json."""
+"""Writes the measurements of the programs of this folder as NAME.md and NAME.json."""
 
 import datetime
 import json
@@ -15,12 +15,12 @@ def add_places(parser):
 
 
 def machine():
-    """When and where."""
+    """The date and the machine of a measurement."""
     return f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def line(cells):
-    """Of a table."""
+    """One line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
 
 

@@ -1,4 +1,4 @@
-"""One training: train_fashion_mnist on all ranks, on this machine's loopback or on hosts with links."""
+"""Runs one training: train_fashion_mnist on all ranks, on this machine's loopback or on hosts with links."""
 
 import contextlib
 import json
@@ -16,12 +16,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOPBACK = "loopback"
 TIMEOUT_S = 3600
 RANKS = 4
-BATCH = 64  # per rank
-EPOCH_STEPS = 60000 // (RANKS * BATCH)  # all images
+BATCH = 64  # images per rank and step
+EPOCH_STEPS = 60000 // (RANKS * BATCH)  # steps in which the ranks see all images once
 MODELS = {
-    # A whole training is so many evaluations, each after so many steps: four epochs of the cnn, 90 steps of the mlp,
-    # whose steps are slow. Short runs are long enough for a median, and made in rounds; on a slow link a step takes 10 s.
-    # Those of async see several of its rounds, and are made more often: they are held against their like by the percent.
+    # A whole training has `evaluations` evaluations, each after `evaluation_steps` steps: four epochs of the cnn, 90
+    # steps of the mlp, whose steps are slow. Short runs are long enough for a median, and are repeated `rounds` times;
+    # on a slow link a step takes 10 s. Short runs of async (async_steps, async_rounds) see several rounds of async, and
+    # are repeated more often, because differences of a percent count between them.
     "cnn": {"sgd": 0.05, "adam": 0.001, "evaluations": 4, "evaluation_steps": EPOCH_STEPS, "qadam_warm_up": 100,
             "short_steps": 30, "async_steps": 200, "rounds": 2, "async_rounds": 3},
     "mlp": {"sgd": 0.05, "adam": 0.0003, "evaluations": 3, "evaluation_steps": 30, "qadam_warm_up": 20,
@@ -30,7 +31,7 @@ MODELS = {
 
 
 def run_of(model, strategy, optimizer, **other):
-    """A run as `train` takes it: the rates of the model, and what is given; 4 ranks where that does not say."""
+    """The description of a run for `train`: defaults of the model (learning rate, 4 ranks), and the given values."""
     return {"model": model, "strategy": strategy, "optimizer": optimizer, "ranks": RANKS, "batch": BATCH,
             "lr": MODELS[model]["adam" if "adam" in optimizer else "sgd"], "decay": True, **other}
 
@@ -60,7 +61,7 @@ def on_hosts(args, run, result, directory):
 
 
 def run_on_hosts(hosts, program, directory):
-    """`program` on every host as a rank, to its end."""
+    """Runs `program` as one rank on every host, and waits for the end of all."""
     secret = directory / "secret"
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32))
@@ -77,7 +78,7 @@ def run_on_hosts(hosts, program, directory):
 
 @contextlib.contextmanager
 def killed_at_end(processes):
-    """Those of a list, which may still grow."""
+    """Kills the processes of a list, which may still grow, at the end of a with statement."""
     try:
         yield
     finally:
@@ -101,7 +102,7 @@ def wait_for_all(ranks):
 
 
 def train(args, run):
-    """What train_fashion_mnist says of the run."""
+    """Makes the run and returns the row that train_fashion_mnist writes about it."""
     with tempfile.TemporaryDirectory() as name:
         result = pathlib.Path(name) / "row.json"
         if run["link"] == LOOPBACK:
@@ -112,7 +113,7 @@ def train(args, run):
 
 
 class Runs:
-    """Those made so far, in a file. `args` has what `make` (train, or one like it) needs."""
+    """The runs made so far, kept in a file. `make` (train, or a function like it) makes a missing run from `args`."""
 
     def __init__(self, args, file, make):
         self.args = args

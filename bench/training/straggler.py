@@ -32,17 +32,17 @@ import time
 import results
 from runs import LOOPBACK, TIMEOUT_S, Runs, arguments, on_ranks, run_of
 
-TURN_S = 0.02  # the straggler runs, and is stopped, so long in turns
+TURN_S = 0.02  # the straggler runs and is stopped in turns of this length
 CORES = os.cpu_count()
 EVEN, STRAGGLER = "even", "straggler"
-LIMIT = 0.05  # of the step of rank 0, for async
-# A rank says which process it is, and becomes the program on its core.
+LIMIT = 0.05  # the most that waiting may cost with async, as a share of the step of rank 0
+# A shell script for each rank: it writes its process id to a file and then becomes the program on its core.
 ON_ITS_CORE = (f'echo $$ > "$0/$TUTTI_RANK.new" && mv "$0/$TUTTI_RANK.new" "$0/$TUTTI_RANK" && '
                f'exec taskset -c $((TUTTI_RANK % {CORES})) "$@"')
 
 
 def slow_down(launched, straggler):
-    """Until the launcher has ended."""
+    """Stops and continues the straggler in turns until the launcher has ended."""
     is_stopped = False
     while launched.poll() is None:
         is_stopped = not is_stopped
@@ -60,13 +60,13 @@ def process_of(launched, file):
 
 
 def slept_ns(process):
-    """Up to now, by its main thread, from any one time on."""
+    """The time that the main thread has slept up to now, counted from a fixed but unknown time on."""
     on_core, in_line, _ = map(int, pathlib.Path(f"/proc/{process}/schedstat").read_text().split())
     return time.monotonic_ns() - on_core - in_line
 
 
 def slept_ms_per_step(launched, process, steps):
-    """Between the lines of rank 0 that tell of a tenth and nine tenths of its steps."""
+    """The mean sleep per step of rank 0, between its lines after a tenth and after nine tenths of its steps."""
     slept = {}
     for line in launched.stdout:
         shown = re.search(r"epoch 1/1 +(10|90) %", line)
@@ -74,12 +74,12 @@ def slept_ms_per_step(launched, process, steps):
             slept[shown.group(1)] = slept_ns(process)
     if len(slept) < 2:
         raise RuntimeError(f"the ranks ended with exit code {launched.wait(TIMEOUT_S)} in mid-training")
-    # The kernel counts by the tick, so that no sleep may look like less.
+    # The kernel counts in ticks, so that no sleep at all may look negative.
     return max(0.0, (slept["90"] - slept["10"]) / 1e6 / (0.8 * steps))
 
 
 def train_with_straggler(args, run):
-    """What train_fashion_mnist says of the run, and `slept_ms`."""
+    """Makes the run and returns the row that train_fashion_mnist writes about it, with `slept_ms`."""
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
         result = directory / "row.json"
@@ -95,7 +95,7 @@ def train_with_straggler(args, run):
 
 
 def measure(runs, args):
-    """Rows of the table."""
+    """Makes all runs and returns the rows of the table."""
     cells = {}
     for round_number in range(args.rounds):
         for ranks in args.ranks:

@@ -31,22 +31,28 @@ CommunicatorOptions OptionsOf(const BenchOptions& options) {
 // Runs one rank; rank 0 prints. The number of wrong elements, over all ranks, is in rank 0's result.
 absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchOptions& options) {
   std::vector<BenchRow> rows;
+  const bool json_to_output = options.json_file == "-";
+  FILE* const table = json_to_output ? stderr : stdout;
   if (communicator.rank() == 0) {
-    std::printf("# tutti bench %s: %d ranks, transport %s, %s buffers%s%s\n%s\n", options.collective.c_str(),
-                communicator.size(), std::string(communicator.transport()).c_str(), options.buffers.c_str(),
-                options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
-                options.rewrite ? ", rewritten before each call" : "", TableHeading().c_str());
+    std::fprintf(table, "# tutti bench %s: %d ranks, transport %s, %s buffers%s%s\n%s\n", options.collective.c_str(),
+                 communicator.size(), std::string(communicator.transport()).c_str(), options.buffers.c_str(),
+                 options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
+                 options.rewrite ? ", rewritten before each call" : "", TableHeading().c_str());
   }
   const absl::Status status = RunBench(communicator, options, [&](const BenchRow& row) {
-    if (rows.empty() || rows.back().collective != row.collective) std::printf("# %s\n", row.collective.c_str());
+    if (rows.empty() || rows.back().collective != row.collective) {
+      std::fprintf(table, "# %s\n", row.collective.c_str());
+    }
     rows.push_back(row);
-    std::printf("%s\n", TableLine(row).c_str());
-    std::fflush(stdout);
+    std::fprintf(table, "%s\n", TableLine(row).c_str());
+    std::fflush(table);
   });
   if (!status.ok()) return status;
   if (communicator.rank() != 0) return 0;
-  std::printf("%s\n", TableFooting(rows).c_str());
-  if (!options.json_file.empty()) {
+  std::fprintf(table, "%s\n", TableFooting(rows).c_str());
+  if (json_to_output) {
+    std::fputs(Json(rows).c_str(), stdout);
+  } else if (!options.json_file.empty()) {
     if (absl::Status written = WriteFile(options.json_file, Json(rows)); !written.ok()) return written;
   }
   std::int64_t wrong = 0;
@@ -107,6 +113,10 @@ absl::StatusOr<int> Bench(const BenchOptions& options, bool ranks_given, const s
     return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
   }
   if (absl::Status valid = CheckBench(options, ranks); !valid.ok()) return valid;
+  // Rank 0 writes the file, after all has been measured.
+  if (identity->rank == 0 && !options.json_file.empty() && options.json_file != "-") {
+    if (absl::Status writable = CheckWritable(options.json_file); !writable.ok()) return writable;
+  }
   if (options.transport == "inproc") {
     if (!launched) return RunThreads(options);
     return absl::InvalidArgumentError(absl::StrCat("--transport inproc is for threads of one process, but ",
@@ -122,7 +132,8 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
   bench.add_option("-n,--ranks", options.ranks, "Ranks to start on this machine")
       ->check(CLI::Range(1, kMaxRanks))
       ->capture_default_str();
-  AddParsed(bench, "-b,--min-bytes", options.min_bytes, ParseBytes, "BYTES", "4", "Smallest size");
+  AddParsed(bench, "-b,--min-bytes", options.min_bytes, ParseBytes, "BYTES", "4",
+            "Smallest size; after 0 comes one element");
   AddParsed(bench, "-e,--max-bytes", options.max_bytes, ParseBytes, "BYTES", "256M", "Largest size");
   bench.add_option("-f,--factor", options.factor, "Each size is this many times the one before")
       ->check(CLI::Range(2, 1 << 30))
@@ -154,7 +165,10 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
   bench.add_flag("--in-place,!--out-of-place", options.traffic.in_place,
                  "One buffer, or one for input and one for output");
   bench.add_flag("!--no-check", options.check, "Do not compare results with what they should be");
-  bench.add_option("--json", options.json_file, "Also write the rows to this file")->type_name("FILE");
+  bench
+      .add_option("--json", options.json_file,
+                  "Also write the rows to this file; -: to standard output, and the table to standard error")
+      ->type_name("FILE");
 }
 
 }  // namespace

@@ -183,6 +183,15 @@ absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, 
                                                  "; valid: ", absl::StrJoin(valid, ", ")));
 }
 
+// The sizes to measure. After 0 comes one element, since 0 times any factor is 0 again.
+std::vector<std::int64_t> SizesOf(const BenchOptions& options) {
+  std::vector<std::int64_t> sizes = {options.min_bytes};
+  if (options.min_bytes == 0) sizes.push_back(SizeOf(options.traffic.dtype));
+  while (sizes.back() <= options.max_bytes / options.factor) sizes.push_back(sizes.back() * options.factor);
+  if (sizes.back() > options.max_bytes) sizes.pop_back();  // the one element
+  return sizes;
+}
+
 absl::Status RunCollective(Communicator& communicator, const BenchOptions& options, const std::string& name,
                            const std::function<void(const BenchRow&)>& report) {
   const Rank rank = communicator.rank();
@@ -193,13 +202,13 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
   const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
   const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
   if (!memory.ok()) return memory.status();
-  for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
+  for (const std::int64_t bytes : SizesOf(options)) {
     const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
     if (!traffic.ok()) return traffic.status();
     const absl::StatusOr<BenchRow> row = BenchRank(communicator, options, pattern, *memory, *traffic, call).Measure();
     if (!row.ok()) return row.status();
     if (rank == 0) report(*row);
-    if (traffic->bytes() == 0) break;  // a barrier, or nothing: larger sizes are the same
+    if (subject->largest.bytes() == 0) break;  // a barrier: larger sizes are the same
   }
   return absl::OkStatus();
 }

@@ -41,11 +41,14 @@ std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
   return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
 }
 
-// What was not understood of the command line; flags first, because what follows one may be its value.
+// The first word of the command line that was not understood; flags first, because the word behind one may be its
+// value. But where no command was recognized, a first word that is no flag was meant to be one, and the flags are that
+// command's.
 std::string FirstExtra(const CLI::App& app) {
   std::string first;
   for (const std::string& extra : app.remaining(/*recurse=*/true)) {
     if (extra == "--") continue;
+    if (first.empty() && app.get_subcommands().empty() && !absl::StartsWith(extra, "-")) return extra;
     if (absl::StartsWith(extra, "-")) return extra;
     if (first.empty()) first = extra;
   }

@@ -16,7 +16,12 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
   launch->positionals_at_end();
   launch->footer(
       "Example: tutti launch -n 4 -- ./train --epochs 3\n"
-      "The first rank that fails ends all others; its exit code becomes that of this command.");
+      "The first rank that fails ends all others; its exit code becomes that of this command. SIGINT, SIGTERM, "
+      "SIGHUP,\n"
+      "SIGUSR1 and SIGUSR2 are passed on. When this command is killed, the ranks and what they have started are "
+      "killed.\n"
+      "--tag-output waits for a slow reader of a job that succeeds; of one that fails, 5 s after the last byte was "
+      "read.");
   launch->callback([options, &invocation] { invocation.action = [options] { return Launch(*options); }; });
 }
 

@@ -1,8 +1,11 @@
 #include "bindings/cli/launch_output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "absl/strings/str_cat.h"
 
@@ -35,12 +38,28 @@ void LineTagger::Finish() {
   line_.clear();
 }
 
-void WriteFully(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+void Outlet::Add(absl::string_view bytes) {
+  if (error_ == 0) absl::StrAppend(&waiting_, bytes);
+}
+
+bool Outlet::Write() {
+  std::size_t written = 0;
+  while (written < waiting_.size()) {
+    // The answer of poll holds for PIPE_BUF bytes: a longer write may wait for the reader of a blocking pipe.
+    pollfd writable{fd_, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) <= 0) break;
+    const ssize_t taken =
+        ::write(fd_, waiting_.data() + written, std::min(waiting_.size() - written, std::size_t{PIPE_BUF}));
+    if (taken < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (taken < 0) {
+      error_ = errno;
+      waiting_.clear();
+      return written > 0;
+    }
+    written += static_cast<std::size_t>(taken);
   }
+  waiting_.erase(0, written);
+  return written > 0;
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #ifndef TUTTI_BINDINGS_CLI_LAUNCH_OUTPUT_H_
 #define TUTTI_BINDINGS_CLI_LAUNCH_OUTPUT_H_
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <utility>
@@ -25,8 +26,31 @@ class LineTagger {
   std::string line_;
 };
 
-// Writes all of `bytes`; what cannot be written is lost, as with the rank's own output.
-void WriteFully(int fd, absl::string_view bytes);
+// Text on its way to a descriptor of which nothing is known: its reader may be slow or gone, it may be non-blocking.
+// Nothing is lost but by an error, and no call waits for the reader. (A terminal may hold a Write back until it has
+// taken the few thousand bytes of one write.)
+class Outlet {
+ public:
+  explicit Outlet(int fd) : fd_(fd) {}
+  Outlet(const Outlet&) = delete;
+  Outlet& operator=(const Outlet&) = delete;
+
+  int fd() const { return fd_; }
+  // Puts `bytes` behind what waits; after an error they are dropped. Whoever adds only while nothing waits bounds
+  // memory.
+  void Add(absl::string_view bytes);
+  // Writes what the reader takes without a wait. Returns whether that was anything; an error ends it for good.
+  bool Write();
+  // Bytes that have not been written.
+  std::size_t waiting() const { return waiting_.size(); }
+  // errno of the write that failed, EPIPE when the reader is gone; 0 when none did.
+  int error() const { return error_; }
+
+ private:
+  const int fd_;
+  std::string waiting_;
+  int error_ = 0;
+};
 
 }  // namespace tutti
 

@@ -55,7 +55,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
                          int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(127);  // it died before prctl
+  if (::getppid() != launcher) ::_exit(127);  // the launcher died before prctl
   // Rank 0 may read a file or a pipe. A terminal would stop it, since its group is not in the foreground.
   if (rank != 0 || ::isatty(STDIN_FILENO)) {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -63,6 +63,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   }
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
+  // Also what libraries have opened without close-on-exec, or are about to mark, and what the launcher was given.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  ::fcntl(common.secret_fd, F_SETFD, 0);
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &common.signals, nullptr);
   ::execvpe(arguments[0], arguments, environment);
@@ -71,11 +74,11 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   ::_exit(127);
 }
 
+}  // namespace
+
 absl::Status Refused(absl::string_view what) {
   return absl::ResourceExhaustedError(absl::StrCat("tutti launch: ", what, ": ", std::strerror(errno)));
 }
-
-}  // namespace
 
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
                                                    const std::string& store_address, int secret_fd) {

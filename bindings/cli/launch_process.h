@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "tutti/dtype.h"
 
 namespace tutti {
@@ -18,7 +20,7 @@ namespace tutti {
 struct ProcessTemplate {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
-  int secret_fd = -1;  // stays open in the ranks
+  int secret_fd = -1;  // close-on-exec here, and the one descriptor above 2 that is open in the ranks
   sigset_t signals{};  // blocked in the ranks: what was before the launcher blocked its own
   bool tag_output = false;
 };
@@ -30,12 +32,16 @@ struct RankProcess {
   int err = -1;
 };
 
+// ResourceExhausted: the system refuses, for the reason in errno, what the launcher needs; `what` is "cannot …".
+absl::Status Refused(absl::string_view what);
+
 // Environment of the ranks of a job, but for the rank itself: this process's, with Tutti's own variables replaced.
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
                                                    const std::string& store_address, int secret_fd);
 
-// Starts `rank` in a process group of its own; it is killed when this process dies. NotFound when the program cannot be
-// started, ResourceExhausted when the system refuses a process or a descriptor.
+// Starts `rank` in a process group of its own; the rank is killed when the calling thread ends, so the main thread must
+// be the caller. NotFound when the program cannot be started, ResourceExhausted when the system refuses a process or a
+// descriptor.
 absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank);
 
 // "exited with code 3", "was ended by SIGKILL", of a status of waitpid; and the launcher's exit code for it.

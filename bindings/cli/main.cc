@@ -1,5 +1,10 @@
 // The command `tutti`.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -38,6 +43,29 @@ int Run(int argc, char** argv) {
   return usage ? kUsageError : 1;
 }
 
+// As the library does where it makes descriptors: a command that was started without standard output, say, must not
+// take one of its own for it, nor hand that on to ranks.
+void HoldStandardDescriptors() {
+  int fd = -1;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
+// A command whose standard output could not be written (a full disk) must not end well.
+int CheckOutput(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  // The reason of a write that failed earlier is not known any more.
+  const std::string reason = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  std::fprintf(stderr, "tutti: cannot write to standard output%s\n", reason.c_str());
+  return code == 0 ? 1 : code;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) { return Run(argc, argv); }
+int main(int argc, char** argv) {
+  HoldStandardDescriptors();
+  return CheckOutput(Run(argc, argv));
+}

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bindings/cli/command.h"
@@ -45,6 +46,15 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   }
   const absl::StatusOr<Plan> plan = family->build(flags.rank);
   if (!plan.ok()) return plan.status();
+  std::vector<Plan> plans;
+  if (flags.verify || !flags.draw.empty()) {
+    absl::StatusOr<std::vector<Plan>> all = BuildAll(*family);
+    if (!all.ok()) return all.status();
+    plans = *std::move(all);
+  }
+  if (!flags.draw.empty()) {
+    if (absl::Status drawable = CheckDrawable(plans, flags.draw); !drawable.ok()) return drawable;
+  }
   Print(absl::StrCat(family->explanation, ToText(*plan)));
   Print(absl::StrCat(plan->steps.size(), " steps, ", WireBytes(*plan), " bytes on the wire\n"));
   if (flags.cost) {
@@ -52,17 +62,13 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
     if (!table.ok()) return table.status();
     Print(*table);
   }
-  if (!flags.verify && flags.draw.empty()) return 0;
-
-  const absl::StatusOr<std::vector<Plan>> plans = BuildAll(*family);
-  if (!plans.ok()) return plans.status();
   if (flags.verify) {
-    if (absl::Status verified = Verify(*plans); !verified.ok()) return verified;
-    Print(absl::StrCat("verified: all ", plans->size(),
+    if (absl::Status verified = Verify(plans); !verified.ok()) return verified;
+    Print(absl::StrCat("verified: all ", plans.size(),
                        " ranks end with exactly what the collective promises; no deadlock, no race\n"));
   }
   if (!flags.draw.empty()) {
-    if (absl::Status drawn = DrawPlans(*plans, flags.draw); !drawn.ok()) return drawn;
+    if (absl::Status drawn = DrawPlans(plans, flags.draw); !drawn.ok()) return drawn;
     Print(absl::StrCat("drawn: ", flags.draw, "\n"));
   }
   return 0;
@@ -115,8 +121,9 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   AddLink(plan, "", flags.model.within_node, "inside a node");
   AddLink(plan, "node-", flags.model.between_nodes, "between nodes");
   plan.add_flag("--verify", flags.verify, "Prove that the plans of all ranks do together what the collective promises");
-  AddParsed(plan, "--draw", flags.draw, ParsePictureFile, "FILE", "",
-            "Draw the steps of all ranks into FILE.svg, .png or .pdf (needs Graphviz), or FILE.dot");
+  AddParsed(
+      plan, "--draw", flags.draw, ParsePictureFile, "FILE", "",
+      "Draw the steps of all ranks into FILE.svg, .png or .pdf (needs Graphviz, for at most a minute), or FILE.dot");
 }
 
 }  // namespace

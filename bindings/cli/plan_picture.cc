@@ -1,12 +1,13 @@
 #include "bindings/cli/plan_picture.h"
 
-#include <spawn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
+#include <cerrno>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -20,24 +21,79 @@ namespace {
 // What Graphviz calls its formats, too.
 constexpr absl::string_view kFormats[] = {"dot", "svg", "png", "pdf"};
 
+constexpr absl::string_view kWhatHelps =
+    "take fewer --ranks, a smaller size or a larger --segment, or write the graph to a file that ends in .dot";
+
+// As a shell says that there is no such program.
+constexpr int kNotStarted = 127;
+
 absl::string_view FormatOf(absl::string_view file) {
   const std::size_t point = file.rfind('.');
   return point == file.npos ? "" : file.substr(point + 1);
 }
 
-// Runs `dot -Tsvg -o picture source`, without a shell.
-absl::Status RunDot(const std::string& source, const std::string& picture) {
-  std::string arguments[] = {"dot", absl::StrCat("-T", FormatOf(picture)), "-o", picture, source};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
-                  arguments[3].data(), arguments[4].data(), nullptr};
-  pid_t child = 0;
-  if (const int error = posix_spawnp(&child, "dot", nullptr, nullptr, argv, environ); error != 0) {
-    return absl::NotFoundError(absl::StrCat("cannot run dot (Debian package graphviz) to draw ", picture, ": ",
-                                            std::strerror(error), "; a file that ends in .dot needs no program"));
+// A file without a name that goes with its last descriptor; close-on-exec.
+class UnnamedFile {
+ public:
+  explicit UnnamedFile(const std::string& text) : fd_(::memfd_create("tutti-plan", MFD_CLOEXEC)) {
+    std::size_t written = 0;
+    while (written < text.size()) {
+      const ssize_t taken = ::write(fd_, text.data() + written, text.size() - written);
+      if (taken <= 0) break;
+      written += static_cast<std::size_t>(taken);
+    }
+    complete_ = fd_ >= 0 && written == text.size() && ::lseek(fd_, 0, SEEK_SET) == 0;
   }
+  ~UnnamedFile() { ::close(fd_); }
+  UnnamedFile(const UnnamedFile&) = delete;
+  UnnamedFile& operator=(const UnnamedFile&) = delete;
+
+  int fd() const { return fd_; }
+  bool complete() const { return complete_; }
+  std::string FirstLine() const {
+    std::string line(200, '\0');
+    const ssize_t got = ::pread(fd_, line.data(), line.size(), 0);
+    line.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return line.substr(0, line.find('\n'));
+  }
+
+ private:
+  const int fd_;
+  bool complete_ = false;
+};
+
+// In the child: `dot`, which a timer ends that outlives both exec and its parent.
+[[noreturn]] void BecomeDot(char** arguments, int in, int err, absl::Duration limit) {
+  const itimerval once{.it_interval = {}, .it_value = absl::ToTimeval(limit)};
+  ::setitimer(ITIMER_REAL, &once, nullptr);
+  ::dup2(in, STDIN_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  ::execvp(arguments[0], arguments);
+  ::_exit(kNotStarted);
+}
+
+// Runs `dot -Tsvg -o picture`, without a shell.
+absl::Status RunDot(const std::string& source, const std::string& picture, absl::Duration limit) {
+  std::string arguments[] = {"dot", absl::StrCat("-T", FormatOf(picture)), "-o", picture};
+  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};
+  const UnnamedFile in(source), err("");
+  if (!in.complete() || !err.complete()) return absl::ErrnoToStatus(errno, "cannot hand the plans to dot");
+  const pid_t child = ::fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "cannot start dot");
+  if (child == 0) BecomeDot(argv, in.fd(), err.fd(), limit);
   int status = 0;
-  waitpid(child, &status, 0);
-  return status == 0 ? absl::OkStatus() : absl::InternalError(absl::StrCat("dot failed to draw ", picture));
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status == 0) return absl::OkStatus();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) {
+    return absl::NotFoundError(absl::StrCat("cannot run dot (Debian package graphviz) to draw ", picture,
+                                            "; a file that ends in .dot needs no program"));
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("dot did not draw ", picture, " within ", absl::FormatDuration(limit), "; ", kWhatHelps));
+  }
+  return absl::InternalError(absl::StrCat("dot failed to draw ", picture, ": ", err.FirstLine()));
 }
 
 }  // namespace
@@ -50,13 +106,26 @@ absl::StatusOr<std::string> ParsePictureFile(absl::string_view file) {
       absl::StrCat("'", file, "' cannot be drawn; the name must end in .", absl::StrJoin(kFormats, ", .")));
 }
 
-absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file) {
+absl::Status CheckDrawable(absl::Span<const Plan> plans, const std::string& file) {
+  if (FormatOf(file) == "dot") return absl::OkStatus();
+  std::int64_t steps = 0, arrows = 0;
+  for (const Plan& plan : plans) {
+    steps += std::ssize(plan.steps);
+    for (const Step& step : plan.steps) {
+      const bool ends_message = step.kind == StepKind::kRecv || step.kind == StepKind::kWait;
+      arrows += step.num_deps + (ends_message ? 1 : 0);
+    }
+  }
+  if (steps <= kMaxDrawnSteps && arrows <= kMaxDrawnArrows) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--draw ", file, ": the plans of all ranks have ", steps,
+                                                 " steps and ", arrows, " arrows, a picture has at most ",
+                                                 kMaxDrawnSteps, " and ", kMaxDrawnArrows, "; ", kWhatHelps));
+}
+
+absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file, absl::Duration limit) {
   if (FormatOf(file) == "dot") return WriteFile(file, ToGraphviz(plans));
-  const std::string source = absl::StrCat(file, ".dot");
-  if (absl::Status written = WriteFile(source, ToGraphviz(plans)); !written.ok()) return written;
-  absl::Status drawn = RunDot(source, file);
-  std::remove(source.c_str());
-  return drawn;
+  if (absl::Status drawable = CheckDrawable(plans, file); !drawable.ok()) return drawable;
+  return RunDot(ToGraphviz(plans), file, limit);
 }
 
 }  // namespace tutti::cli

@@ -2,11 +2,13 @@
 #ifndef TUTTI_BINDINGS_CLI_PLAN_PICTURE_H_
 #define TUTTI_BINDINGS_CLI_PLAN_PICTURE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "tutti/plan.h"
 
@@ -15,8 +17,16 @@ namespace tutti::cli {
 // The name of a file that plans can be drawn into, by its end. InvalidArgument lists the ends there may be.
 absl::StatusOr<std::string> ParsePictureFile(absl::string_view file);
 
-// FILE.dot holds Graphviz text; all others are drawn by Graphviz's `dot`. NotFound when that is not installed.
-absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file);
+// The largest picture that `dot` draws in seconds and that a reader still finds a way through. FILE.dot has no limit.
+inline constexpr std::int64_t kMaxDrawnSteps = 1500;
+inline constexpr std::int64_t kMaxDrawnArrows = 2000;
+
+// InvalidArgument, with the limit and what would help, when the steps of all ranks are too many for a picture.
+absl::Status CheckDrawable(absl::Span<const Plan> plans, const std::string& file);
+
+// FILE.dot holds Graphviz text; all others are drawn by Graphviz's `dot`. NotFound when dot cannot be started,
+// DeadlineExceeded when dot takes longer than `limit`, after which dot is ended.
+absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file, absl::Duration limit = absl::Minutes(1));
 
 }  // namespace tutti::cli
 

@@ -2,6 +2,7 @@
 // algorithm can be held against one's own idea of it.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "bindings/cli/npy.h"
 #include "bindings/cli/replay_optimizer.h"
 #include "bindings/cli/replay_rank.h"
+#include "bindings/cli/write_file.h"
 #include "tutti/algorithm.h"
 
 namespace tutti::cli {
@@ -29,6 +31,20 @@ absl::StatusOr<double> ParseLearningRate(absl::string_view text) {
       absl::StrCat("'", text, "' is no learning rate; needed is a number from 0 to ", kMost, ", as 0.1"));
 }
 
+// The user hears before the training that an input would be overwritten, or that the output cannot be written.
+absl::Status CheckOutFile(const ReplayOptions& options) {
+  const std::pair<const char*, const std::string*> inputs[] = {{"--gradients", &options.gradients_file},
+                                                               {"--weights", &options.weights_file}};
+  for (const auto& [flag, file] : inputs) {
+    std::error_code different;
+    if (std::filesystem::equivalent(options.out_file, *file, different)) {
+      return absl::InvalidArgumentError(absl::StrCat("--out ", options.out_file, " is the file of ", flag,
+                                                     ", which would be overwritten: name another file"));
+    }
+  }
+  return CheckWritable(options.out_file);
+}
+
 absl::StatusOr<int> Replay(ReplayOptions options) {
   const absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
   if (!strategy.ok()) return strategy.status();
@@ -41,6 +57,8 @@ absl::StatusOr<int> Replay(ReplayOptions options) {
   if (!weights.ok()) return weights.status();
   const absl::StatusOr<ReplayShape> shape = ShapeOfReplay(options, *gradients, *weights);
   if (!shape.ok()) return shape.status();
+
+  if (absl::Status valid = CheckOutFile(options); !valid.ok()) return valid;
 
   setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
   Array result{.shape = gradients->shape, .values = std::vector<float>(gradients->values.size())};

@@ -1,18 +1,44 @@
 #include "bindings/cli/write_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 
 namespace tutti::cli {
+namespace {
+
+absl::Status CannotWrite(const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+}
+
+}  // namespace
+
+absl::Status CheckWritable(const std::string& path) {
+  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file >= 0) {
+    ::unlink(path.c_str());
+  } else if (errno == EEXIST) {
+    std::error_code unknown;
+    // Whoever reads from a pipe would take an open that writes nothing for the end.
+    if (std::filesystem::is_fifo(path, unknown)) return absl::OkStatus();
+    file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  }
+  if (file < 0) return CannotWrite(path);
+  ::close(file);
+  return absl::OkStatus();
+}
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
   file.close();
   if (file) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return CannotWrite(path);
 }
 
 }  // namespace tutti::cli

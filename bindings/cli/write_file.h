@@ -8,7 +8,10 @@
 
 namespace tutti::cli {
 
-// The error names the file and says what the system said.
+// Whether WriteFile can open `path`, asked before the work whose result it is to hold. Leaves the file as it is, and
+// none where there is none. The error names the file and says what the system said; WriteFile's too.
+absl::Status CheckWritable(const std::string& path);
+
 absl::Status WriteFile(const std::string& path, const std::string& text);
 
 }  // namespace tutti::cli

@@ -34,11 +34,18 @@ std::vector<std::string> StatesFor(const tutti::Communicator& world, const std::
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::cerr << "usage: checkpoint TO [FROM]\n";
+  const std::string to = argc > 1 ? argv[1] : "";
+  constexpr char kUsage[] =
+      "usage: checkpoint TO [FROM]\n"
+      "Trains, from the checkpoint in the folder FROM when it is given, and saves a checkpoint into the folder TO.\n";
+  if (to == "--help" || to == "-h") {
+    std::cout << kUsage;
+    return 0;
+  }
+  if (argc < 2 || argc > 3 || to[0] == '-') {
+    std::cerr << kUsage;
     return 2;
   }
-  const std::string to = argv[1];
   const bool resumes = argc == 3;
   const std::string from = resumes ? argv[2] : "";
 

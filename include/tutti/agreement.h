@@ -14,12 +14,13 @@ namespace tutti {
 
 using AgreementFields = std::vector<std::pair<std::string, std::string>>;  // name, value
 
-// Compares fields over all ranks; InvalidArgument, the same on every rank, names the rank and the field that differ.
-// `mistake`: what this rank found wrong in its own arguments. It is compared too, as the field "arguments": a rank that
-// is wrong takes part, for its peers would wait for it. One that all ranks have made is returned as it is. Collective,
-// on one thread at a time; the same name may be used again and again.
+// Compares `fields` over all ranks. Collective. InvalidArgument, the same on every rank, names the rank and the field
+// that differ; other errors are those of the communicator. `mistake` is an error that this rank found in its own
+// arguments: such a rank takes part all the same, because its peers wait for it. Mistakes are compared too, as the
+// field "arguments"; one that all ranks have made is returned as it is. `call` holds the options of the collectives
+// that carry the comparison.
 absl::Status Agree(Communicator& communicator, absl::string_view name, AgreementFields fields,
-                   const absl::Status& mistake = absl::OkStatus());
+                   const absl::Status& mistake = absl::OkStatus(), const CallOptions& call = {});
 
 }  // namespace tutti
 

@@ -1,4 +1,5 @@
-// Algorithms: how replicas are kept in step. One file under algorithms/ defines one algorithm.
+// The record of an algorithm, which says how replicas are kept in step, and the strategy names that select one. One
+// file under algorithms/ defines one algorithm.
 #ifndef TUTTI_ALGORITHM_H_
 #define TUTTI_ALGORITHM_H_
 
@@ -15,6 +16,7 @@
 
 namespace tutti {
 
+// Exchanges is the kind of values that ranks exchange; Phase is the moment of a training step at which they do.
 enum class Exchanges : std::uint8_t { kGradients, kWeights, kMomentum, kWeightDifferences };
 enum class Phase : std::uint8_t { kBackward, kForward, kAfterStep, kBackground };
 absl::string_view Name(Exchanges exchanges);
@@ -42,10 +44,10 @@ struct Algorithm;
 // A strategy name, parsed: "bytegrad:codec=uint8_block,block=512". Every option has a value.
 struct Strategy {
   const Algorithm* algorithm = nullptr;
-  // Those of the algorithm in its order, then `codec` and those of the codec, when the algorithm encodes.
+  // The algorithm's options in its own order, then, if the algorithm encodes, `codec` and the options of that codec.
   std::vector<std::pair<std::string, std::string>> options;
 
-  // Empty when the algorithm has no such option.
+  // The value of option `name`; empty when the algorithm has no such option.
   absl::string_view option(absl::string_view name) const;
   bool flag(absl::string_view name) const { return option(name) == "true"; }
   std::int64_t integer(absl::string_view name) const;
@@ -60,37 +62,40 @@ struct Algorithm {
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
-  // The codec when the strategy name gives none; "none": it encodes only when one is given. Its strategy names then
-  // take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: it never encodes.
+  // The codec that messages are encoded with when the strategy name gives none; "none": such messages are not encoded.
+  // Strategy names then take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: the
+  // algorithm never encodes.
   absl::string_view codec = "";
-  // A bucket may have several plans, its rounds: one per constellation of peers, or one per part of the training. Their
-  // number, and the one that runs in optimizer step `step` (from 0), or kNoExchange. Null: one round, in every step;
-  // with momentum its source has the last word (synchronizer.h). `size`, here and below: of those who exchange, see
-  // ParticipantsOf.
+  // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
+  // returns their number, `round_of` the round that runs in optimizer step `step` (from 0), or kNoExchange. Null: there
+  // is one round, which runs in every step; an algorithm that exchanges momentum runs the round that its MomentumSource
+  // returns (synchronizer.h). `size`, here and below, is the number of ranks that exchange (ParticipantsOf).
   int (*rounds)(const Strategy& strategy, int size);
   int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
-  // OK, or why buckets of that kind cannot be kept in step in this world; names the option. Equal on all ranks.
+  // OK, or the reason why buckets of this kind cannot be kept in step in this world; names the option. Equal on all
+  // ranks.
   absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
-  // The part of each rank's weights in what `rank` ends with, in rank order: a row of a matrix whose rows and columns
-  // sum to 1. Null, or nothing: it ends with what builder.spec() promises, see `build`.
+  // The share of each rank's weights in the result of `rank`, in rank order: a row of a matrix whose rows and columns
+  // sum to 1. Null, or an empty row: the result is what builder.spec() promises (see `build`).
   std::vector<double> (*mixing)(const Strategy& strategy, int round, Rank rank, int size) = nullptr;
-  // Writes the plan of one round of one bucket; `supports` holds. builder.spec() is an all_reduce of the bucket: in
-  // place where WorksInPlace; otherwise from a snapshot of weights to a memory of its own, since training goes on from
-  // them meanwhile.
+  // Writes the plan of one round of one bucket, for which `supports` has returned OK. builder.spec() is an all_reduce
+  // of the bucket. It is in place where WorksInPlace; otherwise it goes from a snapshot of the weights to separate
+  // memory, because the training changes the weights meanwhile.
   void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
 };
 
 inline constexpr int kNoExchange = -1;
-// The ranks that exchange, in order: all, or with hierarchical=true the leaders of the nodes (see BuildPlan).
+// The ranks that exchange, in rank order: all ranks, or with hierarchical=true the leader of each node (see BuildPlan).
 std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
-// `participants`: their number. As the members of Algorithm, with what null stands for.
+// The functions of Algorithm with the same names, and what they mean where they are null. `participants` is the number
+// of ranks that exchange.
 int RoundsOf(const Strategy& strategy, int participants);
 int RoundOf(const Strategy& strategy, std::int64_t step, int participants);
 std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants);
-// Whether buckets hold weights rather than gradients.
+// Whether buckets of the algorithm hold weights rather than gradients.
 bool ExchangesWeights(const Algorithm& algorithm);
-// Whether plans work on the values where they lie. Otherwise they read a snapshot and write elsewhere, since the
-// training goes on from the weights while these travel.
+// Whether plans of the algorithm work on values where they lie. Otherwise a plan reads a snapshot and writes elsewhere,
+// because the training changes the weights while the plan runs.
 bool WorksInPlace(const Algorithm& algorithm);
 
 // Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
@@ -99,16 +104,17 @@ absl::Span<const Algorithm* const> AllAlgorithms();
 // "name" or "name:option=value,option=value". InvalidArgument lists the valid algorithms, options or values.
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name);
 
-// The codec that the strategy encodes with, and its options; no codec when there is none.
+// The codec that the strategy encodes with, and its options; the codec is null when the strategy does not encode.
 CodecChoice CodecOf(const Strategy& strategy);
 
-// What strategy names can tell codecs. Each codec takes some of these (Codec::options) and has its own defaults.
+// Every option of a codec that a strategy name can give. Each codec takes some of them (Codec::options) and has its own
+// defaults.
 absl::Span<const AlgorithmOption> CodecOptionTable();
 
 // The plan of one rank for one round of a bucket of `count` elements. Unimplemented with the reason when the algorithm
-// does not serve the bucket. With the option hierarchical=true and several nodes the algorithm runs between one rank
-// of each node, its leader: what the ranks of a node have is first reduced to it, losslessly, and its result broadcast
-// to them.
+// does not serve the bucket. With the option hierarchical=true and several nodes the algorithm runs among one rank of
+// each node, its leader: values of a node's ranks are first reduced to the leader, losslessly, and the leader's result
+// is broadcast to them.
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options, int round = 0);
 

@@ -35,9 +35,12 @@ struct Identity {
   bool operator==(const Identity&) const = default;
 };
 
-// Looks for, in this order: TUTTI_RANK, torchrun (RANK with WORLD_SIZE), Open MPI, PMIx, PMI (MPICH, Intel MPI), Slurm
-// (only inside a step), Horovod; none of them: a world of one. InvalidArgument names the variable that is missing or
-// wrong.
+// Asks the launchers' variables in this order: TUTTI_RANK, torchrun (RANK with WORLD_SIZE), Open MPI, PMIx, PMI (MPICH,
+// Intel MPI), Slurm (only inside a step), Horovod. When none of them is set, this process is a world of one rank.
+// InvalidArgument names the variable that is missing or wrong. It names two variables and their values when RANK or
+// WORLD_SIZE, not set by torchrun, contradicts a launcher later in the list: they may be left from an earlier job.
+// Without LOCAL_RANK and LOCAL_WORLD_SIZE all ranks are taken to be on this node; MASTER_ADDR must then be loopback, or
+// not set.
 absl::StatusOr<Identity> IdentityFromEnvironment();
 
 struct Bootstrap {
@@ -45,22 +48,25 @@ struct Bootstrap {
   std::shared_ptr<Store> store;
 };
 
-// What the server of a job's store and its ranks agree on: a launcher that serves the store of the ranks it starts
-// passes this, with the size and job id that it gives them. A restart (epoch) is another job.
+// The key of a job's store, which its server and all ranks must have alike. A launcher that serves the store makes the
+// key from the size and job id that it gives to the ranks. A restarted job (another epoch) has another key.
 JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 
-// Identity, and a store that all ranks of the job share:
+// This process's identity, and a store that all ranks of the job share. The store is the first that applies:
 //   TUTTI_STORE (`tutti launch` sets it)   the server or directory it names
 //   all ranks on this node                 a server in rank 0, found through a file that only this user can read
 //   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
 //                                          Slurm's first node; needs a job secret
-// Every rank makes the same number of calls; each call gets keys of its own. DeadlineExceeded says who was not found
-// within `timeout` (TUTTI_TIMEOUT when not given).
+// Every rank must make equally many calls; each call gets keys of its own. FailedPrecondition in a child process whose
+// parent called this before it forked. Unavailable names a rank that died or left meanwhile. DeadlineExceeded names the
+// ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given).
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
-// Every rank contributes a blob (≤ kMaxValueBytes) and gets everybody's, in rank order. `name` is equal on all ranks
-// and not used by an exchange that some rank has not left yet. DeadlineExceeded names the ranks that are missing; when
-// it waits long, rank 0 names them on stderr before.
+// Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes. `name` is equal on all
+// ranks, and not used by an exchange that some rank has not left yet. Ranks are numbered as in `store`; MakePrefixStore
+// makes a store for a part of the ranks. Unavailable names a rank that has died or left without giving its blob, about
+// a second after its end. DeadlineExceeded names the missing ranks; rank 0 names them on stderr before, when the
+// exchange takes long.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 

@@ -14,16 +14,17 @@
 
 namespace tutti {
 
-// How a value between two levels chooses one of them: the nearest; or at random, the nearer the likelier, so that it is
-// right on average.
+// How a codec rounds a value between two of its levels: to the nearest level; or to one of the two at random, more
+// likely to the nearer one, so that the average over many values is right.
 enum class Rounding : std::uint8_t { kNearest, kStochastic };
 absl::string_view Name(Rounding rounding);
 
-// What codecs can be told. A codec takes some of these (Codec::options) and needs the others to be as they are here.
+// All options of all codecs. A codec takes some of them (Codec::options) and rejects other values than these for the
+// rest.
 struct CodecOptions {
   std::int64_t block = 0;  // elements that share one range or choice, a power of two; 0: the whole message
   Rounding rounding = Rounding::kNearest;
-  std::uint64_t seed = 0;  // of the random numbers of rounding and rotation
+  std::uint64_t seed = 0;  // seed of the random numbers of rounding and rotation
   bool rotation = false;   // turn each block at random before it is rounded, which spreads its outliers
   double density = 1;      // share of the elements that travel, above 0
   bool operator==(const CodecOptions&) const = default;
@@ -34,30 +35,38 @@ struct CodecOptions {
 // Contract:
 // - The encoded size depends only on (count, options), so that both sides of a message know it.
 // - Zero stays zero. `sign`, and rotation, promise it for blocks of zeros only.
-// - A NaN or Inf shows: its whole block decodes to NaN; of a linear codec, the element does.
+// - A NaN or Inf shows: its whole block decodes to NaN; with a linear codec (see `linear`) only its own element shows
+//   it.
 // - Scalar, SIMD and CUDA versions produce identical bytes.
-// - A message that would not be smaller than its elements carries these as they are, and is exact (NaN and Inf too).
+// - A message that would not be smaller than its elements holds the elements unchanged, and is exact (NaN and Inf too).
+// - decode may be given a message in the memory of a peer, which that peer may change at any time: out of malice, or
+//   after a failure. decode therefore reads every length, index and header field once, checks what it read and uses
+//   only that; whatever the bytes are at each moment, it touches nothing but `src` and `dst`, and returns OK or
+//   DataLoss.
 struct Codec {
   absl::string_view name;
   absl::string_view summary;
   // Largest |x - decode(encode(x))| for finite input, as a formula for the docs.
   absl::string_view error_bound;
-  // The options it takes: "block, rounding, seed"; and what they are when a strategy name does not give them.
+  // The names of the options that the codec takes, "block, rounding, seed", and all options' values when a strategy
+  // name does not give them.
   absl::string_view options;
   CodecOptions defaults;
-  // Set when a message (rounded to nearest) is its elements converted to this dtype, without a header: a collective may
-  // then add and move messages as elements of it.
+  // Set when a message is just its elements (rounded to nearest) converted to this dtype, without a header: a
+  // collective may then add and move messages as elements of this dtype.
   std::optional<DType> linear = std::nullopt;
   // InvalidArgument names the option and what is valid.
   absl::Status (*validate)(const CodecOptions& options);
   // Bytes of the message for `count` elements (≥ 0), header included.
   std::int64_t (*encoded_bytes)(std::int64_t count, const CodecOptions& options);
-  // `dst` has exactly encoded_bytes(src.size()) bytes. `draw` names the random numbers of this message: stochastic
-  // rounding repeats itself when (seed, draw, src) do, and is independent of it otherwise.
+  // Encodes `src` into `dst`, which has exactly encoded_bytes(src.size()) bytes. `draw` names the random numbers of
+  // this message: stochastic rounding gives the same bytes for the same (seed, draw, src), and is independent
+  // otherwise.
   void (*encode)(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                  absl::Span<std::uint8_t> dst);
-  // dst = decoded, or dst += decoded. DataLoss when `src` has the wrong length or is no message for dst.size() elements
-  // of this codec and these options; dst is then unchanged.
+  // Sets `dst` to the decoded elements, or adds them to it. DataLoss when `src` has the wrong length or is no message
+  // for dst.size() elements of this codec and these options: `dst` is unchanged where the length or the header is
+  // wrong, and undefined where a code in the middle of the message is wrong.
   absl::Status (*decode)(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
                          absl::Span<float> dst);
 };
@@ -68,14 +77,14 @@ struct CodecChoice {
   bool operator==(const CodecChoice&) const = default;
 };
 
-// "uint8_block:block=1024": what differs from CodecOptions().
+// Text such as "uint8_block:block=1024": the codec and the options that differ from CodecOptions().
 std::string ToString(const CodecChoice& choice);
 
 // The value of the option called `name`, as strategy names write it; empty when there is no such option.
 std::string OptionText(const CodecOptions& options, absl::string_view name);
 
-// For Codec::validate: InvalidArgument when `options` sets what a codec that takes only the options `taken` ("block,
-// seed") has no use for.
+// A check for Codec::validate: InvalidArgument when `options` sets an option that is not in `taken` ("block, seed"),
+// the list of those that the codec takes.
 absl::Status CheckTaken(absl::string_view codec, absl::string_view taken, const CodecOptions& options);
 
 // All codecs of this build, in alphabetical order (generated from algorithms/codecs/*.cc).

@@ -35,7 +35,7 @@ inline constexpr std::array<Collective, 12> kAllCollectives = {
 
 // Whether ranks' elements are combined by an operator (CollectiveSpec::op).
 bool Reduces(Collective collective);
-// Whether one rank is singled out (CollectiveSpec::root): the root or, of send and recv, the peer.
+// Whether the call names one rank (CollectiveSpec::root): the root, or the peer of send and recv.
 bool HasRoot(Collective collective);
 // Whether input and output may be the same memory (CollectiveSpec::in_place).
 bool HasInPlaceForm(Collective collective);
@@ -56,7 +56,7 @@ struct CollectiveSpec {
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
   std::int64_t count = 0;
-  // The root, where the collective has one; the peer of send and recv.
+  // The root, where the collective has one; for send and recv, the peer.
   Rank root = 0;
   // Input and output are the same memory. all_gather, gather: the input is this rank's block of the output;
   // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value. False

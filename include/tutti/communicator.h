@@ -1,4 +1,4 @@
-// Ranks that can run collectives.
+// A communicator: ranks that can run collectives together.
 #ifndef TUTTI_COMMUNICATOR_H_
 #define TUTTI_COMMUNICATOR_H_
 
@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "tutti/bootstrap.h"
 #include "tutti/buffer.h"
+#include "tutti/call_options.h"
 #include "tutti/collective.h"
 #include "tutti/plan.h"
 #include "tutti/schedule.h"
@@ -22,7 +24,8 @@
 
 namespace tutti {
 
-// What is not set here comes from the environment (docs/configuration.md). Equal on all ranks.
+// Options of a communicator, equal on all ranks. An option that is not set here comes from the environment
+// (docs/configuration.md).
 struct CommunicatorOptions {
   // Every wait for a peer ends after this long with DeadlineExceeded that names it; TUTTI_TIMEOUT.
   std::optional<absl::Duration> timeout = std::nullopt;
@@ -30,34 +33,21 @@ struct CommunicatorOptions {
   std::optional<std::string> schedules = std::nullopt;
   // Pipelining unit of message schedules, in bytes.
   std::int64_t segment_bytes = 256 << 10;
-  // "auto" maps peers' memory when all of them are on this node and else sends messages; "never" always sends messages.
+  // kAuto maps peers' memory when all peers are on this node, and otherwise sends messages; kNever always sends
+  // messages.
   enum class Mapping : std::uint8_t { kAuto, kNever } mapping = Mapping::kAuto;
 };
 
-struct CallOptions {
-  // Which schedule serves the call; nullptr: the selector decides, equally on all ranks.
-  const Schedule* schedule = nullptr;
-  // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
-  // make no progress until then.
-  bool caller_drives = false;
-  // Cores are needed sooner than the result: who waits for it sleeps until something arrives, and does not poll.
-  bool background = false;
-  // Note when the call ends, for Work::end_nanos().
-  bool timed = false;
-  // Names the random numbers of codecs that round at random: a run of a bound plan repeats those of one with an equal
-  // number, and is independent of all others. Give every run its own: rounding is right on average only over many.
-  std::uint64_t draw = 0;
-};
-
-// What a rank has moved since its first communicator was created, in that and all that Split made of it.
+// The traffic of a rank since its first communicator was created, over that communicator and all that were split from
+// it.
 struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
 };
 
-// The memory a plan runs on. In place: `in` is unused. `state` is persistent memory of plan.state_bytes. `scratch`, of
-// plan.scratch_bytes, spares a plan that maps no peers memory of its own: plans that never run at the same time may
-// share it.
+// The memory that a plan runs on. `in` is unused in place. `state` is persistent memory of plan.state_bytes. `scratch`,
+// of plan.scratch_bytes, may be null; a plan whose peers do not map its memory uses it instead of allocating its own.
+// Plans that never run at the same time may share one.
 struct PlanBuffers {
   const void* in = nullptr;
   void* out = nullptr;
@@ -67,8 +57,8 @@ struct PlanBuffers {
 
 class Engine;
 
-// A plan with its memory: started any number of times, one run at a time, at no cost of allocation or look-up. Must not
-// outlive its communicator. Not thread-safe; different bound plans are independent.
+// A plan with its memory. It can be started any number of times, one run at a time, without allocation or look-up. Must
+// not outlive its communicator. Not thread-safe; different bound plans are independent.
 class BoundPlan {
  public:
   BoundPlan();
@@ -88,19 +78,20 @@ class BoundPlan {
 };
 
 // Thread-safe: any thread may submit, but all ranks must submit their collectives in the same order. The arguments of
-// the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root; equal input and output
-// pointers (or, where blocks are gathered or scattered, a pointer to the own block) mean in place. Memory from Allocate
-// is used where it is; any other memory works through staging.
+// the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root. Equal input and output
+// pointers mean in place, as does, where blocks are gathered or scattered, a pointer to this rank's own block. Memory
+// from Allocate is used where it is; any other memory works through staging.
 //
 // Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the
 // call and the step that waited; Aborted carries the first cause. After the first error every pending and later call
-// ends with it: recovery is a new communicator.
+// ends with that error, and recovery is a new communicator. Only the errors of one call alone (docs/errors.md) leave
+// the communicator usable.
 class Communicator {
  public:
   // Collective over the ranks of `bootstrap`; takes the transport from the environment (TUTTI_TRANSPORT).
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const Bootstrap& bootstrap,
                                                               const CommunicatorOptions& options = {});
-  // Likewise over a transport that is not connected yet.
+  // Creates the communicator over `transport`, which is not connected yet, and not over one from the environment.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const Bootstrap& bootstrap,
                                                               std::unique_ptr<Transport> transport,
                                                               const CommunicatorOptions& options = {});
@@ -111,15 +102,15 @@ class Communicator {
   Rank rank() const;
   int size() const;
   absl::string_view transport() const;
-  // Whether plans may use peers' memory directly.
+  // The options with which this communicator builds plans; they say whether peers' memory is mapped.
   const PlanOptions& plan_options() const;
   Counters counters() const;
-  // The store the ranks met at (of a split communicator: a part that only its ranks see), for agreements of the layers
-  // above.
+  // The store through which the ranks found each other, for agreements of the layers above. A split communicator has a
+  // part of that store, which only its own ranks see.
   Store& store() const;
   absl::Duration timeout() const;
 
-  // Memory in the arena. ResourceExhausted when the region is full.
+  // Allocates memory in the arena. ResourceExhausted when this rank's region is full.
   absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
 
   Work AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});
@@ -139,22 +130,32 @@ class Communicator {
   Work Send(const void* in, std::int64_t count, DType dtype, Rank to, const CallOptions& = {});
   Work Recv(void* out, std::int64_t count, DType dtype, Rank from, const CallOptions& = {});
 
-  // Any call as a value.
+  // Makes the call that `spec` describes, of any collective.
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& = {});
 
-  // The plan that serves a call, and why that schedule was chosen.
+  // The plan that serves a call, and the reason why the plan's schedule was chosen.
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}) const;
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds a plan of this rank to memory that outlives the result. Every rank must bind and start matching plans.
   absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
 
-  // New communicators of the ranks with equal `color`, ordered by (key, rank); collective. A negative color: none
-  // (null). Threads may split different communicators at the same time. ResourceExhausted, on all ranks, when Split has
-  // put one of them into 2047 groups already, whether these are still there or not.
+  // Makes one new communicator per color of the ranks that gave this color, ordered by (key, rank); a rank with a
+  // negative color gets null. Collective. Threads may split different communicators at the same time.
+  // ResourceExhausted, on all ranks, when one rank has no room in its arena, or has been in 524,287 groups of its
+  // world, destroyed groups included.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
-  // Ends every pending and later call of this rank and its peers with `cause` (not OK). Any thread, any time.
+  // A new communicator of `members`, ranks of this one, which become ranks 0, 1, … in the order given. Collective over
+  // the members alone: each of them calls Group with the same members and name, and other ranks need not know. Threads
+  // may make groups at the same time; groups that are made at the same time differ in their members or their name.
+  // After an error the name is not used again for these members. InvalidArgument names the member that is out of range
+  // or named twice, or says that this rank is none; ResourceExhausted, on all members, as Split; Unavailable names a
+  // member that has died or left; DeadlineExceeded, after the communicator's timeout, names members that have not come.
+  absl::StatusOr<std::unique_ptr<Communicator>> Group(absl::Span<const Rank> members, absl::string_view name);
+
+  // Ends every pending and later call of this rank and its peers with `cause`; with InvalidArgument if that is OK. Any
+  // thread, any time.
   void Abort(const absl::Status& cause);
   // OK, or the first error of this communicator.
   absl::Status status() const;

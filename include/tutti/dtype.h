@@ -26,8 +26,8 @@ inline constexpr std::array<DType, 8> kAllDTypes = {DType::kF32, DType::kF64, DT
 inline constexpr std::array<ReduceOp, 5> kAllReduceOps = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin,
                                                           ReduceOp::kMax, ReduceOp::kProd};
 
-// What an operand of a linear combination is multiplied by: operand · factor / divisor. As two numbers a third is
-// exact.
+// The coefficient of an operand in a linear combination, which adds operand · factor / divisor. Two numbers express a
+// third exactly.
 struct Coefficient {
   double factor = 1;
   double divisor = 1;
@@ -35,7 +35,7 @@ struct Coefficient {
   bool operator==(const Coefficient&) const = default;
 };
 
-// Bytes of one element.
+// Bytes of one element; 0 of a value that is no DType.
 constexpr std::int64_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -63,7 +63,7 @@ constexpr DType AccumulatorOf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype;
 }
 
-// "f32", "bf16", … and "sum", "avg", …: the names used in plans, the command line and JSON.
+// "f32", "bf16", … and "sum", "avg", …: the names used in plans, the command line and JSON. "?" of other values.
 absl::string_view Name(DType dtype);
 absl::string_view Name(ReduceOp op);
 

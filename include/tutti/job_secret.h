@@ -22,10 +22,11 @@ struct JobSecret {
 JobSecret RandomJobSecret();
 
 std::string ToHex(const JobSecret& secret);
-// Surrounding white space is ignored. InvalidArgument says what is wrong, without repeating the text.
+// Reads the 64 digits, ignoring white space around them. InvalidArgument says what is wrong, without repeating the
+// text.
 absl::StatusOr<JobSecret> ParseJobSecret(absl::string_view hex);
 
-// The secret this process was given, or nothing when it was given none. Looked for, in this order, in
+// The secret that this process was given, or nothing if none was given. The sources, in this order:
 //   TUTTI_JOB_SECRET_FD     an inherited descriptor of a file or memfd; read from its start, then marked close-on-exec
 //   TUTTI_JOB_SECRET_FILE   a file that only its owner may read; PermissionDenied when others may
 //   TUTTI_JOB_SECRET        the digits themselves; other processes of the same user can see them

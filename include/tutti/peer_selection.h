@@ -1,4 +1,4 @@
-// Peer selections: with whom a rank mixes its weights, when it does not with all. One file under
+// Peer selections: the peers with which a rank mixes its weights, where it does not mix with all ranks. One file under
 // algorithms/peer_selections/ defines one.
 #ifndef TUTTI_PEER_SELECTION_H_
 #define TUTTI_PEER_SELECTION_H_
@@ -13,27 +13,28 @@
 
 namespace tutti {
 
-// Part of the weights of `rank` in a mix.
+// The share of `rank`'s weights in a mix of weights.
 struct PeerWeight {
   Rank rank = 0;
   double weight = 0;
   bool operator==(const PeerWeight&) const = default;
 };
 
-// A record of pure functions. All parts of one rank's mix sum to 1 (what all agree on stays), and so do the parts of
-// one rank in all mixes (the average over the ranks stays): the mixing matrix of a round is doubly stochastic.
+// A peer selection, as a record of pure functions. The mixing matrix of a round is doubly stochastic: the shares in one
+// rank's mix sum to 1 (weights that are equal on all ranks stay so), and the shares of one rank in all mixes sum to 1
+// (the average over the ranks stays the same).
 struct PeerSelection {
   absl::string_view name;
   absl::string_view summary;
-  // Mixing matrices that take turns; at least 1.
+  // The number of mixing matrices that take turns; at least 1.
   int (*rounds)(int size);
-  // The parts of every rank with which `rank` mixes, itself included, by rank; none is 0.
+  // The shares of all ranks in the mix of `rank`, its own included, in rank order; ranks with share 0 are left out.
   std::vector<PeerWeight> (*mix)(int size, int round, Rank rank);
-  // Whether rounds are drawn by lot (from a seed that all ranks have) instead of in turn.
+  // Whether rounds are drawn by lot, from a seed that all ranks have, instead of in turn.
   bool random = false;
 };
 
-// The round of the `exchange`-th mix (from 0): in turn, or drawn by lot.
+// The round of the `exchange`-th mix (from 0), taken in turn or drawn by lot.
 int RoundOfExchange(const PeerSelection& selection, std::int64_t exchange, std::int64_t seed, int size);
 
 // Every peer selection of this build in alphabetical order (generated from algorithms/peer_selections/*.cc).
@@ -44,9 +45,9 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name);
 // The mixing matrix of one round, by rows: weights[rank][from].
 std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round);
 
-// InvalidArgument unless `matrix` is square, has no negative entry, rows and columns that sum to 1 within 1e-6,
-// connects all ranks, directly or through others, and its powers come to the average (a permutation, say, only moves
-// weights in circles); names the row, column, ranks or period at fault.
+// Checks that `matrix` is square, has no negative entry, has rows and columns that sum to 1 within 1e-6, connects all
+// ranks, directly or through others, and has powers that converge to the average (those of a permutation do not: it
+// only moves weights in circles). InvalidArgument names the row, column, ranks or period at fault.
 absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix);
 
 }  // namespace tutti

@@ -14,9 +14,9 @@
 
 namespace tutti {
 
-// Where a reference points. In place there is one memory, kOut, as long as the longer of input and output: the whole
-// output of all_gather and gather, the whole input of reduce_scatter and scatter; the shorter is this rank's block of
-// it. Bytes of an in-place input that are not output keep their value. kIn is then empty.
+// The memory that a Ref points into. A call in place has one memory, kOut, as long as the longer of input and output:
+// the whole output of all_gather and gather, the whole input of reduce_scatter and scatter; the shorter of the two is
+// this rank's block of it. Bytes of an in-place input that are not output keep their value. kIn is then empty.
 enum class Space : std::uint8_t {
   kIn,       // the caller's input; read-only; empty when the call is in place
   kOut,      // the caller's output (and input, when in place)
@@ -62,7 +62,8 @@ absl::string_view Name(Space space);
 // Index of a step in its plan.
 using StepId = std::uint32_t;
 
-// One step. Lists live in the plan's pools, so that a step is a plain, fixed-size struct.
+// One step of a plan. Its lists (refs, dependencies, coefficients) are ranges of the plan's vectors, so that a step is
+// a plain, fixed-size struct.
 struct Step {
   StepKind kind = StepKind::kCopy;
   ReduceOp op = ReduceOp::kSum;  // kReduce
@@ -80,23 +81,27 @@ struct Step {
   std::uint32_t num_deps = 0;
 };
 
-// What a range of a bucket's persistent memory means to whoever saves, loads or moves it.
+// The meaning of a range of a bucket's persistent memory, for code that saves, loads or moves it.
 enum class StateKind : std::uint8_t {
-  kResidual,  // what a codec has lost of this rank's values and the next message makes up for; zero at first
-  kReplica,   // the weights of rank `of` as this rank knows them; at first those all ranks start with
+  kResidual,  // what a codec lost of this rank's values, which later messages make up for; zero at first
+  kReplica,   // the weights of rank `of` as this rank knows them; at first the weights that all ranks start with
 };
 absl::string_view Name(StateKind kind);
 
 struct StateRange {
   std::string name;  // "residual", "left": unique in its plan
   StateKind kind = StateKind::kResidual;
-  Rank of = kSelf;  // kReplica: whose weights; the own rank for the own replica
+  Rank of = kSelf;  // kReplica: the rank whose weights the range holds; a rank's own replica names that rank
   Ref range = {};
-  std::int64_t first_element = 0;  // of the bucket that the range belongs to
+  std::int64_t first_element = 0;  // place in the bucket of the range's first element
+  // kResidual: the result lacks the range's values divided by this number. It is the number of ranks where ranks hold
+  // back parts of their own values, which are averaged.
+  std::int32_t divisor = 1;
 };
 
 struct Plan {
   std::string name;  // "all_reduce:ring", "bytegrad"
+  int round = 0;     // which plan of a bucket with several it is: see Algorithm::rounds
   Rank rank = 0;
   int size = 1;
   CollectiveSpec spec;
@@ -109,11 +114,12 @@ struct Plan {
   std::vector<StepId> deps;
   std::vector<CodecChoice> codecs;
   std::vector<Coefficient> coefficients;
-  std::vector<StateRange> states;  // all of kState that is used
-  // Part of each rank's input in this rank's output, in rank order, where these are not what the collective promises:
-  // a plan of an algorithm that mixes the weights of neighbours. Rows and columns of a world sum to 1.
+  std::vector<StateRange> states;  // every range of kState that is in use
+  // The share of each rank's input in this rank's output, in rank order, for a plan of an algorithm that mixes the
+  // weights of neighbours; empty: the output is what the collective promises. Rows and columns of a world sum to 1.
   std::vector<double> mixing;
-  // Of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: for that rank only.
+  // The node of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: a replica
+  // stands for its own rank only.
   std::vector<int> mixing_nodes;
 
   absl::Span<const Ref> dsts(const Step& s) const { return {refs.data() + s.first_ref, s.num_dsts}; }

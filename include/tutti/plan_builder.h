@@ -1,4 +1,5 @@
-// Writes a plan: the author states steps in sequential order, the builder derives which may run at the same time.
+// PlanBuilder writes a plan: the author states steps in sequential order, and it derives which may run at the same
+// time.
 #ifndef TUTTI_PLAN_BUILDER_H_
 #define TUTTI_PLAN_BUILDER_H_
 
@@ -23,23 +24,25 @@ struct Range {
   std::int64_t count = 0;
 };
 
-// Chunk `index` of `parts` nearly equal chunks of `count` elements: the first count mod parts are one longer.
+// Chunk `index` of `count` elements that are cut into `parts` nearly equal chunks: the first (count mod parts) chunks
+// are one element longer.
 Range ChunkOf(std::int64_t count, int parts, int index);
 
 struct PlanOptions {
-  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks.
+  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks. A builder raises it where
+  // the call's longest buffer would have more than 65,536 segments.
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
   // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not.
   std::vector<int> nodes = {};
 
-  // Several nodes, and several ranks on one of them.
+  // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
   bool one_node() const { return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end(); }
 };
 
-// Example, a rank of a ring that passes its input on:
+// Example: a rank of a ring passes its input on to the next rank.
 //   b.Send((b.rank() + 1) % b.size(), b.in());
 //   b.Recv((b.rank() + b.size() - 1) % b.size(), b.out());
 //
@@ -65,7 +68,7 @@ class PlanBuilder {
   const PlanOptions& options() const { return options_; }
   Rank rank() const { return rank_; }
   int size() const { return size_; }
-  // Ranks of the communicator, also while a part is written for a group of them.
+  // The number of ranks of the communicator, also within WithinGroup.
   int world_size() const { return plan_.size; }
 
   // The whole input and output of the call. In place both are ranges of kOut, which is then the larger of the two
@@ -73,13 +76,14 @@ class PlanBuilder {
   // in() in reduce_scatter and scatter at the root, otherwise they are equal or one is empty.
   Ref in() const { return in_; }
   Ref out() const { return out_; }
-  // Working memory for `count` elements (64-byte aligned). A fixed place for the length of the run.
+  // Working memory for `count` elements, 64-byte aligned. It keeps its place for the length of the run.
   Ref Scratch(DType dtype, std::int64_t count);
-  // Persistent memory of the bucket, which every run finds as the last one left it. Names are unique in the plan and
-  // are what a checkpoint finds it by. A residual is zero at first; a replica holds the weights of rank `of`, for which
-  // its own rank is allowed, and is at first the weights that all ranks start with.
-  // `first_element`: where in the bucket the elements lie that a residual belongs to.
-  Ref Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element = 0);
+  // Persistent memory of the bucket: every run finds it as the last run left it. `name` is unique in the plan;
+  // checkpoints find the memory by its name. A residual is zero at first. A replica holds the weights of rank `of`,
+  // which may be this rank, and is at first the weights that all ranks start with. `first_element` is the place in the
+  // bucket of the first element that the residual belongs to. `divisor`: see StateRange.
+  Ref Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element = 0,
+               std::int32_t divisor = 1);
   Ref Replica(std::string name, Rank of, DType dtype, std::int64_t count);
 
   void Send(Rank to, const Ref& src);
@@ -99,7 +103,7 @@ class PlanBuilder {
   // dst ← Σ srcs[i] · coefficients[i], in the order given; every product, quotient and sum is rounded by itself, in the
   // accumulator of the dtype. All refs have one length and one floating dtype.
   void Combine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients);
-  // dst ← whole - part, and 0 where that is no finite number: a residual must not keep one NaN for ever.
+  // dst ← whole - part, or 0 where that is not finite: a residual must not keep one NaN for ever.
   void Remainder(const Ref& dst, const Ref& whole, const Ref& part);
   // Every dst ← src, converting when the dtypes differ. Copying a range to itself makes no step.
   void Copy(absl::Span<const Ref> dsts, const Ref& src);
@@ -109,15 +113,17 @@ class PlanBuilder {
   void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
 
-  // The output is not what the collective promises but Σ of the inputs of all ranks times `weights`, one per rank.
-  // `nodes`: of each rank, when the replica of one rank's weights stands for all ranks of its node.
+  // Declares that the output is not what the collective promises, but the sum of all ranks' inputs times `weights`, one
+  // weight per rank. `nodes` is the node of each rank, when the replica of one rank's weights stands for all ranks of
+  // its node.
   void PromiseMixing(std::vector<double> weights, std::vector<int> nodes = {});
 
-  // Lets `write` write a part of this plan as if it were the plan of another call: `spec`, from `in` to `out`, which
-  // are ranges of this plan's memory (`in` may be `out`: in place). How an algorithm uses a schedule.
+  // Lets `write` write a part of this plan as the plan of another call: `spec`, from `in` to `out`, which are ranges of
+  // this plan's memory (`in` may be `out`: in place). Algorithms use schedules this way.
   void Within(const CollectiveSpec& spec, const Ref& in, const Ref& out, absl::FunctionRef<void(PlanBuilder&)> write);
-  // The same among `group` only: different ranks, this one among them, the same on all of these. To `write`, rank(),
-  // size() and every peer are places in the group. Avg still divides by the size of the world.
+  // Does what Within does, among the ranks of `group` only. These are different ranks, this rank is among them, and the
+  // list is equal on all of them. Within `write`, rank(), size() and every peer are places in the group. Avg still
+  // divides by the size of the world.
   void WithinGroup(absl::Span<const Rank> group, const CollectiveSpec& spec, const Ref& in, const Ref& out,
                    absl::FunctionRef<void(PlanBuilder&)> write);
 
@@ -132,7 +138,7 @@ class PlanBuilder {
                      bool finite);
   void AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op, std::size_t divisor);
   std::int64_t SegmentCount(DType dtype) const;
-  // Of a place in the group that is being written for.
+  // The rank of the world at `place` of the group that is being written for.
   Rank WorldRank(Rank place) const { return group_.empty() ? place : group_[place]; }
   bool CheckPeer(StepKind kind, Rank peer);
   bool CheckMapped(StepKind kind);
@@ -146,7 +152,7 @@ class PlanBuilder {
 
   Plan plan_;
   PlanOptions options_;
-  // Of the part that is being written:
+  // The part of the plan that is being written:
   CollectiveSpec spec_;
   Ref in_;
   Ref out_;

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// One line per step under a heading, in columns; equal plans give equal text. Ranges are bytes; `out@3` is the
-// memory of rank 3. Example:
+// One line per step under a heading, in columns; equal plans give equal text. Ranges are bytes; `out@3` is the memory
+// of rank 3; `#0` is the number of a message between two ranks (from 0), or of a rank's signal (from 1). Example:
 //
 //   all_reduce:ring rank 1 of 2: all_reduce f32 sum count=4
 //   in 16, out 16, scratch 8, state 0 bytes

@@ -38,18 +38,19 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti {
 
-// The rounds of the strategy.
+// The rounds of the strategy: see Algorithm::rounds.
 inline constexpr int kQAdamWarmUp = 0;
 inline constexpr int kQAdamCompressed = 1;
 
-// Per step and rank: the calls of Synchronizer up to FinishBackward, then Step instead of an optimizer. After the
-// warm-up GradientView(i) holds momentum when FinishBackward has returned: what is done to gradients between the two
-// (clipping) is then done to it, and gradients must be zeroed before the next backward adds to them. A step may be left
-// out, on all ranks: it then counts for nothing.
+// A step, on every rank: the calls of Synchronizer up to FinishBackward, then Step instead of an optimizer's. After the
+// warm-up GradientView(i) holds momentum once FinishBackward has returned: what is done to gradients between the two
+// calls (clipping) is then done to momentum, and gradients must be zeroed before the next backward adds to them. All
+// ranks may leave a step out together; it then counts for nothing.
 //
 // Not thread-safe, but for ReplaceGradient.
 class QAdam final : public MomentumSource {
@@ -68,36 +69,39 @@ class QAdam final : public MomentumSource {
     int group = 0;
   };
 
-  // For all parameters of `synchronizer`, whose momentum source it becomes; in their order. `synchronizer` and the
-  // weights must outlive it. Collective: InvalidArgument names the field that is wrong, or the rank and field that
-  // differ; FailedPrecondition when the strategy is not qadam or the synchronizer has a momentum source.
+  // Makes the optimizer of all parameters of `synchronizer`, in their order, and the momentum source of `synchronizer`.
+  // `synchronizer` and the weights must outlive the result. Collective: InvalidArgument names the field that is wrong,
+  // or the rank and field that differ; FailedPrecondition when the strategy is not qadam or the synchronizer has a
+  // momentum source.
   static absl::StatusOr<std::unique_ptr<QAdam>> Create(Synchronizer& synchronizer, std::vector<Weights> weights,
                                                        std::vector<Group> groups);
   ~QAdam() override;
   QAdam(const QAdam&) = delete;
   QAdam& operator=(const QAdam&) = delete;
 
-  // Changes the weights by what the backward that has just been finished found. FailedPrecondition when none that
-  // synchronizes was begun since the last step. Allocates nothing. With freeze=variance it is collective in the steps
-  // that look at the norm.
-  absl::Status Step();
+  // Changes the weights by the result of the last finished backward. FailedPrecondition when no backward that
+  // synchronizes was begun since the last step. Allocates nothing. With freeze=variance, Step is collective in the
+  // steps that look at the norm. `untouched`, ascending, lists parameters that keep their weights, m and v, as torch
+  // keeps those without a gradient; equal on all ranks (Synchronizer::used tells which parameters no rank has used).
+  absl::Status Step(absl::Span<const int> untouched = {});
 
   const std::vector<Group>& groups() const { return groups_; }
-  // Between a step and the next backward; equal on all ranks. InvalidArgument names the field.
+  // Replaces the options of group `g`, between a step and the next backward; equal on all ranks. InvalidArgument names
+  // the field.
   absl::Status SetGroup(int g, const Group& group);
-  // The weights of parameter `i` have moved. Between steps.
+  // Tells that the weights of parameter `i` have moved to `data`. Between steps only.
   void SetWeights(int i, void* data) { weights_[i].data = data; }
 
   std::int64_t step() const { return step_; }  // t: steps taken, those before the state was saved included
   bool frozen() const { return frozen_; }      // the warm-up is over
 
-  // m, v, t and the phase, bit for bit; equal on all ranks. Between steps.
+  // The state m, v, t and the phase, bit for bit; equal on all ranks. Between steps only.
   std::string SaveState() const;
-  // Takes what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
+  // Loads what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
   // InvalidArgument names what does not fit; nothing is changed then.
   absl::Status LoadState(const std::string& state);
 
-  // Of MomentumSource: called by the synchronizer.
+  // MomentumSource, whose functions the synchronizer calls.
   absl::StatusOr<int> BeginBackward() override;
   void ReplaceGradient(int i) override;
 
@@ -128,7 +132,7 @@ class QAdam final : public MomentumSource {
   std::vector<float> v_;
   std::int64_t step_ = 0;
   bool frozen_ = false;
-  double last_norm_ = 0;  // of v, when it was last looked at
+  double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it
 
   bool stepping_ = false;  // a backward that synchronizes was begun since the last step
 };

@@ -16,7 +16,7 @@ struct Schedule {
   absl::string_view name;     // "ring": the file's name
   absl::string_view summary;  // one line: how it works
   absl::string_view cost;     // steps and bytes per rank as a formula, for the docs
-  // OK, or why this schedule cannot serve a call; equal on all ranks.
+  // OK, or the reason why this schedule cannot serve a call; equal on all ranks.
   absl::Status (*supports)(const CollectiveSpec& spec, int size, const PlanOptions& options);
   // Writes the steps of builder.rank(); `supports` holds.
   void (*build)(PlanBuilder& builder);

@@ -1,4 +1,4 @@
-// Which schedule serves a call when the caller names none.
+// The selector: which schedule serves a call when the caller names none.
 #ifndef TUTTI_SELECTOR_H_
 #define TUTTI_SELECTOR_H_
 
@@ -14,11 +14,11 @@ struct Selection {
   std::string reason;  // one line per schedule that was considered
 };
 
-// A pure function of its arguments, so that all ranks choose alike. Unimplemented, with the reason of every schedule,
-// when none serves the call.
+// Chooses by its arguments alone, so that all ranks choose alike. Unimplemented, with the reason of every schedule,
+// when no schedule serves the call.
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
-// Writes the call of `builder` as the schedule that SelectSchedule chooses for it; there is one.
+// Writes the call of `builder` with the schedule that SelectSchedule chooses; some schedule must serve the call.
 void BuildSelected(PlanBuilder& builder);
 
 }  // namespace tutti

@@ -1,8 +1,9 @@
 // Stores: a small shared key-value table through which the ranks of a job find each other.
 //
+//   const absl::Time deadline = absl::Now() + absl::Seconds(30);
 //   std::shared_ptr<Store> store = MakeMemoryStore();
-//   store->Set("address/0", "10.0.0.1:4711");
-//   absl::StatusOr<std::string> address = store->Get("address/0", absl::Now() + absl::Seconds(30));
+//   absl::Status status = store->Set("address/0", "10.0.0.1:4711", deadline);
+//   absl::StatusOr<std::string> address = store->Get("address/0", deadline);
 //
 // Used at set-up, for blobs of some kilobytes; an iteration of training never touches a store.
 #ifndef TUTTI_STORE_H_
@@ -10,8 +11,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,36 +29,65 @@ namespace tutti {
 inline constexpr std::size_t kMaxKeyBytes = 1024;
 inline constexpr std::size_t kMaxValueBytes = 16 << 20;
 
-// Keys and values are arbitrary bytes. Every function is thread-safe and ends: a store that several processes
-// share returns Unavailable, naming itself, when the others can no longer be reached.
+// Keys and values are arbitrary bytes. Every function is thread-safe and ends by its deadline: DeadlineExceeded names
+// the key, and leaves open whether the table has changed. A store that several processes share returns Unavailable,
+// naming itself, when the other processes can no longer be reached. Setting the system's clock changes no wait that has
+// begun.
+//
+// A store belongs to the process that made it. In a forked child every function returns FailedPrecondition, and no rank
+// notices when the child destroys the store or ends.
 class Store {
  public:
   virtual ~Store() = default;
 
   // Replaces the value of `key`; every Get that waits for it returns.
-  virtual absl::Status Set(absl::string_view key, absl::string_view value) = 0;
-  // The value of `key`, as soon as there is one. DeadlineExceeded names the key; a deadline that has passed
-  // means "look, do not wait".
-  virtual absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline) = 0;
+  virtual absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) = 0;
+
+  // Waits until `key` has a value, and returns the value.
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline) {
+    return Get(key, deadline, [](Rank) { return absl::OkStatus(); });
+  }
+
+  // While Get waits, it calls `on_gone` with every rank that is gone: one that had joined this store and of which no
+  // process is connected any more, because it has died or has ended in order. Values that such a rank set before are
+  // there; more will not come. Ranks that were gone before the call are told too. When `on_gone` returns an error, Get
+  // ends with that error, unless there is a value after all. `on_gone` runs in the calling thread, without a lock, and
+  // may use the store. An end is told within a second, by the TCP store at once, and by a memory store never.
+  using OnGone = absl::FunctionRef<absl::Status(Rank gone)>;
+  virtual absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) = 0;
+
+  // The value that `key` has now. NotFound when there is none.
+  virtual absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) = 0;
+
   // Adds atomically to the decimal integer under `key` (0 when there is none) and returns the sum.
   // FailedPrecondition when the value is no integer, OutOfRange when the sum does not fit.
-  virtual absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta) = 0;
+  virtual absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) = 0;
+
   // Removes `key`; OK when it does not exist.
-  virtual absl::Status Delete(absl::string_view key) = 0;
+  virtual absl::Status Delete(absl::string_view key, absl::Time deadline) = 0;
 };
 
-// For threads of one process.
+// A store for the threads of one process.
 std::shared_ptr<Store> MakeMemoryStore();
 
-// For processes that share a file system: one file per key in `directory`, which is made (mode 0700) when missing.
-// The directory must be new to the job: what is in it is believed. PermissionDenied when it belongs to, or may be
-// written by, another user. Waiting polls, with growing pauses of at most 20 ms.
-absl::StatusOr<std::shared_ptr<Store>> MakeFileStore(absl::string_view directory);
+// A store for processes that share a file system, with one file per key in `directory`. The directory must exist
+// (NotFound names it), because one that a node made for itself would not be shared. The directory must be new to the
+// job, because its contents are believed. PermissionDenied when it belongs to, or may be written by, another user.
+// Waiting polls, with growing pauses of at most 20 ms.
+//
+// With `rank` the store joins as that rank, so that other ranks hear when it is gone: the process holds a lock on a
+// file, which the kernel lifts however the process ends. AlreadyExists when another process has ever joined as `rank`:
+// the directory is not new. On a file system without locks no rank hears of another's end.
+absl::StatusOr<std::shared_ptr<Store>> MakeFileStore(absl::string_view directory,
+                                                     std::optional<Rank> rank = std::nullopt);
 
-// A part of `base` of its own: every key gets `prefix` in front (and both count towards kMaxKeyBytes).
-std::shared_ptr<Store> MakePrefixStore(std::shared_ptr<Store> base, absl::string_view prefix);
+// A part of `base` with its own keys: every key gets `prefix` in front (both count towards kMaxKeyBytes). `members` are
+// the ranks of `base` that share the part, in which they are rank 0, 1, …; the end of any other rank is not told.
+// Empty: all ranks of `base`, under their own numbers.
+std::shared_ptr<Store> MakePrefixStore(std::shared_ptr<Store> base, absl::string_view prefix,
+                                       std::vector<Rank> members = {});
 
-// What both ends of a TCP store must agree on. A mismatch is refused with an error that names it.
+// The facts that both ends of a TCP store must have alike. A mismatch is refused with an error that names it.
 struct JobKey {
   JobSecret secret;
   std::string job_id;
@@ -68,7 +101,9 @@ struct TcpStoreServerOptions {
   std::uint16_t port = 0;  // 0: any free port
   // Refuse a second process that joins as the same rank: it belongs to a later job that found this one's address.
   bool one_process_per_rank = false;
-  // Connections that have not proved yet that they hold the secret: beyond this many the oldest is dropped.
+  // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
+  std::optional<Rank> serving_rank = std::nullopt;
+  // The number of connections that may not have proved yet that they hold the secret: beyond it the oldest is dropped.
   int max_half_open = 64;
   absl::Duration handshake_timeout = absl::Seconds(10);
 };
@@ -76,6 +111,9 @@ struct TcpStoreServerOptions {
 // The table behind the TCP stores of a job, with a thread of its own; the launcher runs one, or rank 0 does.
 // Before anything else, both sides prove by HMAC-SHA256 over fresh nonces that they hold the job secret; afterwards
 // every frame carries a MAC. Contents are authenticated, not encrypted. See docs/decisions/0003-store-protocol.md.
+// No other process keeps a connection of the server, neither a child that its process forks nor a program that it
+// starts: a process that outlives the server holds neither its port nor its connections open. Destroying a server in a
+// forked child does nothing.
 class TcpStoreServer {
  public:
   // InvalidArgument names the host, Unavailable the address that cannot be bound.
@@ -89,16 +127,22 @@ class TcpStoreServer {
   // "127.0.0.1:40123", "[::1]:40123".
   std::string address() const;
 
+  // Tells the server that the process of `rank` has ended; for launchers. Nobody would hear otherwise of a rank that
+  // ends before it has joined, and the others would wait for it; from now on that rank is gone (Store::Get). Returns at
+  // once.
+  void RankHasEnded(Rank rank);
+
  private:
   class Impl;
   explicit TcpStoreServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// The store of a server at `address` ("host:port", "[v6]:port") for `rank`. Retries until the deadline while nobody
+// Connects `rank` to the server at `address` ("host:port", "[v6]:port"). Retries until the deadline while nobody
 // listens there (DeadlineExceeded then names the address and the last reason). PermissionDenied when the server holds
-// another secret; FailedPrecondition when the server is of another job, size or version; AlreadyExists
-// when it admits one process per rank and another one is there as `rank`.
+// another secret; FailedPrecondition when the server is of another job, size or version; AlreadyExists when the server
+// admits one process per rank and another one is there as `rank`. Once `rank` has called a function of the store, the
+// others hear that it is gone when all its connections have ended.
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                        absl::Time deadline);
 

@@ -30,12 +30,13 @@ struct Parameter {
 struct SynchronizerOptions {
   // "gradient_allreduce", "bytegrad:codec=minmax_uint8", …
   std::string strategy = "gradient_allreduce";
-  // A bucket is closed before it would grow beyond this; the first one (last layers) is small, so that communication
-  // starts early.
+  // The size at which a bucket is closed: it would grow beyond this with the next parameter. The first bucket (last
+  // layers) is small, so that communication starts early.
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;
-  // Parameters that get no gradient in a step contribute what their view holds (zero, unless gradients were
-  // accumulated there before); when false, they are an error that names them.
+  // Parameters that get no gradient in a step are allowed. They contribute what their view holds (zero, unless
+  // gradients were accumulated there before), and the ranks agree on which parameters no rank has used: see
+  // Synchronizer::used. When false, such parameters are an error that names them.
   bool allow_unused = false;
 };
 
@@ -54,20 +55,23 @@ struct SyncStatistics {
 struct StateMemory {
   void* data = nullptr;
   std::int64_t bytes = 0;
+  std::string name = {};  // the range's name in errors; empty: errors number it
 };
 
-// What the ranks exchange instead of gradients: the optimizer of a strategy that exchanges momentum (tutti/qadam.h).
+// A source of momentum, which the ranks then exchange instead of gradients: the optimizer of a strategy that exchanges
+// momentum (tutti/qadam.h).
 class MomentumSource {
  public:
   virtual ~MomentumSource() = default;
-  // A backward that synchronizes begins. Which of the strategy's rounds it is (Algorithm::rounds): equal on all ranks.
+  // A backward that synchronizes begins. Returns the round of the strategy that it runs (Algorithm::rounds), equal on
+  // all ranks.
   virtual absl::StatusOr<int> BeginBackward() = 0;
-  // Gradient `i` is complete and leaves next: puts what is exchanged into GradientView(i). Once per backward; called by
-  // any thread, for different parameters at the same time.
+  // Gradient `i` is complete and leaves next: writes what the ranks exchange for it into GradientView(i). Called once
+  // per backward and gradient, by any thread, for different gradients at the same time.
   virtual void ReplaceGradient(int i) = 0;
 };
 
-// One step, per rank, on one thread (the hooks of an adapter may run on autograd's):
+// The calls of one step, on every rank, from one thread (hooks of an adapter may run on autograd's threads):
 //
 //   sync.BeginForward();                 // weights may travel from here on: they must not change
 //   … forward …
@@ -96,76 +100,105 @@ class Synchronizer {
   Synchronizer(const Synchronizer&) = delete;
   Synchronizer& operator=(const Synchronizer&) = delete;
 
+  // The number of this synchronizer among those of its communicator, equal on all ranks. Errors about calls that do not
+  // match name it as the tens of an owner: "owner 23" is a call of synchronizer number 2.
+  std::uint32_t number() const;
+  // `options` with this synchronizer as owner and, where all ranks step together, this step as round; for calls that
+  // its user makes on the communicator. Ranks whose calls meet in different steps, or for different synchronizers, then
+  // get an error instead of each other's values.
+  CallOptions OwnCall(const CallOptions& options = {}) const;
+
   int bucket_count() const;
   const std::vector<Parameter>& parameters() const;
   const std::string& strategy() const;  // full form, every option
-  // Steps completed, from 0; those before the state was saved included.
+  // The number of completed steps; those before the state was saved count.
   std::int64_t step() const;
   // Whether the next step exchanges gradients, and whether the strategy exchanges weights: `async` does both in turn.
   bool exchanges_gradients() const;
   bool exchanges_weights() const;
-  // Whether all ranks make the next step together; not while `async` averages in the background: each rank then has a
-  // pace, and perhaps an end, of its own, and may call nothing collective in a step.
+  // Whether all ranks make the next step together. Not while `async` averages in the background: each rank then has its
+  // own pace, may end before others, and may call nothing collective in a step.
   bool steps_together() const;
 
-  // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds it, also after the
+  // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds the pointer, also after the
   // synchronizer is gone.
   std::shared_ptr<void> GradientView(int i) const;
 
-  // The forward of a step begins; further calls within the step mean nothing.
+  // Begins the forward of a step; further calls within the step have no effect.
   absl::Status BeginForward();
-  // Who makes momentum of gradients, for strategies that exchange it; null: nobody any more. Between steps only.
+  // Sets what makes momentum of gradients, for strategies that exchange momentum; null removes it. Between steps only.
   // `source` must outlive its use.
   void set_momentum_source(MomentumSource* source);
   MomentumSource* momentum_source() const;
 
-  // A backward begins. FailedPrecondition when the last one was not finished, or when the strategy exchanges momentum
-  // and there is no source of it.
+  // Begins a backward; to be called before anything is added to a view. Values that views still hold from the last
+  // exchange count once in the next one: a strategy that adds gradients up (average=false) sets them to zero on all
+  // ranks but 0, since all ranks hold the same sums. FailedPrecondition when the last backward was not finished, or
+  // when the strategy exchanges momentum and has no source of it.
   absl::Status BeginBackward();
-  // Gradient `i` is complete. Lock-free; launches the buckets that are full and next in order. Any thread.
+  // Marks gradient `i` as complete. Lock-free; launches the buckets that are full and next in order. Any thread.
   // A second call for the same parameter in one step is an error that FinishBackward returns.
   void MarkReady(int i);
   // The parameters that are not marked ready in this step.
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
-  // allow_unused) or was marked twice, and is told to the peers, whose step ends with Aborted; the sticky error of the
-  // communicator otherwise.
+  // allow_unused) or was marked twice; the peers are told, and their step ends with Aborted. Any other error is the
+  // sticky error of the communicator.
   absl::Status FinishBackward();
+  // Whether some rank had marked parameter `i` ready when it finished the last backward that synchronized; equal on all
+  // ranks. An optimizer should leave alone a parameter that no rank has used. Always true without allow_unused.
+  bool used(int i) const;
+  // Gives up a backward that was begun and cannot be finished, so that a new one can begin: gradients must then be
+  // zeroed or written anew. Waits for the buckets that have left, whose results are meaningless. All ranks must have
+  // sent equally many buckets before they give up. No effect when no backward is under way.
+  absl::Status CancelBackward();
 
-  // Before and after the optimizer. Errors: the sticky one of the communicator.
+  // The calls before and after the optimizer. Errors are the sticky error of the communicator.
   absl::Status BeforeStep();
   absl::Status AfterStep();
 
   // Gives all ranks the average of their weights, before an evaluation or a checkpoint; does nothing when the strategy
   // keeps replicas equal. Between steps only. Collective.
   absl::Status Flush();
-  // Forgets what was exchanged or learnt of the weights so far, after they were given other values that are equal on
-  // all ranks: replicas begin anew from these. Between steps only. All ranks must call it.
+  // Starts replicas anew from the present weights, after the weights were given other values that are equal on all
+  // ranks: forgets what was exchanged or learnt of the old ones. Between steps only. All ranks must call it.
   absl::Status Restart();
-  // For `async`: stops taking part in rounds (of all ranks: a round needs all), and begins again. Neither waits. Any
-  // number of times; no effect with other strategies.
+  // Pauses and resumes the rounds of `async`. A round needs all ranks, so a pause on one rank stops the rounds of all.
+  // Neither call waits. Any number of times; no effect with other strategies.
   void Pause();
   void Resume();
-  // For `async`: ends the rounds for good, of all ranks, who train on by themselves; one rank is enough. Waits for a
-  // round that is under way and for at most one interval more. Flush still averages. Safe to call again; no effect with
-  // other strategies.
+  // Ends the rounds of `async` for good, on all ranks, which then train on by themselves; a call on one rank is enough.
+  // Waits for a round that is under way and for at most one interval more. Flush still averages. Safe to call again; no
+  // effect with other strategies.
   void Stop();
 
-  // Whether any rank says true, told to all: a scaler that met an overflow must skip the step on every rank, or the
-  // replicas and the scales drift apart. Strategies that exchange gradients show a NaN or infinity of one rank to all
-  // of them anyway. Collective while steps_together(); else the answer is this rank's own.
+  // Whether `mine` is true on any rank: a scaler that met an overflow must skip the step on every rank, or the replicas
+  // and the scales drift apart. Strategies that exchange gradients show a NaN or infinity of one rank to all of them
+  // anyway. Collective while steps_together(); otherwise returns `mine`.
   absl::StatusOr<bool> AgreeOnOverflow(bool mine);
 
-  // Everything that later steps depend on beside weights and gradients: step counter, residuals, replicas. The same
-  // bytes make an interrupted training go on bit for bit. Waits until the last exchange has ended; empty, which
-  // LoadState refuses, if it failed: the next step says why. Between steps only.
+  // Declares that the losses of all backwards from here on are multiplied by `scale`, which is 1 at first. Gradients
+  // that a codec holds back for later steps (error_feedback=true) are multiplied by the new scale over the last one. To
+  // be called before the backward of each step, or where the scale changes: between steps only. Collective when `scale`
+  // is another than the last one: InvalidArgument, on every rank, names the rank whose scale differs or is no finite
+  // number above 0, or says that the strategy takes no scale (`qadam`); nothing is changed then. No effect with
+  // strategies that exchange weights: gradients stay on their rank.
+  absl::Status SetLossScale(double scale);
+  double loss_scale() const;
+
+  // Everything that later steps depend on beside weights and gradients: the step counter, residuals and their loss
+  // scale, replicas. An interrupted training that loads the same bytes goes on bit for bit. Waits until the last
+  // exchange has ended; if that failed, the result is empty, which LoadState refuses, and the next step returns the
+  // error. Between steps only.
   std::string SaveState() const;
-  // Takes what SaveState of the same strategy and parameters returned: on this rank when the world has the size it had;
-  // otherwise the states of all ranks of that world, in rank order, from which residuals are shared out so that their
-  // sum over the ranks is kept (but for buckets that are not encoded in this world), and replicas begin anew from the
-  // present weights. Of `async`, whose ranks have steps of their own, they then begin with the least. Between steps
-  // only. Collective: InvalidArgument, on every rank, names what does not fit, or the rank and the step that differ;
-  // nothing is changed then, but that a round of `async` is dropped.
+  // Loads what SaveState of the same strategy and parameters returned. A world of the same size gives each rank its own
+  // state. A world of another size gives every rank the states of all ranks of the old world, in rank order, and each
+  // takes its share of the residuals, so that the results still get what was held back (except in buckets that are not
+  // encoded in this world). Residuals of values that are averaged are scaled with the number of ranks; residuals of a
+  // sum are not. Replicas then start anew from the present weights. The loss scale is that of the states. For `async`,
+  // whose ranks count steps separately, training goes on from the least step. Between steps only. Collective:
+  // InvalidArgument, on every rank, names what does not fit, or the rank and the step that differ; then nothing is
+  // changed, but a round of `async` under way is dropped.
   absl::Status LoadState(absl::Span<const std::string> states);
 
   // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
@@ -175,7 +208,7 @@ class Synchronizer {
   // Sets all gradients to zero.
   void ZeroGradients();
 
-  // For what the users of a synchronizer must have in common: see agreement.h. Collective.
+  // Compares fields that the users of this synchronizer must have in common: see Agree in agreement.h. Collective.
   absl::Status Agree(const AgreementFields& fields, const absl::Status& mistake = absl::OkStatus());
 
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal

@@ -1,10 +1,13 @@
-// The seam between plans and wires. A transport moves messages between the ranks of one world and owns the memory
-// region of its rank, which peers on the same node can map.
+// A transport moves messages between the ranks of one world and owns the memory region of its rank, which peers on the
+// same node can map. It is the seam between plans and wires.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,9 +18,10 @@
 
 namespace tutti {
 
-// Told when one Send or Recv has ended: exactly once, from inside Progress, Drain or Shutdown, never from the call
-// that posted it. A plain struct that its owner embeds; the owner keeps it, and the message's memory, alive until then.
-// `done` may call Send and Recv (they end in a later Progress), but no other function of the transport.
+// The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain or Shutdown,
+// never from the call that posted the message. A Completion is a plain struct that its owner embeds; the owner keeps
+// it, and the message's memory, alive until then. `done` may call Send and Recv (they end in a later Progress), but no
+// other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
 };
@@ -40,14 +44,21 @@ class Endpoint {
   // contents of `data` are then undefined. The message may be sent before or after Recv is called.
   virtual void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
-  // The peer's region, mapped here since Connect; base == nullptr when the peer's memory cannot be mapped.
+  // The peer's region, mapped into this process since Connect; base == nullptr when the peer's memory cannot be mapped.
   virtual MappedRegion region() const = 0;
 };
 
 inline constexpr int kTagBits = 48;
 
-// Threads: Send, Recv, Progress, Drain, Sleep, Check and Shutdown are called by one thread at a time (the engine's
-// driver, which may move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
+// No function waits without an end, whatever the peers do or fail to do: each names its bound.
+//
+// Threads: Send, Recv, Progress, Drain, Sleep, Check, HasLeft, Seclude, ShowWaitsFor, AskWaitsFor, WaitsFor and
+// Shutdown are called by one thread at a time (the engine's driver, which may move between threads); Wake may be called
+// by any thread at any time between Connect and Shutdown.
+//
+// A forked child may call only Shutdown and the destructor of its parent's transports; in the child they reach no peer
+// and end no message, because the messages are the parent's. Every descriptor that a transport has opened is
+// close-on-exec.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -61,37 +72,78 @@ class Transport {
   // What peers need in order to connect: an opaque blob, carried by the (authenticated) store.
   virtual absl::StatusOr<std::string> Address() = 0;
 
-  // Connects this rank to all ranks of the world; `addresses` is in rank order and contains this rank's own.
-  // Unavailable or DeadlineExceeded name the rank that could not be reached.
+  // Connects this rank to all ranks of the world; `addresses` is in rank order and contains this rank's own. Returns by
+  // `deadline`. Unavailable or DeadlineExceeded name the rank that could not be reached.
   virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) = 0;
 
   virtual Endpoint& endpoint(Rank peer) = 0;
 
-  // Moves messages and calls completions; true when any was called. Who polls comes again at once, so it may take only
-  // a part of what has arrived (UCX: 8 KB of each socket).
+  // Moves messages and calls completions; true when any was called. Takes a bounded part of what has arrived (UCX: 8 KB
+  // of each socket; in one process: what has arrived before the call), for a caller that polls and comes again at once.
   virtual bool Progress() = 0;
-  // The same for who comes seldom: takes all that has arrived. A transport whose Progress does so inherits this.
+  // Progress for a caller that calls seldom: takes all that has arrived, but works for 10 ms at most while peers go on
+  // sending. A transport whose Progress takes all that has arrived inherits this one.
   virtual bool Drain() { return Progress(); }
 
   // Returns when Progress has something to do, when Check may have news, after Wake, or at `until`, whichever is first;
-  // may return early. A Wake before the call counts. Never spins. Messages move only under Progress
-  // and Drain: a rank that waits for something else keeps alternating one of them and Sleep, or its peers wait for it.
+  // may return early. A Wake before the call counts. Never spins: where a transport cannot be told when it has
+  // something to do (UCX, while messages wait for a peer that takes none), Sleep lasts a millisecond at most. Messages
+  // move only under Progress and Drain: a rank that waits for anything else must keep alternating Sleep with one of
+  // them, or its peers wait for it.
   virtual void Sleep(absl::Time until) = 0;
   virtual void Wake() = 0;
 
-  // What is known to be wrong: Unavailable that names a dead rank, or the cause with which this rank or a peer aborted
-  // (the code of that cause; its text ends with "(told by rank N)"); the first such error stays; else OK. Cheap enough
-  // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
-  // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
-  // engine's. An error ends no message by itself: what is unfinished with a dead rank ends by Shutdown, or before that
-  // with the error that Check returns.
+  // The first fault that is known: Unavailable that names a dead rank, or the cause with which this rank or a peer
+  // aborted (the code of that cause; its text ends with "(told by rank N)"). The first such error stays; OK while there
+  // is none. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough to be called every few
+  // milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of the call, also when no
+  // message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the engine's. An error ends no
+  // message by itself: an unfinished message with a dead rank ends by Shutdown, or before that with the error that
+  // Check returns.
   virtual absl::Status Check() = 0;
 
-  // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then returns it. With an OK
-  // cause: an orderly goodbye, after which peers do not take this rank for dead; what was sent is still received;
-  // messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at most two
-  // seconds. Posts made after it end with the same error at the next Progress. Safe to call again (no effect). The
-  // destructor calls it with Unavailable if nobody has.
+  // True once `peer` has said goodbye (its Shutdown with OK) and all that it had sent to this rank has arrived here: a
+  // Recv from it that is unfinished now never ends well. Stays true, also when the process of `peer` dies later. False
+  // for a peer that aborted or died, which Check reports, and for this rank itself. Takes in what has arrived, as Drain
+  // does and in as much time, but calls no completion. Cheap enough to be called every few milliseconds.
+  virtual bool HasLeft(Rank peer) = 0;
+
+  // The next three functions are for a rank whose call is about to fail because of a peer whose memory is not mapped
+  // here: they ask that peer which rank it waits for in turn.
+  //
+  // Sets where answers come from: from now on a peer that asks is told what `waits_for` holds when the question is
+  // taken in, a rank of the world, or -1 when this rank waits for nobody. Questions are taken in by Progress, Drain and
+  // HasLeft: a rank that computes, is stopped or has shut down answers nothing. The caller keeps `waits_for` alive
+  // until Shutdown. Before the first call, peers are answered with -1.
+  virtual void ShowWaitsFor(const std::atomic<Rank>* waits_for) = 0;
+  // Asks `peer`, and forgets its last answer. Waits for nothing. Not to be called again for this peer before it has
+  // answered.
+  virtual void AskWaitsFor(Rank peer) = 0;
+  // The answer of `peer`; nullopt while there is none. The answer is the peer's word: it may be any number.
+  virtual std::optional<Rank> WaitsFor(Rank peer) = 0;
+
+  // True once no code of `peer` runs any more that could touch memory: its process has ended, as far as is known here,
+  // or it has shut down. Waits for nothing. False where that is not known.
+  virtual bool HasEnded(Rank peer) = 0;
+
+  // Takes [data, data + bytes), a part of this rank's region, out of the peers' reach for good: this process keeps the
+  // contents at the same addresses, and what a peer writes there after the return no longer arrives here. It is for a
+  // peer that was stopped in the middle of a copy, which it may go on with long after everybody has given up on it.
+  // Works on whole pages: whatever else lies on the first and the last page of the range leaves the peers' reach too
+  // and keeps its contents. Peers that still read there see the old contents. Costs as much memory again, and the time
+  // of copying the range; no thread of this process may write to these pages meanwhile. InvalidArgument when the range
+  // is not within the region, ResourceExhausted when there is no memory; Unimplemented when the peers are threads of
+  // this process, from which no memory can be withdrawn.
+  virtual absl::Status Seclude(std::byte* data, std::int64_t bytes) = 0;
+
+  // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then returns `cause`. An OK cause
+  // is an orderly goodbye, after which peers do not take this rank for dead. What this rank sent before is still
+  // received; only a peer on another node that takes nothing for as long as Shutdown lasts loses it, and takes this
+  // rank for dead. Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at
+  // most two seconds, whatever the peers do (in one process: or as long as one copy that a peer is making); a goodbye
+  // takes so long only where a peer does not take what was sent to it. Messages posted after Shutdown, and by
+  // completions that it calls, end with the same error at the next Progress. Safe to call again (no effect). The
+  // destructor calls Shutdown with Unavailable if nobody has called it.
   virtual void Shutdown(const absl::Status& cause) = 0;
 };
 
@@ -100,15 +152,16 @@ struct TransportOptions {
   std::int64_t region_bytes = std::int64_t{16} << 30;
 };
 
-// Threads of one process as ranks: the reference transport. All ranks of a world are made from one hub. Memory of peers
-// is mapped among each `ranks_per_node` ranks that follow each other, which act as a node; 0: among all.
+// The in-process transport, whose ranks are threads: the reference for all others. All ranks of a world are made from
+// one hub. `ranks_per_node` consecutive ranks act as a node and map each other's memory; 0: all ranks do.
 class InprocHub;
 std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options);
 
-// UCX: shared memory and TCP between processes (or threads), on one node or several. Listens on loopback only unless
-// `interface` names another network device: UCX's TCP port has no authentication (docs/security.md).
+// The UCX transport: shared memory and TCP between processes (or threads), on one node or several. It listens on
+// loopback only unless `interface` names another network device: UCX's TCP port has no authentication
+// (docs/security.md).
 struct UcxOptions {
   // Network device such as "eth0"; empty: loopback.
   std::string interface;

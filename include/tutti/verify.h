@@ -1,4 +1,4 @@
-// Proves, before anything runs, that the plans of all ranks together do what their collective promises.
+// The verifier: proves, before anything runs, that the plans of all ranks together do what their collective promises.
 #ifndef TUTTI_VERIFY_H_
 #define TUTTI_VERIFY_H_
 
@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// `plans` holds one plan per rank, in rank order; of send and recv only the ranks that take part. Checks, in this
-// order:
+// Checks `plans`, one per rank in rank order (for send and recv, only the plans of the two ranks that take part), for
+// these properties, in this order:
 //
 //   form      every field makes sense and every range lies inside its space, also in the memory of a peer; the input
 //             is never written; the specs of the ranks belong to one call
@@ -23,8 +23,9 @@ namespace tutti {
 //             gives to all ranks must be computed alike everywhere, so that replicas stay bit-equal. Initial state
 //             is an unknown that may not reach the output.
 //
-// OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming rank and
-// step. Trusts nothing the builder derived. Takes memory and time for the sum of all steps (see docs/decisions/0004).
+// Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
+// rank and step. Relies on nothing that the builder derived. Takes memory and time in proportion to the steps of all
+// ranks (see docs/decisions/0004).
 absl::Status Verify(absl::Span<const Plan> plans);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Which Tutti this is.
+// Versions of Tutti, of its compiler and of UCX.
 #ifndef TUTTI_VERSION_H_
 #define TUTTI_VERSION_H_
 

@@ -1,4 +1,4 @@
-// A handle to something asynchronous.
+// Work: the handle to a call that a communicator runs asynchronously.
 #ifndef TUTTI_WORK_H_
 #define TUTTI_WORK_H_
 
@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-class Operation;
+class Call;
 
 // The result of a call that was submitted to a communicator. Movable, not copyable; any thread may use it, one at a
 // time. Dropping it does not cancel the call: the buffers must stay valid until the call has ended. A Work may outlive
@@ -20,10 +20,10 @@ class Operation;
 class Work {
  public:
   Work() = default;
-  // A call that has ended already, such as one that was refused.
+  // Makes the Work of a call that has ended already, such as one that was refused.
   explicit Work(absl::Status status) : status_(std::move(status)) {}
-  // Adopts one reference to `operation`, of which it stands for one run.
-  Work(Operation* operation, std::uint32_t run) : operation_(operation), run_(run) {}
+  // Adopts one reference to `call`, for its run number `run`.
+  Work(Call* call, std::uint32_t run) : call_(call), run_(run) {}
   Work(Work&& other) noexcept { swap(other); }
   Work& operator=(Work&& other) noexcept {
     Work(std::move(other)).swap(*this);
@@ -31,7 +31,7 @@ class Work {
   }
   ~Work();
   void swap(Work& other) noexcept {
-    std::swap(operation_, other.operation_);
+    std::swap(call_, other.call_);
     std::swap(run_, other.run_);
     std::swap(status_, other.status_);
   }
@@ -39,12 +39,16 @@ class Work {
   // True once the call has ended, well or not. Does not drive progress.
   bool done() const;
 
-  // Waits until the call has ended and returns how. The waiting thread drives progress itself. The wait is bounded by
-  // the call's own deadline; after an error it returns at once, and every later call on the communicator ends likewise.
+  // Waits until the call has ended and returns its status. The waiting thread drives progress itself. The call's own
+  // deadline bounds the wait; after an error it returns at once, and so does every later call on the communicator.
   absl::Status Wait();
 
-  // The same, but only until the output has its final values. What the call still has to do for its peers or for its
-  // state then goes on by itself: input and state must stay as they are, and the output unchanged, until it has ended.
+  // Waits like Wait(), but not beyond `deadline`: DeadlineExceeded when the call has not ended by then. The call goes
+  // on, and can be waited for again.
+  absl::Status Wait(absl::Time deadline);
+
+  // Waits only until the output has its final values. What the call still has to do for its peers or for its state then
+  // goes on by itself: input and state must stay as they are, and the output unchanged, until the call has ended.
   absl::Status WaitForOutput();
 
   // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before that and for other
@@ -54,12 +58,19 @@ class Work {
   // What the call moves to and from other ranks, in bytes, as planned; 0 for one that was refused.
   std::int64_t wire_bytes() const;
 
-  // Calls `callback` once, when the call has ended: on the thread that drives progress, or at once on this one when it
-  // has ended already. The callback must not block or submit. At most one per Work. Allocates.
+  // Calls `callback` once, when the call has ended: on the communicator's thread for callbacks, which runs one callback
+  // after the other and holds no lock; or at once on this thread, when the call has ended already. A Work may have
+  // several callbacks, which run in the order in which they were given. A callback may submit calls, wait for them, and
+  // drop the last reference to the communicator; while it blocks, later callbacks wait. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
+  // Somebody waits for this call elsewhere, for example for a future that a callback completes: until the call has
+  // ended, the communicator's own thread drives it as eagerly as Wait would. Without this that thread soon sleeps
+  // between looks, since the core belongs to the program's computation.
+  void AwaitElsewhere();
+
  private:
-  Operation* operation_ = nullptr;
+  Call* call_ = nullptr;
   std::uint32_t run_ = 0;
   absl::Status status_;
 };

@@ -12,7 +12,8 @@
 namespace tutti {
 namespace {
 
-// Parse and Print, one pair for each type of field. Parse returns what would be right, or nothing.
+// Parse and Print come in pairs, one for each type of field. Parse returns what a value should be, or nothing if it is
+// right.
 using Expected = std::optional<absl::string_view>;
 
 Expected Parse(absl::string_view text, std::string& value) {
@@ -32,8 +33,10 @@ std::string Print(const std::optional<int>& value) { return value ? Print(*value
 
 Expected Parse(absl::string_view text, absl::Duration& value) {
   double seconds = 0;
-  if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return "seconds greater than 0, or inf";
+  constexpr absl::string_view kExpected = "seconds greater than 0, or inf";
+  if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return kExpected;
   value = absl::Seconds(seconds);
+  if (value == absl::ZeroDuration()) return kExpected;  // less than the clock can count
   return std::nullopt;
 }
 std::string Print(absl::Duration value) { return absl::StrCat(absl::ToDoubleSeconds(value)); }
@@ -91,9 +94,10 @@ constexpr Variable kVariables[] = {
                           "Overrides what the launcher says."),
     Make<&Config::node>("TUTTI_NODE",
                         "Name of this node. Ranks of one name may share memory; tests set it to act as several nodes."),
-    Make<&Config::store>("TUTTI_STORE",
-                         "The store of the job, when something else runs it: tcp://host:port of a server, or "
-                         "file:///directory on a file system that all ranks share, new for each job."),
+    Make<&Config::store>(
+        "TUTTI_STORE",
+        "The store of the job, when something else runs it: tcp://host:port of a server, or "
+        "file:///directory on a file system that all ranks share, made for this job alone before it starts."),
     Make<&Config::rendezvous>("TUTTI_RENDEZVOUS",
                               "host:port where rank 0 serves the store of a job that spans nodes. "
                               "Default: MASTER_ADDR and the port after MASTER_PORT; under Slurm, the first node."),
@@ -110,12 +114,13 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_JOB_SECRET", [](absl::string_view text, Config& config) { return Parse(text, config.job_secret); },
              [](const Config& config) -> std::string { return config.job_secret.empty() ? "" : "(set)"; },
              "The job secret itself. Other processes of the same user can see it: prefer the file.", true},
-    Make<&Config::timeout>("TUTTI_TIMEOUT", "Seconds after which waiting for another rank is an error."),
+    Make<&Config::timeout>("TUTTI_TIMEOUT", "Seconds after which waiting for another rank is an error; inf: never."),
     Make<&Config::arena_bytes>(
         "TUTTI_ARENA_BYTES",
         "Address space of the arena from which shared host buffers come; memory is used as needed."),
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
-             "Transport between ranks: auto, inproc (threads of one process) or ucx."},
+             "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
+             "with MakeInprocTransport)."},
     Make<&Config::schedule>("TUTTI_SCHEDULE",
                             "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
 };
@@ -172,7 +177,7 @@ absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& envir
   return entries;
 }
 
-// Tells the build where its dependencies are.
+// A variable that only the build reads: where the dependencies are.
 constexpr absl::string_view kDependencies = "TUTTI_DEPS";
 
 std::vector<std::string> UnknownVariables(const Environment& environment) {

@@ -1,5 +1,6 @@
-// Everything that the environment can set, read once. Code below the API takes values from this struct, never from
-// getenv. A new variable is one field here and one line in config.cc; `tutti info` and the docs follow by themselves.
+// Every setting that the environment can make, read once. Code below the API takes settings from this struct, never
+// from getenv. A new variable is one field here and one line in config.cc; `tutti info` and the docs follow by
+// themselves.
 #ifndef TUTTI_BASE_CONFIG_H_
 #define TUTTI_BASE_CONFIG_H_
 
@@ -16,9 +17,9 @@
 
 namespace tutti {
 
-// What each field means is said once, in the table of config.cc, from which the docs are printed.
+// The table of config.cc says what each field means; the docs are printed from it.
 struct Config {
-  // Who this rank is.
+  // The identity of this rank.
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -27,7 +28,7 @@ struct Config {
   std::string job_id;
   std::string node;
 
-  // How ranks find each other.
+  // The ways in which ranks find each other.
   std::string store;
   std::string rendezvous;
   std::string interface;
@@ -35,7 +36,7 @@ struct Config {
   std::string job_secret_file;
   std::string job_secret;
 
-  // How collectives run.
+  // The way in which collectives run.
   absl::Duration timeout = absl::Seconds(300);
   std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";
@@ -48,7 +49,7 @@ absl::StatusOr<Config> ParseConfig(const Environment& environment);
 // The configuration of this process, read at the first call. Thread-safe.
 const absl::StatusOr<Config>& LoadConfig();
 
-// Testable halves of tutti/config.h.
+// The functions of tutti/config.h, for tests, with the environment as an argument.
 absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& environment);
 std::vector<std::string> UnknownVariables(const Environment& environment);
 

@@ -1,4 +1,4 @@
-// Sleeping on a 32-bit word, within a process or, when the word lies in shared memory, between processes.
+// Futexes: sleeping on a 32-bit word, within a process or, when the word lies in shared memory, between processes.
 #ifndef TUTTI_BASE_FUTEX_H_
 #define TUTTI_BASE_FUTEX_H_
 

@@ -1,13 +1,14 @@
 // std::mutex and std::condition_variable as clang's thread-safety analysis understands them: what is declared
-// TUTTI_GUARDED_BY a mutex compiles only where that mutex is held. They cost what the standard ones cost.
+// TUTTI_GUARDED_BY a mutex (or, of a pointer, TUTTI_PT_GUARDED_BY what it points to) compiles only where that mutex is
+// held. They cost what the standard ones cost.
 #ifndef TUTTI_BASE_MUTEX_H_
 #define TUTTI_BASE_MUTEX_H_
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <utility>
-
-#include "absl/time/time.h"
 
 #ifdef __clang__
 #define TUTTI_THREAD_ANNOTATION(attribute) __attribute__((attribute))
@@ -16,6 +17,7 @@
 #endif
 
 #define TUTTI_GUARDED_BY(mutex) TUTTI_THREAD_ANNOTATION(guarded_by(mutex))
+#define TUTTI_PT_GUARDED_BY(mutex) TUTTI_THREAD_ANNOTATION(pt_guarded_by(mutex))
 #define TUTTI_REQUIRES(mutex) TUTTI_THREAD_ANNOTATION(requires_capability(mutex))
 #define TUTTI_ACQUIRE(...) TUTTI_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define TUTTI_TRY_ACQUIRE(...) TUTTI_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
@@ -29,7 +31,7 @@ class TUTTI_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void Lock() TUTTI_ACQUIRE() { mutex_.lock(); }
   bool TryLock() TUTTI_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void Unlock() TUTTI_RELEASE() { mutex_.unlock(); }
-  // Tells the analysis what it cannot see: the caller of the caller holds the mutex.
+  // Tells the analysis that the mutex is held, where it cannot see that the caller's caller holds it.
   void AssertHeld() const TUTTI_THREAD_ANNOTATION(assert_capability(this)) {}
 
  private:
@@ -48,8 +50,8 @@ class TUTTI_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Waits let go of `mutex` while they sleep. `predicate` is called with the mutex held: a lambda that reads what the
-// mutex guards says TUTTI_REQUIRES(mutex) after its parameters.
+// A condition variable. Waits release `mutex` while they sleep. `predicate` is called with the mutex held: a lambda
+// that reads what the mutex guards says TUTTI_REQUIRES(mutex) after its parameters.
 class Condition {
  public:
   template <typename Predicate>
@@ -59,11 +61,12 @@ class Condition {
     lock.release();
   }
 
-  // False when `predicate` is still false at `deadline`.
+  // False when `predicate` is still false at `end_ns` of MonotonicNanos.
   template <typename Predicate>
-  bool WaitUntil(Mutex& mutex, absl::Time deadline, Predicate predicate) TUTTI_REQUIRES(mutex) {
+  bool WaitUntil(Mutex& mutex, std::int64_t end_ns, Predicate predicate) TUTTI_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
-    const bool holds = condition_.wait_until(lock, absl::ToChronoTime(deadline), std::move(predicate));
+    const std::chrono::steady_clock::time_point end{std::chrono::nanoseconds(end_ns)};
+    const bool holds = condition_.wait_until(lock, end, std::move(predicate));
     lock.release();
     return holds;
   }

@@ -1,4 +1,4 @@
-// Owns a file descriptor.
+// The owner of a file descriptor, which closes it on destruction.
 #ifndef TUTTI_BASE_UNIQUE_FD_H_
 #define TUTTI_BASE_UNIQUE_FD_H_
 

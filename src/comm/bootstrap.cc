@@ -7,8 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/config.h"
+#include "base/fork.h"
 #include "base/mutex.h"
 #include "comm/bootstrap_rendezvous.h"
 #include "store/private_file.h"
@@ -24,38 +25,52 @@ absl::Status NoSecret(absl::string_view why) {
 }
 
 absl::StatusOr<std::shared_ptr<Store>> JoinNamedStore(const std::string& name, const Identity& identity,
-                                                      const std::optional<JobSecret>& secret, absl::Time deadline) {
+                                                      const std::optional<JobSecret>& secret, std::int64_t end_ns) {
   absl::string_view rest = name;
-  if (absl::ConsumePrefix(&rest, "file://")) return MakeFileStore(rest);
+  if (absl::ConsumePrefix(&rest, "file://")) {
+    if (!absl::StartsWith(rest, "/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TUTTI_STORE=", name, ": expected the path of a directory from the root, file:///directory"));
+    }
+    absl::StatusOr<std::shared_ptr<Store>> store = MakeFileStore(rest, identity.rank);
+    if (store.ok()) return store;
+    absl::string_view remedy;
+    if (absl::IsNotFound(store.status())) {
+      remedy = "; make it (mkdir -m 700) before the ranks start, on a file system that all of them share";
+    }
+    return absl::Status(store.status().code(),
+                        absl::StrCat("TUTTI_STORE=", name, ": ", store.status().message(), remedy));
+  }
   if (!absl::ConsumePrefix(&rest, "tcp://")) {
     return absl::InvalidArgumentError(
         absl::StrCat("TUTTI_STORE=", name, ": expected tcp://host:port or file:///directory"));
   }
   if (!secret) return NoSecret("TUTTI_STORE names a server");
-  return ConnectTcpStore(rest, StoreKey(identity, *secret), identity.rank, deadline);
+  return ConnectTcpStore(rest, StoreKey(identity, *secret), identity.rank, TimeAt(end_ns));
 }
 
-absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, absl::Time deadline) {
+absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, std::int64_t end_ns) {
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
   if (identity.size == 1) return MakeMemoryStore();
   absl::StatusOr<std::optional<JobSecret>> secret = JobSecretFromEnvironment();
   if (!secret.ok()) return secret.status();
-  if (!config->store.empty()) return JoinNamedStore(config->store, identity, *secret, deadline);
+  if (!config->store.empty()) return JoinNamedStore(config->store, identity, *secret, end_ns);
   if (identity.local_size == identity.size) {
     absl::StatusOr<std::string> directory = RuntimeDirectory();
     if (!directory.ok()) return directory.status();
-    return JoinOnNode(identity, *secret, *directory, deadline);
+    return JoinOnNode(identity, *secret, *directory, end_ns);
   }
   absl::StatusOr<std::string> address = RendezvousAddress(ProcessEnvironment(), identity);
   if (!address.ok()) return address.status();
   if (!secret->has_value()) return NoSecret("the ranks are on several nodes");
-  return JoinOverNetwork(identity, **secret, *address, config->interface, deadline);
+  return JoinOverNetwork(identity, **secret, *address, config->interface, end_ns);
 }
 
 // What a process has joined. It stays until the process ends: rank 0 may be done with the store before the others are,
 // and a second call must meet the others' second call, not a server that is about to close.
 struct Joined {
+  const MakerProcess process;
   Mutex mutex;
   Bootstrap job TUTTI_GUARDED_BY(mutex);
   int calls TUTTI_GUARDED_BY(mutex) = 0;
@@ -67,7 +82,12 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
   static Joined joined;
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
-  const absl::Time deadline = absl::Now() + timeout.value_or(config->timeout);
+  if (!joined.process.is_this()) {
+    return absl::FailedPreconditionError(
+        "this process was forked by one that had joined a job already; a rank is a program of its own: start it by "
+        "exec, or fork before the first BootstrapFromEnvironment");
+  }
+  const std::int64_t end_ns = NanosIn(timeout.value_or(config->timeout));
   const MutexLock lock(joined.mutex);
   if (joined.job.store == nullptr) {
     absl::StatusOr<Identity> identity = IdentityFromEnvironment();
@@ -75,10 +95,10 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
     if (identity->rank == 0) {
       for (const std::string& warning : ConfigWarnings()) std::fprintf(stderr, "tutti: warning: %s\n", warning.c_str());
     }
-    absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, deadline);
+    absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
     if (!store.ok()) return store.status();
     absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
-                                         {{"version", TUTTI_VERSION}, {"job_id", identity->job_id}}, deadline);
+                                         {{"version", TUTTI_VERSION}, {"job_id", identity->job_id}}, TimeAt(end_ns));
     if (!agreed.ok()) return agreed;
     joined.job = {*std::move(identity), *std::move(store)};
   }

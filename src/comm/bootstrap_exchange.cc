@@ -2,122 +2,137 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "comm/agreement_fields.h"
 #include "tutti/bootstrap.h"
 
 namespace tutti {
 namespace {
 
-// More missing ranks or differing fields than this are counted, not listed.
+// More missing ranks than this are counted, not listed.
 constexpr std::size_t kMaxListed = 8;
+// To name the missing ranks takes a look at the store for each, beyond the deadline.
+constexpr int kMostLooks = 1024;
+constexpr absl::Duration kNamingLimit = absl::Milliseconds(100);
 
 absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
   if (size >= 1 && rank >= 0 && rank < size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("exchange '", name, "': rank ", rank, " of ", size));
 }
 
-std::string List(const std::vector<std::string>& items, absl::string_view separator) {
-  const std::size_t shown = std::min(items.size(), kMaxListed);
-  std::string text = absl::StrJoin(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(shown), separator);
-  if (shown < items.size()) absl::StrAppend(&text, separator, "and ", items.size() - shown, " more");
-  return text;
-}
+// A key of a rank holds what the rank contributes, or why others have given it up.
+constexpr absl::string_view kContribution = "=";
+constexpr absl::string_view kGivenUp = "!";
 
-// Empty: all have come by now.
-std::string MissingRanks(Store& store, absl::string_view prefix, int size) {
-  std::vector<std::string> missing;
-  for (Rank rank = 0; rank < size; ++rank) {
-    if (!store.Get(absl::StrCat(prefix, rank), absl::InfinitePast()).ok()) missing.push_back(absl::StrCat(rank));
+struct Missing {
+  std::vector<Rank> ranks;
+  std::string text;      // "1, 3"; "": all have come by now
+  bool answered = true;  // the store has answered every look
+};
+
+// Which ranks from `first` on have contributed nothing under `prefix`. Bounded, whatever the size of the world and the
+// state of the store: who hears it has waited for long enough.
+Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size) {
+  const std::int64_t end_ns = NanosIn(kNamingLimit);
+  const Rank end = static_cast<Rank>(std::min<std::int64_t>(size, std::int64_t{first} + kMostLooks));
+  Missing missing;
+  Rank rank = first;
+  for (; rank < end; ++rank) {
+    const absl::StatusOr<std::string> value = store.Look(absl::StrCat(prefix, rank), TimeAt(end_ns));
+    missing.answered = value.ok() || absl::IsNotFound(value.status());
+    if (!missing.answered) break;
+    if (!value.ok() || absl::StartsWith(*value, kGivenUp)) missing.ranks.push_back(rank);
   }
-  return List(missing, ", ");
+  if (rank == first && first < size) missing.ranks.push_back(rank++);  // the store says no more
+  std::vector<std::string> names;
+  for (const Rank name : missing.ranks) names.push_back(absl::StrCat(name));
+  missing.text = ListUpTo(kMaxListed, names, ", ");
+  if (rank < size)
+    absl::StrAppend(&missing.text, names.empty() ? "" : ", ", "and perhaps some from ", rank, " to ", size - 1);
+  return missing;
 }
 
-// "4:name5:value…": lengths first, so that any bytes may be in a field.
-std::string Pack(const std::vector<std::pair<std::string, std::string>>& fields) {
-  std::string packed;
-  for (const auto& [key, value] : fields) {
-    absl::StrAppend(&packed, key.size(), ":", key, value.size(), ":", value);
+// For the others that wait for the same ranks: they hear why this rank gives up, and not only that it is gone.
+void GiveUp(Store& store, absl::string_view prefix, const Missing& missing) {
+  if (!missing.answered) return;
+  const std::int64_t end_ns = NanosIn(kNamingLimit);
+  for (std::size_t i = 0; i < std::min(missing.ranks.size(), kMaxListed); ++i) {
+    const std::string key = absl::StrCat(prefix, missing.ranks[i]);
+    if (!store.Set(key, absl::StrCat(kGivenUp, missing.text), TimeAt(end_ns)).ok()) return;
   }
-  return packed;
 }
 
-bool TakePiece(absl::string_view& packed, std::string& piece) {
-  const std::size_t colon = packed.find(':');
-  std::size_t length = 0;
-  if (colon == packed.npos || !absl::SimpleAtoi(packed.substr(0, colon), &length)) return false;
-  packed.remove_prefix(colon + 1);
-  if (length > packed.size()) return false;
-  piece = std::string(packed.substr(0, length));
-  packed.remove_prefix(length);
-  return true;
-}
-
-using Fields = std::vector<std::pair<std::string, std::string>>;
-
-bool Unpack(absl::string_view packed, Fields& fields) {
-  while (!packed.empty()) {
-    auto& [key, value] = fields.emplace_back();
-    if (!TakePiece(packed, key) || !TakePiece(packed, value)) return false;
-  }
-  return true;
-}
-
-const std::string* Find(const Fields& fields, absl::string_view key) {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.first == key; });
-  return found == fields.end() ? nullptr : &found->second;
-}
-
-// What `rank` has otherwise than rank 0.
-void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vector<std::string>& differences) {
-  for (const auto& [key, value] : of_rank_0) {
-    const std::string* other = Find(fields, key);
-    if (other == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has no ", key, ", rank 0 has ", value));
-    } else if (*other != value) {
-      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", *other, ", rank 0 has ", value));
-    }
-  }
-  for (const auto& [key, value] : fields) {
-    if (Find(of_rank_0, key) == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", value, ", rank 0 has no ", key));
-    }
-  }
+absl::Status TooLate(absl::string_view missing) {
+  return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing.empty() ? "none any more" : missing));
 }
 
 }  // namespace
 
-LateRanksReport LateRanksOnStderr(std::string where, absl::Time deadline) {
-  return {.report = [where = std::move(where), deadline](absl::string_view ranks) {
-    const std::string left = absl::FormatDuration(absl::Trunc(deadline - absl::Now(), absl::Seconds(1)));
+LateRanksReport LateRanksOnStderr(std::string where, std::int64_t end_ns) {
+  return {.report = [where = std::move(where), end_ns](absl::string_view ranks) {
+    const std::string left = absl::FormatDuration(absl::Trunc(LeftUntil(end_ns), absl::Seconds(1)));
     const std::string line =
         absl::StrCat("tutti: ", where, ": missing ranks: ", ranks, "; waiting for up to ", left, " more\n");
     std::fputs(line.c_str(), stderr);
   }};
 }
 
+absl::Status RankIsGone(Rank rank) {
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " is gone, it has died or left"));
+}
+
+absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl::string_view value,
+                        std::int64_t end_ns) {
+  return store.Set(absl::StrCat(prefix, rank), absl::StrCat(kContribution, value), TimeAt(end_ns));
+}
+
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
-                                                    absl::Time deadline, const LateRanksReport& late) {
+                                                    std::int64_t end_ns, const LateRanksReport& late) {
   std::vector<std::string> values;
-  absl::Time wait_until = late.report == nullptr ? deadline : std::min(deadline, absl::Now() + late.patience);
+  absl::flat_hash_set<Rank> contributed;
+  // A rank that is gone has perhaps done its part before; if not, nobody needs to wait any longer.
+  const auto on_gone = [&](Rank gone) {
+    if (gone < static_cast<Rank>(values.size()) || gone >= size || contributed.contains(gone)) return absl::OkStatus();
+    absl::Status status = store.Look(absl::StrCat(prefix, gone), TimeAt(end_ns)).status();
+    if (status.ok()) contributed.insert(gone);
+    if (!absl::IsNotFound(status)) return status;
+    return RankIsGone(gone);
+  };
+  std::int64_t report_ns = late.report == nullptr ? kNeverNanos : NanosIn(late.patience);
+  // Just before the deadline the store is asked once: a store that is silent by then is not asked beyond the deadline.
+  std::int64_t trial_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - absl::ToInt64Nanoseconds(kNamingLimit);
+  if (trial_ns <= MonotonicNanos()) trial_ns = kNeverNanos;
+  std::optional<Missing> silent;
   while (values.size() < static_cast<std::size_t>(size)) {
-    absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, values.size()), wait_until);
+    const auto next = static_cast<Rank>(values.size());
+    const std::int64_t until_ns = std::min({end_ns, report_ns, trial_ns});
+    absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, next), TimeAt(until_ns), on_gone);
+    if (value.ok() && absl::StartsWith(*value, kGivenUp)) return TooLate(value->substr(kGivenUp.size()));
     if (value.ok()) {
-      values.push_back(*std::move(value));
+      values.push_back(value->substr(kContribution.size()));
+      silent.reset();
       continue;
     }
     if (!absl::IsDeadlineExceeded(value.status())) return value.status();
-    const std::string missing = MissingRanks(store, prefix, size);
-    if (wait_until < deadline) {
-      if (!missing.empty()) late.report(missing);
-      wait_until = deadline;
-      continue;
+    const Missing missing = silent ? *silent : FindMissing(store, prefix, next, size);
+    if (until_ns == end_ns) {
+      GiveUp(store, prefix, missing);
+      return TooLate(missing.text);
     }
-    return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing.empty() ? "none any more" : missing));
+    if (until_ns == report_ns) {
+      if (!missing.text.empty()) late.report(missing.text);
+      report_ns = kNeverNanos;
+    } else {
+      if (!missing.answered) silent = missing;
+      trial_ns = kNeverNanos;
+    }
   }
   return values;
 }
@@ -125,33 +140,28 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline) {
   if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
+  const std::int64_t end_ns = NanosAt(deadline);
   const std::string prefix = absl::StrCat("exchange/", name, "/");
+  const std::string has_read = absl::StrCat(prefix, "read/");
   const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
-  if (absl::Status status = store.Set(absl::StrCat(prefix, rank), blob); !status.ok()) return status;
+  if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> blobs =
-      GetFromAll(store, prefix, size, deadline, rank == 0 ? LateRanksOnStderr(what, deadline) : LateRanksReport());
+      GetFromAll(store, prefix, size, end_ns, rank == 0 ? LateRanksOnStderr(what, end_ns) : LateRanksReport());
   if (absl::IsDeadlineExceeded(blobs.status())) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(what, " at ", absl::FormatTime(deadline), ": ", blobs.status().message()));
+    return absl::DeadlineExceededError(absl::StrCat(what, ": ", blobs.status().message()));
   }
-  if (!blobs.ok()) return blobs.status();
+  if (!blobs.ok()) return absl::Status(blobs.status().code(), absl::StrCat(what, ": ", blobs.status().message()));
 
-  // The last to have read everything says so; rank 0, which may serve the store, leaves after it, and cleans up.
-  const std::string readers = absl::StrCat(prefix, "readers"), done = absl::StrCat(prefix, "done");
-  absl::StatusOr<std::int64_t> read = store.Add(readers, 1);
-  if (!read.ok()) return read.status();
-  if (*read == size) {
-    if (absl::Status status = store.Set(done, ""); !status.ok()) return status;
-  }
+  // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
+  if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
   if (rank != 0) return blobs;
-  if (absl::Status status = store.Get(done, deadline).status(); !status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("exchange '", name, "': not every rank has read it: ", status.message()));
+  if (absl::Status status = GetFromAll(store, has_read, size, end_ns, {}).status(); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat(what, ": not every rank has read it: ", status.message()));
   }
-  std::vector<std::string> keys = {readers, done};
-  for (Rank r = 0; r < size; ++r) keys.push_back(absl::StrCat(prefix, r));
-  for (const std::string& key : keys) {
-    if (absl::Status status = store.Delete(key); !status.ok()) return status;
+  for (const absl::string_view keys : {absl::string_view(prefix), absl::string_view(has_read)}) {
+    for (Rank r = 0; r < size; ++r) {
+      if (absl::Status status = store.Delete(absl::StrCat(keys, r), TimeAt(end_ns)); !status.ok()) return status;
+    }
   }
   return blobs;
 }
@@ -159,23 +169,9 @@ absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::strin
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,
                             const std::vector<std::pair<std::string, std::string>>& fields, absl::Time deadline) {
   absl::StatusOr<std::vector<std::string>> blobs =
-      ExchangeBlobs(store, absl::StrCat("agreement/", name), rank, size, Pack(fields), deadline);
+      ExchangeBlobs(store, absl::StrCat("agreement/", name), rank, size, PackFields(fields), deadline);
   if (!blobs.ok()) return blobs.status();
-  std::vector<std::string> differences;
-  Fields of_rank_0;
-  for (Rank r = 0; r < size; ++r) {
-    Fields of_rank;
-    if (!Unpack((*blobs)[static_cast<std::size_t>(r)], of_rank)) {
-      return absl::DataLossError(absl::StrCat("agreement '", name, "': rank ", r, " sent no list of fields"));
-    }
-    if (r == 0) {
-      of_rank_0 = of_rank;
-    } else {
-      Compare(r, of_rank, of_rank_0, differences);
-    }
-  }
-  if (differences.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(List(differences, "; "));
+  return CompareFields(name, *blobs);
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -92,9 +93,36 @@ absl::StatusOr<Identity> FromTutti(const Environment& environment) {
   return identity;
 }
 
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || absl::StartsWith(host, "127.") || host == "::1" || host == "[::1]";
+}
+
+// Variables that PyTorch's users know and set by hand too.
+absl::Status CheckMaster(const Environment& environment) {
+  if (const std::string* text = Find(environment, "MASTER_PORT")) {
+    constexpr int kLast = 65534;  // the store takes the next one
+    int port = 0;
+    if (!absl::SimpleAtoi(*text, &port) || port < 1 || port > kLast) {
+      return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", *text, ": expected a port from 1 to ", kLast));
+    }
+  }
+  const std::string* host = Find(environment, "MASTER_ADDR");
+  if (host == nullptr || IsLoopback(*host) || Find(environment, "LOCAL_RANK") ||
+      Find(environment, "LOCAL_WORLD_SIZE")) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "MASTER_ADDR=", *host,
+      " may be another node, and without LOCAL_RANK and LOCAL_WORLD_SIZE nothing says which ranks share a node; set "
+      "both (0 and 1 where each rank has a node of its own), or MASTER_ADDR=127.0.0.1 if all are on this node"));
+}
+
 absl::StatusOr<Identity> FromTorchrun(const Environment& environment) {
   absl::StatusOr<Identity> identity = Read(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
   if (!identity.ok()) return identity;
+  if (identity->size > 1) {
+    if (absl::Status status = CheckMaster(environment); !status.ok()) return status;
+  }
   // The run id alone is "none" for every job of a user who has given none.
   identity->job_id = absl::StrCat("torchrun ", ValueOf(environment, "TORCHELASTIC_RUN_ID"), " ",
                                   ValueOf(environment, "MASTER_ADDR"), ":", ValueOf(environment, "MASTER_PORT"));
@@ -214,6 +242,7 @@ struct Launcher {
   absl::string_view name;
   bool (*is_present)(const Environment& environment);
   absl::StatusOr<Identity> (*read)(const Environment& environment);
+  absl::string_view rank_name, size_name;
 };
 
 // A step, since a batch script sees SLURM_PROCID=0 of the whole allocation.
@@ -224,15 +253,40 @@ bool InSlurmStep(const Environment& environment) {
 // In order: a launcher that runs inside another one's job comes first. srun sets PMIX_RANK or PMI_RANK too when it
 // serves an MPI; then Slurm's own variables tell more.
 constexpr Launcher kLaunchers[] = {
-    {"tutti", [](const Environment& e) { return Find(e, "TUTTI_RANK") || Find(e, "TUTTI_SIZE"); }, FromTutti},
-    {"torchrun", [](const Environment& e) { return Find(e, "RANK") || Find(e, "WORLD_SIZE"); }, FromTorchrun},
-    {"openmpi", [](const Environment& e) { return Find(e, "OMPI_COMM_WORLD_RANK") != nullptr; }, FromOpenMpi},
-    {"pmix", [](const Environment& e) { return Find(e, "PMIX_RANK") && !InSlurmStep(e); }, FromPmix},
+    {"tutti", [](const Environment& e) { return Find(e, "TUTTI_RANK") || Find(e, "TUTTI_SIZE"); }, FromTutti,
+     "TUTTI_RANK", "TUTTI_SIZE"},
+    {"torchrun", [](const Environment& e) { return Find(e, "RANK") || Find(e, "WORLD_SIZE"); }, FromTorchrun, "RANK",
+     "WORLD_SIZE"},
+    {"openmpi", [](const Environment& e) { return Find(e, "OMPI_COMM_WORLD_RANK") != nullptr; }, FromOpenMpi,
+     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"pmix", [](const Environment& e) { return Find(e, "PMIX_RANK") && !InSlurmStep(e); }, FromPmix, "PMIX_RANK", ""},
     {"pmi", [](const Environment& e) { return Find(e, "PMI_RANK") && (Find(e, "MPI_LOCALNRANKS") || !InSlurmStep(e)); },
-     FromPmi},
-    {"slurm", InSlurmStep, FromSlurm},
-    {"horovod", [](const Environment& e) { return Find(e, "HOROVOD_RANK") != nullptr; }, FromHorovod},
+     FromPmi, "PMI_RANK", "PMI_SIZE"},
+    {"slurm", InSlurmStep, FromSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"horovod", [](const Environment& e) { return Find(e, "HOROVOD_RANK") != nullptr; }, FromHorovod, "HOROVOD_RANK",
+     "HOROVOD_SIZE"},
 };
+
+// RANK and WORLD_SIZE without torchrun were set by hand, perhaps long ago in this shell. Another launcher that says
+// something else started this process for another world than they name: to believe either would be a guess. A Slurm
+// step of one task is no such launcher: it holds the shell in which ranks are started by hand.
+absl::Status CheckSetByHand(const Environment& environment, const Identity& identity, const Launcher& by_hand) {
+  if (Find(environment, "TORCHELASTIC_RUN_ID") != nullptr) return absl::OkStatus();
+  for (const Launcher& other : kLaunchers) {
+    if (other.name == by_hand.name || !other.is_present(environment)) continue;
+    if (other.name == "slurm" && ValueOf(environment, other.size_name) == "1") continue;
+    for (const auto& [mine, value, name] : {std::tuple{by_hand.rank_name, identity.rank, other.rank_name},
+                                            {by_hand.size_name, identity.size, other.size_name}}) {
+      const std::string* theirs = Find(environment, name);
+      int number = 0;
+      if (theirs == nullptr || (absl::SimpleAtoi(*theirs, &number) && number == value)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(mine, "=", value, " and ", name, "=", *theirs, " disagree: unset ",
+                                                     by_hand.rank_name, " and ", by_hand.size_name, " to go by ",
+                                                     other.name, ", or set TUTTI_RANK and TUTTI_SIZE"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -244,6 +298,9 @@ absl::StatusOr<Identity> IdentityFrom(const Environment& environment) {
     if (!launcher.is_present(environment)) continue;
     identity = launcher.read(environment);
     if (!identity.ok()) return identity;
+    if (launcher.name == "torchrun") {
+      if (absl::Status status = CheckSetByHand(environment, *identity, launcher); !status.ok()) return status;
+    }
     identity->launcher = std::string(launcher.name);
     break;
   }

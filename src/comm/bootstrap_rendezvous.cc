@@ -6,11 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "comm/bootstrap_exchange.h"
 #include "comm/bootstrap_identity.h"
 #include "comm/network_interface.h"
@@ -31,14 +33,16 @@ struct Served {
   std::shared_ptr<Store> client;  // destroyed before the server
 };
 
-absl::StatusOr<std::shared_ptr<Store>> Serve(const JobKey& job, const TcpStoreServerOptions& options,
-                                             std::string& address, absl::Time deadline) {
+absl::StatusOr<std::shared_ptr<Store>> Serve(const JobKey& job, TcpStoreServerOptions options, std::string& address,
+                                             std::int64_t end_ns) {
+  options.one_process_per_rank = true;
+  options.serving_rank = 0;
   auto served = std::make_shared<Served>();
   absl::StatusOr<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::Start(job, options);
   if (!server.ok()) return server.status();
   served->server = *std::move(server);
   address = served->server->address();
-  absl::StatusOr<std::shared_ptr<Store>> client = ConnectTcpStore(address, job, 0, deadline);
+  absl::StatusOr<std::shared_ptr<Store>> client = ConnectTcpStore(address, job, 0, TimeAt(end_ns));
   if (!client.ok()) return client.status();
   served->client = *std::move(client);
   Store* store = served->client.get();
@@ -47,13 +51,31 @@ absl::StatusOr<std::shared_ptr<Store>> Serve(const JobKey& job, const TcpStoreSe
 
 // One attempt to find rank 0 through its file.
 absl::StatusOr<std::shared_ptr<Store>> Follow(const std::string& path, const Identity& identity,
-                                              const std::optional<JobSecret>& secret, absl::Time deadline) {
+                                              const std::optional<JobSecret>& secret, std::int64_t end_ns) {
   absl::StatusOr<std::string> content = ReadPrivateFile(path, kMaxFileBytes);
   if (!content.ok()) return content.status();
   const std::pair<std::string, std::string> lines = absl::StrSplit(*content, absl::MaxSplits('\n', 1));
   absl::StatusOr<JobSecret> fresh = ParseJobSecret(lines.second);
   if (!fresh.ok()) return absl::NotFoundError(absl::StrCat(path, ": ", fresh.status().message()));
-  return TryTcpStore(lines.first, StoreKey(identity, secret.value_or(*fresh)), identity.rank, deadline);
+  return TryTcpStore(lines.first, StoreKey(identity, secret.value_or(*fresh)), identity.rank, end_ns);
+}
+
+absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns) {
+  const std::string what =
+      absl::StrCat("joining job '", StoreKey(identity, {}).job_id, "' of ", identity.size, " ranks");
+  absl::Status met = Contribute(store, "joined/", identity.rank, "", end_ns);
+  const LateRanksReport late = identity.rank == 0 ? LateRanksOnStderr(what, end_ns) : LateRanksReport();
+  met.Update(GetFromAll(store, "joined/", identity.size, end_ns, late).status());
+  return met.ok() ? met : absl::Status(met.code(), absl::StrCat(what, ": ", met.message(), kOnThisNode));
+}
+
+constexpr std::size_t kHashDigits = 24;
+
+// "mpich-0123456789abcdef01234567".
+bool IsRendezvousFile(absl::string_view name) {
+  if (name.size() <= kHashDigits || name[name.size() - kHashDigits - 1] != '-') return false;
+  const absl::string_view hash = name.substr(name.size() - kHashDigits);
+  return std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); });
 }
 
 // Whether looking again can help: not when a live server of this very job says no.
@@ -70,39 +92,40 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret) {
 
 std::string RendezvousFile(const std::string& directory, const Identity& identity) {
   const auto hash = Sha256(StoreKey(identity, {}).job_id);
-  return absl::StrCat(directory, "/", identity.launcher, "-", absl::BytesToHexString(View(hash).substr(0, 12)));
+  return absl::StrCat(directory, "/", identity.launcher, "-",
+                      absl::BytesToHexString(View(hash).substr(0, kHashDigits / 2)));
 }
 
 absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, const std::optional<JobSecret>& secret,
-                                                  const std::string& directory, absl::Time deadline) {
+                                                  const std::string& directory, std::int64_t end_ns) {
   const JobSecret fresh = secret.value_or(RandomJobSecret());
   const JobKey job = StoreKey(identity, fresh);
   const std::string path = RendezvousFile(directory, identity);
   if (identity.rank == 0) {
     std::string address;
-    absl::StatusOr<std::shared_ptr<Store>> store = Serve(job, {.one_process_per_rank = true}, address, deadline);
+    SweepDirectory(directory, IsRendezvousFile);
+    absl::StatusOr<std::shared_ptr<Store>> store = Serve(job, {}, address, end_ns);
     if (!store.ok()) return store;
-    if (absl::Status status = WritePrivateFile(path, absl::StrCat(address, "\n", ToHex(fresh), "\n")); !status.ok()) {
-      return status;
-    }
-    // The file has done its work when everybody has come.
-    const std::string what = absl::StrCat("joining job '", job.job_id, "' of ", identity.size, " ranks");
-    absl::Status joined = (*store)->Set("joined/0", "");
-    joined.Update(GetFromAll(**store, "joined/", identity.size, deadline, LateRanksOnStderr(what, deadline)).status());
+    // Held until everybody has come: then the file has done its work. A later job removes what nobody holds.
+    const std::string content = absl::StrCat(address, "\n", ToHex(fresh), "\n");
+    const absl::StatusOr<UnsharedFd> file = HoldPrivateFile(path, content);
+    absl::Status written = file.status();
+    if (absl::IsUnimplemented(written)) written = WritePrivateFile(path, content);
+    if (!written.ok()) return written;
+    const absl::Status met = MeetAll(**store, identity, end_ns);
     ::unlink(path.c_str());
-    if (joined.ok()) return store;
-    return absl::Status(joined.code(), absl::StrCat(what, ": ", joined.message(), kOnThisNode));
+    if (met.ok()) return store;
+    return met;
   }
   absl::Duration pause = absl::Milliseconds(1);
   while (true) {
-    absl::StatusOr<std::shared_ptr<Store>> store = Follow(path, identity, secret, deadline);
+    absl::StatusOr<std::shared_ptr<Store>> store = Follow(path, identity, secret, end_ns);
     if (store.ok()) {
-      absl::Status status = (*store)->Set(absl::StrCat("joined/", identity.rank), "");
-      if (!status.ok()) return status;
+      if (absl::Status met = MeetAll(**store, identity, end_ns); !met.ok()) return met;
       return store;
     }
     if (!MayComeYet(store.status())) return store;
-    if (absl::Now() + pause > deadline) {
+    if (LeftUntil(end_ns) < pause) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", identity.rank, " has not found rank 0 of job '",
                                                       job.job_id, "' in time", kOnThisNode, ": ",
                                                       store.status().message()));
@@ -114,11 +137,11 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
 
 absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity, const JobSecret& secret,
                                                        const std::string& address, const std::string& interface,
-                                                       absl::Time deadline) {
+                                                       std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
   const JobKey job = StoreKey(identity, secret);
-  if (identity.rank != 0) return ConnectTcpStore(address, job, identity.rank, deadline);
+  if (identity.rank != 0) return ConnectTcpStore(address, job, identity.rank, TimeAt(end_ns));
   std::string host = parts->first;
   if (!interface.empty()) {
     absl::StatusOr<NetworkInterface> found = FindNetworkInterface(interface);
@@ -126,9 +149,8 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
     host = std::move(found->address);
   }
   std::string bound;
-  absl::StatusOr<std::shared_ptr<Store>> store = Serve(
-      job, {.host = host, .port = static_cast<std::uint16_t>(std::stoi(parts->second)), .one_process_per_rank = true},
-      bound, deadline);
+  absl::StatusOr<std::shared_ptr<Store>> store =
+      Serve(job, {.host = host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
   // Debian's /etc/hosts gives a machine's own name an address that only it can reach.
   if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && host != "127.0.0.1") {
     return absl::FailedPreconditionError(

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/fork.h"
 #include "comm/communicator_impl.h"
 #include "comm/transport_choice.h"
 #include "tutti/selector.h"
@@ -14,8 +15,8 @@
 namespace tutti {
 namespace {
 
-// Where in its region every rank's control block lies. Nobody signals to a rank before that one has come here: its
-// block is ready then.
+// Where in its region every rank's control block of the world lies, the first that it has opened. Nobody signals to a
+// rank before that one has come here: its block is ready then.
 absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size, std::int64_t offset,
                                                           absl::Time deadline) {
   const absl::StatusOr<std::vector<std::string>> texts =
@@ -41,7 +42,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
 }
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Communicator::~Communicator() = default;
+
+// A forked child has no engine thread to end, and its peers are the parent's: there the communicator is left alone.
+Communicator::~Communicator() {
+  if (impl_->in_forked_child()) (void)impl_.release();
+}
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
                                                                    std::unique_ptr<Transport> transport,
@@ -49,18 +54,21 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   absl::StatusOr<std::shared_ptr<Runtime>> runtime = StartRuntime(bootstrap, std::move(transport), options);
   if (!runtime.ok()) return runtime.status();
   const int size = bootstrap.identity.size;
-  absl::StatusOr<Buffer> control = NewControlBlock(*(*runtime)->arena);
+  const absl::StatusOr<ControlBlock*> control = (*runtime)->blocks->Open();
   if (!control.ok()) return control.status();
-  const std::int64_t offset = (*runtime)->arena->OffsetOf(control->data());
+  const std::int64_t offset = (*runtime)->arena->OffsetOf(*control);
   absl::StatusOr<std::vector<std::int64_t>> offsets =
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
-  if (!offsets.ok()) return offsets.status();
+  if (!offsets.ok()) {
+    (*runtime)->engine->Abort(offsets.status());  // for the peers, which would hear a goodbye
+    return offsets.status();
+  }
   std::vector<GroupMember> world;
   world.reserve(size);
   for (Rank rank = 0; rank < size; ++rank) {
     world.push_back({.world_rank = rank, .channel = 0, .offset = (*offsets)[rank]});
   }
-  std::unique_ptr<Channel> channel = OpenChannel(**runtime, bootstrap.identity.rank, world, *std::move(control));
+  std::unique_ptr<Channel> channel = OpenChannel(**runtime, bootstrap.identity.rank, world);
   return absl::WrapUnique(
       new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel), bootstrap.store)));
 }
@@ -71,11 +79,17 @@ absl::string_view Communicator::transport() const { return impl_->runtime->trans
 const PlanOptions& Communicator::plan_options() const { return impl_->plan_options; }
 Store& Communicator::store() const { return *impl_->store; }
 absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }
-absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) { return impl_->runtime->arena->Allocate(bytes); }
+absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) {
+  if (impl_->in_forked_child()) return NotInForkedChild(rank());
+  return impl_->runtime->arena->Allocate(bytes);
+}
 void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(cause); }
 absl::Status Communicator::status() const { return impl_->runtime->engine->sticky()->Get(); }
 
-Counters Communicator::counters() const { return impl_->runtime->engine->counters(); }
+Counters Communicator::counters() const {
+  const Engine& engine = *impl_->runtime->engine;
+  return {.calls = engine.calls(), .wire_bytes = engine.wire_bytes()};
+}
 
 Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,
                              const CallOptions& options) {
@@ -146,6 +160,7 @@ absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const Cal
 }
 
 std::string Communicator::Explain(const CollectiveSpec& spec) const {
+  if (absl::Status status = Validate(spec, rank(), size()); !status.ok()) return std::string(status.message());
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
   if (!selection.ok()) return std::string(selection.status().message());
   return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason);
@@ -153,6 +168,13 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
 
 absl::StatusOr<BoundPlan> Communicator::Bind(Plan plan, const PlanBuffers& buffers) {
   return impl_->Bind(std::move(plan), buffers);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Group(absl::Span<const Rank> members,
+                                                                  absl::string_view name) {
+  absl::StatusOr<std::unique_ptr<Impl>> impl = impl_->Group(members, name);
+  if (!impl.ok()) return impl.status();
+  return absl::WrapUnique(new Communicator(*std::move(impl)));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {

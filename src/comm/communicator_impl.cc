@@ -1,9 +1,6 @@
 #include "comm/communicator_impl.h"
 
 #include <algorithm>
-#include <array>
-#include <tuple>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +8,16 @@
 
 namespace tutti {
 namespace {
+
+// What idle operations of one communicator may hold of the arena; less where that is small.
+constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;
+
+absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
+  if (options.timeout >= absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("call of rank ", rank, ": timeout ",
+                                                 absl::FormatDuration(options.timeout),
+                                                 " must be positive, or 0 for the communicator's"));
+}
 
 // Completes `spec.in_place` from where the caller's memory lies, or says what is wrong with it.
 absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank rank, int size) {
@@ -51,15 +58,13 @@ Work BoundPlan::Start(const CallOptions& options) { return impl_->Start(options)
 const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
-  if (!operation_->done(operation_->runs_started)) {
+  if (absl::Status status = CheckTimeout(options, plan().rank); !status.ok()) return Work(status);
+  if (call_->busy()) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
   }
-  operation_->AddReference();
-  operation_->timed = options.timed;
-  operation_->background = options.background;
-  operation_->draw = options.draw;
-  return Work(operation_, operation_->engine.Submit(*operation_, options.caller_drives));
+  call_->AddReference();
+  return Work(call_, call_->Submit(options));
 }
 
 Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel,
@@ -67,42 +72,55 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
     : runtime(std::move(its_runtime)),
       channel(std::move(its_channel)),
       store(std::move(its_store)),
-      plan_options(PlanOptionsOf(*runtime, *channel)) {}
+      plan_options(PlanOptionsOf(*runtime, *channel)),
+      cache_(std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
+  runtime->Register(&cache_);
+}
 
-Communicator::Impl::~Impl() { runtime->engine->Close(*channel); }
+Communicator::Impl::~Impl() {
+  runtime->engine->Close(*channel);
+  runtime->Unregister(&cache_);
+}
 
 Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, void* out, const CallOptions& options) {
+  if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
   CollectiveSpec spec = requested;
   const Rank rank = channel->rank();
   const int size = channel->size();
   // Validated first: the sizes below are meaningless otherwise.
   if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
+  if (absl::Status status = CheckTimeout(options, rank); !status.ok()) return Work(status);
   if (absl::Status status = PlaceBuffers(spec, in, out, rank, size); !status.ok()) return Work(status);
-  absl::StatusOr<Operation*> operation = OperationFor(spec, options.schedule);
-  if (!operation.ok()) return Work(operation.status());
+  absl::StatusOr<tutti::Call*> taken = IdleCallFor(spec, options.schedule);
+  if (!taken.ok()) return Work(taken.status());
+  tutti::Call& call = **taken;
   // In place there is one memory, as long as the longer of input and output.
   if (spec.in_place && InputCount(spec, rank, size) > OutputCount(spec, rank, size)) out = const_cast<void*>(in);
-  if (absl::Status status = (*operation)->SetBuffers(in, out, nullptr); !status.ok()) {
-    (*operation)->Release();
-    return Work(status);
+  if (absl::Status status = call.SetBuffers(in, out, nullptr); !status.ok()) {
+    if (!call.program().uses_lane) {
+      call.Release();
+      return Work(status);
+    }
+    // The peers would wait for this rank: it makes the call, and all hear that it cannot take part.
+    call.RefuseNextRun(std::move(status));
   }
-  (*operation)->timed = options.timed;
-  (*operation)->background = options.background;
-  return Work(*operation, runtime->engine->Submit(**operation, options.caller_drives));
+  return Work(&call, call.Submit(options));
 }
 
-absl::StatusOr<Operation*> Communicator::Impl::OperationFor(const CollectiveSpec& spec, const Schedule* schedule) {
+absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule) {
   const CallKey key{spec, schedule};
-  std::shared_ptr<OperationPool> pool = cache_.Find(key);
+  std::shared_ptr<CallPool> pool = cache_.Find(key);
   if (pool == nullptr) {
     absl::StatusOr<Plan> plan = PlanFor(spec, schedule);
     if (!plan.ok()) return plan.status();
-    pool = cache_.Insert(key, std::make_shared<OperationPool>(Compile(*std::move(plan)), *channel));
+    pool = cache_.Insert(key, Compile(*std::move(plan)), *channel);
   }
   return pool->Take();
 }
 
 absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* schedule) const {
+  // Selection computes with the sizes, which are meaningless otherwise.
+  if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
   if (const auto configured = runtime->schedules.find(spec.collective);
       schedule == nullptr && configured != runtime->schedules.end()) {
     schedule = configured->second;
@@ -116,10 +134,12 @@ absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, con
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers& buffers) {
+  if (in_forked_child()) return NotInForkedChild(channel->rank());
   if (plan.rank != channel->rank() || plan.size != channel->size()) {
     return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name, " is for rank ", plan.rank, " of ", plan.size,
                                                    ", this is rank ", channel->rank(), " of ", channel->size()));
   }
+  if (absl::Status status = Validate(plan.spec, plan.rank, plan.size); !status.ok()) return status;
   if (plan.maps_peers() && !plan_options.peers_mapped) {
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", plan.name, " maps peers' memory, which this communicator cannot"));
@@ -131,65 +151,12 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers&
   if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
   if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
   if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
-  absl::StatusOr<Operation*> operation = Operation::Create(Compile(std::move(plan)), *channel, buffers.scratch);
-  if (!operation.ok()) return operation.status();
-  auto impl = std::make_unique<BoundPlan::Impl>(*operation);
-  if (absl::Status status = (*operation)->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {
+  tutti::Call* const call = tutti::Call::Create(Compile(std::move(plan)), *channel, buffers.scratch);
+  auto impl = std::make_unique<BoundPlan::Impl>(call);
+  if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {
     return status;
   }
   return BoundPlan(std::move(impl));
-}
-
-absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(int color, int key) {
-  const int size = channel->size();
-  absl::StatusOr<Buffer> control = NewControlBlock(*runtime->arena);
-  if (!control.ok()) return control.status();
-  // A number that no other channel of this process has or gets, also when threads split at the same time: see
-  // Channel::TagOf.
-  const std::int64_t number = color >= 0 ? runtime->next_channel.fetch_add(1) : 0;
-  struct Member {
-    std::int64_t color, key, rank, world_rank, channel, offset;
-  };
-  constexpr int kFields = sizeof(Member) / sizeof(std::int64_t);
-  const Member mine{color,           key,
-                    channel->rank(), channel->peer(channel->rank()).world_rank,
-                    number,          runtime->arena->OffsetOf(control->data())};
-  std::vector<Member> members(size);
-  Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine,
-                     members.data(), {.caller_drives = true});
-  if (absl::Status status = gather.Wait(); !status.ok()) return status;
-  for (const Member& member : members) {
-    if (member.channel < kMostChannels) continue;
-    return absl::ResourceExhaustedError(  // on all ranks alike
-        absl::StrCat("rank ", channel->rank(), ": Split has put rank ", member.rank, " into ", kMostChannels - 1,
-                     " groups, the most there may be"));
-  }
-  members.erase(std::remove_if(members.begin(), members.end(), [&](const Member& m) { return m.color != color; }),
-                members.end());
-  std::unique_ptr<Impl> impl;
-  if (color >= 0) {
-    std::sort(members.begin(), members.end(),
-              [](const Member& a, const Member& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
-    std::vector<GroupMember> group;
-    Rank rank = 0;
-    for (const Member& member : members) {
-      if (member.rank == channel->rank()) rank = static_cast<Rank>(group.size());
-      group.push_back({.world_rank = static_cast<Rank>(member.world_rank),
-                       .channel = static_cast<std::uint32_t>(member.channel),
-                       .offset = member.offset});
-    }
-    // No two groups have one first rank and one number at it.
-    const std::string keys = absl::StrCat("group/", group[0].channel, "/", group[0].world_rank, "/");
-    impl = std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, group, *std::move(control)),
-                                  MakePrefixStore(runtime->store, keys));
-  }
-  // Nobody signals on a channel that its peer has not opened.
-  if (absl::Status status =
-          Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
-      !status.ok()) {
-    return status;
-  }
-  return impl;
 }
 
 }  // namespace tutti

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "comm/plan_cache.h"
 #include "comm/runtime.h"
 #include "tutti/communicator.h"
@@ -13,14 +16,14 @@ namespace tutti {
 
 class BoundPlan::Impl {
  public:
-  explicit Impl(Operation* operation) : operation_(operation) {}
-  ~Impl() { operation_->Release(); }
+  explicit Impl(Call* call) : call_(call) {}
+  ~Impl() { call_->Release(); }
 
   Work Start(const CallOptions& options);
-  const Plan& plan() const { return operation_->program().plan; }
+  const Plan& plan() const { return call_->program().plan; }
 
  private:
-  Operation* const operation_;
+  Call* const call_;
 };
 
 class Communicator::Impl {
@@ -32,7 +35,10 @@ class Communicator::Impl {
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* schedule) const;
   absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
+  // groups.cc
   absl::StatusOr<std::unique_ptr<Impl>> Split(int color, int key);
+  absl::StatusOr<std::unique_ptr<Impl>> Group(absl::Span<const Rank> members, absl::string_view name);
+  bool in_forked_child() const { return runtime->engine->in_forked_child(); }
 
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
@@ -40,7 +46,9 @@ class Communicator::Impl {
   const PlanOptions plan_options;
 
  private:
-  absl::StatusOr<Operation*> OperationFor(const CollectiveSpec& spec, const Schedule* schedule);
+  // The communicator of a new group; `members` are in its order, and this rank is one of them.
+  std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
+  absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 
   PlanCache cache_;
 };

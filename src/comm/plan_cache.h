@@ -2,12 +2,16 @@
 #ifndef TUTTI_COMM_PLAN_CACHE_H_
 #define TUTTI_COMM_PLAN_CACHE_H_
 
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <list>
 #include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
-#include "engine/operation_pool.h"
+#include "engine/call_pool.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
@@ -27,27 +31,64 @@ struct CallKey {
   }
 };
 
-// Thread-safe. Bounded: when full, everything is forgotten (operations in use stay valid).
+// Thread-safe. Bounded in plans and in the bytes of the arena that their idle calls hold (staging and scratch):
+// what was used least recently goes first. Calls in use stay valid.
 class PlanCache {
  public:
-  std::shared_ptr<OperationPool> Find(const CallKey& key) {
+  // Keeps idle calls of up to `most_idle_bytes`, and those of the plan used last whatever they hold.
+  explicit PlanCache(std::int64_t most_idle_bytes) : most_idle_bytes_(most_idle_bytes) {}
+
+  std::shared_ptr<CallPool> Find(const CallKey& key) {
     const MutexLock lock(mutex_);
-    const auto it = pools_.find(key);
-    return it == pools_.end() ? nullptr : it->second;
+    if (pools_.empty() || !(pools_.front().key == key)) {  // the same call again needs no search
+      const auto it = places_.find(key);
+      if (it == places_.end()) return nullptr;
+      pools_.splice(pools_.begin(), pools_, it->second);
+    }
+    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    return pools_.front().pool;
   }
 
-  // Keeps `pool` for `key` unless another thread was faster; returns the one that is kept.
-  std::shared_ptr<OperationPool> Insert(const CallKey& key, std::shared_ptr<OperationPool> pool) {
+  // Keeps a new pool for `key` unless another thread was faster; returns the one that is kept.
+  std::shared_ptr<CallPool> Insert(const CallKey& key, std::shared_ptr<const Program> program, Channel& channel) {
     const MutexLock lock(mutex_);
-    if (pools_.size() >= kMostPlans) pools_.clear();
-    return pools_.emplace(key, std::move(pool)).first->second;
+    if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
+    if (pools_.size() >= kMostPlans) {
+      places_.erase(pools_.back().key);
+      pools_.pop_back();
+    }
+    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_)});
+    places_.emplace(key, pools_.begin());
+    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    return pools_.front().pool;
+  }
+
+  // Gives back all memory that idle calls hold.
+  void DropIdle() {
+    const MutexLock lock(mutex_);
+    for (const Entry& entry : pools_) entry.pool->DropIdle();
   }
 
  private:
   static constexpr std::size_t kMostPlans = 1024;
 
+  struct Entry {
+    CallKey key;
+    std::shared_ptr<CallPool> pool;
+  };
+
+  void Trim() TUTTI_REQUIRES(mutex_) {
+    for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
+      if (idle_bytes_->load(std::memory_order_relaxed) <= most_idle_bytes_) return;
+      it->pool->DropIdle();
+    }
+  }
+
+  const std::int64_t most_idle_bytes_;
+  const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);
   Mutex mutex_;
-  absl::flat_hash_map<CallKey, std::shared_ptr<OperationPool>> pools_ TUTTI_GUARDED_BY(mutex_);
+  std::list<Entry> pools_ TUTTI_GUARDED_BY(mutex_);  // used last: first
+  absl::flat_hash_map<CallKey, std::list<Entry>::iterator> places_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

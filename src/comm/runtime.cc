@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/config.h"
+#include "base/told_by.h"
+#include "comm/bootstrap_exchange.h"
+#include "engine/host_executor.h"
 
 namespace tutti {
 namespace {
@@ -25,11 +32,12 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
 // The node of each rank of the world, equal on all ranks: those of one node map the memory of the same ranks, each
 // other among them.
 absl::StatusOr<std::vector<int>> AgreeOnNodes(Store& store, const std::vector<Presence*>& presence, Rank rank,
-                                              absl::Time deadline) {
+                                              std::int64_t end_ns) {
   const auto size = static_cast<int>(presence.size());
   std::string mapped;
   for (const Presence* peer : presence) mapped.push_back(peer != nullptr ? '1' : '0');
-  const absl::StatusOr<std::vector<std::string>> all = ExchangeBlobs(store, "mapped", rank, size, mapped, deadline);
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(store, "mapped", rank, size, mapped, TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<int> nodes;
   for (Rank here = 0; here < size; ++here) {
@@ -39,6 +47,38 @@ absl::StatusOr<std::vector<int>> AgreeOnNodes(Store& store, const std::vector<Pr
     nodes.push_back(first < here ? nodes[first] : here);
   }
   return nodes;
+}
+
+// The cause that another rank has left under the key of FirstCause when it gave up; nullopt when it cannot be read.
+std::optional<absl::Status> ReadCause(absl::string_view text) {
+  const std::vector<std::string> words = absl::StrSplit(text, absl::MaxSplits(' ', 2));
+  Rank teller = 0;
+  int code = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &teller) || !absl::SimpleAtoi(words[1], &code) || code <= 0) {
+    return std::nullopt;
+  }
+  return ToldBy(teller, absl::Status(static_cast<absl::StatusCode>(code), words[2]));
+}
+
+// The cause with which ranks give up while all of them connect: `mine`, unless another rank has given up before, or
+// `mine` only follows from another one's end. A closed connection is seen before it is known why. Each rank leaves its
+// cause for the others before it ends in turn.
+absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
+  constexpr absl::string_view kKey = "gave_up";
+  constexpr absl::Duration kPatience = absl::Milliseconds(100);
+  const bool may_follow = absl::IsUnavailable(mine);
+  absl::Status cause = mine;
+  const auto on_gone = [&](Rank first) {
+    cause = RankIsGone(first);
+    return cause;
+  };
+  const absl::Time soon = absl::Now() + kPatience;
+  const absl::StatusOr<std::string> found = may_follow ? store.Get(kKey, soon, on_gone) : store.Look(kKey, soon);
+  if (found.ok()) return ReadCause(*found).value_or(mine);
+  // The store is lost, and knows whose end came first.
+  if (may_follow && absl::IsUnavailable(found.status()) && cause == mine) return found.status();
+  (void)store.Set(kKey, absl::StrCat(rank, " ", cause.raw_code(), " ", cause.message()), absl::Now() + kPatience);
+  return cause;
 }
 
 // "all_reduce=ring,broadcast=binomial".
@@ -57,6 +97,29 @@ absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::strin
 
 }  // namespace
 
+Runtime::~Runtime() {
+  if (arena != nullptr) arena->SetReclaim(nullptr);
+  if (engine != nullptr) engine->Stop();
+}
+
+void Runtime::Register(PlanCache* cache) {
+  const MutexLock lock(caches_mutex_);
+  caches_.push_back(cache);
+}
+
+void Runtime::Unregister(PlanCache* cache) {
+  const MutexLock lock(caches_mutex_);
+  std::erase(caches_, cache);
+}
+
+void Runtime::Reclaim() {
+  {
+    const MutexLock lock(caches_mutex_);
+    for (PlanCache* const cache : caches_) cache->DropIdle();
+  }
+  lent->Sweep();
+}
+
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options) {
   const Rank rank = bootstrap.identity.rank;
@@ -66,7 +129,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   auto runtime = std::make_shared<Runtime>();
   runtime->store = bootstrap.store;
   runtime->timeout = options.timeout.value_or(config->timeout);
-  const absl::Time deadline = absl::Now() + runtime->timeout;
+  const std::int64_t end_ns = NanosIn(runtime->timeout);
   const std::string schedule_names = options.schedules.value_or(config->schedule);
   absl::StatusOr<std::map<Collective, const Schedule*>> schedules = ParseSchedules(schedule_names);
   if (!schedules.ok()) return schedules.status();
@@ -83,11 +146,14 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},
                           {"schedules", schedule_names},
                           {"lanes", absl::StrCat(kLanes)}},
-                         deadline);
+                         TimeAt(end_ns));
       !status.ok()) {
     return status;
   }
   runtime->arena = std::make_shared<Arena>(runtime->transport, rank);
+  runtime->lent = std::make_shared<LentMemory>();
+  runtime->blocks = std::make_shared<ControlBlocks>(runtime->arena);
+  runtime->arena->SetReclaim([owner = runtime.get()] { owner->Reclaim(); });
   absl::StatusOr<Buffer> presence = runtime->arena->Allocate(sizeof(Presence));
   if (!presence.ok()) return presence.status();
   runtime->presence = *std::move(presence);
@@ -96,9 +162,15 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   absl::StatusOr<std::string> address = wire.Address();
   if (!address.ok()) return address.status();
   absl::StatusOr<std::vector<std::string>> addresses =
-      ExchangeBlobs(*runtime->store, "address", rank, size, *address, deadline);
+      ExchangeBlobs(*runtime->store, "address", rank, size, *address, TimeAt(end_ns));
   if (!addresses.ok()) return addresses.status();
-  if (absl::Status status = wire.Connect(rank, *addresses, deadline); !status.ok()) return status;
+  // From here on peers may hear of this rank's end, and must hear why: it may be another rank's death.
+  const auto give_up = [&](const absl::Status& mine) {
+    absl::Status cause = FirstCause(*runtime->store, rank, mine);
+    wire.Shutdown(cause);
+    return cause;
+  };
+  if (absl::Status status = wire.Connect(rank, *addresses, TimeAt(end_ns)); !status.ok()) return give_up(status);
 
   EngineOptions engine_options;
   engine_options.rank = rank;
@@ -107,12 +179,14 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   const auto mapped = std::count_if(engine_options.presence.begin(), engine_options.presence.end(),
                                     [](const Presence* p) { return p != nullptr; });
   engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(std::thread::hardware_concurrency());
-  absl::StatusOr<std::vector<int>> nodes = AgreeOnNodes(*runtime->store, engine_options.presence, rank, deadline);
-  if (!nodes.ok()) return nodes.status();
+  absl::StatusOr<std::vector<int>> nodes = AgreeOnNodes(*runtime->store, engine_options.presence, rank, end_ns);
+  if (!nodes.ok()) return give_up(nodes.status());
   runtime->nodes = *std::move(nodes);
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
-  runtime->engine = std::make_unique<Engine>(runtime->transport, std::move(engine_options));
+  auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank]);
+  runtime->engine =
+      std::make_shared<Engine>(runtime->transport, runtime->arena, std::move(executor), std::move(engine_options));
   return runtime;
 }
 
@@ -126,19 +200,13 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
   return options;
 }
 
-absl::StatusOr<Buffer> NewControlBlock(Arena& arena) {
-  absl::StatusOr<Buffer> block = arena.Allocate(sizeof(ControlBlock));
-  if (block.ok()) new (block->data()) ControlBlock;
-  return block;
-}
-
-std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members,
-                                     Buffer control) {
+std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members) {
   std::vector<Channel::Peer> peers(members.size());
   for (std::size_t i = 0; i < peers.size(); ++i) {
     Channel::Peer& peer = peers[i];
     peer.world_rank = members[i].world_rank;
     peer.channel = members[i].channel;
+    peer.generation = members[i].generation;
     peer.endpoint = &runtime.transport->endpoint(peer.world_rank);
     peer.region = static_cast<Rank>(i) == rank ? runtime.transport->region() : peer.endpoint->region();
     const std::int64_t offset = members[i].offset;
@@ -147,7 +215,8 @@ std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vec
       peer.control = reinterpret_cast<ControlBlock*>(peer.region.base + offset);
     }
   }
-  return std::make_unique<Channel>(*runtime.engine, runtime.arena, rank, std::move(peers), std::move(control));
+  return std::make_unique<Channel>(*runtime.engine, runtime.arena, runtime.lent, runtime.blocks, rank,
+                                   std::move(peers));
 }
 
 }  // namespace tutti

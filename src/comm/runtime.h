@@ -9,9 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
+#include "comm/plan_cache.h"
 #include "engine/channel.h"
 #include "engine/control_block.h"
 #include "engine/engine.h"
+#include "engine/lent_memory.h"
 #include "memory/arena.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
@@ -20,17 +23,34 @@
 namespace tutti {
 
 struct Runtime {
+  Runtime() = default;
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // The plans of a communicator, whose idle memory goes back to the arena when that is full.
+  void Register(PlanCache* cache);
+  void Unregister(PlanCache* cache);
+  // Frees what this rank keeps in its arena and does not need.
+  void Reclaim();
+
   std::shared_ptr<Store> store;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Arena> arena;
   Buffer presence;
+  std::shared_ptr<LentMemory> lent;
+  std::shared_ptr<ControlBlocks> blocks;
   absl::Duration timeout;
   std::vector<int> nodes;  // by rank of the world; any numbers
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;
   std::atomic<std::int64_t> next_channel{1};  // the world's is 0
-  std::unique_ptr<Engine> engine;             // last: ends before the memory it uses
+  std::shared_ptr<Engine> engine;             // stopped before the memory it uses goes
+
+ private:
+  Mutex caches_mutex_;
+  std::vector<PlanCache*> caches_ TUTTI_GUARDED_BY(caches_mutex_);
 };
 
 // Connects the transport and agrees with all ranks on version and options.
@@ -40,19 +60,17 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
 // For the plans of one group.
 PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
 
-// A cleared block of this rank, not yet known to the peers.
-absl::StatusOr<Buffer> NewControlBlock(Arena& arena);
-
 // What the ranks of a group must know of each other.
 struct GroupMember {
   Rank world_rank = 0;
-  std::uint32_t channel = 0;  // the group's number at that rank
-  std::int64_t offset = 0;    // of that rank's control block in its arena
+  std::uint32_t channel = 0;     // the group's number at that rank
+  std::int64_t offset = 0;       // of that rank's control block in its arena
+  std::uint64_t generation = 0;  // of that block
 };
 
-// The channel of a group; `members` are in group order, this rank is members[rank].
-std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members,
-                                     Buffer control);
+// The channel of a group; `members` are in group order, this rank is members[rank], with a block that
+// runtime.blocks has opened.
+std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members);
 
 }  // namespace tutti
 

@@ -1,143 +1,313 @@
 #include "engine/channel.h"
 
-#include <new>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/futex.h"
+#include "engine/call.h"
 #include "engine/engine.h"
 #include "memory/arena.h"
 
 namespace tutti {
+namespace {
 
-Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, Rank rank, std::vector<Peer> peers, Buffer control)
-    : engine_(engine),
-      arena_(std::move(arena)),
-      rank_(rank),
-      peers_(std::move(peers)),
-      control_buffer_(std::move(control)),
-      control_(reinterpret_cast<ControlBlock*>(control_buffer_.data())),
-      messages_sent_(peers_.size()),
-      messages_received_(peers_.size()) {
-  for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
+// The peers that map this rank's memory.
+std::shared_ptr<const Borrowers> BorrowersAmong(const std::vector<Channel::Peer>& peers, Rank rank) {
+  auto borrowers = std::make_shared<Borrowers>();
+  for (Rank peer = 0; peer < static_cast<Rank>(peers.size()); ++peer) {
+    const Channel::Peer& p = peers[static_cast<std::size_t>(peer)];
+    if (peer != rank && p.control != nullptr) borrowers->push_back({p.control, p.generation});
+  }
+  return borrowers;
 }
 
-bool Channel::Admit(Operation& operation) {
-  const Program& program = operation.program();
-  if (program.point_to_point) {
-    const bool sends = program.plan.spec.collective == Collective::kSend;
-    operation.sequence = (sends ? messages_sent_ : messages_received_)[program.plan.spec.root]++;
+}  // namespace
+
+Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<LentMemory> lent,
+                 std::shared_ptr<ControlBlocks> blocks, Rank rank, std::vector<Peer> peers)
+    : engine_(engine),
+      arena_(std::move(arena)),
+      lent_(std::move(lent)),
+      blocks_(std::move(blocks)),
+      rank_(rank),
+      peers_(std::move(peers)),
+      borrowers_(BorrowersAmong(peers_, rank)),
+      control_(peer(rank).control),
+      messages_(peers_.size()),
+      point_messages_(peers_.size()) {
+  for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
+  for (const Peer& peer : peers_) {
+    Presence* const theirs = engine.options().presence[static_cast<std::size_t>(peer.world_rank)];
+    if (theirs != nullptr && &peer != &this->peer(rank)) sleepers_.push_back(theirs);
+  }
+}
+
+Channel::~Channel() {
+  std::array<std::uint64_t, kLanes> runs{};
+  for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = lanes_[lane].runs;
+  blocks_->Close(control_, borrowers_, runs);
+  RingSleepers(kAwaitsNews);
+}
+
+void Channel::RingSleepers(std::uint32_t least) const {
+  for (Presence* const theirs : sleepers_) {
+    if (theirs->sleeping.load(std::memory_order_seq_cst) < least) continue;
+    theirs->doorbell.fetch_add(1, std::memory_order_seq_cst);
+    FutexWakeAll(theirs->doorbell);
+  }
+}
+
+bool Channel::Admit(Run& run) {
+  Ticket& ticket = run.ticket;
+  ticket.signals = 0;
+  ticket.peer_known.assign(ticket.peer_known.size(), false);
+  if (run.program.point_to_point) {
+    ticket.sequence = point_calls_++;
+    CountMessages(run, point_messages_);
     return true;
   }
   const int index = static_cast<int>(calls_ % kLanes);
-  Lane& lane = lanes_[index];
+  Lane& lane = lanes_[static_cast<std::size_t>(index)];
   if (lane.occupant != nullptr) return false;
-  lane.occupant = &operation;
-  operation.sequence = calls_++;
-  operation.lane = index;
-  operation.lane_run = ++lane.runs;
+  lane.occupant = &run;
+  ticket.sequence = calls_++;
+  ticket.lane = index;
+  ticket.lane_run = ++lane.runs;
+  CountMessages(run, messages_);
+  const CallOptions& options = run.call.options();
+  ticket.identity = {run.program.signature, run.program.plan.spec.count, options.owner, options.round};
+  if (!run.program.messages.empty()) ticket.identity_hash = HashOf(ticket.identity);
+  Record(run);
   return true;
 }
 
-bool Channel::Confirmed(int lane, Rank peer, std::uint64_t run) {
-  std::uint64_t& confirmed = lanes_[lane].confirmed[peer];
-  if (confirmed >= run || peer == rank_ || peers_[peer].control == nullptr) return true;
-  confirmed = peers_[peer].control->lanes[lane].completed.load(std::memory_order_seq_cst);
-  return confirmed >= run;
+void Channel::CountMessages(Run& run, std::vector<MessageCounts>& counts) {
+  const std::vector<MessageCounts>& own = run.program.messages;
+  for (std::size_t peer = 0; peer < own.size(); ++peer) {
+    run.ticket.first_message[peer] = counts[peer];
+    counts[peer].sent += own[peer].sent;
+    counts[peer].received += own[peer].received;
+  }
 }
 
-std::optional<Rank> Channel::BlockedBy(const Operation& operation) {
-  const Program& program = operation.program();
-  if (!program.uses_lane) return std::nullopt;
+void Channel::Record(const Run& run) {
+  const std::uint64_t sequence = run.ticket.sequence;
+  const CallIdentity& identity = run.ticket.identity;
+  CallRecord& record = control_->records[sequence % kCallRecords];
+  record.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  record.signature.store(identity.signature, std::memory_order_relaxed);
+  record.count.store(identity.count, std::memory_order_relaxed);
+  record.round.store(identity.round, std::memory_order_relaxed);
+  record.owner.store(identity.owner, std::memory_order_relaxed);
+  record.number.store(sequence + 1, std::memory_order_release);
+  control_->calls.store(sequence + 1, std::memory_order_release);
+}
+
+bool Channel::Confirmed(int lane, Rank peer, std::uint64_t run) {
+  std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(lane)].confirmed[static_cast<std::size_t>(peer)];
+  const Peer& p = peers_[static_cast<std::size_t>(peer)];
+  if (confirmed >= run || peer == rank_ || p.control == nullptr) return true;
+  if (!Borrower{p.control, p.generation}.HasCompleted(lane, run)) return false;
+  confirmed = run;
+  return true;
+}
+
+std::optional<Rank> Channel::BlockedBy(const Run& run) {
+  const Ticket& ticket = run.ticket;
+  if (!run.program.uses_lane) return std::nullopt;
   for (Rank peer = 0; peer < size(); ++peer) {
-    if (operation.lane_run > 2 && !Confirmed(operation.lane, peer, operation.lane_run - 2)) return peer;
-    if (operation.last_lane >= 0 && !Confirmed(operation.last_lane, peer, operation.last_lane_run)) return peer;
+    if (ticket.lane_run > 2 && !Confirmed(ticket.lane, peer, ticket.lane_run - 2)) return peer;
+    if (ticket.lent_lane >= 0 && !Confirmed(ticket.lent_lane, peer, ticket.lent_run)) return peer;
   }
   return std::nullopt;
 }
 
-std::byte* Channel::ScratchOf(const Operation& operation) {
-  if (operation.callers_scratch != nullptr) return operation.callers_scratch;
-  if (operation.scratch.data() != nullptr || operation.lane < 0) return operation.scratch.data();
-  return control_->scratch[2 * operation.lane + (operation.lane_run & 1)].data();
+std::byte* Channel::LaneScratch(const Ticket& ticket) const {
+  if (ticket.lane < 0) return nullptr;
+  return control_->scratch[2 * static_cast<std::size_t>(ticket.lane) + (ticket.lane_run & 1)].data();
 }
 
-void Channel::Signal(Operation& operation) {
-  Announcement& mine = control_->lanes[operation.lane].half[operation.lane_run & 1];
-  if (operation.signals == 0) {
-    const Program& program = operation.program();
+void Channel::Signal(Run& run) {
+  Ticket& ticket = run.ticket;
+  Announcement& mine = HalfOf(*control_, ticket);
+  if (ticket.signals == 0) {
     const auto offset_of = [&](Space space) {
-      const std::byte* base = operation.bases[static_cast<std::size_t>(space)];
+      const std::byte* base = run.bases[static_cast<std::size_t>(space)];
       return arena_->Contains(base) ? arena_->OffsetOf(base) : 0;
     };
+    const CallIdentity& identity = ticket.identity;
     mine.in = offset_of(Space::kIn);
     mine.out = offset_of(Space::kOut);
     mine.scratch = offset_of(Space::kScratch);
-    mine.signature = program.signature;
-    mine.count = program.plan.spec.count;
+    mine.signature = identity.signature;
+    mine.count = identity.count;
+    mine.round = identity.round;
+    mine.owner = identity.owner;
+    mine.refused_by.store(-1, std::memory_order_relaxed);
   }
   // Sequentially consistent, like the load of `sleeping`: either the sleeper sees the signal or this rank sees it
   // sleep.
-  mine.signal.exchange(operation.lane_run << 16 | ++operation.signals, std::memory_order_seq_cst);
-  engine_.RingSleepers(*this);
+  mine.signal.exchange(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_seq_cst);
+  RingSleepers(kAwaitsNews);
 }
 
-absl::StatusOr<bool> Channel::HasSignalled(Operation& operation, Rank peer, std::uint32_t ordinal) {
-  const Announcement& theirs = peers_[peer].control->lanes[operation.lane].half[operation.lane_run & 1];
+absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, std::uint32_t ordinal) {
+  const Ticket& ticket = run.ticket;
+  const Announcement& theirs = AnnouncementOf(ticket, peer);
   const std::uint64_t signal = theirs.signal.load(std::memory_order_seq_cst);
-  if (signal < (operation.lane_run << 16 | ordinal)) return false;
-  if (!operation.peer_known[peer]) {
-    if (absl::Status status = Learn(operation, peer, theirs); !status.ok()) return status;
+  if (signal < (ticket.lane_run << 16 | ordinal)) return Signalled::kNotYet;
+  const bool known = ticket.peer_known[static_cast<std::size_t>(peer)];
+  // A block that has been opened again signals on another channel: its owner has left this one without making the call.
+  // One that signals in this run is not opened again before this rank has completed the run.
+  const Peer& p = peers_[static_cast<std::size_t>(peer)];
+  if (!known && p.control->generation.load(std::memory_order_seq_cst) > p.generation + 1) return Signalled::kNotYet;
+  if (signal == (ticket.lane_run << 16 | kRefused)) return Signalled::kNever;
+  if (!known) {
+    if (absl::Status status = Learn(run, peer, theirs); !status.ok()) return status;
   }
-  return true;
+  return Signalled::kYes;
 }
 
-// The announcement was written by another process: nothing in it is used before it is checked.
-absl::Status Channel::Learn(Operation& operation, Rank peer, const Announcement& announcement) {
-  const Program& program = operation.program();
-  if (announcement.signature != program.signature || announcement.count != program.plan.spec.count) {
-    return absl::InvalidArgumentError(ExplainMismatch(program, peer, announcement.signature, announcement.count));
+void Channel::Refuse(const Ticket& ticket, Rank by) {
+  Announcement& mine = HalfOf(*control_, ticket);
+  mine.refused_by.store(by, std::memory_order_relaxed);
+  mine.signal.exchange(ticket.lane_run << 16 | kRefused, std::memory_order_seq_cst);
+  RingSleepers(kAwaitsNews);
+}
+
+Rank Channel::RefusedBy(const Ticket& ticket, Rank peer) const {
+  const Rank by = AnnouncementOf(ticket, peer).refused_by.load(std::memory_order_relaxed);
+  return by >= 0 && by < size() ? by : peer;
+}
+
+std::optional<Rank> Channel::StillTakesPart(const Ticket& ticket) const {
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const Peer& p = peer(rank);
+    if (rank == rank_ || p.control == nullptr) continue;
+    const std::uint64_t signal = AnnouncementOf(ticket, rank).signal.load(std::memory_order_seq_cst);
+    if (signal == (ticket.lane_run << 16 | kRefused)) continue;
+    if (!Borrower{p.control, p.generation}.HasCompleted(ticket.lane, ticket.lane_run)) return rank;
   }
-  const MappedRegion& region = peers_[peer].region;
+  return std::nullopt;
+}
+
+// The announcement was written by another process: nothing in it is used before it is checked, and nothing is read
+// twice.
+absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcement) {
+  const Ticket& ticket = run.ticket;
+  const Plan& plan = run.program.plan;
+  const CallIdentity& mine = ticket.identity;
+  const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
+  if (theirs != mine) return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
+  const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
   const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
-  const std::array<std::int64_t, kPeerSpaces> sizes = {program.plan.in_bytes, program.plan.out_bytes,
-                                                       program.plan.scratch_bytes};
-  for (int space = 0; space < kPeerSpaces; ++space) {
+  const std::array<std::int64_t, kPeerSpaces> sizes = {plan.in_bytes, plan.out_bytes, plan.scratch_bytes};
+  for (std::size_t space = 0; space < kPeerSpaces; ++space) {
     if (offsets[space] < 0 || offsets[space] > region.bytes - sizes[space]) {
       return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",
                                               offsets[space], ", region of ", region.bytes, " bytes)"));
     }
-    operation.bases[kSpaces + kPeerSpaces * peer + space] = region.base + offsets[space];
+    run.bases[kSpaces + kPeerSpaces * static_cast<std::size_t>(peer) + space] = region.base + offsets[space];
   }
-  operation.peer_known[peer] = true;
+  run.ticket.peer_known[static_cast<std::size_t>(peer)] = true;
   // Its run could only start once its previous run of this lane was complete.
-  std::uint64_t& confirmed = lanes_[operation.lane].confirmed[peer];
-  confirmed = std::max(confirmed, operation.lane_run - 1);
+  std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
+  confirmed = std::max(confirmed, ticket.lane_run - 1);
   return absl::OkStatus();
 }
 
-void Channel::Retire(Operation& operation) {
-  if (operation.lane < 0) return;
-  if (control_ != nullptr && operation.running) {
-    control_->lanes[operation.lane].completed.store(operation.lane_run, std::memory_order_seq_cst);
+void Channel::Retire(Run& run, bool lends_scratch) {
+  Ticket& ticket = run.ticket;
+  if (ticket.lane < 0) return;
+  control_->lanes[static_cast<std::size_t>(ticket.lane)].completed.store(ticket.lane_run, std::memory_order_seq_cst);
+  if (run.program.uses_lane) RingSleepers(kAwaitsCompletions);
+  if (lends_scratch) {
+    ticket.lent_lane = ticket.lane;
+    ticket.lent_run = ticket.lane_run;
   }
-  if (operation.program().uses_lane && operation.scratch.data() != nullptr) {
-    operation.last_lane = operation.lane;
-    operation.last_lane_run = operation.lane_run;
-  }
-  lanes_[operation.lane].occupant = nullptr;
-  operation.lane = -1;
+  FreeLane(ticket);
 }
 
-// channel (11 bits) · point to point (1) · sequence of the call (16) · number of the message in the call (20)
+void Channel::GiveUp(Run& run) {
+  if (run.ticket.lane >= 0) FreeLane(run.ticket);
+}
+
+void Channel::FreeLane(Ticket& ticket) {
+  lanes_[static_cast<std::size_t>(ticket.lane)].occupant = nullptr;
+  ticket.lane = -1;
+}
+
+absl::Status Channel::CompareCalls(const Run& run) const {
+  const CallIdentity& mine = run.ticket.identity;
+  const std::uint64_t sequence = run.ticket.sequence;
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const Peer& p = peer(rank);
+    if (rank == rank_ || p.control == nullptr) continue;
+    const CallRecord& record = p.control->records[sequence % kCallRecords];
+    if (record.number.load(std::memory_order_acquire) != sequence + 1) continue;
+    const CallIdentity theirs{
+        record.signature.load(std::memory_order_relaxed), record.count.load(std::memory_order_relaxed),
+        record.owner.load(std::memory_order_relaxed), record.round.load(std::memory_order_relaxed)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // Still of this call, and of this channel.
+    if (record.number.load(std::memory_order_relaxed) != sequence + 1) continue;
+    if (p.control->generation.load(std::memory_order_acquire) > p.generation + 1) continue;
+    if (!Match(run.program, mine, theirs)) {
+      return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, rank, theirs));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
+  const Peer& p = this->peer(peer);
+  if (peer == rank_) return false;
+  if (!run.program.point_to_point && p.control != nullptr) {
+    const std::uint64_t generation = p.control->generation.load(std::memory_order_acquire);
+    const std::uint64_t calls = p.control->calls.load(std::memory_order_acquire);
+    // A peer that has taken part cannot open the block again before this rank has completed the call.
+    if (generation > p.generation + 1) return true;
+    if (generation > p.generation && calls <= run.ticket.sequence) return true;
+  }
+  return engine_.transport().HasLeft(p.world_rank);
+}
+
+std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) const {
+  const auto has_not_called = [&](Rank rank) {
+    const Peer& p = peer(rank);
+    return rank != rank_ && p.control != nullptr &&
+           p.control->calls.load(std::memory_order_acquire) <= ticket.sequence &&
+           p.control->generation.load(std::memory_order_acquire) == p.generation;
+  };
+  if (has_not_called(preferred)) return preferred;
+  for (Rank rank = 0; rank < size(); ++rank) {
+    if (has_not_called(rank)) return rank;
+  }
+  return std::nullopt;
+}
+
+// Of a collective: channel (19 bits) · 0 · hash of the call (8) · message between the two ranks (20).
+// Of Send and Recv: channel (19 bits) · 1 · message between the two ranks (28).
 //
 // The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag,
-// and no two channels of a process have one number: so no message of a group can meet a receive of another, whatever
-// the other ranks call these groups, and numbers need no agreement.
-std::uint64_t Channel::TagOf(const Operation& operation, const Instruction& message) const {
-  const std::uint64_t point_to_point = operation.program().point_to_point ? 1 : 0;
-  const Rank receiver = message.kind == StepKind::kSend ? message.peer : rank_;
-  return std::uint64_t{peers_[receiver].channel} << 37 | point_to_point << 36 | (operation.sequence & 0xffff) << 20 |
-         (message.ordinal & 0xfffff);
+// and no two channels that a rank has in a world have one number: so no message of a group can meet a receive of
+// another, whatever the other ranks call these groups, and numbers need no agreement. Messages are counted over all
+// calls of a channel. Ranks that make different calls in one place nearly always have different hashes, and then wait
+// for each other until the difference is found or the time is up, instead of taking one another's messages for their
+// own.
+//
+// Messages of one number that are not under way at the same time are matched in the order of the calls. Those that are
+// belong to at most kLanes calls of fewer than 2^18 messages between two ranks each: PlanBuilder cuts a buffer into at
+// most 2^16 segments, and no schedule sends one rank more than two buffers and some.
+std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {
+  const bool sends = message.kind == StepKind::kSend;
+  const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << 29;
+  const MessageCounts& first = run.ticket.first_message[static_cast<std::size_t>(message.peer)];
+  const std::uint64_t number = (sends ? first.sent : first.received) + message.ordinal;
+  if (run.program.point_to_point) return channel | std::uint64_t{1} << 28 | (number & 0xfffffff);
+  return channel | std::uint64_t{run.ticket.identity_hash} << 20 | (number & 0xfffff);
 }
 
 }  // namespace tutti

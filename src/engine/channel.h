@@ -10,18 +10,22 @@
 
 #include "absl/status/status.h"
 #include "engine/control_block.h"
-#include "engine/operation.h"
+#include "engine/lent_memory.h"
+#include "engine/run.h"
 #include "tutti/buffer.h"
 #include "tutti/transport.h"
 
 namespace tutti {
 
 class Arena;
+class Engine;
 
-// A rank numbers its channels, those of the groups it is in; the numbers are a part of the tags of messages.
-inline constexpr int kMostChannels = 1 << 11;
+// A rank numbers the channels of its world, those of the groups it is in; the numbers are a part of the tags of
+// messages. A number is used once in the life of a world: a message that a peer sent on a channel which this rank has
+// closed since, and which nobody received, can therefore never meet a receive of a later channel.
+inline constexpr int kMostChannels = 1 << 19;
 
-// Everything here but the constructor belongs to the engine's driver.
+// Everything here but the constructor and the destructor belongs to the engine's driver.
 class Channel {
  public:
   struct Peer {
@@ -29,54 +33,101 @@ class Channel {
     std::uint32_t channel = 0;  // this group's number at that rank, below kMostChannels
     Endpoint* endpoint = nullptr;
     ControlBlock* control = nullptr;  // nullptr: not mapped
+    std::uint64_t generation = 0;     // of `control` while that rank uses it for this channel
     MappedRegion region;
   };
 
-  // `peers` in group order, this rank included; `control` is this rank's block.
-  Channel(Engine& engine, std::shared_ptr<Arena> arena, Rank rank, std::vector<Peer> peers, Buffer control);
+  // `peers` in group order, this rank included, whose `control` is one that `blocks` has opened.
+  Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<LentMemory> lent,
+          std::shared_ptr<ControlBlocks> blocks, Rank rank, std::vector<Peer> peers);
+  // The engine has closed the channel. Tells the peers that this rank has left.
+  ~Channel();
 
-  // Gives `operation` its place in the order of calls; false when its lane is taken.
-  bool Admit(Operation& operation);
-  // The rank whose earlier run must complete before `operation` may start; nullopt: none, it may start.
-  std::optional<Rank> BlockedBy(const Operation& operation);
-  // Tells the peers where this run's memory is (first signal) and that it has come this far.
-  void Signal(Operation& operation);
-  // True when `peer` has made its `ordinal`-th signal of the run; its memory is then known. InvalidArgument when it
-  // made another call.
-  absl::StatusOr<bool> HasSignalled(Operation& operation, Rank peer, std::uint32_t ordinal);
-  // The run is over: its lane is free for the next.
-  void Retire(Operation& operation);
+  // Gives `run` its ticket, the place in the order of calls; false when its lane is taken.
+  bool Admit(Run& run);
+  // The rank whose earlier run must complete before `run` may start; nullopt: none, it may start.
+  std::optional<Rank> BlockedBy(const Run& run);
+  // Tells the peers where the memory of `run` is (first signal) and that it has come this far.
+  void Signal(Run& run);
+  // Whether `peer` has made its `ordinal`-th signal of the run (its memory is then known), or will never, because the
+  // run has been refused. InvalidArgument when it made another call.
+  enum class Signalled : std::uint8_t { kNotYet, kYes, kNever };
+  // False while the signal has certainly not been made: a look that is cheap enough for every poll.
+  bool MayHaveSignalled(const Ticket& ticket, Rank peer, std::uint32_t ordinal) const {
+    return AnnouncementOf(ticket, peer).signal.load(std::memory_order_seq_cst) >= (ticket.lane_run << 16 | ordinal);
+  }
+  absl::StatusOr<Signalled> HasSignalled(Run& run, Rank peer, std::uint32_t ordinal);
+  // Ends the run, which has begun, with the error that it is for want of memory: tells the peers that rank `by` cannot
+  // take part.
+  void Refuse(const Ticket& ticket, Rank by);
+  // The rank that refused the run, as `peer` says.
+  Rank RefusedBy(const Ticket& ticket, Rank peer) const;
+  // A peer that may still take a step of a run that has been refused; nullopt: none, it may end.
+  std::optional<Rank> StillTakesPart(const Ticket& ticket) const;
+  // The run is complete: its peers hear so, and its lane is free for the next. `lends_scratch`: peers may go on to read
+  // scratch that the next run of the call uses again.
+  void Retire(Run& run, bool lends_scratch);
+  // The run ends with an error of the group, admitted or not: its lane is free, and no peer hears of it here.
+  void GiveUp(Run& run);
 
-  std::uint64_t TagOf(const Operation& operation, const Instruction& message) const;
-  // Scratch for a run of `operation`, which has been admitted.
-  std::byte* ScratchOf(const Operation& operation);
+  // For a call that has waited long, from what the peers publish; nothing here reads what a peer may write meanwhile.
+  //
+  // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
+  absl::Status CompareCalls(const Run& run) const;
+  // Whether `peer` has left without taking part in `run`: the world, or, where its memory is mapped and the call is a
+  // collective, this group.
+  bool HasLeftWithout(const Run& run, Rank peer) const;
+  // A mapped peer that has not made the call of `ticket`, a collective; `preferred` if it has not.
+  std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;
+
+  std::uint64_t TagOf(const Run& run, const Instruction& message) const;
+  // The scratch of the lane of `ticket`, kLaneScratchBytes long; null without a lane.
+  std::byte* LaneScratch(const Ticket& ticket) const;
 
   Engine& engine() const { return engine_; }
   Arena& arena() const { return *arena_; }
+  const std::shared_ptr<LentMemory>& lent() const { return lent_; }
+  const std::shared_ptr<const Borrowers>& borrowers() const { return borrowers_; }
   Rank rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
-  const Peer& peer(Rank rank) const { return peers_[rank]; }
+  const Peer& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
  private:
   struct Lane {
-    Operation* occupant = nullptr;
+    Run* occupant = nullptr;
     std::uint64_t runs = 0;
     std::vector<std::uint64_t> confirmed;  // by rank: runs it is known to have completed
   };
 
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
-  absl::Status Learn(Operation& operation, Rank peer, const Announcement& announcement);
+  static Announcement& HalfOf(ControlBlock& block, const Ticket& ticket) {
+    return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
+  }
+  const Announcement& AnnouncementOf(const Ticket& ticket, Rank peer) const {
+    return HalfOf(*this->peer(peer).control, ticket);
+  }
+  absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
+  // Wakes the peers that sleep and wait for `least` or more (kAwaitsNews, kAwaitsCompletions).
+  void RingSleepers(std::uint32_t least) const;
+  // Gives the messages of `run` the numbers that follow `counts`.
+  static void CountMessages(Run& run, std::vector<MessageCounts>& counts);
+  void Record(const Run& run);
+  void FreeLane(Ticket& ticket);
 
   Engine& engine_;
   const std::shared_ptr<Arena> arena_;
+  const std::shared_ptr<LentMemory> lent_;
+  const std::shared_ptr<ControlBlocks> blocks_;
   const Rank rank_;
   const std::vector<Peer> peers_;
-  const Buffer control_buffer_;
+  const std::shared_ptr<const Borrowers> borrowers_;
   ControlBlock* const control_;
+  std::vector<Presence*> sleepers_;  // of the mapped peers
   std::array<Lane, kLanes> lanes_;
   std::uint64_t calls_ = 0;
-  std::vector<std::uint64_t> messages_sent_;  // point-to-point calls, by peer
-  std::vector<std::uint64_t> messages_received_;
+  std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer
+  std::uint64_t point_calls_ = 0;        // of Send and Recv
+  std::vector<MessageCounts> point_messages_;
 };
 
 }  // namespace tutti

@@ -1,5 +1,13 @@
-// What a rank publishes to peers that map its region: signals, where its buffers are, and whether it sleeps.
-// All of it is zero at first, which is how a region starts.
+// What a rank publishes to peers that map its region: signals, where its buffers are, what it has called, whether it
+// sleeps, and why its engine failed.
+//
+// Who may write and who may reuse
+//   A control block and a presence are written by their owner, but for the fields that say otherwise. Peers may read
+//   both at any time, also after the owner has destroyed the communicator: the memory of a control block is therefore
+//   only ever used for control blocks, and nothing in it is set back while a peer may wait for it.
+//   A block serves one channel at a time. Its owner closes the block when the channel ends, and opens it for another
+//   channel when every peer of the old one has completed all runs that the owner has, or has closed its own block: such
+//   a peer reads nothing of the block any more but `generation` and `completed`.
 #ifndef TUTTI_ENGINE_CONTROL_BLOCK_H_
 #define TUTTI_ENGINE_CONTROL_BLOCK_H_
 
@@ -24,8 +32,15 @@ struct alignas(64) Announcement {
   std::int64_t scratch = 0;
   std::uint64_t signature = 0;  // what was called: see Program::signature
   std::int64_t count = 0;
+  std::uint64_t round = 0;  // CallOptions::round
+  std::uint32_t owner = 0;  // CallOptions::owner
+  // With kRefused signals: the rank of the group that cannot take part in the call.
+  std::atomic<std::int32_t> refused_by{-1};
 };
 static_assert(sizeof(Announcement) == 64);
+// In place of the number of signals: the owner takes no further step of this run, which ends on every rank with an
+// error of its own while the group goes on.
+inline constexpr std::uint64_t kRefused = 0xffff;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Runs alternate between two halves of their lane: a peer may still read the announcement and the scratch of run i
@@ -35,20 +50,57 @@ struct LaneControl {
   alignas(64) std::atomic<std::uint64_t> completed{0};  // runs of this lane that the owner has completed
 };
 
+// What the owner called, for a peer that has waited long and asks why: also calls that signal to nobody have one. Read
+// between two looks at `number`, which change while the rest is written.
+struct alignas(64) CallRecord {
+  std::atomic<std::uint64_t> number{0};  // of the call in its channel, from 1; 0: none, or being written
+  std::atomic<std::uint64_t> signature{0};
+  std::atomic<std::int64_t> count{0};
+  std::atomic<std::uint64_t> round{0};
+  std::atomic<std::uint32_t> owner{0};
+};
+
+// The last calls of a channel that a rank remembers.
+inline constexpr std::size_t kCallRecords = 32;
+
 // Of one channel.
 struct ControlBlock {
   std::array<LaneControl, kLanes> lanes;
+  // Even while a channel uses the block, odd from its closing on; grows by one at every opening and closing.
+  alignas(64) std::atomic<std::uint64_t> generation{0};
+  alignas(64) std::atomic<std::uint64_t> calls{0};  // collectives that the owner has begun in this channel
+  std::array<CallRecord, kCallRecords> records;
   alignas(64) std::array<std::array<std::byte, kLaneScratchBytes>, 2 * kLanes> scratch;
 };
 
+// Why an engine failed. Written once, before any peer is told.
+struct FailureCause {
+  static constexpr std::size_t kMostBytes = 1000;  // of the text, which is cut to it
+  std::atomic<std::int32_t> code{0};               // absl::StatusCode; 0: the engine has not failed
+  std::uint32_t bytes = 0;
+  std::array<char, kMostBytes> text{};
+};
+
+inline constexpr std::uint32_t kAwake = 0;
+inline constexpr std::uint32_t kAwaitsNews = 1;         // a signal or a submission
+inline constexpr std::uint32_t kAwaitsCompletions = 2;  // also that a peer completes a run
+
 // Of one rank, at the start of its region.
 struct Presence {
-  // The rank sleeps on `doorbell` while `sleeping` is set; whoever signals to it then rings.
-  alignas(64) std::atomic<std::uint32_t> sleeping{0};
+  // The rank sleeps on `doorbell` while `sleeping` is not kAwake; whoever signals to it then rings, and whoever
+  // completes a run rings a rank that waits for that.
+  alignas(64) std::atomic<std::uint32_t> sleeping{kAwake};
   std::atomic<std::uint32_t> doorbell{0};
   // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.
   alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // CLOCK_MONOTONIC
   std::atomic<std::int32_t> waits_for{-1};                // rank of the world
+  // A peer whose engine has failed writes its rank + 1 here, if 0, before it gives the memory of its calls back: from
+  // then on no step of this rank touches that peer's memory, and no call of this rank ends OK.
+  alignas(64) std::atomic<std::int32_t> failed_peer{0};
+  // Not 0 while a step of this rank may touch a peer's memory. Such a step looks at `failed_peer` after it has set
+  // this, and a peer that fails looks at this after it has set `failed_peer`: one of them sees the other.
+  alignas(64) std::atomic<std::uint32_t> touching{0};
+  alignas(64) FailureCause failure;
 };
 
 }  // namespace tutti

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/futex.h"
+#include "engine/call.h"
 #include "engine/channel.h"
 #include "engine/hang.h"
 
@@ -16,8 +16,14 @@ namespace {
 constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
 // While it waits for messages and signals at once, one of which cannot wake it from the other's sleep.
 constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
+// A driver that always finds something to do looks at the clock as seldom as this, and then after both.
+constexpr std::uint32_t kPollsBetweenLooks = 64;
 // In the background it does not wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
 constexpr absl::Duration kNap = absl::Milliseconds(10);
+
+// So long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they wait:
+// time for several questions, one after the other, each answered within kRestSlice.
+constexpr absl::Duration kLongestLead = absl::Seconds(2);
 
 // A caller that waits has nothing else to do: so much polling costs less than going to sleep and waking up. Inside a
 // node it takes about 50 µs; over TCP, where a poll is a system call, about a millisecond.
@@ -29,28 +35,45 @@ constexpr BackoffPolicy kPatient = {.spins = 0, .yields = 2};
 
 }  // namespace
 
-Engine::Engine(std::shared_ptr<Transport> transport, EngineOptions options)
+Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,
+               EngineOptions options)
     : transport_(std::move(transport)),
+      arena_(std::move(arena)),
       options_(std::move(options)),
-      presence_(*options_.presence[options_.rank]),
-      executor_(*transport_),
-      thread_([this] { ThreadMain(); }) {}
+      presence_(*options_.presence[static_cast<std::size_t>(options_.rank)]),
+      executor_(std::move(executor)),
+      inquiries_(*transport_, static_cast<int>(options_.presence.size())),
+      thread_([this] { ThreadMain(); }) {
+  transport_->ShowWaitsFor(&held_up_by_);
+}
 
-Engine::~Engine() {
+Engine::~Engine() { Stop(); }
+
+void Engine::Stop() {
+  if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_seq_cst);
   WakeDriver();
   WakeThread();
   thread_.join();
-  transport_->Shutdown(absl::OkStatus());
+  {
+    const MutexLock driver(driver_mutex_);
+    // An abort that nobody has driven yet is told like any other.
+    if (!sticky_->ok()) Fail(sticky_->Get());
+    transport_->Shutdown(absl::OkStatus());
+  }
+  callbacks_.Stop();
 }
 
-std::uint32_t Engine::Submit(Operation& operation, bool caller_drives) {
-  operation.AddReference();
-  const std::uint32_t run = ++operation.runs_started;
-  queue_.Push(&operation);
+void Engine::Submit(Call& call, bool caller_drives) {
+  queue_.Push(&call);
   WakeDriver();
   if (!caller_drives) WakeThread();
-  return run;
+}
+
+void Engine::BeginEagerWait() {
+  eager_waits_.fetch_add(1, std::memory_order_seq_cst);
+  WakeDriver();
+  WakeThread();
 }
 
 void Engine::WakeDriver() {
@@ -63,22 +86,6 @@ void Engine::WakeDriver() {
 void Engine::WakeThread() {
   thread_calls_.fetch_add(1, std::memory_order_seq_cst);
   if (thread_sleeps_.load(std::memory_order_seq_cst)) FutexWakeAll(thread_calls_);
-}
-
-void Engine::RingSleepers(const Channel& channel) {
-  for (Rank peer = 0; peer < channel.size(); ++peer) {
-    Presence* const theirs = options_.presence[channel.peer(peer).world_rank];
-    if (theirs == nullptr || theirs == &presence_ || theirs->sleeping.load(std::memory_order_seq_cst) == 0) continue;
-    theirs->doorbell.fetch_add(1, std::memory_order_seq_cst);
-    FutexWakeAll(theirs->doorbell);
-  }
-}
-
-void Engine::OnMessage(Completion* completion, const absl::Status& status) {
-  auto& message = *static_cast<Operation::MessageCompletion*>(completion);
-  Engine& engine = message.operation->engine;
-  engine.driver_mutex_.AssertHeld();  // completions come from Progress and Shutdown
-  engine.executor_.OnMessage(message, status);
 }
 
 void Engine::ClaimDriver() {
@@ -97,17 +104,30 @@ bool Engine::TryToDrive(bool background) {
   return true;
 }
 
-void Engine::Wait(Milestone& milestone, std::uint32_t run, bool background) {
+absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns) {
+  if (in_forked_child()) return NotInForkedChild(options_.rank);
   while (!milestone.passed(run)) {
+    const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
+    if (left_ns <= 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
+    }
     if (!TryToDrive(background)) {
-      milestone.Sleep(run, kRestSlice);
+      milestone.Sleep(run, std::min(kRestSlice, absl::Nanoseconds(left_ns)));
       continue;
     }
-    Drive(&milestone, run, options_.may_spin ? kEager : kYielding);
-    const bool leaves_work = !executor_.idle() || !queue_.empty();
-    driver_mutex_.Unlock();
-    if (leaves_work) WakeThread();
+    Drive({.milestone = &milestone, .run = run, .end_ns = end_ns}, options_.may_spin ? kEager : kYielding);
+    LeaveSeat();
   }
+  return absl::OkStatus();
+}
+
+// Whoever waits for a run that is under way, or was submitted while the seat was taken, may be asleep by now.
+void Engine::LeaveSeat() {
+  const bool busy = !executor_->idle();
+  driver_mutex_.Unlock();
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // who submits after this load finds the seat free
+  if (busy || !queue_.empty()) WakeThread();
 }
 
 void Engine::ThreadMain() {
@@ -121,37 +141,49 @@ void Engine::ThreadMain() {
       continue;
     }
     seen = calls;
-    const MutexLock driver(driver_mutex_);
-    thread_drives_.store(true, std::memory_order_relaxed);
-    Drive(nullptr, 0, kPatient);
-    thread_drives_.store(false, std::memory_order_relaxed);
+    {
+      const MutexLock driver(driver_mutex_);
+      thread_drives_.store(true, std::memory_order_relaxed);
+      const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
+      Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
+      thread_drives_.store(false, std::memory_order_relaxed);
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!queue_.empty()) WakeThread();  // submitted while this thread was leaving the seat
   }
 }
 
-// Until the run has come to the milestone (without one: until nothing is left to do), or somebody else wants to drive.
-void Engine::Drive(const Milestone* milestone, std::uint32_t run, const BackoffPolicy& policy) {
+// Or until somebody else wants to drive.
+void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
+  const auto reached = [&]() TUTTI_REQUIRES(driver_mutex_) {
+    return goal.milestone != nullptr ? goal.milestone->passed(goal.run) : executor_->idle() && queue_.empty();
+  };
   while (true) {
     const bool moved = Poll();
-    if (milestone != nullptr ? milestone->passed(run) : executor_.idle() && queue_.empty()) return;
-    // Whoever claims the seat may be the one for whom the peers wait: nobody keeps it from them for an operation.
-    if (claims_.load() > 0 || (milestone == nullptr && stop_.load())) return;
+    if (reached()) break;
+    // Whoever claims the seat may be the one for whom the peers wait: nobody keeps it from them for a call.
+    if (claims_.load() > 0 || (goal.milestone == nullptr && stop_.load())) break;
+    // The engine thread comes back at once, and eager: BeginEagerWait has woken it.
+    if (goal.milestone == nullptr && !goal.eager && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
-      presence_.waits_for.store(-1, std::memory_order_relaxed);
-    } else if (executor_.all_in_background() || !backoff.Pause()) {
-      Rest();
+      Show({});
+    } else if (executor_->all_in_background() || !backoff.Pause()) {
+      Rest(goal.end_ns);
     }
+    if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
+  Show({});
 }
 
 bool Engine::Poll() {
   bool moved = false;
   if (!queue_.empty()) {
-    for (Operation* operation = queue_.TakeAll(); operation != nullptr;) {
-      Operation* const next = operation->next.load(std::memory_order_relaxed);
-      executor_.Add(operation);
-      operation = next;
+    for (Call* call = queue_.TakeAll(); call != nullptr;) {
+      Call* const next = call->next_submitted.load(std::memory_order_relaxed);
+      executor_->Add(call->run());
+      call = next;
     }
     moved = true;
   }
@@ -159,67 +191,178 @@ bool Engine::Poll() {
     Fail(sticky_->Get());
     return true;
   }
-  absl::StatusOr<bool> advanced = executor_.Poll();
-  if (!advanced.ok()) {
-    Fail(advanced.status());
+  if (presence_.failed_peer.load(std::memory_order_seq_cst) != 0 && !failed_) {
+    Fail(FailureOfPeer());
     return true;
   }
-  return moved || *advanced;
+  const Executor::Polled polled = executor_->Poll();
+  if (polled == Executor::Polled::kFailed) {
+    Fail(executor_->error());
+    return true;
+  }
+  if (++polls_ % kPollsBetweenLooks == 0) {
+    if (absl::Status status = CheckHealth(options_.now_ns()); !status.ok()) {
+      Fail(status);
+      return true;
+    }
+  }
+  return moved || polled == Executor::Polled::kMoved;
 }
 
-// Sleeps until a signal, a message or a submission arrives, or kRestSlice has passed.
-void Engine::Rest() {
-  const std::int64_t now_ns = MonotonicNanos();
+void Engine::Rest(std::int64_t end_ns) {
+  const std::int64_t now_ns = options_.now_ns();
   presence_.heartbeat_ns.store(now_ns, std::memory_order_relaxed);
-  Operation* const oldest = executor_.oldest();
-  std::optional<Blocker> blocker;
-  if (oldest != nullptr) blocker = executor_.BlockerOf(*oldest);
-  presence_.waits_for.store(blocker.has_value() ? oldest->channel.peer(blocker->peer).world_rank : -1,
-                            std::memory_order_relaxed);
+  if (presence_.waits_for.load(std::memory_order_relaxed) == kNobody && !executor_->active().empty()) {
+    const Rank awaited = AwaitedBy(*executor_->active().front());
+    Show({.awaited = awaited, .culprit = awaited});  // until CheckHealth finds out more
+  }
   if (absl::Status status = CheckHealth(now_ns); !status.ok()) {
     Fail(status);
     return;
   }
+  // Not beyond a deadline.
+  const absl::Duration slice =
+      std::clamp(absl::Nanoseconds(std::min(next_deadline_ns_, end_ns) - now_ns), absl::Microseconds(100), kRestSlice);
   driver_sleeps_.store(true, std::memory_order_seq_cst);
-  presence_.sleeping.store(1, std::memory_order_seq_cst);
+  presence_.sleeping.store(executor_->waits_for_completions() ? kAwaitsCompletions : kAwaitsNews,
+                           std::memory_order_seq_cst);
   const std::uint32_t doorbell = presence_.doorbell.load(std::memory_order_seq_cst);
   // Whatever happened before the stores above is found here; whatever happens after them rings.
   if (!Poll() && !stop_.load() && claims_.load() == 0) {
-    const bool messages = executor_.waits_for_messages();
-    const bool signals = executor_.waits_for_signals();
-    const bool naps = messages && executor_.all_in_background();
+    const bool messages = executor_->waits_for_messages();
+    const bool signals = executor_->waits_for_signals();
+    const bool naps = messages && executor_->all_in_background();
     if (naps || signals) {
-      FutexWait(presence_.doorbell, doorbell, naps ? kNap : messages ? kMixedSlice : kRestSlice);
+      FutexWait(presence_.doorbell, doorbell, naps ? kNap : messages ? kMixedSlice : slice);
       if (naps) transport_->Drain();
     } else if (messages) {
-      transport_->Sleep(absl::Now() + kRestSlice);
+      transport_->Sleep(absl::Now() + slice);
     }
   }
-  presence_.sleeping.store(0, std::memory_order_relaxed);
+  presence_.sleeping.store(kAwake, std::memory_order_relaxed);
   driver_sleeps_.store(false, std::memory_order_relaxed);
 }
 
 absl::Status Engine::CheckHealth(std::int64_t now_ns) {
-  if (now_ns - last_check_ns_ >= absl::ToInt64Nanoseconds(kRestSlice) / 2) {
-    last_check_ns_ = now_ns;
-    if (absl::Status status = transport_->Check(); !status.ok()) return status;
+  const bool recently_checked = now_ns - last_check_ns_ < absl::ToInt64Nanoseconds(kRestSlice) / 2;
+  next_deadline_ns_ = kNeverNanos;
+  for (Run* const run : executor_->active()) {
+    std::int64_t& deadline_ns = run->watch.deadline_ns;
+    if (deadline_ns == 0) deadline_ns = NanosAfter(now_ns, TimeoutOf(*run));
+    next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
-  Operation* const oldest = executor_.oldest();
-  if (oldest == nullptr) return absl::OkStatus();
-  if (oldest->deadline_ns == 0) oldest->deadline_ns = now_ns + absl::ToInt64Nanoseconds(options_.timeout);
-  return now_ns < oldest->deadline_ns ? absl::OkStatus() : Overdue(*oldest);
+  if (recently_checked && now_ns < next_deadline_ns_) return absl::OkStatus();
+  last_check_ns_ = now_ns;
+  if (absl::Status status = transport_->Check(); !status.ok()) return status;
+  for (Run* const run : executor_->active()) {
+    if (absl::Status status = CheckRun(*run, now_ns); !status.ok()) return status;
+  }
+  if (presence_.waits_for.load(std::memory_order_relaxed) != kNobody) Show(FindHeldUp(now_ns));
+  return absl::OkStatus();
 }
 
-absl::Status Engine::Overdue(Operation& operation) {
-  const Program& program = operation.program();
-  const std::optional<Blocker> blocker = executor_.BlockerOf(operation);
-  const Rank direct = blocker.has_value() ? operation.channel.peer(blocker->peer).world_rank : options_.rank;
-  const Rank culprit = FindStalledRank(options_.presence, options_.rank, direct);
-  const std::string through = culprit == direct ? "" : absl::StrCat(" (through rank ", direct, ", which waits too)");
+absl::Duration Engine::TimeoutOf(const Run& run) const {
+  const absl::Duration its_own = run.call.options().timeout;
+  return its_own > absl::ZeroDuration() ? its_own : options_.timeout;
+}
+
+absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
+  if (!run.program.point_to_point) {
+    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckLeavers(run); !status.ok()) return status;
+  if (now_ns >= run.watch.deadline_ns) return Overdue(run, now_ns);
+  const std::int64_t lead_ns = absl::ToInt64Nanoseconds(std::min(TimeoutOf(run) / 2, kLongestLead));
+  if (now_ns >= run.watch.deadline_ns - lead_ns) AskWhoHoldsUp(run, now_ns);
+  return absl::OkStatus();
+}
+
+// What a rank that has left did before is in its signals and messages, some of which may not have been looked at: only
+// a call that has not moved between two checks waits in vain.
+absl::Status Engine::CheckLeavers(Run& run) {
+  const Channel& channel = run.channel;
+  Rank stayed = kNobody;  // the peer of the step before, often that of the next one too
+  const std::optional<Blocker> leaver = run.FindBlocker([&](const Blocker& blocker) {
+    if (blocker.peer == stayed) return false;
+    stayed = blocker.peer;
+    return channel.HasLeftWithout(run, blocker.peer);
+  });
+  if (!leaver.has_value()) {
+    run.watch.steps_left_when_stuck = Watch::kNotStuck;
+    return absl::OkStatus();
+  }
+  const bool stuck = run.watch.steps_left_when_stuck == run.steps_left();
+  run.watch.steps_left_when_stuck = run.steps_left();
+  if (!stuck) return absl::OkStatus();
+  const Plan& plan = run.program.plan;
+  return absl::UnavailableError(absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
+                                             " has left (it destroyed its communicator, or its program has ended)",
+                                             " without call ", run.ticket.sequence, ", ", plan.name, " ",
+                                             ToString(plan.spec), ", for which rank ", options_.rank, " waits"));
+}
+
+Rank Engine::AwaitedBy(const Run& run) const {
+  const Channel& channel = run.channel;
+  const std::optional<Blocker> blocker = run.FirstBlocker();
+  const Rank direct = blocker.has_value() ? blocker->peer : channel.rank();
+  const std::optional<Rank> absent =
+      run.program.point_to_point ? std::nullopt : channel.HasNotCalled(run.ticket, direct);
+  const Rank awaited = channel.peer(absent.value_or(direct)).world_rank;
+  return awaited == options_.rank ? kNobody : awaited;
+}
+
+// The chain ends where a rank neither shows nor answers for whom it waits.
+std::optional<Rank> Engine::WhoHoldsUp(Rank awaited, std::int64_t now_ns) {
+  const int size = static_cast<int>(options_.presence.size());
+  return FindStalledRank(size, options_.rank, awaited, [&](Rank rank) TUTTI_REQUIRES(driver_mutex_) {
+    const Presence* const theirs = options_.presence[static_cast<std::size_t>(rank)];
+    return theirs != nullptr ? WaitsFor(*theirs, now_ns) : inquiries_.AnswerOf(rank, now_ns);
+  });
+}
+
+void Engine::AskWhoHoldsUp(const Run& run, std::int64_t now_ns) {
+  const Rank awaited = AwaitedBy(run);
+  if (awaited == kNobody) return;
+  for (const Rank rank : {awaited, WhoHoldsUp(awaited, now_ns).value_or(awaited)}) {
+    if (options_.presence[static_cast<std::size_t>(rank)] == nullptr) inquiries_.Ask(rank, now_ns);
+  }
+}
+
+// Of several calls, the oldest that does not wait in a circle: ranks that wait for each other in different calls hide
+// the one that holds up all of them.
+Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
+  HeldUp held_up;
+  for (const Run* const run : executor_->active()) {
+    const Rank awaited = AwaitedBy(*run);
+    if (awaited == kNobody) continue;
+    const std::optional<Rank> culprit = WhoHoldsUp(awaited, now_ns);
+    if (culprit.has_value()) return {.awaited = awaited, .culprit = *culprit};
+    if (held_up.awaited == kNobody) held_up = {.awaited = awaited, .culprit = awaited};
+  }
+  return held_up;
+}
+
+// Peers in memory see the next link of the chain, those that ask are told its end: so a long chain is known after few
+// questions.
+void Engine::Show(HeldUp held_up) {
+  presence_.waits_for.store(held_up.awaited, std::memory_order_relaxed);
+  held_up_by_.store(held_up.culprit, std::memory_order_relaxed);
+}
+
+absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
+  const Plan& plan = run.program.plan;
+  const std::optional<Blocker> blocker = run.FirstBlocker();
+  const Rank awaited = AwaitedBy(run);
+  std::optional<Rank> culprit;
+  if (awaited != kNobody) culprit = WhoHoldsUp(awaited, now_ns);
+  if (!culprit.has_value()) culprit = FindHeldUp(now_ns).culprit;
+  if (*culprit == kNobody) culprit = options_.rank;
+  const std::string through =
+      *culprit == awaited || awaited == kNobody ? "" : absl::StrCat(" (through rank ", awaited, ", which waits too)");
   return absl::DeadlineExceededError(
-      absl::StrCat("rank ", options_.rank, " waited ", absl::FormatDuration(options_.timeout), " for rank ", culprit,
-                   through, " in call ", operation.sequence, ", ", program.plan.name, " ", ToString(program.plan.spec),
-                   ", at ", blocker.has_value() ? blocker->step : "its end"));
+      absl::StrCat("rank ", options_.rank, " waited ", absl::FormatDuration(TimeoutOf(run)), " for rank ", *culprit,
+                   through, " in call ", run.ticket.sequence, ", ", plan.name, " ", ToString(plan.spec), ", at ",
+                   blocker.has_value() ? blocker->Place() : "its end"));
 }
 
 void Engine::Fail(const absl::Status& cause) {
@@ -227,23 +370,28 @@ void Engine::Fail(const absl::Status& cause) {
   const absl::Status first = sticky_->Get();
   if (!failed_) {
     failed_ = true;
-    transport_->Shutdown(first);
+    const std::int64_t told_ns = options_.now_ns();
+    TellPeersInMemory(first);
+    transport_->Shutdown(first);  // meanwhile peers leave the memory of this rank's calls
+    TakeMemoryBack(told_ns);
   }
-  executor_.EndAll();
+  executor_->EndAll(first);
 }
 
 void Engine::Close(const Channel& channel) {
   ClaimDriver();
   Poll();
-  if (!executor_.idle()) WakeThread();
-  if (executor_.Uses(channel)) {
+  if (!executor_->idle()) WakeThread();
+  if (executor_->Uses(channel)) {
     Fail(absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
   }
   driver_mutex_.Unlock();
 }
 
 void Engine::Abort(const absl::Status& cause) {
-  sticky_->Set(cause);
+  sticky_->Set(!cause.ok() ? cause
+                           : absl::InvalidArgumentError(absl::StrCat(
+                                 "rank ", options_.rank, " called Abort with an OK status, which is no cause")));
   WakeDriver();
   WakeThread();
 }

@@ -5,22 +5,30 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/fork.h"
 #include "base/mutex.h"
 #include "engine/backoff.h"
+#include "engine/callback_thread.h"
 #include "engine/control_block.h"
 #include "engine/executor.h"
-#include "engine/operation.h"
+#include "engine/inquiries.h"
+#include "engine/run.h"
+#include "engine/sticky_status.h"
 #include "engine/submission_queue.h"
-#include "tutti/communicator.h"
 #include "tutti/transport.h"
 
 namespace tutti {
+
+class Arena;
+class Call;
+class Channel;
 
 struct EngineOptions {
   Rank rank = 0;  // of the world
@@ -29,43 +37,107 @@ struct EngineOptions {
   std::vector<Presence*> presence;
   // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
   bool may_spin = false;
+  // Nanoseconds of CLOCK_MONOTONIC; tests have a clock of their own.
+  std::int64_t (*now_ns)() = MonotonicNanos;
 };
 
-// One thread at a time drives: whoever waits for an operation, or else the engine's own thread, which sleeps unless
+// One thread at a time drives: whoever waits for a call, or else the engine's own thread, which sleeps unless
 // something was submitted that nobody waits for. The transport is touched by the driver only.
-class Engine {
+//
+// Time: the clock of a call starts when a driver first looks at the time, after some polls or when it first rests,
+// after the call got its place in the order of calls, and the call fails when its timeout (CallOptions::timeout, or
+// else that of the engine) has passed. All calls under way are looked at, not the oldest alone. The error names the
+// rank that holds up all others: ranks of one node show in memory for whom they wait (of several calls, in the oldest
+// that is not in a circle), and shortly before the deadline the engine asks those of other nodes.
+//
+// Failure: the first error ends every call of the engine. Before a call ends with it, this rank has told the peers
+// (over the transport, and in their Presence, which they see at once), and no step of a peer writes to the memory of
+// the call any more: the engine waits until the peers have left it, and after 40 ms takes the outputs out of the reach
+// of those that have not, which may be stopped (Transport::Seclude). A stopped peer may still read an input. Where the
+// peers are threads, or there is no memory for a copy, the engine waits for up to 30 s instead, and gives up then.
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  Engine(std::shared_ptr<Transport> transport, EngineOptions options);
-  // Every channel is closed. Peers see an orderly goodbye, unless something failed.
+  Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,
+         EngineOptions options);
   ~Engine();
+  // Every channel is closed. Returns when all callbacks have run (unless a callback calls it) and the engine's threads
+  // have ended; says an orderly goodbye, unless something failed. Calls that are still held keep the engine, which does
+  // nothing any more.
+  void Stop();
 
-  // Starts a run of `operation`, whose reference for the run is taken here, and returns its number. Lock-free.
-  std::uint32_t Submit(Operation& operation, bool caller_drives);
-  // Returns when the run has come to `milestone`, one of its operation's. In the background: leaves the driver's seat
-  // to the engine thread when that has it.
-  void Wait(Milestone& milestone, std::uint32_t run, bool background);
+  // See Executor::NewRun.
+  std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program,
+                              void* scratch) TUTTI_NO_THREAD_SAFETY_ANALYSIS {
+    return executor_->NewRun(call, channel, program, scratch);
+  }
+  // Queues the next run of `call`, which holds a reference for it. Lock-free.
+  void Submit(Call& call, bool caller_drives);
+  // Returns when the run has come to `milestone`, one of its call's; DeadlineExceeded when it has not by `end_ns`. In
+  // the background: leaves the driver's seat to the engine thread when that has it. FailedPrecondition, at once, in a
+  // forked child.
+  absl::Status Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns);
+  // Between the two, the engine's thread polls as eagerly as a thread in Wait does: somebody waits elsewhere.
+  void BeginEagerWait();
+  void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
+  // InvalidArgument is the cause when `cause` is OK.
   void Abort(const absl::Status& cause);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.
   void Close(const Channel& channel);
 
   const std::shared_ptr<StickyStatus>& sticky() const { return sticky_; }
-  // Counted by the driver, read by any thread.
-  Counters counters() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return {executor_.calls(), executor_.wire_bytes()}; }
+  CallbackThread& callbacks() { return callbacks_; }
+  // Counted by the driver, read by any thread: see Executor.
+  std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
+  std::int64_t wire_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->wire_bytes(); }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
-
-  // ---- for channels and operations ----
-  // Wakes the peers of `channel` that sleep.
-  void RingSleepers(const Channel& channel);
-  static void OnMessage(Completion* completion, const absl::Status& status);
+  bool in_forked_child() const { return !maker_.is_this(); }
 
  private:
-  void Drive(const Milestone* milestone, std::uint32_t run, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
+  // The goal of a thread that drives: that a run comes to a milestone, or a time comes; by default that nothing is left
+  // to do.
+  struct Goal {
+    const Milestone* milestone = nullptr;
+    std::uint32_t run = 0;
+    std::int64_t end_ns = kNeverNanos;
+    bool eager = false;  // of the engine thread: somebody waits elsewhere
+  };
+  void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
   bool Poll() TUTTI_REQUIRES(driver_mutex_);
-  void Rest() TUTTI_REQUIRES(driver_mutex_);
+  // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
+  void Rest(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
   void Fail(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
   absl::Status CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  absl::Status Overdue(Operation& operation) TUTTI_REQUIRES(driver_mutex_);
+  absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // Unavailable when `run` waits for a rank that has left.
+  absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(driver_mutex_);
+  // The error of `run`, whose deadline has passed.
+  absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  absl::Duration TimeoutOf(const Run& run) const;
+  // The rank of the world that `run` misses: one that has not made the call if that is known, since it holds up
+  // all others however they wait for each other, or else the one of its next step; -1: none.
+  Rank AwaitedBy(const Run& run) const;
+  // Follows who waits for whom from `awaited` on, as far as it shows in memory or has been answered; nullopt in a
+  // circle.
+  std::optional<Rank> WhoHoldsUp(Rank awaited, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  void AskWhoHoldsUp(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // For whom this rank waits, and who holds up that one in turn.
+  static constexpr Rank kNobody = -1;
+  struct HeldUp {
+    Rank awaited = kNobody;
+    Rank culprit = kNobody;
+  };
+  HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  void Show(HeldUp held_up) TUTTI_REQUIRES(driver_mutex_);
+  // The error of the peer that has written itself into this rank's presence.
+  absl::Status FailureOfPeer() const;
+  void TellPeersInMemory(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
+  // Returns when no peer writes to the memory of this rank's calls any more; peers have known since `told_ns`.
+  void TakeMemoryBack(std::int64_t told_ns) TUTTI_REQUIRES(driver_mutex_);
+  // Whether a peer is, or may be, in the middle of a step that touches this rank's memory.
+  bool PeersTouchMemory() TUTTI_REQUIRES(driver_mutex_);
+  bool PeersLeaveMemoryBy(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
+  void LeaveSeat() TUTTI_RELEASE(driver_mutex_);
   // Takes the driver's seat, from the engine thread if that has it.
   void ClaimDriver() TUTTI_ACQUIRE(driver_mutex_);
   // The same for a caller that can also wait until another thread has driven its run to the end.
@@ -75,23 +147,33 @@ class Engine {
   void ThreadMain();
 
   const std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<Arena> arena_;
   const EngineOptions options_;
+  const MakerProcess maker_;
   Presence& presence_;
   const std::shared_ptr<StickyStatus> sticky_ = std::make_shared<StickyStatus>();
   SubmissionQueue queue_;
 
   Mutex driver_mutex_;  // held by the driver
-  Executor executor_ TUTTI_GUARDED_BY(driver_mutex_);
+  const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(driver_mutex_);
   bool failed_ TUTTI_GUARDED_BY(driver_mutex_) = false;
   std::int64_t last_check_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  // The earliest of the calls under way, as of the last look at them.
+  std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  Inquiries inquiries_ TUTTI_GUARDED_BY(driver_mutex_);
+  std::uint32_t polls_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
 
+  // What peers that ask are told: who holds this rank up, as far as it knows.
+  std::atomic<Rank> held_up_by_{-1};
   std::atomic<bool> driver_sleeps_{false};
   std::atomic<bool> thread_drives_{false};
   std::atomic<int> claims_{0};                  // callers that want to drive instead of the engine thread
+  std::atomic<int> eager_waits_{0};             // see BeginEagerWait
   std::atomic<std::uint32_t> thread_calls_{0};  // futex word of the engine thread
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;
+  CallbackThread callbacks_;
 };
 
 }  // namespace tutti

@@ -1,76 +1,53 @@
-// Runs programs: issues steps whose dependencies are complete, collects completions. It never waits; the engine does.
+// The interface of executors: they carry out the calls of an engine, step by step. An executor never waits; the engine
+// does.
 #ifndef TUTTI_ENGINE_EXECUTOR_H_
 #define TUTTI_ENGINE_EXECUTOR_H_
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
+#include <memory>
 
 #include "absl/status/status.h"
-#include "engine/channel.h"
-#include "engine/operation.h"
-#include "tutti/transport.h"
+#include "absl/types/span.h"
+#include "engine/run.h"
 
 namespace tutti {
 
-// What an operation cannot go on without.
-struct Blocker {
-  Rank peer = 0;  // of the operation's channel
-  std::string step;
-};
-
-// Belongs to the engine's driver.
+// But for NewRun and the counters, everything here belongs to the engine's driver.
 class Executor {
  public:
-  explicit Executor(Transport& transport) : transport_(transport) {
-    active_.reserve(kRoom);
-    pending_.reserve(kRoom);
-  }
+  virtual ~Executor() = default;
 
-  // Queues an operation; it starts when its lane is free, in this order.
-  void Add(Operation* operation);
+  // Makes the Run that carries out `call` of `program` on `channel`. `scratch`: memory for the program's scratch that
+  // the caller lends; null: none. Any thread.
+  virtual std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) = 0;
 
-  // Advances everything as far as it goes now; true when anything moved. An error is that of a step or a message.
-  absl::StatusOr<bool> Poll();
-  // Ends every operation; the engine's sticky status says why. No message is under way any more.
-  void EndAll();
+  // Queues a run, which starts when its lane is free, in the order of the calls.
+  virtual void Add(Run& run) = 0;
+  // Advances everything as far as it goes now. Once a peer has failed (Presence::failed_peer), no step touches a peer's
+  // memory and nothing ends: EndAll is due.
+  enum class Polled : std::uint8_t { kNothing, kMoved, kFailed };
+  virtual Polled Poll() = 0;
+  // After kFailed: the error of a step or a message.
+  virtual const absl::Status& error() const = 0;
+  // Ends every run with `cause`. No message is under way any more.
+  virtual void EndAll(const absl::Status& cause) = 0;
 
-  // Whether an operation of `channel` has not ended.
-  bool Uses(const Channel& channel) const;
-  bool idle() const { return active_.empty() && pending_.empty(); }
-  bool waits_for_messages() const { return messages_ > 0; }
-  bool waits_for_signals() const;
-  // Whether all of them are (CallOptions::background).
-  bool all_in_background() const;
-  // The oldest operation, or nullptr.
-  Operation* oldest() const { return active_.empty() ? nullptr : active_.front(); }
-  std::optional<Blocker> BlockerOf(Operation& operation);
+  // Whether a run of `channel` has not ended.
+  virtual bool Uses(const Channel& channel) const = 0;
+  // Whether no run is under way or queued.
+  virtual bool idle() const = 0;
+  virtual bool waits_for_messages() const = 0;
+  virtual bool waits_for_signals() const = 0;
+  // Whether a run waits until a peer has completed another run: an earlier one, or one that was refused.
+  virtual bool waits_for_completions() const = 0;
+  // Whether every run is one of CallOptions::background.
+  virtual bool all_in_background() const = 0;
+  // The runs that have their place in the order of calls, oldest first.
+  virtual absl::Span<Run* const> active() const = 0;
 
-  void OnMessage(Operation::MessageCompletion& completion, const absl::Status& status);
-
-  std::int64_t wire_bytes() const { return wire_bytes_.load(std::memory_order_relaxed); }
-  std::int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
-
- private:
-  // Operations for which room is made at the start: until there are more at once, queueing one allocates nothing.
-  static constexpr std::size_t kRoom = 64;
-
-  bool AdmitPending();
-  absl::StatusOr<bool> Advance(Operation& operation);
-  absl::Status Execute(Operation& operation, StepId id);
-  absl::Status Compute(Operation& operation, StepId id);
-  void Complete(Operation& operation, StepId id);
-
-  Transport& transport_;
-  std::vector<Operation*> active_;
-  std::vector<Operation*> pending_;
-  std::int64_t messages_ = 0;  // sends and receives under way
-  absl::Status message_error_;
-  bool message_completed_ = false;
-  // Written by the driver, read by any thread.
-  std::atomic<std::int64_t> wire_bytes_{0};
-  std::atomic<std::int64_t> calls_{0};
+  // Bytes moved to and from other ranks, and calls that have ended OK. Counted by the driver, read by any thread.
+  virtual std::int64_t wire_bytes() const = 0;
+  virtual std::int64_t calls() const = 0;
 };
 
 }  // namespace tutti

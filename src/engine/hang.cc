@@ -1,8 +1,6 @@
 #include "engine/hang.h"
 
-#include <vector>
-
-#include "base/clock.h"
+#include <atomic>
 
 namespace tutti {
 namespace {
@@ -12,21 +10,21 @@ constexpr std::int64_t kStaleNanos = 500'000'000;
 
 }  // namespace
 
-Rank FindStalledRank(absl::Span<Presence* const> presence, Rank self, Rank direct) {
-  const std::int64_t now_ns = MonotonicNanos();
-  std::vector<bool> seen(presence.size());
-  seen[self] = true;
+std::optional<Rank> FindStalledRank(int size, Rank self, Rank direct,
+                                    absl::FunctionRef<std::optional<Rank>(Rank)> waits_for) {
   Rank rank = direct;
-  while (!seen[rank]) {
-    seen[rank] = true;
-    const Presence* const theirs = presence[rank];
-    if (theirs == nullptr) return rank;
-    const Rank next = theirs->waits_for.load(std::memory_order_relaxed);
-    const bool waits = next >= 0 && next < static_cast<Rank>(presence.size());
-    if (!waits || now_ns - theirs->heartbeat_ns.load(std::memory_order_relaxed) > kStaleNanos) return rank;
-    rank = next;
+  for (int links = 0; links < size && rank != self; ++links) {  // more links than ranks are a circle
+    const std::optional<Rank> next = waits_for(rank);
+    if (!next.has_value() || *next < 0 || *next >= size) return rank;
+    rank = *next;
   }
-  return direct;  // a circle: they wait for each other, or for this rank
+  return std::nullopt;
+}
+
+std::optional<Rank> WaitsFor(const Presence& presence, std::int64_t now_ns) {
+  const Rank rank = presence.waits_for.load(std::memory_order_relaxed);
+  if (rank < 0 || now_ns - presence.heartbeat_ns.load(std::memory_order_relaxed) > kStaleNanos) return std::nullopt;
+  return rank;
 }
 
 }  // namespace tutti

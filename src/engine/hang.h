@@ -2,16 +2,23 @@
 #ifndef TUTTI_ENGINE_HANG_H_
 #define TUTTI_ENGINE_HANG_H_
 
-#include "absl/types/span.h"
+#include <cstdint>
+#include <optional>
+
+#include "absl/functional/function_ref.h"
 #include "engine/control_block.h"
 #include "tutti/dtype.h"
 
 namespace tutti {
 
-// Follows who waits for whom, from the rank that `self` waits for to one that does not wait (it has not made the call)
-// or whose heartbeat has stopped (it is stopped or dead). Ends at the last rank whose state is visible: an unmapped
-// rank is named for want of better knowledge.
-Rank FindStalledRank(absl::Span<Presence* const> presence, Rank self, Rank direct);
+// Follows who waits for whom, from `direct`, for which `self` waits, to a rank that waits for nobody as far as
+// `waits_for` knows: it has not made the call, or is stopped or dead. nullopt in a circle of ranks that wait for each
+// other, or for `self`. A rank that `waits_for` names need not be of the world of `size`. Allocates nothing.
+std::optional<Rank> FindStalledRank(int size, Rank self, Rank direct,
+                                    absl::FunctionRef<std::optional<Rank>(Rank)> waits_for);
+
+// For whom the owner of `presence` waits; nullopt when it does not wait, or its heartbeat has stopped.
+std::optional<Rank> WaitsFor(const Presence& presence, std::int64_t now_ns);
 
 }  // namespace tutti
 

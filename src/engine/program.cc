@@ -18,38 +18,46 @@ bool StoresPastCache(const Plan& plan, absl::Span<const Ref> dsts, absl::Span<co
          std::find(srcs.begin(), srcs.end(), dsts[0]) == srcs.end();
 }
 
+std::string NameOf(const Plan& plan) {
+  return plan.round == 0 ? plan.name : absl::StrCat(plan.name, " (round ", plan.round, ")");
+}
+
 // FNV-1a: the same on every rank, whatever its standard library.
-std::uint64_t HashName(absl::string_view name) {
+std::uint64_t HashName(const Plan& plan) {
   std::uint64_t hash = 14695981039346656037u;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  for (const char c : NameOf(plan)) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xffffff;
 }
 
-struct Call {
+struct Signature {
   Collective collective;
   DType dtype;
   ReduceOp op;
   Rank root;
   bool in_place;       // decides in which space peers find this rank's input
-  std::uint64_t plan;  // 24-bit hash of the name
+  std::uint64_t plan;  // 24-bit hash of name and round
 };
 
-std::uint64_t Pack(const Call& call) {
+std::uint64_t Pack(const Signature& call) {
   return static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8 |
          static_cast<std::uint64_t>(call.op) << 16 | (call.in_place ? 1u << 23 : 0u) |
          (static_cast<std::uint64_t>(call.root) & 0xffff) << 24 | call.plan << 40;
 }
 
+constexpr std::uint64_t kInPlaceBit = std::uint64_t{1} << 23;
+
 // Peer-written data: an unknown value becomes "?" instead of an index out of range.
-std::string Describe(std::uint64_t signature, std::int64_t count, absl::string_view plan) {
-  const auto collective = static_cast<std::size_t>(signature & 0xff);
-  const auto dtype = static_cast<std::size_t>(signature >> 8 & 0xff);
-  const auto op = static_cast<std::size_t>(signature >> 16 & 0x7f);
+std::string Describe(const CallIdentity& call, absl::string_view plan) {
+  const auto collective = static_cast<std::size_t>(call.signature & 0xff);
+  const auto dtype = static_cast<std::size_t>(call.signature >> 8 & 0xff);
+  const auto op = static_cast<std::size_t>(call.signature >> 16 & 0x7f);
+  const std::string made_by =
+      call.owner == 0 && call.round == 0 ? "" : absl::StrCat(" of owner ", call.owner, " in round ", call.round);
   return absl::StrCat(collective < kAllCollectives.size() ? Name(kAllCollectives[collective]) : "?",
                       " dtype=", dtype < kAllDTypes.size() ? Name(kAllDTypes[dtype]) : "?",
                       " op=", op < kAllReduceOps.size() ? Name(kAllReduceOps[op]) : "?",
-                      " root=", signature >> 24 & 0xffff, signature >> 23 & 1 ? " in_place" : "", " count=", count,
-                      " plan=", plan);
+                      " root=", call.signature >> 24 & 0xffff, (call.signature & kInPlaceBit) != 0 ? " in_place" : "",
+                      " count=", call.count, " plan=", plan, made_by);
 }
 
 Instruction Translate(const Plan& plan, const Step& step) {
@@ -119,10 +127,16 @@ std::shared_ptr<const Program> Compile(Plan source) {
         program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
+        instruction.touches_peer = true;
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
     program->wire_bytes += instruction.wire_bytes;
+    if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) {
+      program->messages.resize(static_cast<std::size_t>(plan.size));
+      MessageCounts& counts = program->messages[static_cast<std::size_t>(step.peer)];
+      ++(step.kind == StepKind::kSend ? counts.sent : counts.received);
+    }
     program->num_waits += step.kind == StepKind::kWait ? 1 : 0;
     program->uses_lane |= step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
     program->output_steps += instruction.touches_output ? 1 : 0;
@@ -146,16 +160,31 @@ std::shared_ptr<const Program> Compile(Plan source) {
     }
   }
   program->point_to_point = plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
-  program->signature = Pack(
-      {plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan.name)});
+  program->signature =
+      Pack({plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan)});
   return program;
 }
 
-std::string ExplainMismatch(const Program& mine, Rank peer, std::uint64_t peer_signature, std::int64_t peer_count) {
-  const bool same_plan = peer_signature >> 40 == mine.signature >> 40;
-  return absl::StrCat("rank ", peer, " called ",
-                      Describe(peer_signature, peer_count, same_plan ? mine.plan.name : "another"), " where rank ",
-                      mine.plan.rank, " called ", Describe(mine.signature, mine.plan.spec.count, mine.plan.name),
+bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs) {
+  if (program.uses_lane) return mine == theirs;
+  CallIdentity comparable = theirs;
+  comparable.signature ^= (mine.signature ^ theirs.signature) & kInPlaceBit;
+  return mine == comparable;
+}
+
+std::uint8_t HashOf(const CallIdentity& identity) {
+  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
+  std::uint64_t hash = (identity.signature & ~kInPlaceBit) * kOdd;
+  hash = (hash ^ hash >> 32 ^ static_cast<std::uint64_t>(identity.count)) * kOdd;
+  hash = (hash ^ hash >> 32 ^ identity.owner) * kOdd;
+  hash = (hash ^ hash >> 32 ^ identity.round) * kOdd;
+  return static_cast<std::uint8_t>(hash >> 56);
+}
+
+std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Rank peer, const CallIdentity& theirs) {
+  const bool same_plan = theirs.signature >> 40 == mine.signature >> 40;
+  return absl::StrCat("rank ", peer, " called ", Describe(theirs, same_plan ? NameOf(program.plan) : "another"),
+                      " where rank ", program.plan.rank, " called ", Describe(mine, NameOf(program.plan)),
                       "; all ranks must make the same calls in the same order");
 }
 

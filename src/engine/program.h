@@ -34,6 +34,7 @@ struct Instruction {
   bool finite = false;
   bool streaming = false;
   bool touches_output = false;
+  bool touches_peer = false;  // reads or writes a peer's memory
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
@@ -47,6 +48,22 @@ struct Instruction {
   std::int64_t count = 0;       // elements of the destination (of the source for kSend, kEncode)
   std::int64_t bytes = 0;       // of the message, or of the encoded side
   std::int64_t wire_bytes = 0;  // moved to or from other ranks
+};
+
+// Between this rank and one peer.
+struct MessageCounts {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+// What was called, as far as all ranks that make the call must agree.
+struct CallIdentity {
+  std::uint64_t signature = 0;
+  std::int64_t count = 0;
+  std::uint32_t owner = 0;  // CallOptions
+  std::uint64_t round = 0;
+
+  bool operator==(const CallIdentity&) const = default;
 };
 
 struct Program {
@@ -65,7 +82,10 @@ struct Program {
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
   bool point_to_point = false;
-  // Collective, dtype, op, root, in_place and a hash of the plan's name, packed so that a mismatch can be explained.
+  // By peer; empty when no step is a message.
+  std::vector<MessageCounts> messages;
+  // Collective, dtype, op, root, in_place and a hash of the plan's name and round, packed so that a mismatch can be
+  // explained.
   std::uint64_t signature = 0;
 
   absl::Span<const Operand> dsts(const Instruction& i) const { return {operands.data() + i.first_operand, i.num_dsts}; }
@@ -76,8 +96,14 @@ struct Program {
 
 std::shared_ptr<const Program> Compile(Plan plan);
 
-// "rank 3 called all_reduce f32 sum root=0 (ring) count=8, …": how two calls that should be one differ.
-std::string ExplainMismatch(const Program& mine, Rank peer, std::uint64_t peer_signature, std::int64_t peer_count);
+// Whether `mine`, a call of `program`, and `theirs` may be one call. Where peers find each other's memory, all of it
+// must be equal; where messages are sent, some ranks may work in place and others not.
+bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs);
+// Equal for calls that match, and seldom for others.
+std::uint8_t HashOf(const CallIdentity& identity);
+// "rank 3 called all_reduce f32 sum root=0 (ring) count=8 … where rank 0 called …": how two calls that should be one
+// differ.
+std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Rank peer, const CallIdentity& theirs);
 
 }  // namespace tutti
 

@@ -99,7 +99,7 @@ struct FrozenAdamPass {
   const float* v;
 };
 
-// A vector of one lane takes the rest through the same operations.
+// A vector of one lane takes the remaining elements through the same operations.
 template <class Pass>
 void ForEachElement(const Pass& pass, std::int64_t count) {
   const hn::ScalableTag<float> d;

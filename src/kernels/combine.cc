@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 
-// Multiplying by one is exact; dividing by one is too, but slow.
+// The vector times the coefficient. Multiplying by one is exact; so is dividing by one, but slow.
 template <class D>
 HWY_INLINE hn::Vec<D> Term(D d, hn::Vec<D> v, const Coefficient& coefficient) {
   using Lane = hn::TFromD<D>;
@@ -22,7 +22,7 @@ HWY_INLINE hn::Vec<D> Term(D d, hn::Vec<D> v, const Coefficient& coefficient) {
   return hn::Div(v, hn::Set(d, static_cast<Lane>(coefficient.divisor)));
 }
 
-// Whole vectors of `d` in [begin, count); returns where it stopped.
+// Combines whole vectors of `d` in [begin, count); returns where it stopped.
 template <class Format, bool kFinite, class D>
 HWY_INLINE std::size_t CombineVectors(D d, void* dst, absl::Span<const void* const> srcs,
                                       const Coefficient* coefficients, std::size_t begin, std::size_t count) {

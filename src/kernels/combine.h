@@ -9,7 +9,7 @@
 
 namespace tutti::kernels {
 
-// kFinite: results that are no finite numbers become 0.
+// What becomes of results that are no finite numbers: they stay (kAll), or become 0 (kFinite).
 enum class Results : std::uint8_t { kAll, kFinite };
 
 // dst[i] = srcs[0][i] · coefficients[0] + srcs[1][i] · coefficients[1] + … for i < count, from left to right. Products,

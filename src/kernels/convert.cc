@@ -24,7 +24,8 @@ struct BFloat16 {
 template <typename T>
 constexpr bool kIs16BitFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// Nearest fp32 whose last bit is set when inexact ("round to odd"), so that rounding again to 16 bits is right.
+// The nearest fp32, whose last bit is set when it is inexact ("round to odd"), so that rounding it again to 16 bits
+// gives the right result.
 float RoundToOdd(double value) {
   const float nearest = static_cast<float>(value);
   if (!std::isfinite(value) || static_cast<double>(nearest) == value) return nearest;
@@ -34,13 +35,13 @@ float RoundToOdd(double value) {
 }
 
 double RoundToOdd(std::int64_t value) {
-  constexpr std::int64_t kLowBits = (1 << 11) - 1;  // at most these do not fit into the 53 bits of a double
+  constexpr std::int64_t kLowBits = (1 << 11) - 1;  // at most these bits do not fit into the 53 bits of a double
   if (value >> 53 == 0 || value >> 53 == -1) return static_cast<double>(value);
   const std::int64_t sticky = (value & kLowBits) != 0 ? kLowBits + 1 : 0;
   return static_cast<double>((value & ~kLowBits) | sticky);
 }
 
-// The value as a double (exact but for large i64, which are rounded to odd).
+// `value` as a double (exact but for large i64, which are rounded to odd).
 template <typename From>
 double Widen(From value) {
   if constexpr (std::is_same_v<From, Float16>) {
@@ -65,7 +66,7 @@ To ConvertElement(From value) {
     return static_cast<To>(std::clamp<std::int64_t>(value, std::int64_t{Limits::min()}, std::int64_t{Limits::max()}));
   } else if constexpr (std::is_integral_v<To>) {
     const double rounded = std::nearbyint(Widen(value));
-    // The upper limit as a power of two, because the largest i64 is not a double.
+    // The upper limit is a power of two, because the largest i64 is not a double.
     const double limit = std::ldexp(1.0, std::numeric_limits<To>::digits);
     if (std::isnan(rounded)) return 0;
     if (rounded >= limit) return std::numeric_limits<To>::max();

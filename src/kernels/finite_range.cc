@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Minimum, maximum and largest magnitude (as bits: NaN and infinity are the largest) of the values seen, per lane.
+// The minimum, maximum and largest magnitude per lane (as bits: NaN and infinity are the largest) of the values seen.
 template <class D>
 class LaneRange {
  public:

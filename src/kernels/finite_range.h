@@ -1,4 +1,4 @@
-// The range of a block of fp32 values, which codecs place their levels in.
+// The range of a block of fp32 values, in which codecs place their levels.
 #ifndef TUTTI_KERNELS_FINITE_RANGE_H_
 #define TUTTI_KERNELS_FINITE_RANGE_H_
 
@@ -12,7 +12,7 @@ struct FiniteRange {
   float max;
 };
 
-// `values` has at least one element. Thread-safe, allocates nothing.
+// The range of `values`, at least one. Thread-safe, allocates nothing.
 FiniteRange FindRange(absl::Span<const float> values);
 
 }  // namespace tutti::kernels

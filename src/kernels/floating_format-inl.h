@@ -1,5 +1,5 @@
-// How elements of each floating dtype are loaded into and stored from vectors of the type they are computed in.
-// Included once per instruction set.
+// Loads and stores of each floating dtype, from and to vectors of the type in which it is computed. Included once per
+// instruction set.
 #if defined(TUTTI_KERNELS_FLOATING_FORMAT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_KERNELS_FLOATING_FORMAT_INL_H_
 #undef TUTTI_KERNELS_FLOATING_FORMAT_INL_H_
@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A format has the stored Element, the Lane it is computed in, Load, and Store (kStream: past the cache; the address is
-// then aligned to the vector).
+// A format has the stored Element, the Lane in which it is computed, Load, and Store (kStream: past the cache; the
+// address is then aligned to the vector).
 template <typename T>
 struct NativeFormat {
   using Element = T;

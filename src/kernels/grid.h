@@ -1,5 +1,5 @@
-// The arithmetic of the codecs uint8_block and uint4_block, one element at a time: what their SIMD loops (and a CUDA
-// kernel) must equal bit for bit. docs/decisions/0002-uint8-block.md derives it.
+// The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops (and a CUDA kernel)
+// must give equal bits. docs/decisions/0002-uint8-block.md derives it.
 #ifndef TUTTI_KERNELS_GRID_H_
 #define TUTTI_KERNELS_GRID_H_
 
@@ -20,10 +20,10 @@ struct Grid {
   float base;
   float step;    // has at most 16 significant bits, so that code · step is exact; 0 when all values are equal
   float zero;    // code of level 0, an integer
-  float lowest;  // the levels in use: within 0 … last as codes, and finite as values
+  float lowest;  // lowest and highest: the levels in use, whose codes lie within 0 … last and whose values are finite
   float highest;
 
-  // The value of code 0: what is sent beside `step`.
+  // The value of code 0, which is sent together with `step`.
   float min() const { return base - zero * step; }
 };
 
@@ -35,9 +35,9 @@ inline double RoundUpTo16Bits(double value) {
   return std::bit_cast<double>((std::bit_cast<std::uint64_t>(value) + kDropped) & ~kDropped);
 }
 
-// The grid for finite values in [min, max] and codes up to `last` (≤ 255). Rounding to nearest, the outermost values
-// may lie up to half a step beyond the outermost levels when zero is a level; rounding at random they may not, because
-// they would be rounded one way only, and the levels are spread over one step more.
+// The grid for finite values in [min, max] and codes up to `last` (≤ 255). With rounding to nearest, the outermost
+// values may lie up to half a step beyond the outermost levels when zero is a level. With rounding at random they may
+// not, because they would always be rounded the same way; the levels are then spread over one step more.
 inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   const bool spans_zero = min <= 0 && max >= 0;
@@ -66,18 +66,20 @@ inline std::uint8_t CodeOf(const Grid& grid, float level) {
   return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + (kRoundToInteger + grid.zero)));
 }
 
-// `value` is finite and in the range that the grid was made for.
+// Encodes `value`, which is finite and in the range that the grid was made for.
 inline std::uint8_t EncodeToGrid(const Grid& grid, float value) { return CodeOf(grid, LevelOf(grid, value)); }
 
-// The same, for a grid made for stochastic rounding: up with a probability of how far the value is on its way there.
+// Encodes with stochastic rounding, for a grid made for it: up with a probability equal to the value's distance from
+// the level below, in steps.
 inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t word) {
   const float level = LevelOf(grid, value);
   const float below = std::floor(level);
   return CodeOf(grid, UnitFromWord(word) < level - below ? below + 1.0f : below);
 }
 
-// What a block's two numbers (the value of code 0, and the step) say to the decoder. Values are computed at a quarter
-// of their size where code · step could overflow. Only the sum rounds, and not even that when zero is a level.
+// The values of a block's codes, which the decoder computes from the two numbers of the block (the value of code 0, and
+// the step). Values are computed at a quarter of their size where code · step could overflow. Only the sum is rounded,
+// and not even that when zero is a level.
 struct GridValues {
   float min;
   float step;

@@ -1,4 +1,5 @@
-// grid.h for vectors, and loops over them that write and read one byte per code. Included once per instruction set.
+// The functions of grid.h on vectors, and loops over them that write and read one byte per code. Included once per
+// instruction set.
 #if defined(TUTTI_KERNELS_GRID_CODER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_KERNELS_GRID_CODER_INL_H_
 #undef TUTTI_KERNELS_GRID_CODER_INL_H_
@@ -22,7 +23,7 @@ class GridEncoder {
   explicit GridEncoder(const Grid& grid)
       : grid_(grid), divisor_(grid.step > 0 ? grid.step : 1.0f), rounder_(kRoundToInteger + grid.zero) {}
 
-  // The code is the low byte. The values are elements `index` … of the block.
+  // The codes of `value`, each in the low byte of its lane; the values are elements `index` … of the block.
   template <class D>
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
     return CodeOf(d, LevelOf(d, value));
@@ -45,7 +46,7 @@ class GridEncoder {
   const float rounder_;
 };
 
-// Rounds stochastically.
+// The encoder with stochastic rounding.
 class RandomGridEncoder : public GridEncoder {
  public:
   RandomGridEncoder(const Grid& grid, RandomStream random) : GridEncoder(grid), random_(random) {}
@@ -73,7 +74,8 @@ struct GridDecoder {
   GridValues levels;
 };
 
-// Whole vectors of values[begin, end), which are elements `index` + begin … of their block; returns where they end.
+// Encodes whole vectors of values[begin, end), which are elements `index` + begin … of their block; returns where it
+// stopped.
 template <class D, class Coder>
 HWY_INLINE std::size_t EncodeVectors(D d, const Coder& coder, const float* values, std::size_t begin, std::size_t end,
                                      std::size_t index, std::uint8_t* codes) {

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sums and differences of elements `distance` apart, where a vector is not longer than that.
+// Computes sums and differences of elements `distance` apart, where a vector has at most `distance` lanes.
 template <class D>
 HWY_INLINE void Stage(D d, float* values, std::size_t count, std::size_t distance) {
   for (std::size_t begin = 0; begin < count; begin += 2 * distance) {
@@ -28,12 +28,12 @@ HWY_INLINE void Stage(D d, float* values, std::size_t count, std::size_t distanc
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// The stages of distance 1 and 2, inside vectors of at least four lanes.
+// The stages of distance 1 and 2, which lie inside vectors of at least four lanes.
 template <class D>
 HWY_INLINE void FirstStages(D d, float* values, std::size_t count) {
   const hn::RebindToUnsigned<D> du32;
   const auto lane = hn::Iota(du32, 0u);
-  // A difference is the neighbour plus this element negated.
+  // A difference is the neighbour plus the negated element.
   const auto negate_odd = hn::BitCast(d, hn::ShiftLeft<31>(lane));
   const auto negate_upper = hn::BitCast(d, hn::ShiftLeft<31>(hn::ShiftRight<1>(lane)));
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
@@ -109,7 +109,7 @@ namespace {
 HWY_EXPORT(HadamardHere);
 HWY_EXPORT(ScaleHere);
 
-// The factor 1/√n of both ways is a power of two each, so that nothing is rounded; their product is 1/n.
+// The factor 1/√n of each direction is rounded to a power of two, so that no value is rounded; their product is 1/n.
 float FactorThere(std::size_t count) { return 1.0f / static_cast<float>(1u << (std::bit_width(count) / 2)); }
 float FactorBack(std::size_t count) { return 1.0f / static_cast<float>(1u << ((std::bit_width(count) - 1) / 2)); }
 

@@ -16,17 +16,18 @@ namespace tutti::kernels {
 // differences of elements 1, 2, 4 … apart; `count` is a power of two.
 void Hadamard(float* values, std::size_t count);
 
-// The rotation that a seed names. A block that is no power of two is rotated in pieces that are, the largest first.
-// Values must be below 2^121 in magnitude, or sums may overflow. Thread-safe, allocates nothing.
+// The rotation of a block that a seed names. A block whose length is no power of two is rotated in pieces whose lengths
+// are, the largest first. Values must be below 2^121 in magnitude, or sums may overflow. Thread-safe, allocates
+// nothing.
 class Rotation {
  public:
   static constexpr std::size_t kMaxElements = 4096;
 
   explicit Rotation(std::uint64_t seed, std::size_t elements);
 
-  // rotated[i] = the rotated `values`, at most kMaxElements.
+  // Writes the rotated `values`, at most kMaxElements, to `rotated`.
   void Apply(absl::Span<const float> values, float* rotated) const;
-  // values = what was rotated, or += when `accumulate`; `rotated` is destroyed.
+  // Sets `values` to what was rotated into `rotated`, or adds it; `rotated` is destroyed.
   void Undo(float* rotated, bool accumulate, absl::Span<float> values) const;
 
  private:

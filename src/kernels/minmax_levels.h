@@ -1,5 +1,5 @@
-// The arithmetic of the codec minmax_uint8, one element at a time: what its SIMD loops must equal bit for bit. It is
-// that of Bagua's CUDA kernels, faults included (docs/decisions/0002-uint8-block.md lists them).
+// The arithmetic of the codec minmax_uint8, one element at a time; its SIMD loops must give equal bits. The arithmetic
+// is that of Bagua's CUDA kernels, faults included (docs/decisions/0002-uint8-block.md lists them).
 #ifndef TUTTI_KERNELS_MINMAX_LEVELS_H_
 #define TUTTI_KERNELS_MINMAX_LEVELS_H_
 
@@ -14,7 +14,7 @@ struct MinMaxLevels {
   float lower;
 };
 
-// `min` and `max` are the values sent for a block (NaN when a value of the block is not finite).
+// `min` and `max` are the two numbers sent for a block (NaN when a value of the block is not finite).
 inline MinMaxLevels MakeMinMaxLevels(float min, float max) {
   const float range = (max - min) + 1e-7f;
   const float scale = static_cast<float>(255.0 / static_cast<double>(range));
@@ -25,7 +25,7 @@ inline MinMaxLevels MakeMinMaxLevels(float min, float max) {
 inline std::uint8_t EncodeMinMaxUint8(const MinMaxLevels& levels, float value) {
   const float rounded = std::nearbyint(value * levels.scale);
   const float level = (rounded < levels.upper ? rounded : levels.upper) - levels.lower;
-  const float positive = level > 0.0f ? level : 0.0f;  // also when it is NaN, as the CUDA conversion does
+  const float positive = level > 0.0f ? level : 0.0f;  // 0 also when it is NaN, as the CUDA conversion does
   return static_cast<std::uint8_t>(positive < 255.0f ? positive : 255.0f);
 }
 

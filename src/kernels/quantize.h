@@ -13,20 +13,20 @@
 
 namespace tutti::kernels {
 
-// codes[i] = EncodeToGrid(grid, values[i]), or with `random` EncodeToGrid(grid, values[i], RandomWord(*random, i));
-// `codes` has values.size() bytes.
+// Sets codes[i] to EncodeToGrid(grid, values[i]), or with `random` to EncodeToGrid(grid, values[i], RandomWord(*random,
+// i)). `codes` has values.size() bytes.
 void EncodeBlock(const Grid& grid, absl::Span<const float> values, const std::optional<RandomStream>& random,
                  std::uint8_t* codes);
-// values[i] = DecodeFromGrid(levels, codes[i]), or += when `accumulate`; `codes` has values.size() bytes.
+// Sets values[i] to DecodeFromGrid(levels, codes[i]), or adds it; `codes` has values.size() bytes.
 void DecodeBlock(const GridValues& levels, const std::uint8_t* codes, bool accumulate, absl::Span<float> values);
 
-// The same with two codes to a byte, the first in its lower half: (values.size() + 1) / 2 bytes. The grid has codes up
-// to 15.
+// EncodeBlock and DecodeBlock with two codes to a byte, the first in its lower half: (values.size() + 1) / 2 bytes. The
+// grid has codes up to 15.
 void EncodeNibbles(const Grid& grid, absl::Span<const float> values, const std::optional<RandomStream>& random,
                    std::uint8_t* bytes);
 void DecodeNibbles(const GridValues& levels, const std::uint8_t* bytes, bool accumulate, absl::Span<float> values);
 
-// The same for EncodeMinMaxUint8 and DecodeMinMaxUint8.
+// EncodeBlock and DecodeBlock with EncodeMinMaxUint8 and DecodeMinMaxUint8.
 void EncodeBlock(const MinMaxLevels& levels, absl::Span<const float> values, std::uint8_t* codes);
 void DecodeBlock(const MinMaxLevels& levels, const std::uint8_t* codes, bool accumulate, absl::Span<float> values);
 

@@ -1,4 +1,4 @@
-// random.h for vectors. Included once per instruction set.
+// The functions of random.h on vectors. Included once per instruction set.
 #if defined(TUTTI_KERNELS_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_KERNELS_RANDOM_INL_H_
 #undef TUTTI_KERNELS_RANDOM_INL_H_
@@ -25,7 +25,7 @@ HWY_INLINE hn::Vec<DU32> RandomWords(DU32 d, RandomStream stream, std::size_t in
   return hn::Xor(word, hn::ShiftRight<15>(word));
 }
 
-// UnitFromWord of every lane.
+// UnitFromWord in every lane.
 template <class D>
 HWY_INLINE hn::Vec<D> UnitsFromWords(D d, hn::Vec<hn::RebindToUnsigned<D>> words) {
   const hn::RebindToSigned<D> di32;

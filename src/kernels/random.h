@@ -14,21 +14,21 @@ constexpr std::uint64_t Mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Names one stream of 2^32 words.
+// The name of one stream of 2^32 words.
 struct RandomStream {
   std::uint32_t first = 0;
   std::uint32_t second = 0;
 };
 
-// Streams of different (seed, draw, part) are independent of each other.
+// The stream of (seed, draw, part); streams with different names are independent of each other.
 constexpr RandomStream MakeRandomStream(std::uint64_t seed, std::uint64_t draw, std::uint64_t part) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
   const std::uint64_t key = Mix(Mix(Mix(seed + kOdd) + draw + kOdd) + part + kOdd);
   return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
 }
 
-// The rounds of `lowbias32` by C. Wellons (https://github.com/skeeto/hash-prospector), with the second half of the key
-// between them.
+// Word `index` of the stream: the rounds of `lowbias32` by C. Wellons (https://github.com/skeeto/hash-prospector), with
+// the second half of the key between them.
 constexpr std::uint32_t RandomWord(RandomStream stream, std::uint32_t index) {
   std::uint32_t word = index + stream.first;
   word = (word ^ (word >> 16)) * 0x21F0AAADu;

@@ -9,7 +9,7 @@
 
 namespace tutti::kernels {
 
-// Whether results should bypass the cache: worth it when they are larger than it and nobody here reads them soon.
+// Whether results bypass the cache: worth it when they are larger than the cache and nobody here reads them soon.
 enum class Stores : std::uint8_t { kCached, kStreaming };
 
 // Every dst[i] = op(srcs[0][i], srcs[1][i], …) for i < count, combined strictly left to right; kAvg divides the sum by
@@ -19,8 +19,8 @@ enum class Stores : std::uint8_t { kCached, kStreaming };
 void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
             absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 
-// The same for fp32 sources whose result is rounded into 16-bit destinations: the last step of a sum whose partials
-// travel in fp32.
+// Reduces fp32 sources and rounds the result into 16-bit destinations: the last step of a sum whose partials travel in
+// fp32. Otherwise like Reduce.
 void ReduceAndRound(DType dst_type, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
                     absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 

@@ -6,9 +6,9 @@
 namespace tutti::kernels {
 namespace {
 
-// fp32 results on their way to being rounded: small enough to stay in the first-level cache.
+// The number of fp32 results that wait to be rounded: they stay in the first-level cache.
 constexpr std::int64_t kBlock = 2048;
-// Operands reduced at a time: their addresses live on the stack.
+// The most operands that are reduced at a time: their addresses lie on the stack.
 constexpr std::size_t kGroup = 64;
 
 }  // namespace

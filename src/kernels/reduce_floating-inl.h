@@ -36,7 +36,7 @@ struct Product {
   }
 };
 
-// Not hn::Min and hn::Max, which treat NaN and the sign of zero differently on each instruction set.
+// Minimum and maximum. hn::Min and hn::Max treat NaN and the sign of zero differently on each instruction set.
 struct Minimum {
   template <class D>
   static HWY_INLINE hn::Vec<D> Combine(D, hn::Vec<D> a, hn::Vec<D> b) {
@@ -51,7 +51,7 @@ struct Maximum {
   }
 };
 
-// Divides by a small integer: by multiplying where that rounds alike, because division is several times slower.
+// Division by a small integer; it multiplies where that rounds alike, because division is several times slower.
 template <typename Lane>
 class Divisor {
  public:
@@ -97,14 +97,14 @@ HWY_INLINE std::size_t ReduceSingles(D d, const Operands& operands, const Diviso
   return i;
 }
 
-// The same, four vectors at a time: every source is read once and every destination written once. kSrcs is the number
-// of sources when known at compile time, else 0.
+// Reduces four vectors at a time: every source is read once and every destination written once. kSrcs is the number of
+// sources when it is known at compile time, else 0.
 template <class Format, class Op, std::size_t kSrcs, bool kStream, class D>
 HWY_INLINE std::size_t ReduceTiles(D d, const Operands& operands, const Divisor<typename Format::Lane>& divisor,
                                    std::size_t begin, std::size_t end) {
   using Element = typename Format::Element;
   const std::size_t lanes = hn::Lanes(d);
-  // Local copies: stores might alias the caller's lists, which would then be read again for every tile.
+  // Local copies of the lists: stores might alias the caller's lists, which would then be read again for every tile.
   const void* local[kSrcs == 0 ? 1 : kSrcs];
   if constexpr (kSrcs != 0) std::copy_n(operands.srcs, kSrcs, local);
   const void* const* const srcs = kSrcs != 0 ? local : operands.srcs;
@@ -145,7 +145,7 @@ HWY_INLINE std::size_t ReduceTilesOf(D d, const Operands& operands, const Diviso
   return ReduceTiles<Format, Op, 0, kStream>(d, operands, divisor, begin, end);
 }
 
-// Elements before the first at which every destination is aligned to `bytes`; count when there is none.
+// The number of elements before the first at which every destination is aligned to `bytes`; count when there is none.
 template <typename Element>
 std::size_t HeadUntilAligned(const Operands& operands, std::size_t bytes) {
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(operands.dsts[0]) % bytes;

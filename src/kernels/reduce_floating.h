@@ -10,7 +10,7 @@
 
 namespace tutti::kernels {
 
-// As Reduce; `dtype` is f32, f64, f16 or bf16.
+// Reduces like Reduce; `dtype` is f32, f64, f16 or bf16.
 void ReduceFloating(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
                     absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 

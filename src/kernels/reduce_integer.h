@@ -9,7 +9,7 @@
 
 namespace tutti::kernels {
 
-// As Reduce; `dtype` is i8, u8, i32 or i64. Sums and products wrap around.
+// Reduces like Reduce; `dtype` is i8, u8, i32 or i64. Sums and products wrap around.
 void ReduceInteger(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
                    absl::Span<const void* const> srcs, std::int64_t count);
 

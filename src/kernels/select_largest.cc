@@ -6,15 +6,15 @@
 namespace tutti::kernels {
 namespace {
 
-// Magnitudes have 31 bits, of which each round fixes some: the exponent and 3 bits, 10 bits, 10 bits.
+// One round fixes some of the 31 bits of a magnitude: the exponent and 3 bits, then 10 bits, then 10 bits.
 struct Round {
   int shift;
   int bits;
 };
 constexpr Round kRounds[] = {{20, 11}, {10, 10}, {0, 10}};
 
-// Counts values by the next bits of their magnitude, of those that start with `prefix`. Neighbours count in different
-// tables: they often fall into one bin, and adding to it twice in a row is slow.
+// Counts values whose magnitude starts with `prefix` by the next bits of it. Neighbours are counted in different
+// tables: they often fall into one bin, and adding to a bin twice in a row is slow.
 class Histogram {
  public:
   Histogram(absl::Span<const float> values, Round round, std::uint32_t prefix) : bins_(std::size_t{1} << round.bits) {

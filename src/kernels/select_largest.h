@@ -9,16 +9,16 @@
 
 namespace tutti::kernels {
 
-// |value| as an integer that is in the same order; NaN is above Inf, and Inf above every number.
+// |value| as an integer of the same order; NaN is above Inf, and Inf above every number.
 constexpr std::uint32_t MagnitudeOf(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu; }
 
 struct Largest {
   bool finite = true;           // false when any value is NaN or infinite; the rest is then meaningless
-  std::uint32_t magnitude = 0;  // of the smallest element selected
-  std::int64_t ties = 0;        // how many of exactly that magnitude are selected: the first ones
+  std::uint32_t magnitude = 0;  // the magnitude of the smallest selected element
+  std::int64_t ties = 0;        // how many elements of exactly that magnitude are selected: the first ones
 };
 
-// Describes the `count` elements of largest magnitude (1 ≤ count ≤ values.size()); of equal ones the first win.
+// Finds the `count` elements of largest magnitude (1 ≤ count ≤ values.size()); of equal ones the first are selected.
 // Thread-safe, allocates nothing.
 Largest FindLargest(absl::Span<const float> values, std::int64_t count);
 

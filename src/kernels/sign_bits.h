@@ -1,4 +1,4 @@
-// One bit per element: the inner loops of the codec `sign`. Thread-safe, allocate nothing.
+// Packing of one bit per element: the inner loops of the codec `sign`. Thread-safe, allocate nothing.
 #ifndef TUTTI_KERNELS_SIGN_BITS_H_
 #define TUTTI_KERNELS_SIGN_BITS_H_
 
@@ -9,17 +9,17 @@
 
 namespace tutti::kernels {
 
-// Σ |value| in double: 16 partial sums of every 16th element, then their upper half added to the lower until one is
+// Σ |value| in double: 16 partial sums of every 16th element, whose upper half is added to the lower half until one is
 // left. NaN or Inf when a value is.
 double SumOfMagnitudes(absl::Span<const float> values);
 
-// Whether element `index` is sent as negative. A zero is so at odd indices, that the zeros of a block cancel out.
+// Whether element `index` is sent as negative. A zero at an odd index is, so that the zeros of a block cancel out.
 constexpr bool IsSentNegative(float value, std::size_t index) { return value < 0 || (value == 0 && index % 2 != 0); }
 
-// Bit i % 8 of bits[i / 8] = IsSentNegative(values[i], i); the bits after the last are 0. (values.size() + 7) / 8
-// bytes.
+// Sets bit i % 8 of bits[i / 8] to IsSentNegative(values[i], i), and the bits after the last element to 0. `bits` has
+// (values.size() + 7) / 8 bytes.
 void PackSigns(absl::Span<const float> values, std::uint8_t* bits);
-// values[i] = ±scale as its bit says, or += that.
+// Sets values[i] to ±scale as its bit says, or adds that.
 void UnpackSigns(float scale, const std::uint8_t* bits, bool accumulate, absl::Span<float> values);
 
 }  // namespace tutti::kernels

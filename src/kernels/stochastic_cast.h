@@ -1,5 +1,5 @@
-// Rounds fp32 to the 16-bit floating types at random: to the value below or above, in proportion to the distance, so
-// that the result is right on average. NaN and Inf stay as they are; beyond the largest value of the type lies
+// Rounding of fp32 to the 16-bit floating types at random: to the value below or above, the nearer the more likely, so
+// that the result is right on average. NaN and Inf stay as they are; the value above the largest of the type is
 // infinity.
 #ifndef TUTTI_KERNELS_STOCHASTIC_CAST_H_
 #define TUTTI_KERNELS_STOCHASTIC_CAST_H_
@@ -14,7 +14,7 @@
 
 namespace tutti::kernels {
 
-// One element: what the SIMD loop must equal bit for bit.
+// Rounds one element; the SIMD loop must give equal bits.
 inline std::uint16_t BFloat16AtRandom(float value, std::uint32_t word) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if (value != value) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
@@ -35,7 +35,7 @@ inline std::uint16_t Float16AtRandom(float value, std::uint32_t word) {
   return static_cast<std::uint16_t>(sign | std::min(rounded, 0x7C00u));
 }
 
-// dst[i] = src[i] at random, with word `index` + i of `random`; `type` is kF16 or kBF16. Thread-safe, allocates
+// Rounds src[i] to dst[i] at random, with word `index` + i of `random`; `type` is kF16 or kBF16. Thread-safe, allocates
 // nothing.
 void CastAtRandom(DType type, const float* src, std::size_t count, RandomStream random, std::size_t index,
                   std::uint16_t* dst);

@@ -1,5 +1,7 @@
 #include "memory/arena.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -12,14 +14,13 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kPage = 4096;
 
-// Where in a page the large blocks of `rank` start, in bytes: 0, 1/2, 1/4, 3/4, 1/8 … of it, to sixteenths, so that
-// however many ranks share a node, their blocks are far apart. (Near ones are worse than equal ones: a processor takes
-// a load for dependent on a store just made if the last 12 bits of their addresses are equal.)
+// The place in a page where large blocks of `rank` start, in bytes: 0, 1/2, 1/4, 3/4, 1/8 … of 4096, to sixteenths, so
+// that however many ranks share a node, their blocks are far apart. (Near places are worse than equal ones: a processor
+// takes a load for dependent on a store just made if the last 12 bits of their addresses are equal.)
 std::int64_t Stagger(Rank rank) {
   std::int64_t bytes = 0;
-  for (int bit = 0; bit < 4; ++bit) bytes += (rank >> bit & 1) * (kPage / 2 >> bit);
+  for (int bit = 0; bit < 4; ++bit) bytes += (rank >> bit & 1) * (2048 >> bit);
   return bytes;
 }
 
@@ -30,48 +31,79 @@ std::int64_t RoundUp(std::int64_t bytes, std::int64_t unit) { return (bytes + un
 Arena::Arena(std::shared_ptr<Transport> transport, Rank rank)
     : transport_(std::move(transport)),
       region_(transport_->region()),
+      page_(sysconf(_SC_PAGESIZE)),
       stagger_(Stagger(rank)),
       free_{{0, region_.bytes}} {}
 
 absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes: ", bytes, " is negative"));
   if (bytes == 0) return Buffer(shared_from_this(), nullptr, 0);
-  const absl::StatusOr<std::int64_t> start = Place(bytes);
+  absl::StatusOr<std::int64_t> start = Place(bytes);
+  if (!start.ok()) {
+    const MutexLock lock(reclaim_mutex_);
+    if (reclaim_ != nullptr) {
+      reclaim_();
+      start = Place(bytes);
+    }
+  }
   if (!start.ok()) return start.status();
   PreferLargePages(region_.base + *start, bytes);
   return Buffer(shared_from_this(), region_.base + *start, bytes);
 }
 
 absl::StatusOr<std::int64_t> Arena::Place(std::int64_t bytes) {
-  const bool pages = bytes > kPage;
-  const std::int64_t unit = pages ? kPage : kLine;
-  const std::int64_t stagger = pages ? stagger_ : 0;
-  const std::int64_t size = RoundUp(bytes, unit);
+  const bool has_pages = bytes > page_;
+  const std::int64_t unit = has_pages ? page_ : kLine;
+  const std::int64_t before = has_pages ? stagger_ : 0;
+  // The size is cut to one that does not fit either, so that nothing below can overflow.
+  const std::int64_t size = RoundUp(before + std::min(bytes, region_.bytes + 1), unit);
   const MutexLock lock(mutex_);
   std::int64_t largest = 0;
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     const auto [begin, length] = *it;
-    const std::int64_t start = RoundUp(begin - stagger, unit) + stagger;
-    if (start + size > begin + length) {
+    const std::int64_t first = RoundUp(begin, unit);
+    if (first + size > begin + length) {
       largest = std::max(largest, length);
       continue;
     }
     free_.erase(it);
-    if (start > begin) free_[begin] = start - begin;
-    if (begin + length > start + size) free_[start + size] = begin + length - (start + size);
-    used_[start] = size;
-    return start;
+    if (first > begin) free_[begin] = first - begin;
+    if (begin + length > first + size) free_[first + size] = begin + length - (first + size);
+    used_[first + before] = {.piece = first, .piece_bytes = size, .bytes = bytes};
+    return first + before;
   }
   return absl::ResourceExhaustedError(absl::StrCat("arena: ", bytes, " bytes asked for, the largest free piece has ",
                                                    largest, " of ", region_.bytes,
                                                    "; set TUTTI_ARENA_BYTES to a larger size"));
 }
 
+void Arena::SetReclaim(std::function<void()> reclaim) {
+  const MutexLock lock(reclaim_mutex_);
+  reclaim_ = std::move(reclaim);
+}
+
+absl::Span<std::byte> Arena::OwnPagesOf(std::byte* data, std::int64_t bytes) const {
+  if (!Contains(data)) return {};
+  std::int64_t begin = OffsetOf(data);
+  std::int64_t end = begin + bytes;
+  const MutexLock lock(mutex_);
+  const auto next = used_.upper_bound(begin);
+  if (next == used_.begin()) return {};
+  const auto& [block, its] = *std::prev(next);
+  const std::int64_t block_end = block + its.bytes;
+  const bool has_pages = its.bytes > page_;
+  if (!has_pages || begin != block) begin = RoundUp(begin, page_);
+  if (!has_pages || end != block_end) end = end / page_ * page_;
+  if (begin >= end || end > block_end) return {};
+  return {region_.base + begin, static_cast<std::size_t>(end - begin)};
+}
+
 void Arena::Free(std::byte* data) {
+  if (!maker_.is_this()) return;  // the memory is the parent's
   const MutexLock lock(mutex_);
   const auto used = used_.find(data - region_.base);
-  std::int64_t begin = used->first;
-  std::int64_t length = used->second;
+  const std::int64_t begin = used->second.piece;
+  std::int64_t length = used->second.piece_bytes;
   used_.erase(used);
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == begin + length) {

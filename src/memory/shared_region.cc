@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,13 +18,18 @@ namespace {
 
 absl::Status CannotHave(absl::string_view what, std::int64_t bytes) {
   const absl::Status cause = absl::ErrnoToStatus(errno, what);
-  return absl::ResourceExhaustedError(
-      absl::StrCat("region of ", bytes, " bytes: ", cause.message(), "; ask for fewer region_bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat("region of ", bytes, " bytes: ", cause.message(),
+                                                   "; lower TUTTI_ARENA_BYTES (region_bytes) or raise ulimit -v"));
+}
+
+absl::Status NoMemoryToSeclude(std::int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat("taking ", bytes, " bytes of the region out of the peers' reach: ",
+                                                   absl::ErrnoToStatus(errno, "a copy").message()));
 }
 
 absl::Status CheckSize(std::int64_t bytes) {
   if (bytes >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("region_bytes = ", bytes, "; must be at least 1"));
+  return absl::InvalidArgumentError(absl::StrCat("TUTTI_ARENA_BYTES (region_bytes) = ", bytes, "; must be at least 1"));
 }
 
 constexpr std::int64_t kLargePage = std::int64_t{2} << 20;
@@ -33,7 +39,7 @@ std::byte* NextLargePage(void* address) {
   return static_cast<std::byte*>(address) + (kLargePage - at % kLargePage) % kLargePage;
 }
 
-// At an address where a large page can begin: in every process the same offsets are then on large pages.
+// Maps `fd` at an address where a large page can begin: in every process the same offsets are then on large pages.
 absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t size = (static_cast<std::size_t>(bytes) + page - 1) / page * page;
@@ -42,7 +48,7 @@ absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
   std::byte* const base = NextLargePage(space);
   const auto before = static_cast<std::size_t>(base - static_cast<std::byte*>(space));
   if (before > 0) munmap(space, before);
-  munmap(base + size, kLargePage - before);  // never nothing: the next large page is less than one away
+  munmap(base + size, kLargePage - before);  // never 0 bytes: the next large page is less than one away
   Mapping mapping(base, bytes);
   if (mmap(base, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
     return CannotHave("mmap", bytes);
@@ -70,9 +76,9 @@ void PreferLargePages(std::byte* data, std::int64_t bytes) {
   std::byte* const begin = NextLargePage(data);
   const std::int64_t size = (data + bytes - begin) / kLargePage * kLargePage;
   if (size <= 0) return;
-  // Where the kernel knows none of this, or may not do it, pages stay small.
+  // Pages stay small where the kernel has no large pages, or may not use them.
   if (madvise(begin, static_cast<std::size_t>(size), MADV_HUGEPAGE) != 0) return;
-  // What was never touched cannot be collapsed.
+  // Pages that were never touched cannot be collapsed.
   for (volatile std::byte* page = begin; page < begin + size; page += kLargePage) *page = std::byte{0};
   (void)madvise(begin, static_cast<std::size_t>(size), kCollapse);
 }
@@ -104,6 +110,22 @@ absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes) {
     return absl::InvalidArgumentError(absl::StrCat("region: holds ", info.st_size, " bytes; announced were ", bytes));
   }
   return Map(fd, MAP_SHARED, bytes);
+}
+
+absl::Status Seclude(std::byte* data, std::int64_t bytes) {
+  if (bytes <= 0) return absl::OkStatus();
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data + bytes - 1) / page * page + page;
+  const std::size_t size = end - begin;
+  auto* const shared = reinterpret_cast<std::byte*>(begin);
+  void* const own = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (own == MAP_FAILED) return NoMemoryToSeclude(bytes);
+  std::memcpy(own, shared, size);
+  if (mremap(own, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, shared) != MAP_FAILED) return absl::OkStatus();
+  absl::Status status = NoMemoryToSeclude(bytes);
+  munmap(own, size);
+  return status;
 }
 
 }  // namespace tutti

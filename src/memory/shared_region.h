@@ -1,10 +1,11 @@
-// The memory behind a rank's region: address space that costs nothing until it is touched.
+// The memory behind a rank's region: address space that costs nothing until someone touches it.
 #ifndef TUTTI_MEMORY_SHARED_REGION_H_
 #define TUTTI_MEMORY_SHARED_REGION_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 
@@ -29,27 +30,33 @@ class Mapping {
 };
 
 // Asks for pages of 2 MB under [data, data + bytes), a part of a region whose contents nobody needs and nobody else
-// uses: a walk through several buffers then spends less time on looking up pages. The memory becomes resident.
+// uses: a walk through several buffers then spends less time on page tables. The memory becomes resident.
 void PreferLargePages(std::byte* data, std::int64_t bytes);
 
-// Memory that this process alone can map. Zero at first; resident only where touched.
-// InvalidArgument when bytes < 1; ResourceExhausted when the address space is not to be had.
+// Maps memory that only this process can map. It is zero at first, and resident only where touched. InvalidArgument
+// when bytes < 1; ResourceExhausted when there is no such address space.
 absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes);
 
-// Memory that other processes can map once they are given `fd`. It has no name in any file system, so nobody can open
-// it who was not given it, and nothing is left behind when its processes die. Its size is sealed.
+// Memory that other processes can map once they are given `fd`. It has no name in any file system, so only a process
+// that was given `fd` can open it, and nothing is left behind when its processes die. Its size is sealed.
 struct SharedRegion {
   UniqueFd fd;
   Mapping mapping;
 };
 
-// Zero at first; resident only where touched (nothing is reserved, and /dev/shm's size does not matter). Errors as
-// above.
+// Creates a region that is zero at first and resident only where touched (nothing is reserved, and the size of /dev/shm
+// does not matter). Errors are those of MapPrivateRegion.
 absl::StatusOr<SharedRegion> CreateSharedRegion(std::int64_t bytes);
 
 // Maps a region that a peer created. InvalidArgument unless `fd` is such a region of exactly `bytes` whose size is
 // sealed: a peer that could shrink it later could kill this process.
 absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes);
+
+// Makes the pages that [data, data + bytes) touches, a part of a mapped region, memory of this process alone: addresses
+// and contents stay, and what other processes write through their own mappings no longer arrives. Nobody in this
+// process may write to these pages meanwhile. ResourceExhausted when there is no memory for the copy; nothing has
+// changed then.
+absl::Status Seclude(std::byte* data, std::int64_t bytes);
 
 }  // namespace tutti
 

@@ -1,11 +1,12 @@
 #include "tutti/collective.h"
 
-#include <limits>
 #include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/limits.h"
+#include "plan/name_of.h"
 
 namespace tutti {
 namespace {
@@ -18,6 +19,34 @@ absl::Status Invalid(const CollectiveSpec& spec, Rank rank, const std::string& w
   return absl::InvalidArgumentError(absl::StrCat(Name(spec.collective), " of rank ", rank, ": ", what));
 }
 
+absl::Status TooLarge(const CollectiveSpec& spec, Rank rank, const std::string& what, std::int64_t limit) {
+  return Invalid(spec, rank,
+                 absl::StrCat(what, " is not in 0…", limit, ": a buffer holds at most ", kMostBytes, " bytes of ",
+                              Name(spec.dtype)));
+}
+
+template <typename Enum, std::size_t N>
+absl::Status ValidateEnum(const CollectiveSpec& spec, Rank rank, absl::string_view field, Enum value,
+                          const std::array<Enum, N>& all) {
+  const auto number = static_cast<std::size_t>(value);
+  if (number < all.size()) return absl::OkStatus();
+  return Invalid(spec, rank, absl::StrCat(field, " ", number, " must be in 0…", all.size() - 1));
+}
+
+// How many blocks of `count` elements the longest buffer of any rank has.
+int BlocksOf(Collective collective, int size) {
+  switch (collective) {
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kGather:
+    case Collective::kScatter:
+    case Collective::kAllToAll:
+      return size;
+    default:
+      return 1;
+  }
+}
+
 absl::Status ValidateCounts(const CollectiveSpec& spec, absl::string_view field,
                             const std::vector<std::int64_t>& counts, Rank rank, int size) {
   if (spec.collective != Collective::kAllToAllV) {
@@ -27,11 +56,12 @@ absl::Status ValidateCounts(const CollectiveSpec& spec, absl::string_view field,
   if (counts.size() != static_cast<std::size_t>(size)) {
     return Invalid(spec, rank, absl::StrCat(field, " has ", counts.size(), " entries; it needs one per rank, ", size));
   }
-  const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / SizeOf(spec.dtype) / size;
+  std::int64_t left = kMostBytes / SizeOf(spec.dtype);  // for all peers together
   for (int peer = 0; peer < size; ++peer) {
-    if (counts[peer] < 0 || counts[peer] > limit) {
-      return Invalid(spec, rank, absl::StrCat(field, "[", peer, "] = ", counts[peer], " is not in 0…", limit));
+    if (counts[peer] < 0 || counts[peer] > left) {
+      return TooLarge(spec, rank, absl::StrCat(field, "[", peer, "] = ", counts[peer]), left);
     }
+    left -= counts[peer];
   }
   return absl::OkStatus();
 }
@@ -74,7 +104,7 @@ absl::string_view Name(Collective collective) {
   static constexpr std::array<absl::string_view, kAllCollectives.size()> kNames = {
       "all_reduce", "reduce_scatter", "all_gather",   "broadcast", "reduce", "gather",
       "scatter",    "all_to_all",     "all_to_all_v", "barrier",   "send",   "recv"};
-  return kNames[static_cast<std::size_t>(collective)];
+  return NameOf(kNames, collective);
 }
 
 absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
@@ -137,9 +167,13 @@ std::int64_t OutputCount(const CollectiveSpec& spec, Rank rank, int size) {
 absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
   if (size < 1) return Invalid(spec, rank, absl::StrCat("size ", size, " must be at least 1"));
   if (rank < 0 || rank >= size) return Invalid(spec, rank, absl::StrCat("rank must be in 0…", size - 1));
-  const std::int64_t limit = std::numeric_limits<std::int64_t>::max() / SizeOf(spec.dtype) / size;
+  absl::Status enums = ValidateEnum(spec, rank, "collective", spec.collective, kAllCollectives);
+  enums.Update(ValidateEnum(spec, rank, "dtype", spec.dtype, kAllDTypes));
+  enums.Update(ValidateEnum(spec, rank, "op", spec.op, kAllReduceOps));
+  if (!enums.ok()) return enums;
+  const std::int64_t limit = kMostBytes / SizeOf(spec.dtype) / BlocksOf(spec.collective, size);
   if (spec.count < 0 || spec.count > limit) {
-    return Invalid(spec, rank, absl::StrCat("count ", spec.count, " is not in 0…", limit));
+    return TooLarge(spec, rank, absl::StrCat("count ", spec.count), limit);
   }
   const bool counted = spec.collective != Collective::kBarrier && spec.collective != Collective::kAllToAllV;
   if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));

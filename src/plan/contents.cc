@@ -78,7 +78,7 @@ void Contents::Cut(std::int64_t at) {
     rest.value = rest.value + (at - piece->first) / width;
     pieces_.emplace_hint(std::next(piece), at, rest);
   } else if (const std::int64_t whole = at + width - (at - piece->first) % width; whole < rest.end) {
-    // The element that is cut through is lost.
+    // An element that is cut through is lost.
     rest.value = rest.value + (whole - piece->first) / width;
     pieces_.emplace_hint(std::next(piece), whole, rest);
   }

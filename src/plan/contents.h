@@ -1,4 +1,4 @@
-// What one memory holds at one moment of a symbolic run.
+// The contents of one memory at one moment of a symbolic run.
 #ifndef TUTTI_PLAN_CONTENTS_H_
 #define TUTTI_PLAN_CONTENTS_H_
 
@@ -13,25 +13,25 @@
 
 namespace tutti {
 
-// `count` elements of consecutive indices that begin with `value`.
+// A run of `count` elements with consecutive indices, the first of which is `value`.
 struct Run {
   std::int64_t count = 0;
   Value value = {};
   Position writer = Order::kNone;  // the step that wrote them; kNone: there from the start
 };
 
-// Appends, joining a run to the one it continues.
+// Appends `run` to `runs`, joining it to the last run if it continues that one.
 void Append(std::vector<Run>& runs, const Run& run);
-// `count` elements of `runs` from element `first` on.
+// The `count` elements of `runs` from element `first` on.
 std::vector<Run> Slice(absl::Span<const Run> runs, std::int64_t first, std::int64_t count);
 
 class Contents {
  public:
-  // The elements of a range, in order; bytes nobody wrote are Symbols::Nothing. Sets `error` instead when bytes
-  // were written as another type.
+  // Reads the elements of a range, in order; bytes that nobody wrote are Symbols::Nothing. Sets `error` when bytes were
+  // written as another type.
   std::vector<Run> Read(const Ref& ref, std::string& error) const;
   void Write(const Ref& ref, absl::Span<const Run> runs, Position writer);
-  // Everything written, whatever its type.
+  // All runs that were written, whatever their type.
   std::vector<Run> Pieces() const;
 
  private:

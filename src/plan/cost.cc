@@ -20,7 +20,7 @@ std::int64_t TouchedBytes(const Plan& plan, const Step& step) {
   return bytes;
 }
 
-// Steps are taken in the order in which they become ready.
+// Simulates all ranks, taking steps in the order in which they become ready.
 class Player {
  public:
   Player(absl::Span<const Plan> plans, const Order& order, const CostModel& model)
@@ -44,7 +44,7 @@ class Player {
       Take(at, time);
       last = std::max(last, end_[at]);
       for (Position next : after[at]) {
-        // A Recv or Wait is posted early; its message or signal counts when it arrives.
+        // A Recv or Wait is posted early, so its message or signal counts from its arrival on.
         if (order_.source(next) != at) ready[next] = std::max(ready[next], end_[at]);
         if (--missing[next] == 0) queue.emplace(ready[next], next);
       }
@@ -54,7 +54,7 @@ class Player {
 
  private:
   struct RankState {
-    double engine = 0, out = 0, in = 0;  // free again at
+    double engine = 0, out = 0, in = 0;  // the times at which each is free again
   };
 
   const LinkModel& Link(Rank a, Rank b) const {
@@ -89,7 +89,7 @@ class Player {
   const CostModel& model_;
   std::vector<RankState> ranks_;
   std::vector<double> end_;      // by position
-  std::vector<double> arrival_;  // of a message or signal
+  std::vector<double> arrival_;  // arrival of each message or signal
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ void PlanBuilder::Dependencies::Write(Intervals& intervals, const Ref& ref, Step
   auto last = Split(intervals, end);
   auto first = Split(intervals, ref.offset);
   for (auto it = first; it != last; ++it) {
-    // Readers follow the writer, so that following them is enough.
+    // Readers follow the writer, so a dependency on the readers is enough.
     if (it->second.readers == kNoReader && it->second.writer != kNone) found_.push_back(it->second.writer);
     for (std::uint32_t r = it->second.readers; r != kNoReader; r = readers_[r].next) found_.push_back(readers_[r].step);
   }
@@ -50,7 +50,7 @@ void PlanBuilder::Dependencies::Write(Intervals& intervals, const Ref& ref, Step
   intervals.emplace_hint(last, ref.offset, Interval{.end = end, .writer = step});
 }
 
-// Leaves out what another dependency already implies, as far as a short search backwards finds it.
+// Removes dependencies that another dependency already implies, as far as a short search backwards finds them.
 void PlanBuilder::Dependencies::Prune(const Plan& plan) {
   std::sort(found_.begin(), found_.end());
   found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
@@ -80,9 +80,9 @@ void PlanBuilder::Dependencies::Add(Plan& plan, Step& step) {
       if (step.accumulate) Read(memory_[{ref.owner, ref.space}], ref, id);
       Write(memory_[{ref.owner, ref.space}], ref, id);
     }
-    // A source that is also a destination recorded this step as its own reader.
+    // A source that is also a destination has recorded this step as its own reader.
     std::erase(found_, id);
-    // Every step after a wait follows it: only a step with no later dependency needs to say so.
+    // Every step after a Wait must follow it: a step with a dependency later than the Wait does so anyway.
     const bool implied = std::any_of(found_.begin(), found_.end(), [&](StepId dep) { return dep > last_wait_; });
     if (last_wait_ != kNone && !implied) found_.push_back(last_wait_);
   }

@@ -1,4 +1,4 @@
-// Which earlier steps a step must follow, derived from the bytes both touch.
+// The dependencies of a step on earlier steps, derived from the bytes that both touch.
 #ifndef TUTTI_PLAN_DEPENDENCIES_H_
 #define TUTTI_PLAN_DEPENDENCIES_H_
 
@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// For every space of every owner a map of disjoint byte intervals, each with its last writer and the readers since.
-// A step costs O(log intervals + dependencies).
+// A map of disjoint byte intervals for every space of every owner, each with its last writer and the readers since
+// then. Adding a step costs O(log intervals + dependencies).
 class PlanBuilder::Dependencies {
  public:
   // Adds the dependencies of the next step to plan.deps and fills step.first_dep and num_deps. The step's id is
@@ -45,8 +45,8 @@ class PlanBuilder::Dependencies {
   std::map<std::pair<Rank, Space>, Intervals> memory_;
   std::vector<Reader> readers_;
   std::vector<StepId> found_;    // dependencies of the step being added
-  std::vector<StepId> implied_;  // what some of them already follow
-  // Steps that nothing follows yet: what a Signal must wait for.
+  std::vector<StepId> implied_;  // steps that a found dependency already follows
+  // Steps that nothing follows yet, on which a Signal must depend.
   std::vector<bool> leaf_;
   std::vector<StepId> leaves_;
   StepId last_wait_ = kNone;

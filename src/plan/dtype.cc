@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/name_of.h"
 
 namespace tutti {
 namespace {
@@ -23,12 +24,12 @@ absl::StatusOr<T> ParseName(const std::array<T, N>& all, absl::string_view what,
 
 absl::string_view Name(DType dtype) {
   static constexpr std::array<absl::string_view, 8> kNames = {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64"};
-  return kNames[static_cast<std::size_t>(dtype)];
+  return NameOf(kNames, dtype);
 }
 
 absl::string_view Name(ReduceOp op) {
   static constexpr std::array<absl::string_view, 5> kNames = {"sum", "avg", "min", "max", "prod"};
-  return kNames[static_cast<std::size_t>(op)];
+  return NameOf(kNames, op);
 }
 
 absl::StatusOr<DType> ParseDType(absl::string_view name) { return ParseName(kAllDTypes, "dtype", name); }

@@ -19,7 +19,8 @@ bool PointToPoint(const Plan& plan) {
   return plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
 }
 
-// What all ranks say alike; send and recv differ by nature, and counts per peer mirror each other.
+// Compares the fields that must be equal on all ranks; send and recv differ by nature, and counts per peer mirror each
+// other.
 absl::Status CheckAgreement(const Plan& a, const Plan& b) {
   auto differ = [&](absl::string_view field) {
     return absl::InvalidArgumentError(absl::StrCat("spec of rank ", b.rank, " differs from that of rank ", a.rank,
@@ -40,7 +41,7 @@ absl::Status CheckAgreement(const Plan& a, const Plan& b) {
   return absl::OkStatus();
 }
 
-// Checks the steps of one plan against the spaces of all.
+// Checks the steps of one plan against the spaces of all plans.
 class Former {
  public:
   explicit Former(absl::Span<const Plan> plans) : plans_(plans), by_rank_(plans[0].size, nullptr) {
@@ -68,7 +69,7 @@ class Former {
  private:
   static bool InPool(std::uint64_t first, std::uint64_t n, std::size_t size) { return first + n <= size; }
 
-  // A step whose lists are broken cannot be printed.
+  // The text of a step; only the name of its kind when its lists are broken.
   static std::string Text(const Plan& plan, const Step& step) {
     const bool printable = InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size());
     return printable ? ToText(plan, step) : std::string(Name(step.kind));
@@ -87,7 +88,7 @@ class Former {
     return "";
   }
 
-  // Fields a kind does not use hold their default, so that equal plans are equal bytes.
+  // Fields that a kind does not use must hold their default, so that equal plans are equal bytes.
   static std::string Fields(const Plan& plan, const Step& step) {
     struct Shape {
       int dsts, srcs;  // -1: one or more
@@ -218,7 +219,7 @@ absl::Status CheckStates(absl::Span<const Plan> plans) {
     for (const StateRange& state : plan.states) {
       const Ref& range = state.range;
       const bool replica = state.kind == StateKind::kReplica;
-      // Ranges of no elements lie nowhere.
+      // A range of no elements may have any offset.
       const bool apart = range.bytes == 0 || (range.offset >= end && range.offset + range.bytes <= plan.state_bytes);
       if (range.space == Space::kState && range.owner == kSelf && range.bytes >= 0 && apart &&
           (replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf)) {
@@ -233,7 +234,7 @@ absl::Status CheckStates(absl::Span<const Plan> plans) {
   return absl::OkStatus();
 }
 
-// Mixing keeps what all ranks agree on (rows sum to 1), and their average (columns sum to 1).
+// Mixing must keep weights on which all ranks agree (rows sum to 1) and the ranks' average (columns sum to 1).
 absl::Status CheckMixing(absl::Span<const Plan> plans) {
   if (std::all_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.mixing.empty(); })) {
     return absl::OkStatus();

@@ -8,10 +8,11 @@
 namespace tutti {
 namespace {
 
-// Nodes add 16-bit types up in f32: what happens inside of them loses nothing.
+// The type in which a node adds up `dtype`: f32 for 16-bit types, so that nothing is lost inside the node.
 DType LosslessType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
 
-// The call `spec` inside the node: served for every count, type and size, by messages if need be.
+// Writes the call `spec` inside the node. Some schedule serves it for every count, type and size, by messages if need
+// be.
 void WithinNode(PlanBuilder& b, const std::vector<Rank>& node, const CollectiveSpec& spec, const Ref& in,
                 const Ref& out) {
   const auto place = static_cast<Rank>(std::find(node.begin(), node.end(), b.rank()) - node.begin());
@@ -20,7 +21,7 @@ void WithinNode(PlanBuilder& b, const std::vector<Rank>& node, const CollectiveS
                 out.Elements(0, OutputCount(spec, place, size)), BuildSelected);
 }
 
-// Of each rank, its part in a mix of `nodes`: a node's weights are the average of its ranks'.
+// The share of each rank in a mix of `nodes`, in which a node's weights are the average of its ranks' weights.
 std::vector<double> PartsOfRanks(const std::vector<double>& nodes, const Hierarchy& hierarchy, int size) {
   std::vector<double> parts(size);
   for (Rank rank = 0; rank < size; ++rank) {
@@ -82,7 +83,7 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
   const bool widens = dtype != bucket.dtype;
   const Ref mine = widens ? b.Scratch(dtype, bucket.count) : b.in();
   b.Copy(mine, b.in());
-  // Of the whole node, at its leader. Gradients may be overwritten, a snapshot of weights may not.
+  // The sum of the whole node, at its leader. Gradients may be overwritten, a snapshot of weights may not.
   const bool in_place = mine.space != Space::kIn;
   const Ref nodes = in_place || node.size() == 1 ? mine : b.Scratch(dtype, leads ? bucket.count : 0);
   if (node.size() > 1) {

@@ -1,4 +1,4 @@
-// Algorithms between nodes: one rank of each node, its leader, speaks for all of its ranks.
+// Algorithms between nodes: each node acts as one rank, for which its first rank, the leader, exchanges.
 #ifndef TUTTI_PLAN_HIERARCHY_H_
 #define TUTTI_PLAN_HIERARCHY_H_
 
@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// The ranks of each node, in order of their first ranks, which lead them.
+// The ranks of each node. Nodes are in order of their first ranks, which lead them.
 class Hierarchy {
  public:
   Hierarchy(const PlanOptions& options, int size);
@@ -19,7 +19,7 @@ class Hierarchy {
   const std::vector<Rank>& ranks(int node) const { return ranks_[node]; }
   int node_of(Rank rank) const { return node_of_[rank]; }
   std::vector<Rank> leaders() const;
-  // All nodes have equally many ranks.
+  // Whether all nodes have equally many ranks.
   bool even() const;
 
  private:
@@ -27,11 +27,11 @@ class Hierarchy {
   std::vector<int> node_of_;
 };
 
-// Whether the strategy runs between the leaders of nodes.
+// Whether the strategy runs between leaders of nodes.
 bool IsBetweenNodes(const Strategy& strategy, const PlanOptions& options);
 
-// Writes one round of the strategy between leaders. Unimplemented when weights are to be mixed and not all nodes have
-// equally many ranks: the mix would favour some.
+// Writes one round of the strategy between leaders. Unimplemented when weights are to be mixed and nodes have different
+// numbers of ranks, because the mix would favour ranks of small nodes.
 absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierarchy& hierarchy, PlanBuilder& b);
 
 }  // namespace tutti

@@ -75,7 +75,7 @@ absl::Status Order::Match() {
   return absl::OkStatus();
 }
 
-// Sorts begins (2n) and ends (2n + 1) of all steps.
+// Sorts the beginnings (2n) and ends (2n + 1) of all steps n.
 absl::Status Order::Sort() {
   std::vector<Pair> edges;
   for (std::uint32_t n = 0; n < serial_.size(); ++n) {
@@ -113,7 +113,8 @@ absl::Status Order::Sort() {
   }
   if (sorted.size() < events) return absl::FailedPreconditionError(Circle(edges, missing));
 
-  // A Send stands where it begins, because its Recv may end before it does; every other step where it ends.
+  // The position of a Send is that of its beginning, because its Recv may end before the Send does; the position of
+  // every other step is that of its end.
   position_.resize(serial_.size());
   for (std::uint32_t e : sorted) {
     const Node node = serial_[e / 2];
@@ -125,7 +126,7 @@ absl::Status Order::Sort() {
   return absl::OkStatus();
 }
 
-// Describes steps that wait for each other; `missing` counts what each event still lacks.
+// Describes steps that wait for each other in a circle; `missing` counts what each event still waits for.
 std::string Order::Circle(absl::Span<const Pair> edges, absl::Span<const std::uint32_t> missing) const {
   std::vector<std::uint32_t> cause(missing.size(), kNone);
   for (const Pair& edge : edges) {
@@ -144,7 +145,7 @@ std::string Order::Circle(absl::Span<const Pair> edges, absl::Span<const std::ui
   return absl::StrCat("deadlock: each waits for the next: ", absl::StrJoin(steps, ", "));
 }
 
-// Lists for every position the steps directly before it.
+// Lists the steps directly before every position.
 void Order::Link() {
   source_.assign(nodes_.size(), kNone);
   first_before_.assign(1, 0);
@@ -167,7 +168,7 @@ std::optional<Order::Pair> Order::FirstUnordered(std::vector<Pair> pairs) const 
   });
   std::sort(pairs.begin(), pairs.end());
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-  // Which steps of one block of earlier steps happen before each later step, as bits: memory stays small, and the time
+  // The steps of one block of earlier steps that happen before each later step, as bits: memory stays small, and time
   // is steps² / 64 at worst.
   constexpr Position kBlock = 1024;
   constexpr std::size_t kWords = kBlock / 64;

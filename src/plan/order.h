@@ -1,4 +1,4 @@
-// The steps of all ranks as one graph: who meets whom, and what happens before what.
+// The steps of all ranks as one graph: which steps meet, and which step happens before which.
 #ifndef TUTTI_PLAN_ORDER_H_
 #define TUTTI_PLAN_ORDER_H_
 
@@ -15,11 +15,12 @@
 
 namespace tutti {
 
-// Place of a step in a topological order of all steps of all ranks.
+// The place of a step in a topological order of all steps of all ranks.
 using Position = std::uint32_t;
 
-// Edges of "happens before": dependencies, Send → its Recv, Signal → its Waits. A Recv is over only after its Send
-// began, and by then the bytes of the Send have been read; nothing else orders steps of different ranks.
+// The order "happens before" of all steps. Its edges are dependencies, Send → its Recv, and Signal → its Waits. A Recv
+// ends only after its Send began, and the bytes of the Send have been read by then; nothing else orders steps of
+// different ranks.
 class Order {
  public:
   static constexpr Position kNone = ~Position{0};
@@ -30,24 +31,24 @@ class Order {
   static absl::StatusOr<Order> Of(absl::Span<const Plan> plans);
 
   Position size() const { return static_cast<Position>(nodes_.size()); }
-  // Index into `plans`.
+  // The index in `plans` of the plan of a step.
   int plan_at(Position at) const { return nodes_[at].plan; }
   const Plan& plan(Position at) const { return plans_[nodes_[at].plan]; }
   StepId step_id(Position at) const { return nodes_[at].step; }
   const Step& step(Position at) const { return plan(at).steps[nodes_[at].step]; }
   Position at(int plan, StepId step) const { return position_[first_[plan] + step]; }
-  // Steps directly before: all positions are smaller.
+  // The steps directly before a step; their positions are smaller.
   absl::Span<const Position> before(Position at) const {
     return {before_.data() + first_before_[at], first_before_[at + 1] - first_before_[at]};
   }
-  // The Send of a Recv, the Signal of a Wait.
+  // The Send of a Recv, or the Signal of a Wait.
   Position source(Position at) const { return source_[at]; }
 
   using Pair = std::pair<Position, Position>;
-  // The first pair, by its later step, whose first does not happen before its second.
+  // The first of `pairs`, by its later step, whose first step does not happen before its second.
   std::optional<Pair> FirstUnordered(std::vector<Pair> pairs) const;
 
-  // "rank 2 step 7 (send …)".
+  // Text such as "rank 2 step 7 (send …)".
   std::string Describe(Position at) const { return Describe(nodes_[at].plan, nodes_[at].step); }
 
  private:
@@ -64,8 +65,8 @@ class Order {
   void Link();
 
   absl::Span<const Plan> plans_;
-  std::vector<std::uint32_t> first_;  // of each plan's steps in serial_
-  std::vector<Node> serial_;          // plan by plan
+  std::vector<std::uint32_t> first_;  // index in serial_ of the first step of each plan
+  std::vector<Node> serial_;          // all steps, plan by plan
   std::vector<Position> match_;       // by serial number: the serial number of the Send or Signal
   std::vector<Node> nodes_;           // by position
   std::vector<Position> position_;    // by serial number

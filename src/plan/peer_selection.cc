@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kRounding = 1e-6;
 
-// splitmix64: every bit of the result depends on every bit of `x`, on all machines alike.
+// The mixing function of splitmix64: every bit of the result depends on every bit of `x`, and all machines compute the
+// same result.
 std::uint64_t Mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -24,7 +25,7 @@ std::uint64_t Mix(std::uint64_t x) {
 
 constexpr int kUnreached = -1;
 
-// Of each rank: over how many others at least rank 0 hears of it; kUnreached when it does not.
+// The distance of each rank: over how many others, at least, rank 0 hears of it; kUnreached when it does not.
 std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
   std::vector<int> distances(matrix.size(), kUnreached);
   std::vector<std::size_t> reached = {0};
@@ -39,7 +40,8 @@ std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
   return distances;
 }
 
-// After how many exchanges, or multiples of it, a rank hears of itself; all are reached. 1: sooner or later in each.
+// The period of the graph: a rank hears of itself only after multiples of so many exchanges. 1: sooner or later in each
+// exchange. All ranks are reached.
 int Period(absl::Span<const std::vector<double>> matrix, absl::Span<const int> distances) {
   int period = 0;
   for (std::size_t r = 0; r < matrix.size(); ++r) {
@@ -63,7 +65,7 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
   for (const PeerSelection* selection : AllPeerSelections()) {
     if (selection->name == name) return selection;
   }
-  // Listed only now: selections are looked up in every step.
+  // The list of names is made only for an error, because selections are looked up in every step.
   const std::string valid =
       absl::StrJoin(AllPeerSelections(), ", ",
                     [](std::string* out, const PeerSelection* selection) { absl::StrAppend(out, selection->name); });

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/name_of.h"
+
 namespace tutti {
 
 absl::string_view Name(StepKind kind) {
   static constexpr std::array<absl::string_view, 10> kNames = {"send", "recv",  "signal",  "wait",   "reduce",
                                                                "copy", "scale", "combine", "encode", "decode"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return NameOf(kNames, kind);
 }
 
 absl::string_view Name(Space space) {
   static constexpr std::array<absl::string_view, 4> kNames = {"in", "out", "scratch", "state"};
-  return kNames[static_cast<std::size_t>(space)];
+  return NameOf(kNames, space);
 }
 
 absl::string_view Name(StateKind kind) { return kind == StateKind::kResidual ? "residual" : "replica"; }

@@ -12,8 +12,14 @@
 namespace tutti {
 namespace {
 
-// Scratch and state ranges start at cache lines, so that two of them never share one.
+// The alignment of scratch and state ranges: they start at cache lines, so that two of them never share one.
 constexpr std::int64_t kAlignment = 64;
+
+// The most segments into which the longest buffer of a call is cut: time and memory for a plan have a bound, whatever
+// the count. Segments of 256 KiB stay as they are up to 16 GiB of f32.
+constexpr std::int64_t kMostSegments = 1 << 16;
+
+std::int64_t Quotient(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
 bool Overlap(const Ref& a, const Ref& b) {
   return a.owner == b.owner && a.space == b.space && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
@@ -48,6 +54,13 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
         absl::StrCat("segment_bytes ", options.segment_bytes, " must hold at least one element: 8 or more"));
   }
   if (!status_.ok()) return;
+  // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
+  // AppendSegments.
+  if (spec.collective != Collective::kAllToAllV) {
+    const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
+    const std::int64_t least = Quotient(longest, kMostSegments) * SizeOf(AccumulatorOf(spec.dtype));
+    options_.segment_bytes = std::max(options_.segment_bytes, least);
+  }
   in_ = InputOf(spec, rank, size);
   out_ = OutputOf(spec, rank, size);
   plan_.in_bytes = SpaceBytes(spec, Space::kIn, rank, size);
@@ -63,6 +76,10 @@ PlanBuilder& PlanBuilder::operator=(PlanBuilder&&) noexcept = default;
 
 Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
   std::int64_t& used = space == Space::kState ? plan_.state_bytes : plan_.scratch_bytes;
+  if (SizeOf(dtype) == 0) {
+    Fail(absl::StrCat(Name(space), ": dtype ", static_cast<int>(dtype), " does not exist"));
+    return {};
+  }
   if (count < 0 || count > (std::numeric_limits<std::int64_t>::max() - used - kAlignment) / SizeOf(dtype)) {
     Fail(absl::StrCat(Name(space), ": count ", count, " is negative or too large"));
     count = 0;
@@ -87,8 +104,13 @@ Ref PlanBuilder::AddState(StateRange state, DType dtype, std::int64_t count) {
   return plan_.states.back().range;
 }
 
-Ref PlanBuilder::Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element) {
-  return AddState({.name = std::move(name), .kind = StateKind::kResidual, .range = {}, .first_element = first_element},
+Ref PlanBuilder::Residual(std::string name, DType dtype, std::int64_t count, std::int64_t first_element,
+                          std::int32_t divisor) {
+  return AddState({.name = std::move(name),
+                   .kind = StateKind::kResidual,
+                   .range = {},
+                   .first_element = first_element,
+                   .divisor = divisor},
                   dtype, count);
 }
 
@@ -122,6 +144,10 @@ bool PlanBuilder::CheckMapped(StepKind kind) {
 // Finds the first reason why `ref` cannot be used; a range in this rank's own memory gets the owner kSelf.
 bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written) {
   const std::string at = absl::StrCat(Name(kind), ": ", field, " ");
+  if (SizeOf(ref.dtype) == 0) {
+    Fail(absl::StrCat(at, "dtype ", static_cast<int>(ref.dtype), " does not exist"));
+    return false;
+  }
   if (ref.owner == rank()) ref.owner = kSelf;
   if (ref.owner != kSelf) {
     if (ref.owner < 0 || ref.owner >= size()) {
@@ -202,6 +228,9 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
   const Ref& whole = dsts.empty() ? srcs[0] : dsts[0];
   std::int64_t segment = SegmentCount(whole.dtype);
   for (const Ref& ref : srcs) segment = std::min(segment, SegmentCount(ref.dtype));
+  if (plan_.spec.collective == Collective::kAllToAllV) {  // only the two ranks of a block know its length
+    segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMostSegments / plan_.size, 1)));
+  }
   std::vector<Ref> parts(dsts.size() + srcs.size());
   for (std::int64_t first = 0; first < whole.count(); first += segment) {
     const std::int64_t n = std::min(segment, whole.count() - first);
@@ -239,7 +268,7 @@ void PlanBuilder::Wait(Rank peer) {
 
 void PlanBuilder::WaitAll() {
   std::vector<Rank> peers;
-  // The nearest successor first: in a world where ranks arrive together no peer is everybody's first.
+  // The nearest successor comes first: when ranks arrive together, no peer is then the first of all.
   for (int i = 1; i < size(); ++i) peers.push_back((rank() + i) % size());
   WaitFor(peers);
 }
@@ -261,6 +290,9 @@ void PlanBuilder::AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref>
   std::vector<Ref> to(dsts.begin(), dsts.end());
   std::vector<Ref> from(srcs.begin(), srcs.end());
   if (!CheckRefs(StepKind::kReduce, absl::MakeSpan(to), absl::MakeSpan(from))) return;
+  if (static_cast<std::size_t>(op) >= kAllReduceOps.size()) {
+    return Fail(absl::StrCat("reduce: op ", static_cast<int>(op), " does not exist"));
+  }
   const DType into = to[0].dtype;
   const DType type = from[0].dtype;
   const bool rounds = type == DType::kF32 && AccumulatorOf(into) == DType::kF32;
@@ -333,7 +365,7 @@ void PlanBuilder::Copy(absl::Span<const Ref> dsts, const Ref& src) {
 }
 
 void PlanBuilder::Copy(const Ref& dst, const Ref& src) {
-  // In place the input often already is where the output belongs.
+  // In place the input often lies already where the output belongs.
   if (SameBytes(dst, src)) return;
   Copy({&dst, 1}, src);
 }

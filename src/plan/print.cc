@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Longer lines do not push the column of dependencies further to the right.
+// The widest line that moves the column of dependencies to the right.
 constexpr std::size_t kWidest = 100;
 
 std::string List(absl::Span<const Ref> refs) {
@@ -23,7 +23,7 @@ std::string CodecText(const Plan& plan, const Step& step) {
   return ToString(plan.codecs[step.codec]);
 }
 
-// "1 · in[0,4) f32 + -5/3 · state[0,4) f32".
+// Text such as "1 · in[0,4) f32 + -5/3 · state[0,4) f32".
 std::string Sum(const Plan& plan, const Step& step) {
   std::string sum;
   for (std::size_t i = 0; i < step.num_srcs; ++i) {
@@ -103,7 +103,7 @@ std::string ToText(const Plan& plan) {
 std::string ToGraphviz(absl::Span<const Plan> plans) {
   std::string text = "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n";
   auto node = [](Rank rank, std::size_t step) { return absl::StrCat("r", rank, "_", step); };
-  std::map<std::tuple<StepKind, Rank, Rank, std::uint32_t>, std::string> sources;  // sends and signals
+  std::map<std::tuple<StepKind, Rank, Rank, std::uint32_t>, std::string> sources;  // the sends and signals
   for (const Plan& plan : plans) {
     absl::StrAppend(&text, "  subgraph cluster_", plan.rank, " {\n    label=\"", plan.name, " rank ", plan.rank,
                     "\";\n");

@@ -36,9 +36,9 @@ class Tracer {
         nodes_(plan.mixing_nodes),
         sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg) {}
 
-  // False when something other than the promised computation stands between inputs and `value`. The replica of a rank's
-  // weights counts as its input, or as the average of its node's; a residual counts for nothing inside a message, since
-  // it makes up for what former ones lost.
+  // Traces `value` to its inputs; false when something other than the promised computation stands between. The replica
+  // of a rank's weights counts as the input of that rank, or as the average of its node's inputs. A residual counts for
+  // nothing inside a message, because it makes up for what earlier messages lost.
   bool Trace(const Value& value, double coefficient = 1, bool outermost = true, bool in_message = false) {
     const Symbol& symbol = symbols_[value.symbol];
     auto term = [&](std::size_t i) { return Value{symbol.terms[i].symbol, symbol.terms[i].index + value.index}; };
@@ -87,7 +87,7 @@ class Tracer {
   }
 
   std::vector<Leaf> leaves;
-  // Elements from here on that are made in the same way.
+  // The number of elements, from the traced one on, that are made in the same way.
   std::int64_t constant = std::numeric_limits<std::int64_t>::max();
 
  private:
@@ -101,7 +101,7 @@ class Tracer {
 
   const Symbols& symbols_;
   const CollectiveSpec& spec_;
-  bool combined_;  // of several ranks
+  bool combined_;  // the promise combines several ranks' inputs
   bool mixes_;
   const std::vector<int>& nodes_;
   bool sums_;
@@ -109,7 +109,7 @@ class Tracer {
 
 bool Near(double a, double b) { return std::abs(a - b) < 1e-9; }
 
-// Every rank's part is what the weights say.
+// Whether the share of every rank in `leaves` is that of `weights`.
 bool Mixes(const std::vector<double>& weights, std::int64_t index, absl::Span<const Tracer::Leaf> leaves) {
   std::vector<double> parts(weights.size(), 0);
   for (const Tracer::Leaf& leaf : leaves) {

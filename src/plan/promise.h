@@ -1,4 +1,4 @@
-// What a collective promises for every element of memory at the end of a run.
+// What a collective promises about every element of memory at the end of a run.
 #ifndef TUTTI_PLAN_PROMISE_H_
 #define TUTTI_PLAN_PROMISE_H_
 
@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-// `place` must hold elements [first, first + count) of the input of `source`, or of all ranks' inputs combined.
+// The promise that `place` holds elements [first, first + count) of the input of `source`, or of all ranks' inputs
+// combined.
 struct Promise {
   static constexpr Rank kAll = -1;
   Ref place;
@@ -21,17 +22,17 @@ struct Promise {
   std::int64_t first = 0;
 };
 
-// The promises to the rank of `plans[index]`, in-place input that must keep its value included.
+// All promises to the rank of `plans[index]`, among them that in-place input which is not output keeps its value.
 std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index);
 
-// Why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
+// The reason why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
 std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols);
 
-// Elements from `after` on that are the residual which a message leaves behind, when `before` was the one it made up
-// for: (value + before) - decoded(value + before). 0 when the first one is not.
+// The number of elements from `after` on that are the residual which a message leaves behind, where `before` is the
+// residual that the message made up for: (value + before) - decoded(value + before). 0 when the first element is not.
 std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before);
 
-// True when the collective gives all ranks the same result.
+// Whether the collective gives all ranks the same result.
 bool PromisesReplicas(Collective collective);
 
 }  // namespace tutti

@@ -28,7 +28,7 @@ class Memory {
     cuts_.push_back(ref.offset + ref.bytes);
   }
 
-  // Appends the pairs that must be ordered.
+  // Appends the pairs of accesses that must be ordered.
   void Conflicts(std::vector<Order::Pair>& pairs) {
     std::sort(cuts_.begin(), cuts_.end());
     cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
@@ -62,7 +62,7 @@ class Memory {
   std::vector<std::int64_t> cuts_;
 };
 
-// Plans that began before (or end after) each step, as one bit per plan.
+// For each step the plans that began before it (or end after it), as one bit per plan.
 class Reach {
  public:
   Reach(std::size_t plans, std::size_t steps) : words_((plans + 63) / 64), bits_(words_ * steps) {}
@@ -119,7 +119,7 @@ class Races {
  private:
   static constexpr std::size_t kSpaces = 4;
 
-  // A caller may reuse its buffers as soon as its own run ends.
+  // Checks that no step touches a peer's buffers after the run of that peer, whose caller may then reuse them.
   absl::Status CheckPeers() const {
     for (Position at = 0; at < order_.size(); ++at) {
       const Step& step = order_.step(at);
@@ -139,7 +139,7 @@ class Races {
     return absl::OkStatus();
   }
 
-  // A Wait for one signal must not be satisfied by a later one that overtook it.
+  // Checks that no Wait for a signal can be satisfied by a later signal that overtook it.
   absl::Status CheckSignals() const {
     std::vector<Order::Pair> pairs;
     for (std::size_t p = 0; p < plans_.size(); ++p) {
@@ -161,7 +161,7 @@ class Races {
         absl::StrCat("race: ", order_.Describe(later), " may overtake ", order_.Describe(earlier)));
   }
 
-  // No rank leaves a barrier before every rank has entered it.
+  // Checks that no rank leaves a barrier before every rank has entered it.
   absl::Status CheckBarrier() const {
     if (plans_[0].spec.collective != Collective::kBarrier) return absl::OkStatus();
     for (std::size_t p = 0; p < plans_.size(); ++p) {

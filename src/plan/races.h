@@ -1,4 +1,4 @@
-// Whether accesses to the same memory are ordered.
+// The check that accesses to the same memory are ordered.
 #ifndef TUTTI_PLAN_RACES_H_
 #define TUTTI_PLAN_RACES_H_
 

@@ -5,7 +5,8 @@
 namespace tutti {
 namespace {
 
-// The smaller of the two is this rank's block of the larger, or all of it when they are equal.
+// The place of an input or output of `count` elements in kOut: this rank's block if the `other` is larger, else all of
+// it.
 Ref PlaceOf(const CollectiveSpec& spec, std::int64_t count, std::int64_t other, Rank rank) {
   const bool block = spec.in_place && count > 0 && count < other;
   return {.space = Space::kOut,

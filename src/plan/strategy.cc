@@ -31,10 +31,10 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
     valid.push_back(algorithm->name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown algorithm '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
+      absl::StrCat("no algorithm is named '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
 }
 
-// Sets what one "option=value" says. `given` remembers what was set before.
+// Sets the option that one "option=value" names. `given` marks the options that were set before.
 absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOption> options, Strategy& strategy,
                          std::vector<bool>& given) {
   if (setting.empty()) return absl::InvalidArgumentError("an option is empty; a colon or comma needs one after it");
@@ -54,7 +54,7 @@ absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOp
   return option->check(*option, parts.second);
 }
 
-// Every option with its default, then what `settings` say.
+// Sets every option to its default, then to what `settings` say.
 absl::Status ApplySettings(absl::Span<const absl::string_view> settings, Strategy& strategy) {
   const Algorithm& algorithm = *strategy.algorithm;
   std::vector<AlgorithmOption> options(algorithm.options.begin(), algorithm.options.end());
@@ -149,7 +149,7 @@ absl::string_view Strategy::option(absl::string_view name) const {
 
 std::int64_t Strategy::integer(absl::string_view name) const {
   std::int64_t number = 0;
-  (void)absl::SimpleAtoi(option(name), &number);  // `check` has seen to it that it is a number
+  (void)absl::SimpleAtoi(option(name), &number);  // ParseStrategy has checked that it is a number
   return number;
 }
 
@@ -160,16 +160,17 @@ std::string Strategy::ToString() const {
 
 absl::StatusOr<Strategy> ParseStrategy(absl::string_view strategy_name) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(strategy_name, absl::MaxSplits(':', 1));
+  const auto mistake = [&](const absl::Status& status) {
+    return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
+  };
   absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(parts.first);
-  if (!algorithm.ok()) return algorithm.status();
+  if (!algorithm.ok()) return mistake(algorithm.status());
 
   Strategy strategy;
   strategy.algorithm = *algorithm;
   std::vector<absl::string_view> settings;
   if (absl::StrContains(strategy_name, ':')) settings = absl::StrSplit(parts.second, ',');
-  if (absl::Status status = ApplySettings(settings, strategy); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("strategy '", strategy_name, "': ", status.message()));
-  }
+  if (absl::Status status = ApplySettings(settings, strategy); !status.ok()) return mistake(status);
   return strategy;
 }
 
@@ -234,7 +235,9 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("strategy ", strategy.ToString(), ": ", status.message()));
   }
-  return std::move(builder).Build();
+  absl::StatusOr<Plan> plan = std::move(builder).Build();
+  if (plan.ok()) plan->round = round;
+  return plan;
 }
 
 }  // namespace tutti

@@ -11,11 +11,12 @@
 
 namespace tutti {
 
-// "option seed=-1; valid: a number from 0 on".
+// An error such as "option seed=-1; valid: a number from 0 on".
 absl::Status NotOneOf(const AlgorithmOption& option, absl::string_view value, absl::string_view valid);
 
-// Appends `codec`, and the options of the codec that `settings` ("option=value" each) name, or else the algorithm's: to
-// `options`, and with their defaults to those of the strategy. InvalidArgument lists the codecs there are.
+// Appends `codec`, and the options of the chosen codec, to `options`, and with their defaults to those of the strategy.
+// The codec is the one that `settings` ("option=value" each) name, or else the algorithm's. InvalidArgument lists all
+// codecs.
 absl::Status AppendCodecOptions(absl::Span<const absl::string_view> settings, std::vector<AlgorithmOption>& options,
                                 Strategy& strategy);
 

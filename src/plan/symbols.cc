@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Symbol::Kind;
 
-// Every value of `from` is a value of `to`.
+// Whether every value of `from` is a value of `to`.
 bool Widens(DType from, DType to) {
   const bool sixteen = from == DType::kF16 || from == DType::kBF16;
   return from == to || (sixteen && to == DType::kF32) || (to == DType::kF64 && (sixteen || from == DType::kF32));
@@ -60,7 +60,7 @@ Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
   if (values.size() == 1) return values[0];
   Symbol symbol{.kind = Kind::kFold, .op = op};
   const std::int64_t index = values[0].index;
-  // (a + b) + c is computed like a + b + c.
+  // A fold of a fold is one fold: (a + b) + c is computed like a + b + c.
   const Symbol& head = symbols_[values[0].symbol];
   if (head.kind == Kind::kFold && head.op == op) {
     symbol.terms = head.terms;
@@ -101,7 +101,7 @@ Value Symbols::Convert(const Value& value, DType from, DType to) {
   const Symbol& whole = symbols_[value.symbol];
   if (Widens(from, to) || (whole.exact && whole.exact_in == to)) return value;
   Symbol symbol{.kind = Kind::kRound, .dtype = to, .terms = {{value.symbol, 0, 0}}};
-  // A sum may be built on inputs that are cast to a narrower type, not on sums that are.
+  // A sum may be built on inputs that were cast to a narrower type, but not on sums that were.
   symbol.rounded = !IsUnknown(whole.kind);
   symbol.exact = true;
   symbol.exact_in = to;
@@ -113,7 +113,7 @@ Value Symbols::Encoded(const CodecChoice& codec, std::vector<Symbol::Term> eleme
   if (found == codecs_.end()) found = codecs_.insert(found, codec);
   Symbol symbol{.kind = Kind::kEncoded, .codec = static_cast<std::uint32_t>(found - codecs_.begin())};
   if (codec.options.rounding == Rounding::kStochastic) symbol.draw = 1 + step;
-  // One run is one term, however memory was cut.
+  // Consecutive elements are one term, however memory was cut.
   for (const Symbol::Term& term : elements) {
     Symbol::Term* last = symbol.terms.empty() ? nullptr : &symbol.terms.back();
     if (last != nullptr && last->symbol == term.symbol && last->index + last->count == term.index) {

@@ -1,4 +1,4 @@
-// What memory holds during a symbolic run.
+// Symbols: what memory holds during a symbolic run.
 #ifndef TUTTI_PLAN_SYMBOLS_H_
 #define TUTTI_PLAN_SYMBOLS_H_
 
@@ -14,7 +14,7 @@ namespace tutti {
 
 using SymbolId = std::uint32_t;
 
-// One element: `symbol` at `index`. A run of elements has consecutive indices.
+// One element: element `index` of `symbol`. Elements of a run have consecutive indices.
 struct Value {
   SymbolId symbol = 0;
   std::int64_t index = 0;
@@ -26,7 +26,7 @@ struct Symbol {
   enum class Kind : std::uint8_t {
     kNothing,  // uninitialised memory
     kInput,    // the input of `rank`
-    kState,    // what the state of `rank` was before the run
+    kState,    // the state of `rank` before the run
     kReplica,  // the weights of `rank` before the run, which several ranks hold
     kFold,     // op over terms, left to right
     kDivide,   // terms[0] / divisor
@@ -37,8 +37,8 @@ struct Symbol {
   };
   struct Term {
     SymbolId symbol;
-    std::int64_t index;  // of a message: absolute; otherwise added to the index of the whole
-    std::int64_t count;  // of a message: elements; otherwise 0
+    std::int64_t index;  // in a message: absolute; otherwise added to the index of the whole
+    std::int64_t count;  // in a message: elements; otherwise 0
   };
 
   Kind kind = Kind::kNothing;
@@ -47,20 +47,21 @@ struct Symbol {
   Rank rank = 0;
   std::int32_t divisor = 1;
   std::uint32_t codec = 0;
-  // Of a message: which one it is when equal elements, encoded again, make another (stochastic rounding); otherwise 0.
+  // In a message with stochastic rounding, which encodes equal elements differently each time: its number; otherwise 0.
   std::int64_t draw = 0;
   std::vector<Term> terms = {};
   std::vector<Coefficient> coefficients = {};
   bool finite = false;  // kCombine
-  // Rounded after arithmetic, somewhere inside: no sum may be built on it.
+  // Rounded after arithmetic, somewhere inside: no further sum may be built on the symbol.
   bool rounded = false;
-  // Every value of it is one of `exact_in`.
+  // Whether every value of the symbol is a value of `exact_in`.
   bool exact = false;
   DType exact_in = DType::kF32;
 };
 
-// Equal symbols have equal ids: values are compared by comparing two numbers. Computations that give equal bits by
-// construction are one symbol: moving, exact widening, and reducing in steps from left to right.
+// A table of all symbols of a run. Equal symbols have equal ids, so that comparing values compares two numbers.
+// Computations that give equal bits by construction are one symbol: moving, exact widening, and reducing in several
+// steps from left to right.
 class Symbols {
  public:
   Symbols();
@@ -75,13 +76,13 @@ class Symbols {
   Value Divide(const Value& value, std::int32_t divisor);
   // `value` of type `from` stored as `to`.
   Value Convert(const Value& value, DType from, DType to);
-  // Byte 0 of the message that step `step` of the world encodes.
+  // The first byte of the message that step `step` of the world encodes.
   Value Encoded(const CodecChoice& codec, std::vector<Symbol::Term> elements, std::int64_t step);
-  // Element 0 of the message whose bytes are `encoded`.
+  // The first element of the message whose bytes are `encoded`.
   Value Decoded(SymbolId encoded);
 
   bool IsMessageOf(SymbolId id, const CodecChoice& codec, std::int64_t count) const;
-  // "sum(in@0[3], in@1[3]) / 2".
+  // Text such as "sum(in@0[3], in@1[3]) / 2".
   std::string Describe(const Value& value) const;
 
  private:

@@ -55,7 +55,7 @@ class Simulation {
     return memory_[owner][static_cast<std::size_t>(ref.space)];
   }
 
-  // Sets error_ when `ref` does not hold what a computation may use.
+  // Reads the elements of `ref`; sets error_ when a computation may not use them.
   std::vector<Run> Read(Position at, const Ref& ref, bool encoded) {
     std::vector<Run> runs = At(order_.plan_at(at), ref).Read(ref, error_);
     const StepKind kind = order_.step(at).kind;
@@ -122,7 +122,7 @@ class Simulation {
     return runs;
   }
 
-  // Element by element, in pieces in which every operand is one run.
+  // Computes element by element, in pieces in which every operand is one run.
   std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Plan& plan, const Step& step, DType from,
                             DType to) {
     std::vector<Run> result;
@@ -146,7 +146,7 @@ class Simulation {
       const Value value = step.kind == StepKind::kCombine
                               ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
                               : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
-      // 16-bit types are computed in f32.
+      // Elements of 16-bit types are computed in f32.
       Append(result, {n, symbols_.Convert(value, AccumulatorOf(from), to)});
       for (std::size_t i = 0; i < operands.size(); ++i) {
         done[i] += n;
@@ -165,7 +165,7 @@ class Simulation {
   }
 
   std::vector<Run> Decoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t count) {
-    // A message may have travelled in parts.
+    // A message may have travelled in several parts.
     std::int64_t at = 0;
     const SymbolId message = runs[0].value.symbol;
     for (const Run& run : runs) {
@@ -212,7 +212,7 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  // All replicas of a rank's weights stay one value, the one that this rank holds itself.
+  // Checks that all replicas of a rank's weights remain one value, that of the rank itself.
   std::string ReplicaFault(const StateRange& replica, std::size_t p) {
     const std::vector<StateRange>& states = plans_[plan_of_rank_[replica.of]].states;
     const auto own = std::find_if(states.begin(), states.end(), [&](const StateRange& state) {
@@ -229,7 +229,7 @@ class Simulation {
     return "";
   }
 
-  // A residual becomes what was to be encoded, the residual before included, less what the peers decode of it.
+  // Checks that a residual becomes what was to be encoded, the old residual included, less what the peers decode of it.
   std::string ResidualFault(const Ref& range, std::size_t p) {
     std::int64_t element = range.offset / SizeOf(range.dtype);
     for (const Run& run : Joined(p, range)) {
@@ -246,7 +246,7 @@ class Simulation {
     return "";
   }
 
-  // What a range holds at the end, whoever wrote it.
+  // The elements of a range at the end, joined whichever steps wrote them.
   std::vector<Run> Joined(std::size_t p, const Ref& range) {
     std::vector<Run> joined;
     for (Run run : At(static_cast<int>(p), range).Read(range, error_)) {
@@ -262,7 +262,7 @@ class Simulation {
     }
   }
 
-  // Replicas are bit-equal when every rank holds the result of one and the same computation.
+  // Checks that replicas are bit-equal: every rank must hold the result of one and the same computation.
   absl::Status CheckOutputs() {
     auto result = [&](std::size_t p) { return Joined(p, OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size)); };
     const std::vector<Run> first = result(0);
@@ -286,7 +286,7 @@ class Simulation {
 
   static Value ValueOf(absl::Span<const Run> runs, std::int64_t element) { return Slice(runs, element, 1)[0].value; }
 
-  // A step whose every result is overwritten or forgotten is a mistake.
+  // Checks that every step has an effect: one whose results are all overwritten or unused is a mistake.
   absl::Status CheckUse() const {
     for (Position at = 0; at < order_.size(); ++at) {
       if (used_[at] || order_.step(at).num_dsts == 0 || barrier()) continue;

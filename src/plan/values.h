@@ -1,4 +1,4 @@
-// What plans compute.
+// The check of the values that plans compute.
 #ifndef TUTTI_PLAN_VALUES_H_
 #define TUTTI_PLAN_VALUES_H_
 

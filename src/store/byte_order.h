@@ -16,7 +16,7 @@ void AppendInteger(T value, std::string& out) {
   for (std::size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>((bits >> (8 * i)) & 0xff));
 }
 
-// Takes an integer from the front of `bytes`; false, changing nothing, when there are too few.
+// Takes an integer from the front of `bytes`; false, changing nothing, when `bytes` is too short.
 template <typename T>
 bool TakeInteger(absl::string_view& bytes, T& value) {
   if (bytes.size() < sizeof(T)) return false;

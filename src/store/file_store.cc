@@ -3,14 +3,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/standard_descriptors.h"
 #include "base/unique_fd.h"
 #include "store/limits.h"
 #include "store/mac.h"
@@ -21,8 +31,11 @@ namespace tutti {
 namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(20);
+// The time between two looks, while Get waits, at which ranks are still there.
+constexpr absl::Duration kLookForRanks = absl::Milliseconds(300);
 
-// A readable name for readable keys; every name starts with "k", so that none is special to the file system.
+// The file of `key`: readable for a readable key. Every name starts with "k", so that none is special to the file
+// system.
 std::string FileName(absl::string_view key) {
   std::string name = "k.";
   for (char c : key) {
@@ -36,36 +49,83 @@ std::string FileName(absl::string_view key) {
   return absl::StrCat("h.", absl::BytesToHexString(View(Sha256(key))));
 }
 
+// The folder in which each rank that has joined holds a file, "<rank>.<process>.<number>", as long as it is there.
+constexpr absl::string_view kRanks = "ranks";
+
+// A name that every handle of this process has, and no other process, children included.
+std::string ProcessName() {
+  static const Nonce random = [] {
+    Nonce nonce;
+    FillRandom(absl::MakeSpan(nonce));
+    return nonce;
+  }();
+  return absl::StrCat(absl::BytesToHexString(View(random).substr(0, 8)), "-", ::getpid());
+}
+
 class FileStore final : public Store {
  public:
   explicit FileStore(absl::string_view directory) : directory_(directory) {}
 
-  absl::Status Set(absl::string_view key, absl::string_view value) override {
+  // Makes this process known to others as `rank`.
+  absl::Status Join(Rank rank) {
+    static std::atomic<int> counter{0};
+    const std::string ranks = absl::StrCat(directory_, "/", kRanks);
+    if (absl::Status status = MakePrivateDirectory(ranks); !status.ok()) return status;
+    const std::string process = ProcessName();
+    for (const auto& [file, its_rank] : RankFiles()) {
+      if (its_rank != rank || absl::StrContains(file, absl::StrCat(".", process, "."))) continue;
+      return absl::AlreadyExistsError(absl::StrCat("directory ", directory_, ": another process has joined as rank ",
+                                                   rank, "; the directory must be new for each job"));
+    }
+    absl::StatusOr<UnsharedFd> held = HoldPrivateFile(absl::StrCat(ranks, "/", rank, ".", process, ".", counter++), "");
+    if (absl::IsUnimplemented(held.status())) return absl::OkStatus();  // nobody will hear, as the contract says
+    if (!held.ok()) return held.status();
+    held_ = *std::move(held);
+    return absl::OkStatus();
+  }
+
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKeyAndValue(key, value); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     return WritePrivateFile(Path(key), value);
   }
 
-  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline) override {
-    if (absl::Status status = CheckKey(key); !status.ok()) return status;
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) override {
+    const std::int64_t end_ns = NanosAt(deadline);
+    std::vector<Rank> told;
+    std::int64_t next_look_ns = 0;
     absl::Duration pause = absl::Microseconds(100);
     while (true) {
-      absl::StatusOr<std::string> value = ReadPrivateFile(Path(key), kMaxValueBytes);
+      absl::StatusOr<std::string> value = Look(key, deadline);
       if (!absl::IsNotFound(value.status())) return value;
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = LeftUntil(end_ns);
       if (left <= absl::ZeroDuration()) return KeyNotSet(key);
+      if (MonotonicNanos() >= next_look_ns) {
+        absl::Status status = TellWhoIsGone(told, on_gone);
+        if (!status.ok()) {
+          value = Look(key, deadline);
+          return value.ok() ? value : status;
+        }
+        next_look_ns = NanosIn(kLookForRanks);
+      }
       absl::SleepFor(std::min(pause, left));
       pause = std::min(2 * pause, kLongestPause);
     }
   }
 
-  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta) override {
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
-    // Each call opens the file anew, since a lock belongs to an open file: threads exclude each other as well.
-    const std::string lock_path = absl::StrCat(directory_, "/lock");
-    const UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    int locked = lock.valid() ? 0 : -1;
-    while (locked == 0 && (locked = ::flock(lock.get(), LOCK_EX)) != 0 && errno == EINTR) locked = 0;
-    if (locked != 0) return absl::UnavailableError(absl::StrCat(lock_path, ": ", std::strerror(errno)));
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
+    absl::StatusOr<std::string> value = ReadPrivateFile(Path(key), kMaxValueBytes);
+    if (absl::IsNotFound(value.status())) return NoSuchKey(key);
+    return value;
+  }
+
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) override {
+    if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
+    const absl::StatusOr<UniqueFd> lock = LockTable(key, NanosAt(deadline));
+    if (!lock.ok()) return lock.status();
     absl::StatusOr<std::string> value = ReadPrivateFile(Path(key), kMaxValueBytes);
     if (!value.ok() && !absl::IsNotFound(value.status())) return value.status();
     absl::StatusOr<std::int64_t> sum = AddToValue(key, value.ok() ? *value : "", delta);
@@ -74,8 +134,9 @@ class FileStore final : public Store {
     return sum;
   }
 
-  absl::Status Delete(absl::string_view key) override {
+  absl::Status Delete(absl::string_view key, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    if (absl::Status status = CheckProcess(); !status.ok()) return status;
     if (::unlink(Path(key).c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat(Path(key), ": ", std::strerror(errno)));
   }
@@ -83,14 +144,74 @@ class FileStore final : public Store {
  private:
   std::string Path(absl::string_view key) const { return absl::StrCat(directory_, "/", FileName(key)); }
 
+  absl::Status CheckProcess() const {
+    if (maker_.is_this()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("file store ", directory_, " was opened by the process that has forked this one"));
+  }
+
+  // Locks the table. Each call opens the lock's file anew, because a lock belongs to an open file: threads exclude each
+  // other as well. The wait has an end, because the process that holds the lock may be stopped.
+  absl::StatusOr<UniqueFd> LockTable(absl::string_view key, std::int64_t end_ns) const {
+    const std::string path = absl::StrCat(directory_, "/lock");
+    UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    absl::Duration pause = absl::Microseconds(100);
+    while (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EINTR && errno != EWOULDBLOCK) lock.Reset();
+      const absl::Duration left = LeftUntil(end_ns);
+      if (left <= absl::ZeroDuration()) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("store key '", absl::CHexEscape(key), "': another process keeps ", path, " locked"));
+      }
+      absl::SleepFor(std::min(pause, left));
+      pause = std::min(2 * pause, kLongestPause);
+    }
+    if (!lock.valid()) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+    return lock;
+  }
+
+  // The files that ranks hold or have held, each with its rank.
+  std::vector<std::pair<std::string, Rank>> RankFiles() const {
+    std::vector<std::pair<std::string, Rank>> files;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat(directory_, "/", kRanks), ignored)) {
+      const std::vector<std::string> parts = absl::StrSplit(entry.path().filename().string(), '.');
+      Rank rank = 0;
+      if (parts.size() != 3 || absl::StrContains(parts[2], '~') || !absl::SimpleAtoi(parts[0], &rank)) continue;
+      files.emplace_back(entry.path(), rank);
+    }
+    return files;
+  }
+
+  // Calls `on_gone` for ranks that are gone and not among `told`.
+  absl::Status TellWhoIsGone(std::vector<Rank>& told, OnGone on_gone) const {
+    absl::btree_map<Rank, bool> is_there;
+    for (const auto& [file, rank] : RankFiles()) {
+      const absl::StatusOr<bool> held = IsHeld(file);
+      is_there[rank] |= !held.ok() || *held;  // a file that cannot be examined means no death
+    }
+    for (const auto& [rank, there] : is_there) {
+      if (there || std::find(told.begin(), told.end(), rank) != told.end()) continue;
+      told.push_back(rank);
+      if (absl::Status status = on_gone(rank); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
   const std::string directory_;
+  const MakerProcess maker_;
+  UnsharedFd held_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Store>> MakeFileStore(absl::string_view directory) {
-  if (absl::Status status = MakePrivateDirectory(directory); !status.ok()) return status;
-  return std::make_shared<FileStore>(directory);
+absl::StatusOr<std::shared_ptr<Store>> MakeFileStore(absl::string_view directory, std::optional<Rank> rank) {
+  HoldStandardDescriptors();
+  if (absl::Status status = CheckPrivateDirectory(directory); !status.ok()) return status;
+  auto store = std::make_shared<FileStore>(directory);
+  if (!rank) return store;
+  if (absl::Status status = store->Join(*rank); !status.ok()) return status;
+  return store;
 }
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
-// Frames of the TCP store after the handshake: length (4 bytes), MAC (32 bytes), body. The MAC covers the number of
-// the frame, its length and its body, under the key of one direction of one connection: a frame that is injected,
-// changed, repeated, left out or sent back does not verify.
+// Frames of the TCP store after the handshake: length (4 bytes), MAC (32 bytes), body. The MAC covers the number of the
+// frame, its length and its body, under the key of one direction of one connection: a frame that is injected, changed,
+// repeated, left out or sent back is found out.
 #ifndef TUTTI_STORE_FRAME_H_
 #define TUTTI_STORE_FRAME_H_
 
@@ -15,7 +15,7 @@
 namespace tutti {
 
 inline constexpr std::size_t kFrameHeaderBytes = 4 + 32;
-// The largest body: a Set of the longest key and value.
+// The bytes of the largest body: a Set of the longest key and value.
 inline constexpr std::size_t kMaxFrameBytes = kMaxKeyBytes + kMaxValueBytes + 64;
 
 class FrameWriter {
@@ -33,8 +33,8 @@ class FrameReader {
  public:
   explicit FrameReader(const Key& key) : key_(key) {}
   void Append(absl::string_view bytes) { buffer_.append(bytes.data(), bytes.size()); }
-  // The body of the next frame, or nothing when more bytes are needed. DataLoss when the frame is too long or does
-  // not verify; the connection is of no more use then.
+  // The body of the next frame, or nothing when more bytes are needed. DataLoss when the frame is too long or its MAC
+  // is wrong; the connection is of no more use then.
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:

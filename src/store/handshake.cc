@@ -61,7 +61,7 @@ std::optional<ServerHello> DecodeServerHello(absl::string_view bytes) {
 }
 
 HandshakeKeys DeriveKeys(const JobSecret& secret, absl::string_view client_hello, absl::string_view server_hello) {
-  // The labels differ, so that no proof serves as another, nor as a key; both hellos have a fixed size.
+  // Labels differ, so that no proof can serve as another proof or as a key; both hellos have a fixed size.
   const auto derive = [&](absl::string_view label) { return Hmac(secret.bytes, {label, client_hello, server_hello}); };
   return {derive("tutti store: server proof\n"), derive("tutti store: client proof\n"),
           derive("tutti store: client to server\n"), derive("tutti store: server to client\n")};

@@ -1,12 +1,11 @@
 // The handshake of the TCP store: three messages of fixed size, after which both sides know that the other holds the
 // job secret, and share keys that no other connection has.
 //
-//   client → server   ClientHello   magic, version, rank, size, hash of the job id, the
-//                                 process, client nonce
+//   client → server   ClientHello   magic, version, rank, size, hash of the job id, the process, client nonce
 //   server → client   ServerHello   magic, version, server nonce, proof over both hellos
 //   client → server   ClientProof   proof over both hellos
 //
-// Nothing in a hello is acted upon before the proof of its sender has been checked, but for the magic.
+// Only the magic of a hello is acted upon before the proof of its sender has been checked.
 #ifndef TUTTI_STORE_HANDSHAKE_H_
 #define TUTTI_STORE_HANDSHAKE_H_
 
@@ -19,7 +18,7 @@
 
 namespace tutti {
 
-inline constexpr std::uint32_t kStoreVersion = 1;
+inline constexpr std::uint32_t kStoreVersion = 2;
 inline constexpr std::size_t kClientHelloBytes = 8 + 3 * 4 + 3 * 32;
 inline constexpr std::size_t kServerHelloBytes = 8 + 4 + 32;  // without the proof that follows it
 inline constexpr std::size_t kProofBytes = 32;
@@ -40,11 +39,11 @@ struct ServerHello {
 
 std::string Encode(const ClientHello& hello);
 std::string Encode(const ServerHello& hello);
-// Nothing when the length or the magic is wrong.
+// Both return nothing when the length or the magic is wrong.
 std::optional<ClientHello> DecodeClientHello(absl::string_view bytes);
 std::optional<ServerHello> DecodeServerHello(absl::string_view bytes);
 
-// What the secret proves and yields for the two hellos as they were on the wire.
+// The proofs and keys that the secret yields for two hellos, as they were on the wire.
 struct HandshakeKeys {
   Mac server_proof;
   Mac client_proof;
@@ -53,7 +52,7 @@ struct HandshakeKeys {
 };
 HandshakeKeys DeriveKeys(const JobSecret& secret, absl::string_view client_hello, absl::string_view server_hello);
 
-// Whether a client that has proved to hold the secret belongs here: FailedPrecondition names what differs.
+// Whether a client that has proved that it holds the secret belongs to this job: FailedPrecondition names what differs.
 absl::Status CheckClient(const ClientHello& client, const JobKey& job);
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxSecretText = 256;
 
-// From the start, with pread: the descriptor may be shared with the other ranks of the node.
+// Reads from the start, with pread: the descriptor may be shared with the other ranks of the node.
 absl::StatusOr<std::string> ReadDescriptor(int fd) {
   std::string text(kMaxSecretText, '\0');
   const ssize_t got = ::pread(fd, text.data(), text.size(), 0);

@@ -42,4 +42,8 @@ absl::Status KeyNotSet(absl::string_view key) {
   return absl::DeadlineExceededError(absl::StrCat("store key '", absl::CHexEscape(key), "' was not set in time"));
 }
 
+absl::Status NoSuchKey(absl::string_view key) {
+  return absl::NotFoundError(absl::StrCat("store key '", absl::CHexEscape(key), "' is not set"));
+}
+
 }  // namespace tutti

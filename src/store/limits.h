@@ -1,4 +1,4 @@
-// The limits of every store, checked by each before it does anything.
+// The limits of every store, which each store checks before anything else.
 #ifndef TUTTI_STORE_LIMITS_H_
 #define TUTTI_STORE_LIMITS_H_
 
@@ -13,11 +13,12 @@ namespace tutti {
 absl::Status CheckKey(absl::string_view key);
 absl::Status CheckKeyAndValue(absl::string_view key, absl::string_view value);
 
-// The integer that Add leaves under `key`: `value` (absent: empty) + delta.
+// The integer that Add leaves under `key`: `value` (empty when there is none) + delta.
 absl::StatusOr<std::int64_t> AddToValue(absl::string_view key, absl::string_view value, std::int64_t delta);
 
-// What Get returns when its time is over.
+// The errors of Get when its time is over, and of Look when there is no value.
 absl::Status KeyNotSet(absl::string_view key);
+absl::Status NoSuchKey(absl::string_view key);
 
 }  // namespace tutti
 

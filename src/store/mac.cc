@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Without random bytes there is no authentication, so there is no way to go on.
+// Aborts the process without random bytes: there is no authentication without them, and no way to go on.
 void RequireSodium() {
   static const bool ready = sodium_init() >= 0;
   if (!ready) std::abort();

@@ -18,13 +18,13 @@ using Nonce = std::array<std::uint8_t, 32>;
 
 // HMAC-SHA256 over the parts, one after the other. Parts of variable length must not be adjacent.
 Mac Hmac(const Key& key, std::initializer_list<absl::string_view> parts);
-// Takes equally long wherever the two differ.
+// Compares in a time that does not depend on where the two differ.
 bool SameMac(absl::string_view received, const Mac& expected);
 
 std::array<std::uint8_t, 32> Sha256(absl::string_view text);
 
 void FillRandom(absl::Span<std::uint8_t> bytes);
-// Overwrites in a way that the compiler keeps.
+// Overwrites `bytes` in a way that the compiler does not optimize away.
 void Wipe(absl::Span<std::uint8_t> bytes);
 
 template <std::size_t N>

@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "store/limits.h"
 #include "tutti/store.h"
@@ -11,7 +12,7 @@ namespace {
 
 class MemoryStore final : public Store {
  public:
-  absl::Status Set(absl::string_view key, absl::string_view value) override {
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKeyAndValue(key, value); !status.ok()) return status;
     {
       const MutexLock lock(mutex_);
@@ -21,16 +22,24 @@ class MemoryStore final : public Store {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline) override {
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone /*on_gone*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
     const MutexLock lock(mutex_);
     auto found = values_.end();
     const auto present = [&]() TUTTI_REQUIRES(mutex_) { return (found = values_.find(key)) != values_.end(); };
-    if (!changed_.WaitUntil(mutex_, deadline, present)) return KeyNotSet(key);
+    if (!changed_.WaitUntil(mutex_, NanosAt(deadline), present)) return KeyNotSet(key);
     return found->second;
   }
 
-  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta) override {
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time /*deadline*/) override {
+    if (absl::Status status = CheckKey(key); !status.ok()) return status;
+    const MutexLock lock(mutex_);
+    const auto found = values_.find(key);
+    if (found == values_.end()) return NoSuchKey(key);
+    return found->second;
+  }
+
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
     absl::StatusOr<std::int64_t> sum;
     {
@@ -43,7 +52,7 @@ class MemoryStore final : public Store {
     return sum;
   }
 
-  absl::Status Delete(absl::string_view key) override {
+  absl::Status Delete(absl::string_view key, absl::Time /*deadline*/) override {
     if (absl::Status status = CheckKey(key); !status.ok()) return status;
     const MutexLock lock(mutex_);
     values_.erase(key);

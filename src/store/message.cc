@@ -43,7 +43,7 @@ absl::StatusOr<StoreRequest> ParseRequest(absl::string_view body) {
   }
   if (op > static_cast<std::uint8_t>(StoreOp::kCancel)) return Malformed("unknown operation");
   if (wait > 1) return Malformed("wait is neither 0 nor 1");
-  if (request.id == kWelcome) return Malformed("request id 0");
+  if (request.id == kUnasked) return Malformed("request id 0");
   if (key_bytes > body.size()) return Malformed("key longer than the message");
   request.op = static_cast<StoreOp>(op);
   request.wait = wait == 1;

@@ -1,4 +1,4 @@
-// What the frames of the TCP store carry. Layouts are fixed: integers little-endian, then the key, then the value up
+// The bodies of the frames of the TCP store. Layouts are fixed: integers little-endian, then the key, then the value up
 // to the end of the frame.
 #ifndef TUTTI_STORE_MESSAGE_H_
 #define TUTTI_STORE_MESSAGE_H_
@@ -13,13 +13,13 @@ namespace tutti {
 
 enum class StoreOp : std::uint8_t {
   kSet,
-  kGet,  // answered when the key is set; `wait` false: at once
+  kGet,  // answered when the key is set; with `wait` false: at once, with NotFound when it is not set
   kAdd,
   kDelete,
   kCancel,  // the client has given up the Get of the same id; no answer
 };
 
-// op (1), wait (1), id (8), delta (8), key length (4), key, value.
+// A request on the wire: op (1 byte), wait (1), id (8), delta (8), key length (4), key, value.
 struct StoreRequest {
   StoreOp op = StoreOp::kGet;
   bool wait = false;
@@ -30,12 +30,15 @@ struct StoreRequest {
   bool operator==(const StoreRequest&) const = default;
 };
 
-// Request id of the answer to the handshake.
-inline constexpr std::uint64_t kWelcome = 0;
+// The id of messages that no request has asked for. The first is the welcome, which answers the handshake; its `sum` is
+// the rank that serves, or kNoRank. Each later one is news of rank `sum`: Unavailable when it is gone, OK when it has
+// come again.
+inline constexpr std::uint64_t kUnasked = 0;
+inline constexpr std::int64_t kNoRank = -1;
 
-// id (8), status code (4), sum (8), then the value of Get or the message of an error.
+// A response on the wire: id (8 bytes), status code (4), sum (8), then the value of Get or the message of an error.
 struct StoreResponse {
-  std::uint64_t id = kWelcome;
+  std::uint64_t id = kUnasked;
   absl::StatusCode code = absl::StatusCode::kOk;
   std::int64_t sum = 0;
   std::string text = {};
@@ -44,7 +47,7 @@ struct StoreResponse {
 
 std::string Encode(const StoreRequest& request);
 std::string Encode(const StoreResponse& response);
-// DataLoss says which part is wrong.
+// Both return DataLoss that says which part is wrong.
 absl::StatusOr<StoreRequest> ParseRequest(absl::string_view body);
 absl::StatusOr<StoreResponse> ParseResponse(absl::string_view body);
 

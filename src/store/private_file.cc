@@ -1,6 +1,7 @@
 #include "store/private_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 
@@ -19,13 +22,93 @@ absl::Status Failed(absl::string_view path, absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
 }
 
+// The character between a file's name and its writer's in the name of a half-written file: "job~host.4711.0".
+constexpr char kWriting = '~';
+
+std::string HostName() {
+  char host[64] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  return host;
+}
+
+// A lock of a whole open file: unlike the lock of a process it also tells two handles of one process apart.
+struct flock WholeFile() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+absl::Status Lock(int fd, absl::string_view path) {
+  struct flock lock = WholeFile();
+  while (::fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+    if (errno == EINTR) continue;
+    return absl::UnimplementedError(absl::StrCat(path, ": cannot lock the file: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAll(int fd, absl::string_view content, absl::string_view path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed(path, "cannot write");
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+// Writes the file and returns it open. With `hold` it is locked before anybody can see it under its name.
+absl::StatusOr<UniqueFd> Write(const std::string& path, absl::string_view content, bool hold) {
+  static std::atomic<unsigned> counter{0};
+  const std::string temporary =
+      absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".", counter++);
+  ::unlink(temporary.c_str());  // left by an earlier process with this id
+  UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return Failed(temporary, "cannot make the file");
+  absl::Status status = hold ? Lock(fd.get(), temporary) : absl::OkStatus();
+  if (status.ok()) status = WriteAll(fd.get(), content, temporary);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = Failed(path, "cannot replace");
+  if (status.ok()) return fd;
+  ::unlink(temporary.c_str());
+  return status;
+}
+
+// Whether the writer of a half-written file is dead: for "job~host.4711.0", process 4711 of this host.
+bool WriterIsDead(absl::string_view name) {
+  const absl::string_view writer = name.substr(name.find(kWriting) + 1);
+  const std::size_t last = writer.rfind('.');
+  const std::size_t first = last == writer.npos || last == 0 ? writer.npos : writer.rfind('.', last - 1);
+  pid_t pid = 0;
+  if (first == writer.npos || writer.substr(0, first) != HostName() ||
+      !absl::SimpleAtoi(writer.substr(first + 1, last - first - 1), &pid) || pid <= 0) {
+    return false;
+  }
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+// Removes the file unless somebody holds it. Somebody may put a new file in its place between the look and the removal:
+// so the file is moved away first, looked at again, and put back when it is a new one.
+void RemoveUnlessHeld(const std::string& path) {
+  const absl::StatusOr<bool> held = IsHeld(path);
+  if (!held.ok() || *held) return;
+  const std::string aside = absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".swept");
+  if (::rename(path.c_str(), aside.c_str()) != 0) return;
+  const absl::StatusOr<bool> still_held = IsHeld(aside);
+  if (still_held.ok() && *still_held && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    ::rename(aside.c_str(), path.c_str());
+  }
+  ::unlink(aside.c_str());
+}
+
 }  // namespace
 
-absl::Status MakePrivateDirectory(absl::string_view path) {
-  const std::string name(path);
-  if (::mkdir(name.c_str(), 0700) != 0 && errno != EEXIST) return Failed(path, "cannot make the directory");
+absl::Status CheckPrivateDirectory(absl::string_view path) {
   struct stat info;
-  if (::lstat(name.c_str(), &info) != 0) return Failed(path, "cannot look at the directory");
+  if (::lstat(std::string(path).c_str(), &info) != 0) {
+    if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("directory ", path, " does not exist"));
+    return Failed(path, "cannot look at the directory");
+  }
   if (!S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is no directory"));
   if (info.st_uid != ::geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat("directory ", path, " belongs to user id ", info.st_uid));
@@ -36,29 +119,44 @@ absl::Status MakePrivateDirectory(absl::string_view path) {
   return absl::OkStatus();
 }
 
-absl::Status WritePrivateFile(const std::string& path, absl::string_view content) {
-  static std::atomic<unsigned> counter{0};
-  char host[64] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  const std::string temporary = absl::StrCat(path, "~", host, ".", ::getpid(), ".", counter++);
-  ::unlink(temporary.c_str());  // of an earlier process with this id
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return Failed(temporary, "cannot make the file");
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd.get(), content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      absl::Status status = Failed(temporary, "cannot write");
-      ::unlink(temporary.c_str());
-      return status;
-    }
-    content.remove_prefix(static_cast<std::size_t>(written));
+absl::Status MakePrivateDirectory(absl::string_view path) {
+  if (::mkdir(std::string(path).c_str(), 0700) != 0 && errno != EEXIST) {
+    return Failed(path, "cannot make the directory");
   }
-  fd.Reset();
-  if (::rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  absl::Status status = Failed(path, "cannot replace");
-  ::unlink(temporary.c_str());
-  return status;
+  return CheckPrivateDirectory(path);
+}
+
+absl::Status WritePrivateFile(const std::string& path, absl::string_view content) {
+  return Write(path, content, /*hold=*/false).status();
+}
+
+absl::StatusOr<UnsharedFd> HoldPrivateFile(const std::string& path, absl::string_view content) {
+  absl::StatusOr<UniqueFd> fd = Write(path, content, /*hold=*/true);
+  if (!fd.ok()) return fd.status();
+  return UnsharedFd(*std::move(fd));
+}
+
+absl::StatusOr<bool> IsHeld(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
+  if (!fd.valid()) return Failed(path, "cannot open");
+  struct flock lock = WholeFile();
+  if (::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0) return Failed(path, "cannot look at the lock");
+  return lock.l_type != F_UNLCK;
+}
+
+void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::string_view name)> is_ours) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename();
+    const std::size_t writing = name.find(kWriting);
+    if (!is_ours(absl::string_view(name).substr(0, writing))) continue;
+    if (writing == name.npos) {
+      RemoveUnlessHeld(entry.path());
+    } else if (WriterIsDead(name)) {
+      ::unlink(entry.path().c_str());
+    }
+  }
 }
 
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, std::size_t max_bytes) {

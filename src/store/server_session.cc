@@ -9,26 +9,51 @@
 namespace tutti {
 namespace {
 
-// One client may have this many Gets waiting; more is an error of the program.
+// The most Gets of one client that may wait; more is an error of the program.
 constexpr int kMaxWaiting = 4096;
 
 StoreResponse Failure(std::uint64_t id, const absl::Status& status) {
   return {.id = id, .code = status.code(), .text = std::string(status.message())};
 }
 
+StoreResponse Gone(Rank rank) { return {.code = absl::StatusCode::kUnavailable, .sum = rank}; }
+
 }  // namespace
 
-ServerTable::ServerTable(const JobKey& job, bool one_process_per_rank)
-    : job_(job), one_process_per_rank_(one_process_per_rank), processes_(static_cast<std::size_t>(job.size)) {}
+ServerTable::ServerTable(const JobKey& job, const TcpStoreServerOptions& options)
+    : job_(job),
+      one_process_per_rank_(options.one_process_per_rank),
+      serving_rank_(options.serving_rank ? *options.serving_rank : kNoRank) {}
 
-absl::Status ServerTable::Admit(const ClientHello& client) {
-  if (absl::Status status = CheckClient(client, job_); !status.ok()) return status;
-  std::optional<Nonce>& process = processes_[static_cast<std::size_t>(client.rank)];
-  if (!process) process = client.process;
-  if (one_process_per_rank_ && process != client.process) {
-    return absl::AlreadyExistsError(absl::StrCat("another process has joined as rank ", client.rank));
+absl::Status ServerTable::Admit(ServerSession& session, const ClientHello& client) {
+  absl::Status status = CheckClient(client, job_);
+  if (status.ok()) {
+    const Nonce& first = processes_.try_emplace(client.rank, client.process).first->second;
+    if (one_process_per_rank_ && first != client.process) {
+      status = absl::AlreadyExistsError(absl::StrCat("another process has joined as rank ", client.rank));
+    }
   }
+  if (!status.ok()) {
+    session.Answer(Failure(kUnasked, status));
+    return status;
+  }
+  session.Answer({.sum = serving_rank_});
+  for (const auto& [rank, sessions] : joined_sessions_) {
+    if (sessions == 0) session.Answer(Gone(rank));
+  }
+  sessions_.insert(&session);
   return absl::OkStatus();
+}
+
+void ServerTable::TellAll(const StoreResponse& news) {
+  for (ServerSession* session : sessions_) session->Answer(news);
+}
+
+void ServerTable::Join(ServerSession& session) {
+  if (session.joined_as) return;
+  session.joined_as = session.rank();
+  const auto [sessions, is_new] = joined_sessions_.try_emplace(session.rank(), 0);
+  if (++sessions->second == 1 && !is_new) TellAll({.sum = session.rank()});
 }
 
 void ServerTable::Put(const std::string& key, std::string value) {
@@ -51,14 +76,23 @@ void ServerTable::Cancel(ServerSession& session, std::uint64_t id) {
   absl::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
 }
 
+void ServerTable::RankHasEnded(Rank rank) {
+  if (joined_sessions_.try_emplace(rank, 0).second) TellAll(Gone(rank));
+}
+
 void ServerTable::Leave(ServerSession& session) {
   for (auto& [key, waiters] : waiters_) {
     std::erase_if(waiters, [&](const Waiter& waiter) { return waiter.session == &session; });
   }
   absl::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+  sessions_.erase(&session);
+  if (const std::optional<Rank> rank = std::exchange(session.joined_as, std::nullopt)) {
+    if (--joined_sessions_[*rank] == 0) TellAll(Gone(*rank));
+  }
 }
 
 void ServerTable::Handle(ServerSession& session, StoreRequest request) {
+  Join(session);
   if (request.op == StoreOp::kCancel) return Cancel(session, request.id);
   if (absl::Status status = CheckKeyAndValue(request.key, request.value); !status.ok()) {
     return session.Answer(Failure(request.id, status));
@@ -71,7 +105,7 @@ void ServerTable::Handle(ServerSession& session, StoreRequest request) {
       if (const auto found = values_.find(request.key); found != values_.end()) {
         return session.Answer({.id = request.id, .text = found->second});
       }
-      if (!request.wait) return session.Answer(Failure(request.id, KeyNotSet(request.key)));
+      if (!request.wait) return session.Answer(Failure(request.id, NoSuchKey(request.key)));
       if (session.waiting == kMaxWaiting) {
         return session.Answer(Failure(
             request.id, absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxWaiting, " Gets wait at once"))));
@@ -102,7 +136,7 @@ ServerSession::ServerSession(ServerTable& table, std::function<void(std::string)
 ServerSession::~ServerSession() { table_.Leave(*this); }
 
 absl::Status ServerSession::Receive(absl::string_view bytes) {
-  // Until the client is authenticated no more is kept of what it sends than the two messages it owes.
+  // Before a client is authenticated, only the bytes of the two messages that it owes are kept of what it sends.
   if (!authenticated()) {
     const std::size_t owed = (client_hello_.empty() ? kClientHelloBytes : kProofBytes) - handshake_.size();
     const absl::string_view now = bytes.substr(0, owed);
@@ -138,9 +172,9 @@ absl::Status ServerSession::TakeProof() {
   if (!SameMac(handshake_, keys_->client_proof)) return absl::UnauthenticatedError("client without the job secret");
   reader_.emplace(keys_->client_to_server);
   writer_.emplace(keys_->server_to_client);
-  absl::Status admitted = table_.Admit(*DecodeClientHello(client_hello_));
-  Answer(Failure(kWelcome, admitted));
-  return admitted;
+  const ClientHello client = *DecodeClientHello(client_hello_);
+  rank_ = client.rank;
+  return table_.Admit(*this, client);
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-// The server's side of one connection, without the connection: bytes in, bytes out. It does no input or output of its
-// own, so that tests and the fuzzer reach everything a stranger can reach.
+// The server's side of one connection, without the connection: bytes in, bytes out. A session does no input or output
+// itself, so that tests and the fuzzer reach everything that a stranger can reach.
 #ifndef TUTTI_STORE_SERVER_SESSION_H_
 #define TUTTI_STORE_SERVER_SESSION_H_
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "store/frame.h"
 #include "store/handshake.h"
 #include "store/message.h"
@@ -21,15 +22,22 @@ class ServerSession;
 // The table that the sessions of one server share. Not thread-safe: a server is one thread.
 class ServerTable {
  public:
-  ServerTable(const JobKey& job, bool one_process_per_rank);
+  ServerTable(const JobKey& job, const TcpStoreServerOptions& options);
 
   const JobKey& job() const { return job_; }
-  // Whether an authenticated client may use the table.
-  absl::Status Admit(const ClientHello& client);
-  // Answers through `session`, now or when the key is set.
+  // Admits an authenticated client to the table: welcomes it through `session`, or returns the reason why not. An
+  // admitted client hears which ranks are gone.
+  absl::Status Admit(ServerSession& session, const ClientHello& client);
+  // Answers `request` through `session`, now or when the key is set. A rank has joined with its first request.
   void Handle(ServerSession& session, StoreRequest request);
-  // Forgets what `session` waits for.
+  // Forgets what `session` waits for. When it was the last session of a rank, that rank is gone, and all others hear of
+  // it.
   void Leave(ServerSession& session);
+  // Declares that `rank` has ended. A rank that had not joined is gone now; of a rank that had, Leave says so, after
+  // all that the rank has sent.
+  void RankHasEnded(Rank rank);
+  // Ends all news: the server ends now, not the ranks.
+  void Close() { sessions_.clear(); }
 
  private:
   struct Waiter {
@@ -37,31 +45,44 @@ class ServerTable {
     std::uint64_t id;
   };
 
+  void Join(ServerSession& session);
+  void TellAll(const StoreResponse& news);
   void Put(const std::string& key, std::string value);
   void Cancel(ServerSession& session, std::uint64_t id);
 
   const JobKey job_;
   const bool one_process_per_rank_;
-  std::vector<std::optional<Nonce>> processes_;  // by rank: who joined first
+  const std::int64_t serving_rank_;
+  // Entries exist only for ranks that have come, because a world may claim any size.
+  absl::flat_hash_map<Rank, Nonce> processes_;      // the process that joined first as each rank
+  absl::flat_hash_map<Rank, int> joined_sessions_;  // of ranks that have joined or ended; 0: gone
+  absl::flat_hash_set<ServerSession*> sessions_;    // the sessions that were admitted
   absl::flat_hash_map<std::string, std::string> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;
 };
 
 class ServerSession {
  public:
-  // `send` is called with bytes for the client, also while another session's Receive runs. The table outlives this.
+  // `send` is called with bytes for the client, also while Receive of another session runs; it must not end a session.
+  // The table must outlive the session.
   ServerSession(ServerTable& table, std::function<void(std::string)> send);
   ~ServerSession();
   ServerSession(const ServerSession&) = delete;
   ServerSession& operator=(const ServerSession&) = delete;
 
-  // Bytes from the client. An error means: send what was given to `send`, then close the connection.
+  // Takes bytes from the client. After an error, send what was given to `send`, then close the connection.
   absl::Status Receive(absl::string_view bytes);
   bool authenticated() const { return reader_.has_value(); }
+  // Tells that the connection has ended: nothing more will be received or sent.
+  void Close() { table_.Leave(*this); }
 
   void Answer(const StoreResponse& response) { send_(writer_->Seal(Encode(response))); }
-  // Gets that wait for their key.
-  int waiting = 0;
+  // The rank of the client, once it is authenticated.
+  Rank rank() const { return rank_; }
+
+  // The table's notes on this session.
+  std::optional<Rank> joined_as;
+  int waiting = 0;  // Gets that wait for their key
 
  private:
   absl::Status TakeHello();
@@ -69,6 +90,7 @@ class ServerSession {
 
   ServerTable& table_;
   const std::function<void(std::string)> send_;
+  Rank rank_ = 0;
   std::string handshake_;  // bytes received before authentication
   std::string client_hello_;
   std::optional<HandshakeKeys> keys_;

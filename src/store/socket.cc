@@ -13,7 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 
 namespace tutti {
 namespace {
@@ -22,20 +22,22 @@ absl::Status Unavailable(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-absl::Status WaitFor(int fd, short events, absl::Time deadline) {
+absl::Status WaitFor(int fd, short events, std::int64_t end_ns) {
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
-    // Rounded up, so that poll does not return just before the deadline; in slices, since it counts in int.
+    const absl::Duration left = LeftUntil(end_ns);
+    // The wait is rounded up, so that poll does not return just before the deadline, and made in slices, because poll
+    // counts in int.
     const std::int64_t wait = std::max<std::int64_t>(absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1, 0);
     pollfd poll{fd, events, 0};
     const int ready = ::poll(&poll, 1, left <= absl::ZeroDuration() ? 0 : static_cast<int>(wait));
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return Unavailable("poll", errno);
-    if (ready == 0 && absl::Now() >= deadline) return absl::DeadlineExceededError("no answer in time");
+    if (ready == 0 && LeftUntil(end_ns) <= absl::ZeroDuration())
+      return absl::DeadlineExceededError("no answer in time");
   }
 }
 
-absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, absl::Time deadline) {
+absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Unavailable("socket", errno);
   const int on = 1;
@@ -43,7 +45,7 @@ absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, absl::Time deadline
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) {
     return Unavailable("connect", errno);
   }
-  if (absl::Status status = WaitFor(fd.get(), POLLOUT, deadline); !status.ok()) return status;
+  if (absl::Status status = WaitFor(fd.get(), POLLOUT, end_ns); !status.ok()) return status;
   int error = 0;
   socklen_t length = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
@@ -65,7 +67,7 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
   return std::pair{std::string(host), std::string(address.substr(colon + 1))};
 }
 
-absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, absl::Time deadline) {
+absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
   addrinfo hints{};
@@ -73,22 +75,22 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, absl::Time deadli
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* list = nullptr;
   if (const int error = ::getaddrinfo(parts->first.c_str(), parts->second.c_str(), &hints, &list); error != 0) {
-    // Names of pods and of new machines appear late, so an unknown one may be known soon.
+    // An unknown host may be known soon: names of pods and of new machines appear late.
     return absl::UnavailableError(absl::StrCat("host '", parts->first, "': ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
   absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");
-  for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) fd = ConnectOne(*next, deadline);
+  for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) fd = ConnectOne(*next, end_ns);
   return fd;
 }
 
-absl::Status SendAll(int fd, absl::string_view bytes, absl::Time deadline) {
+absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (absl::Status status = WaitFor(fd, POLLOUT, deadline); !status.ok()) return status;
+      if (absl::Status status = WaitFor(fd, POLLOUT, end_ns); !status.ok()) return status;
     } else if (errno != EINTR) {
       return Unavailable("send", errno);
     }
@@ -96,7 +98,7 @@ absl::Status SendAll(int fd, absl::string_view bytes, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReceiveSome(int fd, std::size_t most, absl::Time deadline) {
+absl::StatusOr<std::string> ReceiveSome(int fd, std::size_t most, std::int64_t end_ns) {
   std::string bytes(most, '\0');
   while (true) {
     const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), 0);
@@ -106,17 +108,17 @@ absl::StatusOr<std::string> ReceiveSome(int fd, std::size_t most, absl::Time dea
     }
     if (received == 0) return absl::UnavailableError("connection closed");
     if (errno == EAGAIN) {
-      if (absl::Status status = WaitFor(fd, POLLIN, deadline); !status.ok()) return status;
+      if (absl::Status status = WaitFor(fd, POLLIN, end_ns); !status.ok()) return status;
     } else if (errno != EINTR) {
       return Unavailable("receive", errno);
     }
   }
 }
 
-absl::StatusOr<std::string> ReceiveExactly(int fd, std::size_t bytes, absl::Time deadline) {
+absl::StatusOr<std::string> ReceiveExactly(int fd, std::size_t bytes, std::int64_t end_ns) {
   std::string result;
   while (result.size() < bytes) {
-    absl::StatusOr<std::string> more = ReceiveSome(fd, bytes - result.size(), deadline);
+    absl::StatusOr<std::string> more = ReceiveSome(fd, bytes - result.size(), end_ns);
     if (!more.ok()) return more.status();
     absl::StrAppend(&result, *more);
   }

@@ -1,4 +1,8 @@
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <deque>
 #include <list>
 #include <thread>
@@ -8,6 +12,8 @@
 #include <asio.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/fork.h"
+#include "base/standard_descriptors.h"
 #include "store/server_session.h"
 #include "tutti/store.h"
 
@@ -16,7 +22,7 @@ namespace {
 
 using asio::ip::tcp;
 
-// Answers that a client may leave unread before it is dropped.
+// The most bytes of answers that a client may leave unread before the server drops it.
 constexpr std::size_t kMaxUnsentBytes = 2 * kMaxFrameBytes;
 
 std::string ToString(const tcp::endpoint& endpoint) {
@@ -36,7 +42,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Start(absl::Duration handshake_timeout) {
     asio::error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
-    deadline_.expires_after(absl::ToChronoNanoseconds(handshake_timeout));
+    // The timeout is bounded, because asio adds it to the present time without a check for overflow.
+    deadline_.expires_after(absl::ToChronoNanoseconds(std::min(handshake_timeout, absl::Hours(24))));
     deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
       if (!error && !self->session_.authenticated()) self->Close();
     });
@@ -44,9 +51,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Close() {
+    if (!open()) return;
+    session_.Close();
     asio::error_code ignored;
     deadline_.cancel(ignored);
-    // What has been written still reaches the client.
+    ForgetInChildren(socket_.native_handle());
+    // Answers that were written still reach the client.
     socket_.shutdown(tcp::socket::shutdown_both, ignored);
     socket_.close(ignored);
   }
@@ -64,16 +74,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void Received(absl::string_view bytes) {
-    if (!session_.Receive(bytes).ok()) return unsent_.empty() ? Close() : void(closing_ = true);
+    if (!session_.Receive(bytes).ok()) {
+      session_.Close();
+      return unsent_.empty() ? Close() : void(closing_ = true);
+    }
     if (session_.authenticated()) deadline_.cancel();
     Read();
   }
 
   void Send(std::string bytes) {
+    if (overflowed_) return;
     unsent_bytes_ += bytes.size();
     unsent_.push_back(std::move(bytes));
-    if (unsent_bytes_ > kMaxUnsentBytes) return Close();
-    if (unsent_.size() == 1) Write();
+    if (unsent_bytes_ > kMaxUnsentBytes) {
+      overflowed_ = true;
+      asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Close(); });
+    } else if (unsent_.size() == 1) {
+      Write();
+    }
   }
 
   void Write() {
@@ -92,7 +110,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 64 << 10> input_;
   std::deque<std::string> unsent_;
   std::size_t unsent_bytes_ = 0;
-  bool closing_ = false;
+  bool closing_ = false;     // close when all has been sent
+  bool overflowed_ = false;  // close at once; nothing is sent any more
   ServerSession session_;
 };
 
@@ -100,14 +119,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class TcpStoreServer::Impl {
  public:
-  Impl(const JobKey& job, const TcpStoreServerOptions& options)
-      : options_(options), table_(job, options.one_process_per_rank) {}
+  Impl(const JobKey& job, const TcpStoreServerOptions& options) : options_(options), table_(job, options) {}
 
   ~Impl() {
-    if (!thread_.joinable()) return;
+    if (!thread_.joinable()) {  // Start has failed
+      StopListening();
+      return;
+    }
     asio::post(context_, [this] {
+      table_.Close();
+      StopListening();
       asio::error_code ignored;
-      acceptor_.close(ignored);
       retry_.cancel(ignored);
       for (const auto& connection : connections_) connection->Close();
     });
@@ -123,7 +145,7 @@ class TcpStoreServer::Impl {
           absl::StrCat("store server: host '", options_.host, "' has no address: ", error.message()));
     }
     const tcp::endpoint endpoint = found.begin()->endpoint();
-    acceptor_.open(endpoint.protocol(), error);
+    Listen(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
@@ -131,6 +153,7 @@ class TcpStoreServer::Impl {
       return absl::UnavailableError(
           absl::StrCat("store server: cannot listen on ", ToString(endpoint), ": ", error.message()));
     }
+    protocol_ = endpoint.protocol();
     address_ = ToString(acceptor_.local_endpoint());
     Accept();
     thread_ = std::thread([this] { context_.run(); });
@@ -139,17 +162,43 @@ class TcpStoreServer::Impl {
 
   const std::string& address() const { return address_; }
 
+  void RankHasEnded(Rank rank) {
+    asio::post(context_, [this, rank] { table_.RankHasEnded(rank); });
+  }
+
+  const MakerProcess maker;
+
  private:
+  // Opens the listening socket itself, because every program that this process starts would inherit one that asio
+  // opens.
+  void Listen(const tcp& protocol, asio::error_code& error) {
+    UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd.valid()) {
+      error.assign(errno, asio::system_category());
+      return;
+    }
+    acceptor_.assign(protocol, fd.get(), error);
+    if (!error) CloseInChildren(fd.Release());
+  }
+
+  void StopListening() {
+    if (!acceptor_.is_open()) return;
+    ForgetInChildren(acceptor_.native_handle());
+    asio::error_code ignored;
+    acceptor_.close(ignored);
+  }
+
   void Accept() {
-    acceptor_.async_accept([this](const asio::error_code& error, tcp::socket socket) {
+    acceptor_.async_wait(tcp::acceptor::wait_read, [this](const asio::error_code& error) {
       if (!acceptor_.is_open()) return;
-      if (error) return AcceptLater();
-      Admit(std::move(socket));
+      UniqueFd fd(error ? -1 : ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!fd.valid() && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return AcceptLater();
+      if (fd.valid()) Admit(std::move(fd));
       Accept();
     });
   }
 
-  // Out of descriptors, most likely: some will be free again when connections end.
+  // Accepts again a moment later: descriptors have most likely run out, and some will be free when connections end.
   void AcceptLater() {
     retry_.expires_after(std::chrono::milliseconds(100));
     retry_.async_wait([this](const asio::error_code& error) {
@@ -157,9 +206,14 @@ class TcpStoreServer::Impl {
     });
   }
 
-  void Admit(tcp::socket socket) {
+  void Admit(UniqueFd fd) {
+    asio::error_code error;
+    tcp::socket socket(context_);
+    socket.assign(protocol_, fd.get(), error);
+    if (error) return;
+    CloseInChildren(fd.Release());
     connections_.remove_if([](const auto& connection) { return !connection->open(); });
-    // The oldest goes: a rank needs milliseconds for its handshake, so what has been here longest is no rank.
+    // Drops the oldest half-open connection: a rank needs milliseconds for its handshake, so the oldest is no rank.
     int half_open = 0;
     std::shared_ptr<Connection> oldest;
     for (const auto& connection : connections_) {
@@ -175,6 +229,7 @@ class TcpStoreServer::Impl {
   ServerTable table_;
   asio::io_context context_{1};
   tcp::acceptor acceptor_{context_};
+  tcp protocol_ = tcp::v4();
   asio::steady_timer retry_{context_};
   std::list<std::shared_ptr<Connection>> connections_;  // oldest first
   std::string address_;
@@ -182,9 +237,13 @@ class TcpStoreServer::Impl {
 };
 
 TcpStoreServer::TcpStoreServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TcpStoreServer::~TcpStoreServer() = default;
+TcpStoreServer::~TcpStoreServer() {
+  if (!impl_->maker.is_this()) LeaveToParent(std::move(impl_));
+}
 
 std::string TcpStoreServer::address() const { return impl_->address(); }
+
+void TcpStoreServer::RankHasEnded(Rank rank) { impl_->RankHasEnded(rank); }
 
 absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Start(const JobKey& job,
                                                                       const TcpStoreServerOptions& options) {
@@ -193,6 +252,7 @@ absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Start(const JobK
     return absl::InvalidArgumentError(
         absl::StrCat("store server: max_half_open=", options.max_half_open, ", must be ≥ 1"));
   }
+  HoldStandardDescriptors();
   auto impl = std::make_unique<Impl>(job, options);
   if (absl::Status status = impl->Start(); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(impl)));

@@ -1,25 +1,71 @@
 #include "sync/agreement.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "comm/agreement_fields.h"
+#include "sync/hash.h"
 #include "tutti/agreement.h"
-#include "tutti/bootstrap.h"
 
 namespace tutti {
 
+namespace {
+
+// `bytes` of every rank, in rank order.
+absl::StatusOr<std::vector<char>> Gather(Communicator& communicator, const void* mine, std::int64_t bytes,
+                                         const CallOptions& call) {
+  std::vector<char> all(static_cast<std::size_t>(bytes * communicator.size()));
+  const absl::Status gathered = communicator.AllGather(mine, all.data(), bytes, DType::kU8, call).Wait();
+  if (!gathered.ok()) return gathered;
+  return all;
+}
+
+}  // namespace
+
+// Over the communicator, not over the store: whoever waits here sees at once that a rank has died, has left or makes
+// another call.
 absl::Status Agree(Communicator& communicator, absl::string_view name, AgreementFields fields,
-                   const absl::Status& mistake) {
+                   const absl::Status& mistake, const CallOptions& call) {
+  CallOptions driven = call;
+  driven.caller_drives = true;
   // First, for what else differs follows from it.
   fields.emplace(fields.begin(), "arguments", mistake.ok() ? "right" : std::string(mistake.message()));
-  absl::Status agreed = CheckAgreement(communicator.store(), name, communicator.rank(), communicator.size(), fields,
-                                       absl::Now() + communicator.timeout());
-  if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return agreed;
-  // The name is free again once every rank has left.
-  if (absl::Status left = communicator.Barrier({.caller_drives = true}).Wait(); !left.ok()) return left;
-  return agreed.ok() ? mistake : agreed;
+  fields.emplace(fields.begin(), "agreement", std::string(name));
+  std::string packed = PackFields(fields);
+
+  struct Summary {
+    std::uint64_t hash;
+    std::int64_t bytes;
+    bool operator==(const Summary&) const = default;
+  };
+  const Summary mine = {Hash(packed), static_cast<std::int64_t>(packed.size())};
+  const absl::StatusOr<std::vector<char>> gathered = Gather(communicator, &mine, sizeof(mine), driven);
+  if (!gathered.ok()) return gathered.status();
+  std::vector<Summary> summaries(static_cast<std::size_t>(communicator.size()));
+  std::memcpy(summaries.data(), gathered->data(), gathered->size());
+  if (std::count(summaries.begin(), summaries.end(), mine) == communicator.size()) return mistake;
+
+  // All ranks come here or none does, since all have seen the same.
+  std::int64_t longest = 0;
+  for (const Summary& summary : summaries) longest = std::max(longest, summary.bytes);
+  packed.resize(static_cast<std::size_t>(longest));
+  const absl::StatusOr<std::vector<char>> texts = Gather(communicator, packed.data(), longest, driven);
+  if (!texts.ok()) return texts.status();
+  std::vector<std::string> lists;
+  for (std::size_t rank = 0; rank < summaries.size(); ++rank) {
+    lists.emplace_back(texts->data() + rank * static_cast<std::size_t>(longest),
+                       static_cast<std::size_t>(summaries[rank].bytes));
+  }
+  absl::Status differ = CompareFields(name, lists);
+  return differ.ok() ? absl::InternalError(absl::StrCat("agreement '", name,
+                                                        "': the lists of the ranks have different "
+                                                        "hashes, but do not differ"))
+                     : differ;
 }
 
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,

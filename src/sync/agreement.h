@@ -1,4 +1,4 @@
-// What all ranks must have in common before they make a synchronizer.
+// The agreement of all ranks on what a synchronizer is made from, before they make it.
 #ifndef TUTTI_SYNC_AGREEMENT_H_
 #define TUTTI_SYNC_AGREEMENT_H_
 
@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// Agrees on everything that the buckets of a synchronizer, and their plans, are made from.
+// Compares everything that the buckets of a synchronizer, and their plans, are made from. Collective.
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
                                const SynchronizerOptions& options, absl::string_view strategy,
                                const absl::Status& mistake);

@@ -3,18 +3,17 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "base/clock.h"
 
 namespace tutti {
 namespace {
 
-// What a rank says to the next round; all ranks do the least that one of them says.
+// The answers of a rank about the next round; all ranks follow the least answer.
 constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kSkip = 1;
 constexpr std::int32_t kGo = 2;
 
-// What has travelled, without the wait of the background, which is nobody's loss.
+// Adds the traffic of a round to `to`, but not the background thread's wait, which delays no training.
 void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
   to.wire_bytes += from.wire_bytes;
   to.payload_bytes += from.payload_bytes;
@@ -23,9 +22,10 @@ void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
 
 }  // namespace
 
-AsyncAverage::AsyncAverage(std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightExchange> weights,
-                           absl::Duration interval, std::int64_t max_staleness)
-    : communicator_(std::move(communicator)),
+AsyncAverage::AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator,
+                           std::unique_ptr<WeightExchange> weights, absl::Duration interval, std::int64_t max_staleness)
+    : caller_(caller),
+      communicator_(std::move(communicator)),
       weights_(std::move(weights)),
       interval_(interval),
       max_staleness_(max_staleness),
@@ -49,11 +49,12 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
       statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
     }
     if (!error_.ok()) return error_;
-    // A pause makes nothing younger: what was under way when it began is applied within the bound.
+    // A pause does not stop staleness: an average of a round that began before the pause is still applied within the
+    // bound.
     applies = snapshot_ == Snapshot::kAveraged && (!paused_ || is_due);
     const bool is_half_stale = is_bounded && age_ >= (max_staleness_ + 1) / 2;
     const bool snaps = snapshot_ == Snapshot::kNone ? !paused_ : snapshot_ == Snapshot::kTaken && is_half_stale;
-    // What has been averaged counts, even if it was the last time.
+    // An average that has arrived is applied even when no round follows.
     if (!applies && (!snaps || ended_)) return absl::OkStatus();
     if (snaps) snapshot_ = Snapshot::kNone;
     AddExchanged(std::exchange(statistics_, {}), statistics);
@@ -111,7 +112,7 @@ void AsyncAverage::Stop() {
 
 std::int32_t AsyncAverage::NextAnswer() {
   MutexLock lock(mutex_);
-  changed_.WaitUntil(mutex_, absl::Now() + interval_, [this]() TUTTI_REQUIRES(mutex_) { return stopping_; });
+  changed_.WaitUntil(mutex_, NanosIn(interval_), [this]() TUTTI_REQUIRES(mutex_) { return stopping_; });
   if (stopping_) return kStop;
   if (paused_ || snapshot_ != Snapshot::kTaken) return kSkip;
   promised_ = true;
@@ -120,27 +121,27 @@ std::int32_t AsyncAverage::NextAnswer() {
 
 void AsyncAverage::SendSnapshot() {
   MutexLock lock(mutex_);
-  // The training thread may be about to take it anew.
+  // The training thread may be about to take the snapshot anew.
   changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ == Snapshot::kTaken; });
   snapshot_ = Snapshot::kTravels;
 }
 
-absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer) {
+absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer, const CallOptions& call) {
   std::int32_t least = answer;
-  Work agreement = communicator_->AllReduce(&least, &least, 1, DType::kI32, ReduceOp::kMin,
-                                            {.caller_drives = true, .background = true});
+  Work agreement = communicator_->AllReduce(&least, &least, 1, DType::kI32, ReduceOp::kMin, call);
   if (absl::Status status = agreement.Wait(); !status.ok()) return status;
   return least;
 }
 
 bool AsyncAverage::Round() {
-  const absl::StatusOr<std::int32_t> agreed = Agree(NextAnswer());
+  const CallOptions call = caller_.Sign(Purpose::kStep, ++rounds_, {.caller_drives = true, .background = true});
+  const absl::StatusOr<std::int32_t> agreed = Agree(NextAnswer(), call);
   absl::Status status = agreed.status();
   const bool goes = status.ok() && *agreed == kGo;
   SyncStatistics statistics;
   if (goes) {
     SendSnapshot();
-    weights_->Launch(0, /*step=*/0);
+    weights_->Launch(0, /*step=*/0, call);
     status = weights_->Finish(statistics);
   }
   MutexLock lock(mutex_);

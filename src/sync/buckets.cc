@@ -31,7 +31,7 @@ Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket
   }
   for (Open& o : open) close(o);
 
-  // A bucket is complete when its last entry, the one with the smallest index, is.
+  // A bucket is complete when its parameter with the smallest index is, because backward comes to that one last.
   std::sort(closed.begin(), closed.end(),
             [](const BucketLayout& a, const BucketLayout& b) { return a.parameters.back() > b.parameters.back(); });
 

@@ -1,4 +1,4 @@
-// Which gradient lies where: the layout of buckets, a pure function of the parameters.
+// The layout of buckets: which gradient lies where. A pure function of the parameters.
 #ifndef TUTTI_SYNC_BUCKETS_H_
 #define TUTTI_SYNC_BUCKETS_H_
 
@@ -26,10 +26,10 @@ struct Layout {
   std::vector<GradientPlace> places;  // one per parameter
 };
 
-// Walks the parameters from last to first, as backward does, and fills one bucket per dtype at a time, back to back.
-// A bucket is closed before it would exceed its limit: the first of each dtype `first_bucket_bytes`, the others
-// `bucket_bytes`; a parameter that alone exceeds it gets a bucket of its own. Buckets are numbered in the order in
-// which backward completes them.
+// Walks the parameters from last to first, as backward does, and fills one bucket per dtype at a time, without gaps. A
+// bucket is closed before it would exceed its limit: `first_bucket_bytes` for the first bucket of each dtype,
+// `bucket_bytes` for the others. A parameter that alone exceeds the limit gets a bucket of its own. Buckets are
+// numbered in the order in which backward completes them.
 Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket_bytes,
                      std::int64_t first_bucket_bytes);
 

@@ -1,4 +1,4 @@
-// Numbers and ranges of memory as bytes, and back: what saved states are made of.
+// The byte format of saved states: numbers and ranges of memory as bytes, and back.
 #ifndef TUTTI_SYNC_BYTE_STREAM_H_
 #define TUTTI_SYNC_BYTE_STREAM_H_
 
@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "states are little end
 class ByteWriter {
  public:
   void Number(std::int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
-  // Their number, then the bytes.
+  // Appends the number of bytes, then the bytes.
   void Bytes(const void* data, std::int64_t count) {
     Number(count);
     if (count > 0) bytes_.append(static_cast<const char*>(data), static_cast<std::size_t>(count));
@@ -30,7 +30,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Reads past the end give zeros and are remembered.
+// A reader of what ByteWriter wrote. Reads past the end give zeros and are remembered.
 class ByteReader {
  public:
   explicit ByteReader(absl::string_view bytes) : rest_(bytes) {}

@@ -1,6 +1,7 @@
 #include "sync/checkpoint.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -15,13 +16,14 @@ namespace tutti {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x53545554;  // "TUTS"
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 
 struct SavedState {
   std::string name;
   StateKind kind;
   DType dtype;
   std::int64_t first_element;
+  std::int64_t divisor;
   absl::string_view bytes;
 };
 
@@ -60,6 +62,8 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
   checkpoint.owner.rank = static_cast<Rank>(number(0, kMostRanks));
   checkpoint.owner.size = static_cast<int>(number(1, kMostRanks));
   checkpoint.owner.step = number(0, kMost);
+  checkpoint.owner.loss_scale = std::bit_cast<double>(reader.Number());
+  in_range = in_range && IsLossScale(checkpoint.owner.loss_scale);
   const std::int64_t participants = number(1, kMostRanks);
   for (std::int64_t i = 0; i < participants && in_range && !reader.overrun(); ++i) {
     checkpoint.owner.participants.push_back(static_cast<Rank>(number(0, checkpoint.owner.size - 1)));
@@ -75,9 +79,11 @@ absl::StatusOr<Checkpoint> Parse(const std::string& bytes, std::size_t index) {
       state.kind = static_cast<StateKind>(number(0, static_cast<std::int64_t>(StateKind::kReplica)));
       state.dtype = static_cast<DType>(number(0, static_cast<std::int64_t>(kAllDTypes.size()) - 1));
       state.first_element = number(0, bucket.count);
+      state.divisor = number(1, kMostRanks);
       state.bytes = reader.Bytes();
       const auto length = static_cast<std::int64_t>(state.bytes.size());
-      in_range = in_range && length % SizeOf(state.dtype) == 0 &&
+      in_range = in_range && (state.divisor == 1 || state.divisor == checkpoint.owner.size) &&
+                 length % SizeOf(state.dtype) == 0 &&
                  length / SizeOf(state.dtype) <= bucket.count - state.first_element;
       if (!in_range) break;
     }
@@ -125,6 +131,7 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
     }
     if (!own && saved.rank != static_cast<Rank>(i)) return differs("rank", saved.rank, i);
     if (saved.step != first.step && !owner.steps_alone) return differs("step", saved.step, first.step);
+    if (saved.loss_scale != first.loss_scale) return differs("loss scale", saved.loss_scale, first.loss_scale);
     if (checkpoints[i].buckets.size() != num_buckets) {
       return differs("number of buckets", checkpoints[i].buckets.size(), num_buckets);
     }
@@ -132,7 +139,7 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
   return absl::OkStatus();
 }
 
-// The saved state that fits `state` as it is; nullptr when there is none.
+// The saved state with the name, kind and dtype of `state`; nullptr when there is none.
 const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& state) {
   for (const SavedState& candidate : saved) {
     if (candidate.name == state.name && candidate.kind == state.kind && candidate.dtype == state.range.dtype) {
@@ -142,12 +149,13 @@ const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& s
   return nullptr;
 }
 
-// Whether that can become `state` of the rank that saved it, or else a part of that of ranks of another world: where
-// replicas begin anew, and a bucket too small to be encoded had nothing to lose.
+// Whether `saved` can become `state`: of the rank that saved it (`own`), to the byte; of a rank of another world, a
+// part of it. In another world a saved state may be missing: replicas start anew, and a bucket too small to be encoded
+// had lost nothing.
 bool Fits(const SavedState* saved, const StateRange& state, bool own) {
   if (!own) return saved == nullptr || state.kind == StateKind::kReplica || state.range.dtype == DType::kF32;
   return saved != nullptr && static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
-         saved->first_element == state.first_element;
+         saved->first_element == state.first_element && saved->divisor == state.divisor;
 }
 
 absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool own) {
@@ -168,7 +176,7 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
   return absl::OkStatus();
 }
 
-// Whose they are, if they fit.
+// Returns the owner of all checkpoints, if they fit `buckets`.
 absl::StatusOr<CheckpointOwner> CheckAll(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                                          absl::Span<const ExchangeBucket> buckets) {
   if (absl::Status status = CheckOwners(checkpoints, owner, buckets.size()); !status.ok()) return status;
@@ -182,15 +190,17 @@ absl::StatusOr<CheckpointOwner> CheckAll(const std::vector<Checkpoint>& checkpoi
   return saved;
 }
 
-// The participant of this world that goes on with what `rank` of the former one had lost.
+// The rank of this world that takes over the residual of `rank` of the saved world.
 Rank HeirOf(Rank rank, const CheckpointOwner& former, const CheckpointOwner& owner) {
   const auto place = std::find(former.participants.begin(), former.participants.end(), rank);
   const auto index = static_cast<std::size_t>(place - former.participants.begin());
   return owner.participants[index % owner.participants.size()];
 }
 
-// Every residual of the former world goes to one rank of this one: one that covers the whole bucket on every rank moves
-// to one heir; of one that is spread over the ranks each takes what now lies in its range.
+// Gives this rank its share of the residuals of the saved world, of which every part goes to one rank of this world. A
+// residual that covers the whole bucket on every rank moves to one heir as a whole; of residuals that are spread over
+// the ranks, each rank takes what lies in its own range now. What the result is owed, value / divisor, stays the same:
+// where ranks hold back parts of values that are averaged, residuals are scaled with the number of ranks.
 void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const CheckpointOwner& owner,
               const StateRange& state, std::int64_t bucket_count, float* values) {
   const std::int64_t count = state.range.count();
@@ -198,6 +208,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
   for (const Checkpoint& checkpoint : checkpoints) {
     const SavedState* saved = Find(checkpoint.buckets[b].states, state);
     if (saved == nullptr) continue;
+    const double share = static_cast<double>(state.divisor) / static_cast<double>(saved->divisor);
     const auto saved_count = static_cast<std::int64_t>(saved->bytes.size() / sizeof(float));
     const bool whole = saved_count == bucket_count && count == bucket_count;
     if (whole && HeirOf(checkpoint.owner.rank, checkpoint.owner, owner) != owner.rank) continue;
@@ -206,7 +217,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
     for (std::int64_t e = begin; e < end; ++e) {
       float value;
       std::memcpy(&value, saved->bytes.data() + (e - saved->first_element) * 4, sizeof(value));
-      values[e - state.first_element] += value;
+      values[e - state.first_element] += static_cast<float>(value * share);
     }
   }
 }
@@ -221,6 +232,7 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
   writer.Number(owner.rank);
   writer.Number(owner.size);
   writer.Number(owner.step);
+  writer.Number(std::bit_cast<std::int64_t>(owner.loss_scale));
   writer.Number(static_cast<std::int64_t>(owner.participants.size()));
   for (const Rank rank : owner.participants) writer.Number(rank);
   writer.Number(static_cast<std::int64_t>(buckets.size()));
@@ -232,6 +244,7 @@ std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const Excha
       writer.Number(static_cast<std::int64_t>(state.kind));
       writer.Number(static_cast<std::int64_t>(state.range.dtype));
       writer.Number(state.first_element);
+      writer.Number(state.divisor);
       writer.Bytes(bucket.AddressOf(state), state.range.bytes);
     }
   }

@@ -61,7 +61,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   bucket.memory_ = std::make_shared<Buffer>(std::move(memory));
   bucket.out_ = place == nullptr ? bucket.memory_->data() : static_cast<std::byte*>(place);
   for (Plan& plan : plans) {
-    // Rounds keep one state: a round that keeps none leaves that of the others alone.
+    // All rounds share one state; a round without states leaves it alone.
     if (!plan.states.empty()) bucket.states_ = plan.states;
     absl::StatusOr<BoundPlan> bound = communicator.Bind(std::move(plan), {.in = bucket.in_.data(),
                                                                           .out = bucket.out_,
@@ -73,13 +73,22 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   return bucket;
 }
 
-void ExchangeBucket::Launch(int round, std::int64_t step) {
+void ExchangeBucket::Launch(int round, std::int64_t step, const CallOptions& call) {
   launched_ns_ = MonotonicNanos();
   counted_ = false;
-  work_ = rounds_[round].Start({.caller_drives = background_,  // a thread of its own does nothing but wait
-                                .background = background_,
-                                .timed = true,
-                                .draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_)});
+  CallOptions options = call;
+  options.caller_drives = options.background = background_;  // the background thread does nothing but wait
+  options.timed = true;
+  options.draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_);
+  work_ = rounds_[round].Start(options);
+}
+
+void ExchangeBucket::ScaleResiduals(double factor) {
+  for (const StateRange& state : states_) {
+    if (state.kind != StateKind::kResidual) continue;
+    auto* const values = reinterpret_cast<float*>(AddressOf(state));
+    for (std::int64_t i = 0; i < state.range.count(); ++i) values[i] = static_cast<float>(values[i] * factor);
+  }
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {

@@ -1,4 +1,4 @@
-// Parameters that travel together, with the plans that move them and all the memory these need.
+// One bucket: parameters that travel together, with the plans that move them and all the memory that these plans need.
 #ifndef TUTTI_SYNC_EXCHANGE_BUCKET_H_
 #define TUTTI_SYNC_EXCHANGE_BUCKET_H_
 
@@ -17,27 +17,32 @@
 
 namespace tutti {
 
-// Nothing is allocated or looked up after creation.
+// A bucket with its bound plans. It allocates nothing and looks nothing up after creation.
 class ExchangeBucket {
  public:
-  // One bound plan per round of the strategy. `communicator` must outlive the result. `index`: of the bucket. `place`:
-  // where plans that work in place shall do so, and outlives the result; nullptr: in memory of the bucket's own.
+  // Binds one plan per round of the strategy. `communicator` must outlive the result. `index` is the number of the
+  // bucket. `place`, which must outlive the result, is the memory on which plans that work in place run; nullptr:
+  // memory of the bucket's own.
   static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, const Strategy& strategy,
                                                const BucketLayout& layout, int index, void* place = nullptr);
 
-  // Starts the plan of a round; the last run must have ended. With the index, `step` names the random numbers: a
-  // training that goes on from a checkpoint rounds as it would have done.
-  void Launch(int round, std::int64_t step);
-  // Waits until out() is final and adds what has been or will be sent to `statistics`; in() and the states are still
-  // the plan's.
+  // Starts the plan of a round; the last run must have ended. `step` and the bucket's index name the run's random
+  // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
+  // the caller's options.
+  void Launch(int round, std::int64_t step, const CallOptions& call);
+  // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
+  // plan.
   absl::Status FinishOutput(SyncStatistics& statistics);
-  // Waits for its end and adds what it did to `statistics`.
+  // Waits for the end of the run and adds its traffic and duration to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
 
-  // What the plans read and what becomes of it; one memory where they work in place.
+  // Multiplies the residuals by `factor`. No run may be under way.
+  void ScaleResiduals(double factor);
+
+  // The memory that plans read, and the memory of their result; both are one where plans work in place.
   std::byte* in() const { return in_.data() != nullptr ? in_.data() : out_; }
   std::byte* out() const { return out_; }
-  // That of out(), unless it has a place of its own.
+  // The memory behind out(), unless the bucket was given a `place`.
   const std::shared_ptr<Buffer>& memory() const { return memory_; }
   std::int64_t count() const { return count_; }  // elements
   const std::vector<StateRange>& states() const { return states_; }
@@ -45,27 +50,27 @@ class ExchangeBucket {
 
  private:
   int index_ = 0;
-  bool background_ = false;  // see CallOptions
+  bool background_ = false;  // the strategy works in the background: see CallOptions
   std::int64_t count_ = 0;
   Buffer in_;
   std::shared_ptr<Buffer> memory_;
   std::byte* out_ = nullptr;
   std::int64_t out_bytes_ = 0;
   Buffer state_;
-  Buffer scratch_;  // of plans over messages, which never run at the same time
+  Buffer scratch_;  // scratch of plans over messages, which never run at the same time
   std::vector<StateRange> states_;
   std::vector<BoundPlan> rounds_;
   Work work_;
-  bool counted_ = true;  // what it sends
+  bool counted_ = true;  // the traffic of the last run is in the statistics
   std::int64_t launched_ns_ = 0;
 };
 
-// One for each of `layout`; `places`: of each, or of none.
+// Makes one bucket for each of `layout`; `places` holds a place for each bucket, or nothing.
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
                                                         absl::Span<const BucketLayout> layout,
                                                         absl::Span<void* const> places = {});
-// Waits for all outputs, or the end of all, also when one has failed; the first error. Adds the wait to `statistics`
-// too.
+// Both wait for all buckets, also when one has failed, and return the first error: FinishOutputs for the outputs,
+// FinishAll for the ends of the runs. The time of the wait is added to `statistics`.
 absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 

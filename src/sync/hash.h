@@ -1,4 +1,4 @@
-// Tells equal memory from different memory; no defence against an adversary.
+// A hash that tells equal memory from different memory; no defence against an adversary.
 #ifndef TUTTI_SYNC_HASH_H_
 #define TUTTI_SYNC_HASH_H_
 
@@ -9,7 +9,8 @@
 
 namespace tutti {
 
-// Every step is a bijection of the word and of what came before: memory that differs in one word has another hash.
+// Every step of the loop is a bijection of the word and of the hash so far: memory that differs in one word has another
+// hash.
 inline std::uint64_t Hash(absl::string_view memory) {
   constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
   std::uint64_t hash = kPrime ^ memory.size();

@@ -16,12 +16,12 @@
 namespace tutti {
 namespace {
 
-constexpr double kSettledRatio = 0.96;       // of the norms of v, a period apart
-constexpr double kVarianceFloor = 1e-4;      // times the mean
+constexpr double kSettledRatio = 0.96;       // ratio of the norms of v, a period apart, from which v counts as settled
+constexpr double kVarianceFloor = 1e-4;      // the floor, as a multiple of the mean of v
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
 constexpr std::int64_t kVersion = 1;
 
-// The shortest text that no other number has.
+// The shortest text that reads back as exactly `value`.
 std::string Exactly(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
@@ -65,7 +65,7 @@ absl::Status CheckArguments(const std::vector<Parameter>& parameters, const std:
   return absl::OkStatus();
 }
 
-// Parameters and strategy are agreed on when the synchronizer is created.
+// What ranks must agree on; parameters and strategy are agreed on when the synchronizer is created.
 AgreementFields FieldsOf(const std::vector<QAdam::Weights>& weights, const std::vector<QAdam::Group>& groups) {
   AgreementFields fields = {{"groups", absl::StrCat(groups.size())}, {"weights", absl::StrCat(weights.size())}};
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -152,13 +152,16 @@ void QAdam::ReplaceGradient(int i) {
                              FactorsOf(groups_[weights_[i].group], step_ + 1));
 }
 
-absl::Status QAdam::Step() {
+absl::Status QAdam::Step(absl::Span<const int> untouched) {
   if (!stepping_) {
     return absl::FailedPreconditionError("QAdam::Step without a backward that synchronizes since the last step");
   }
+  if (absl::Status exchanged = synchronizer_.BeforeStep(); !exchanged.ok()) return exchanged;
   stepping_ = false;
   ++step_;
-  for (int i = 0; i < static_cast<int>(weights_.size()); ++i) UpdateWeights(i);
+  for (int i = 0; i < static_cast<int>(weights_.size()); ++i) {
+    if (!std::binary_search(untouched.begin(), untouched.end(), i)) UpdateWeights(i);
+  }
   return frozen_ ? absl::OkStatus() : EndStepOfWarmUp();
 }
 
@@ -206,7 +209,8 @@ absl::StatusOr<bool> QAdam::VarianceSettled() {
   const double norm = VarianceNorm();
   const double last = std::exchange(last_norm_, norm);
   if (step_ < warmup_steps_) return false;
-  // All ranks have the same variance and so decide alike; one that has not would wait for its peers in another plan.
+  // All ranks have the same variance and so decide alike; a rank that differed would run another plan than its peers,
+  // which would wait for it.
   absl::Status agreed =
       synchronizer_.Agree({{"steps of the optimizer", absl::StrCat(step_)}, {"norm of the variance", Exactly(norm)}});
   if (!agreed.ok()) return agreed;

@@ -1,4 +1,4 @@
-// Which gradients of a step are complete, and which bucket is launched next.
+// Counters of complete gradients, which find the bucket that is launched next.
 #ifndef TUTTI_SYNC_READY_COUNTERS_H_
 #define TUTTI_SYNC_READY_COUNTERS_H_
 
@@ -16,11 +16,12 @@ class ReadyCounters {
   // `bucket_of` has one entry per parameter; buckets are 0 … num_buckets - 1, none of them empty.
   ReadyCounters(std::vector<int> bucket_of, int num_buckets);
 
-  // Nothing is ready. No other call may be under way.
+  // Forgets all marks and launches. No other call may be under way.
   void Reset();
 
-  // Calls launch(bucket) for every bucket that this makes next in order: one thread at a time, not always the one whose
-  // Mark completed the bucket. False, without effect, when parameter `i` is marked already.
+  // Marks parameter `i` and calls launch(bucket) for every bucket that thereby becomes complete and next in order: one
+  // thread at a time, not always the one whose Mark completed the bucket. False, without effect, when parameter `i` is
+  // marked already.
   template <typename Launch>
   bool Mark(int i, Launch&& launch) {
     if (marked_[i].exchange(true, std::memory_order_relaxed)) return false;
@@ -35,7 +36,8 @@ class ReadyCounters {
  private:
   template <typename Launch>
   void LaunchFull(Launch&& launch) {
-    // Whoever finds nobody at work launches; others leave a note, and the one at work looks again.
+    // The thread that finds nobody launching launches; any other thread leaves a note, and the launching thread looks
+    // again.
     if (notes_.fetch_add(1, std::memory_order_acq_rel) != 0) return;
     int seen = 1;
     while (seen != 0) {
@@ -50,9 +52,9 @@ class ReadyCounters {
   const std::vector<int> bucket_of_;
   std::vector<int> sizes_;  // parameters per bucket
   std::vector<std::atomic<bool>> marked_;
-  std::vector<std::atomic<int>> pending_;  // parameters that are missing, per bucket
+  std::vector<std::atomic<int>> pending_;  // parameters per bucket that are not marked yet
   std::atomic<int> notes_{0};
-  int next_ = 0;  // belongs to the thread at work
+  int next_ = 0;  // the next bucket; used by the launching thread only
 };
 
 }  // namespace tutti

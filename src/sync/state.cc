@@ -18,34 +18,37 @@ std::uint64_t HashOf(const StateMemory& memory) {
 
 template <typename ValueOf>
 absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMemory> memory, absl::string_view field,
-                           ValueOf value) {
+                           const CallOptions& call, ValueOf value) {
   AgreementFields fields = {{"ranges", absl::StrCat(memory.size())}};
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    fields.emplace_back(absl::StrCat(field, " of range ", i), value(memory[i]));
+    const std::string name = memory[i].name.empty() ? absl::StrCat("range ", i) : memory[i].name;
+    fields.emplace_back(absl::StrCat(field, " of ", name), value(memory[i]));
   }
-  return Agree(communicator, "state", std::move(fields));
+  return Agree(communicator, "state", std::move(fields), absl::OkStatus(), call);
 }
 
 }  // namespace
 
-absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory) {
-  absl::Status sizes =
-      AgreeOnRanges(communicator, memory, "bytes", [](const StateMemory& range) { return absl::StrCat(range.bytes); });
+absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call) {
+  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", call,
+                                     [](const StateMemory& range) { return absl::StrCat(range.bytes); });
   if (!sizes.ok()) return sizes;
+  CallOptions driven = call;
+  driven.caller_drives = true;
   for (const StateMemory& range : memory) {
     if (range.bytes == 0) continue;
-    Work broadcast =
-        communicator.Broadcast(range.data, range.data, range.bytes, DType::kU8, /*root=*/0, {.caller_drives = true});
+    Work broadcast = communicator.Broadcast(range.data, range.data, range.bytes, DType::kU8, /*root=*/0, driven);
     if (absl::Status status = broadcast.Wait(); !status.ok()) return status;
   }
-  return CheckState(communicator, memory);
+  return CheckState(communicator, memory, call);
 }
 
-absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory) {
-  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", [](const StateMemory& range) {
+absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call) {
+  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", call, [](const StateMemory& range) {
     return absl::StrCat(absl::Hex(HashOf(range), absl::kZeroPad16));
   });
-  if (!absl::IsInvalidArgument(equal)) return equal;
+  // When a peer makes another call, the communicator has failed, and the replicas need not differ.
+  if (!absl::IsInvalidArgument(equal) || !communicator.status().ok()) return equal;
   return absl::DataLossError(absl::StrCat("the replicas differ: ", equal.message()));
 }
 

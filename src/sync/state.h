@@ -1,4 +1,4 @@
-// Equal memory on all ranks: the start of every training.
+// Broadcast and comparison of memory that must be equal on all ranks, as at the start of every training.
 #ifndef TUTTI_SYNC_STATE_H_
 #define TUTTI_SYNC_STATE_H_
 
@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// See Synchronizer::BroadcastState and CheckState. Collective.
-absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory);
-absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory);
+// See Synchronizer::BroadcastState and CheckState. `call` holds the options of all calls that they make. Collective.
+absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call);
+absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call);
 
 }  // namespace tutti
 

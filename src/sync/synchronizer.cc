@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "plan/limits.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"
 #include "sync/state.h"
@@ -16,11 +17,19 @@ namespace tutti {
 namespace {
 
 absl::Status CheckOptions(absl::Span<const Parameter> parameters, const SynchronizerOptions& options) {
+  std::int64_t bytes_left = kMostBytes;
   for (const Parameter& parameter : parameters) {
-    if (parameter.count < 0) {
+    if (const auto dtype = static_cast<std::size_t>(parameter.dtype); dtype >= kAllDTypes.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("parameter ", parameter.name, ": count ", parameter.count, " must be at least 0"));
+          absl::StrCat("parameter ", parameter.name, ": dtype ", dtype, " must be in 0…", kAllDTypes.size() - 1));
     }
+    const std::int64_t most = bytes_left / SizeOf(parameter.dtype);
+    if (parameter.count < 0 || parameter.count > most) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name, ": count ", parameter.count,
+                                                     " is not in 0…", most, ": all parameters together hold at most ",
+                                                     kMostBytes, " bytes"));
+    }
+    bytes_left -= parameter.count * SizeOf(parameter.dtype);
   }
   if (options.bucket_bytes < 1 || options.first_bucket_bytes < 1) {
     return absl::InvalidArgumentError(absl::StrCat("bucket_bytes ", options.bucket_bytes, " and first_bucket_bytes ",
@@ -29,14 +38,14 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
   return absl::OkStatus();
 }
 
-// What the strategy needs.
+// Checks that parameters and timeout are what the strategy needs.
 absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> parameters, absl::Duration timeout) {
   if (!ExchangesWeights(*strategy.algorithm)) return absl::OkStatus();
   for (const Parameter& parameter : parameters) {
     if (parameter.weights != nullptr || parameter.count == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name, " has no weights; ",
-                                                   strategy.algorithm->name,
-                                                   " exchanges them and must know where they lie"));
+    return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name,
+                                                   " has no weights, or gaps between them; ", strategy.algorithm->name,
+                                                   " exchanges them and needs them in one piece"));
   }
   if (strategy.algorithm->phase == Phase::kBackground && SyncInterval(strategy) >= timeout) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -60,14 +69,16 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
   mistake.Update(strategy.status());
   if (strategy.ok()) mistake.Update(CheckNeeds(*strategy, parameters, communicator.timeout()));
-  // A rank that is wrong takes part in the agreement: its peers would wait for it.
+  // A rank with a mistake takes part in the agreement, because its peers would wait for it.
   const std::string agreed_strategy = strategy.ok() ? strategy->ToString() : options.strategy;
   if (absl::Status status = AgreeOnParameters(communicator, parameters, options, agreed_strategy, mistake);
       !status.ok()) {
     return status;
   }
   const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
-  auto impl = std::make_unique<Impl>(communicator, std::move(parameters), *std::move(strategy));
+  const absl::StatusOr<Caller> caller = Caller::Create(communicator);
+  if (!caller.ok()) return caller.status();
+  auto impl = std::make_unique<Impl>(communicator, *caller, std::move(parameters), *std::move(strategy));
   if (absl::Status made = impl->MakeExchanges(layout, options); !made.ok()) return made;
   return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
 }
@@ -75,6 +86,8 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
 Synchronizer::Synchronizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Synchronizer::~Synchronizer() = default;
 
+std::uint32_t Synchronizer::number() const { return impl_->caller.number(); }
+CallOptions Synchronizer::OwnCall(const CallOptions& options) const { return impl_->Call(Purpose::kUser, options); }
 int Synchronizer::bucket_count() const { return impl_->bucket_count; }
 const std::string& Synchronizer::strategy() const { return impl_->name; }
 std::int64_t Synchronizer::step() const { return impl_->step; }
@@ -98,6 +111,8 @@ std::vector<int> Synchronizer::MissingGradients() const {
   return impl_->gradients == nullptr ? std::vector<int>() : impl_->gradients->Missing();
 }
 absl::Status Synchronizer::FinishBackward() { return impl_->FinishBackward(); }
+bool Synchronizer::used(int i) const { return impl_->gradients == nullptr || impl_->gradients->used(i); }
+absl::Status Synchronizer::CancelBackward() { return impl_->CancelBackward(); }
 absl::Status Synchronizer::BeforeStep() { return impl_->BeforeStep(); }
 absl::Status Synchronizer::AfterStep() { return impl_->AfterStep(); }
 absl::Status Synchronizer::Flush() { return impl_->Flush(); }
@@ -116,6 +131,9 @@ void Synchronizer::Stop() {
 
 absl::StatusOr<bool> Synchronizer::AgreeOnOverflow(bool mine) { return impl_->AgreeOnOverflow(mine); }
 
+absl::Status Synchronizer::SetLossScale(double scale) { return impl_->SetLossScale(scale); }
+double Synchronizer::loss_scale() const { return impl_->loss_scale; }
+
 std::string Synchronizer::SaveState() const { return impl_->Save(); }
 absl::Status Synchronizer::LoadState(absl::Span<const std::string> states) { return impl_->Load(states); }
 
@@ -127,15 +145,15 @@ void Synchronizer::ZeroGradients() {
 }
 
 absl::Status Synchronizer::Agree(const AgreementFields& fields, const absl::Status& mistake) {
-  return tutti::Agree(impl_->communicator, "users", fields, mistake);
+  return tutti::Agree(impl_->communicator, "users", fields, mistake, impl_->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {
-  return tutti::BroadcastState(impl_->communicator, memory);
+  return tutti::BroadcastState(impl_->communicator, memory, impl_->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::CheckState(absl::Span<const StateMemory> memory) {
-  return tutti::CheckState(impl_->communicator, memory);
+  return tutti::CheckState(impl_->communicator, memory, impl_->Call(Purpose::kState));
 }
 
 SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->statistics, {}); }

@@ -1,4 +1,4 @@
-// What a synchronizer does, and the state in which it is between the calls of a step.
+// The work of a synchronizer, and its state between the calls of a step.
 #ifndef TUTTI_SYNC_SYNCHRONIZER_IMPL_H_
 #define TUTTI_SYNC_SYNCHRONIZER_IMPL_H_
 
@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "sync/async_average.h"
 #include "sync/buckets.h"
+#include "sync/caller.h"
 #include "sync/checkpoint.h"
 #include "sync/gradient_exchange.h"
 #include "sync/weight_exchange.h"
@@ -26,18 +27,20 @@ inline absl::Duration SyncInterval(const Strategy& async) {
   return absl::Milliseconds(async.integer("sync_interval_ms"));
 }
 
-// The calls of Synchronizer that have these names, on its one thread.
+// The functions have the names of Synchronizer's and are called on its one thread.
 class Synchronizer::Impl {
  public:
-  Impl(Communicator& its_communicator, std::vector<Parameter> its_parameters, Strategy its_strategy)
+  Impl(Communicator& its_communicator, const Caller& its_caller, std::vector<Parameter> its_parameters,
+       Strategy its_strategy)
       : communicator(its_communicator),
+        caller(its_caller),
         parameters(std::move(its_parameters)),
         strategy(std::move(its_strategy)),
         name(strategy.ToString()),
         participants(ParticipantsOf(strategy, communicator.size(), communicator.plan_options())),
         phase(strategy.algorithm->phase) {}
 
-  // Once, before all else. Collective.
+  // Makes the buckets and exchanges. Called once, before everything else. Collective.
   absl::Status MakeExchanges(const Layout& layout, const SynchronizerOptions& options);
 
   bool exchanges_gradients() const { return step < gradient_steps; }
@@ -47,6 +50,7 @@ class Synchronizer::Impl {
   absl::Status BeginForward();
   absl::Status BeginBackward();
   absl::Status FinishBackward();
+  absl::Status CancelBackward();
   absl::Status BeforeStep();
   absl::Status AfterStep();
 
@@ -55,8 +59,16 @@ class Synchronizer::Impl {
   std::string Save();
   absl::Status Load(absl::Span<const std::string> states);
   absl::StatusOr<bool> AgreeOnOverflow(bool mine);
+  absl::Status SetLossScale(double scale);
+
+  // The options of a call that is made now for `purpose`.
+  CallOptions Call(Purpose purpose, const CallOptions& options = {}) const {
+    const bool counted_alike = steps_together() && purpose != Purpose::kState;
+    return caller.Sign(purpose, counted_alike ? round_ : 0, options);
+  }
 
   Communicator& communicator;
+  const Caller caller;
   const std::vector<Parameter> parameters;
   const Strategy strategy;
   const std::string name;
@@ -66,8 +78,9 @@ class Synchronizer::Impl {
   std::unique_ptr<GradientExchange> gradients;
   std::unique_ptr<WeightExchange> weights;
   std::unique_ptr<AsyncAverage> background;
-  std::int64_t gradient_steps = 0;  // steps from the first that exchange gradients
+  std::int64_t gradient_steps = 0;  // number of steps, from the first, that exchange gradients
   std::int64_t step = 0;
+  double loss_scale = 1;
   bool synchronize = true;
   bool in_forward = false;
   bool replicas_are_set = false;
@@ -75,20 +88,31 @@ class Synchronizer::Impl {
   SyncStatistics statistics;
 
  private:
+  // Makes the buckets of gradients, and those of weights, which `of_weights` exchanges.
+  absl::Status MakeBuckets(Communicator& of_weights, const Layout& layout, const SynchronizerOptions& options);
   absl::Status MakeGradients(const Strategy& of, const Layout& layout, const SynchronizerOptions& options);
-  // Begins this step's exchange of weights, when what the last one still had to do for its peers is done.
+  // Begins this step's exchange of weights, once this rank has done what the last exchange still owed its peers.
   absl::Status Launch();
-  // The weights become what has arrived, if something travels.
+  // Copies the weights that have arrived over the present ones, if an exchange is under way.
   absl::Status Arrive();
-  // A round in the background; outputs, perhaps of a forward that has not happened.
+  // Drops the round in the background, and the outputs of an exchange whose forward has perhaps not happened.
   void ForgetBegun();
-  // What this rank still has to do for its peers.
+  // Waits until the exchange has ended, in which this rank may still have work to do for its peers.
   absl::Status EndExchange() { return weights == nullptr ? absl::OkStatus() : weights->Finish(statistics); }
   void EndStep();
 
+  // OK when the strategy and the moment allow a change of the loss scale.
+  absl::Status CheckScalable() const;
+
   CheckpointOwner Owner() const;
-  // Those that have state.
+  // The buckets that have states.
   absl::Span<ExchangeBucket> buckets() const;
+
+  // The number, from 1, of the step that comes or is under way, which ranks compare in their calls. It counts more than
+  // `step`: also optimizer steps before which this rank, if not its peers, exchanged no gradients, and 10⁹ for each
+  // backward that was given up when buckets had left. So a rank that repeats a step never meets a rank that goes on.
+  std::uint64_t round_ = 1;
+  bool exchanged_ = false;  // gradients were exchanged since the optimizer's last step
 };
 
 }  // namespace tutti

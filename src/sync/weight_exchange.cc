@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Nothing to do where a bucket lies at the weights.
+// Copies unless the bucket lies at the weights themselves.
 void Copy(void* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communica
                                                                        const std::vector<Parameter>& parameters,
                                                                        const Layout& layout) {
   std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
-  // Between nodes the leaders reduce into their outputs: after a failure these may hold partial sums.
+  // Buckets lie at the weights only if all ranks exchange: leaders reduce into their outputs, which may hold partial
+  // sums after a failure.
   const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
   const bool in_place =
       WorksInPlace(*strategy.algorithm) && static_cast<int>(participants.size()) == communicator.size();
@@ -75,9 +76,9 @@ void WeightExchange::TakeSnapshot() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) Gather(b, buckets_[b].in());
 }
 
-void WeightExchange::Launch(int round, std::int64_t step) {
+void WeightExchange::Launch(int round, std::int64_t step, const CallOptions& call) {
   runs_ = travels_ = true;
-  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step);
+  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step, call);
 }
 
 absl::Status WeightExchange::FinishOutputs(SyncStatistics& statistics) {
@@ -105,14 +106,15 @@ void WeightExchange::Correct() {
   }
 }
 
-absl::Status WeightExchange::Average(Communicator& communicator, SyncStatistics& statistics) {
+absl::Status WeightExchange::Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics) {
+  CallOptions driven = call;
+  driven.caller_drives = true;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
     absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
     if (!sum.ok()) return sum.status();
     Gather(b, sum->data());
-    Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg,
-                                          {.caller_drives = true});
+    Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
     const std::int64_t begin_ns = MonotonicNanos();
     if (absl::Status status = average.Wait(); !status.ok()) return status;
     const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);

@@ -16,39 +16,39 @@
 
 namespace tutti {
 
-// Used by one thread at a time.
+// The exchange of weights. Used by one thread at a time.
 class WeightExchange {
  public:
   // `communicator` and `parameters`, which have weights, must outlive the result.
   static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(Communicator& communicator, const Strategy& strategy,
                                                                 const std::vector<Parameter>& parameters,
                                                                 const Layout& layout);
-  // Ends an exchange whose outputs nobody has waited for, for the peers too.
+  // Waits for the end of the exchange. When nobody has waited for its outputs, it is aborted on all ranks.
   ~WeightExchange();
 
-  // The snapshot ← the weights.
+  // Copies the weights into the snapshot.
   void TakeSnapshot();
-  // Starts the plans of a round, from the snapshot.
-  void Launch(int round, std::int64_t step);
-  // Waits until every output is final; weights that have a place elsewhere are untouched. The rest of the round goes
+  // Starts the plans of a round on the snapshot.
+  void Launch(int round, std::int64_t step, const CallOptions& call);
+  // Waits until every output is final; weights that do not lie in a bucket are untouched. The rest of the round goes
   // on.
   absl::Status FinishOutputs(SyncStatistics& statistics);
-  // Waits for the end of the round, before which the snapshot and the replicas are not this thread's. Nothing happens
-  // when none is under way. Outputs that were not waited for stay to be.
+  // Waits for the end of the round, until which the snapshot and the replicas belong to the plans. Does nothing when no
+  // round is under way. Outputs that were not waited for still count as such.
   absl::Status Finish(SyncStatistics& statistics);
-  // A round was launched and its outputs were not waited for.
+  // Whether a round was launched whose outputs nobody has waited for.
   bool travels() const { return travels_; }
-  // They never will be.
+  // Declares that nobody will wait for the outputs of the round.
   void ForgetOutputs() { travels_ = false; }
-  // The weights ← what has arrived.
+  // Replaces the weights by what has arrived.
   void Replace();
-  // The weights ← (what has arrived - the snapshot) + the weights: steps made since the snapshot are kept. In this
-  // order a weight on which all ranks agree keeps its last bit.
+  // Computes weights ← (what has arrived - the snapshot) + the weights, so that steps made since the snapshot are kept.
+  // In this order a weight that is equal on all ranks keeps its last bit.
   void Correct();
-  // The weights ← their average over the ranks of `communicator`. Collective; no plan may be under way. When it fails,
-  // every weight has its old value or the average.
-  absl::Status Average(Communicator& communicator, SyncStatistics& statistics);
-  // All replicas ← the weights, which are equal on all ranks.
+  // Averages the weights over the ranks of `communicator`. Collective; no plan may be under way. When it fails, every
+  // weight has its old value or the average.
+  absl::Status Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics);
+  // Copies the weights, which are equal on all ranks, into all replicas.
   void ResetReplicas();
 
   std::vector<ExchangeBucket>& buckets() { return buckets_; }
@@ -60,7 +60,7 @@ class WeightExchange {
   // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
   template <typename Visit>
   void ForEach(std::size_t b, Visit visit);
-  // The weights of bucket `b`, to memory as long as the bucket, or from there.
+  // Gather copies the weights of bucket `b` to memory as long as the bucket; Scatter copies them back from there.
   void Gather(std::size_t b, std::byte* to);
   void Scatter(std::size_t b, const std::byte* from);
 

@@ -35,21 +35,19 @@ TEST(ConfigTest, ReadsEveryKindOfValue) {
   EXPECT_EQ(config->transport, "ucx");
   EXPECT_EQ(config->node, "b");
   EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "inf"}})->timeout, absl::InfiniteDuration());
+  EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "1e10"}})->timeout, absl::Seconds(10'000'000'000));
+  EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "1e300"}})->timeout, absl::InfiniteDuration());
 }
 
 TEST(ConfigTest, AWrongValueNamesTheVariableAndWhatWouldBeRight) {
   const struct {
     const char *name, *value, *expected;
   } kCases[] = {
-      {"TUTTI_RANK", "abc", "integer"},
-      {"TUTTI_RANK", "-1", "integer"},
-      {"TUTTI_TIMEOUT", "soon", "seconds"},
-      {"TUTTI_TIMEOUT", "0", "seconds"},
-      {"TUTTI_TIMEOUT", "nan", "seconds"},
-      {"TUTTI_ARENA_BYTES", "M", "bytes"},
-      {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
-      {"TUTTI_ARENA_BYTES", "1T", "bytes"},
-      {"TUTTI_TRANSPORT", "tcp", "auto"},
+      {"TUTTI_RANK", "abc", "integer"},     {"TUTTI_RANK", "-1", "integer"},
+      {"TUTTI_TIMEOUT", "soon", "seconds"}, {"TUTTI_TIMEOUT", "0", "seconds"},
+      {"TUTTI_TIMEOUT", "nan", "seconds"},  {"TUTTI_TIMEOUT", "1e-30", "seconds"},
+      {"TUTTI_ARENA_BYTES", "M", "bytes"},  {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
+      {"TUTTI_ARENA_BYTES", "1T", "bytes"}, {"TUTTI_TRANSPORT", "tcp", "auto"},
   };
   for (const auto& [name, value, expected] : kCases) {
     absl::Status status = ParseConfig({{name, value}}).status();

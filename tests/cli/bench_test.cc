@@ -1,7 +1,9 @@
 // tutti bench, as a user runs it: the rows it prints and writes.
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -99,6 +101,44 @@ TEST(BenchTest, ReducesDTypesRightly) {
                                 "-f 1024 --dtype ") +
                     dtype + " --op " + op);
       for (const nlohmann::json& row : rows) EXPECT_EQ(row["wrong"], 0) << row;
+    }
+  }
+}
+
+TEST(BenchTest, GoesOnAfterTheSizeOfNothing) {
+  const auto sizes = [](const std::string& arguments) {
+    std::vector<std::int64_t> bytes;
+    for (const nlohmann::json& row : BenchRows(arguments + " --transport inproc")) bytes.push_back(row["bytes"]);
+    return bytes;
+  };
+  EXPECT_THAT(sizes("all_reduce -b 0 -e 64"), testing::ElementsAre(0, 4, 16, 64));
+  EXPECT_THAT(sizes("all_reduce -b 0 -e 64 --dtype f64"), testing::ElementsAre(0, 8, 32));
+  EXPECT_THAT(sizes("all_reduce -b 0 -e 3"), testing::ElementsAre(0));
+  EXPECT_THAT(sizes("all_reduce -b 0 -e 0"), testing::ElementsAre(0));
+  EXPECT_THAT(sizes("barrier -b 0 -e 64"), testing::ElementsAre(0));
+  EXPECT_THAT(sizes("barrier -b 4 -e 64"), testing::ElementsAre(0));
+}
+
+TEST(BenchTest, WritesJsonToStandardOutputAndTheTableToStandardError) {
+  for (const char* transport : {"inproc", "ucx"}) {
+    const CommandRun run =
+        RunTutti(std::string("bench all_reduce -b 4 -e 64 --json - --transport ") + transport + kQuick);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const nlohmann::json json = nlohmann::json::parse(run.out, nullptr, /*allow_exceptions=*/false);
+    ASSERT_FALSE(json.is_discarded()) << run.out;
+    EXPECT_EQ(json["rows"].size(), 3U);
+    EXPECT_THAT(run.err, HasSubstr("# every result was right"));
+  }
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST(BenchTest, RefusesAFileThatItCannotWriteBeforeItMeasures) {
+  for (const char* transport : {"inproc", "ucx"}) {
+    for (const char* file : {"/nowhere/rows.json", "/"}) {
+      const CommandRun run = RunTutti(std::string("bench all_reduce --transport ") + transport + " --json " + file);
+      EXPECT_NE(run.exit_code, 0);
+      EXPECT_EQ(run.out, "");
+      EXPECT_THAT(run.err, HasSubstr(std::string("cannot write ") + file));
     }
   }
 }

@@ -1,24 +1,20 @@
 #include "bindings/cli/launch.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "bindings/cli/launch_output.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cli/launcher_run.h"
+#include "tests/harness/stopped_clock.h"
 #include "tests/store/temporary_directory.h"
 #include "tutti/bootstrap.h"
 
@@ -33,6 +29,8 @@ TEST(DISABLED_LaunchProgram, Launcher) {
   ASSERT_TRUE(absl::SimpleAtoi(std::getenv("LAUNCH_RANKS"), &options.ranks));
   options.tag_output = std::getenv("LAUNCH_TAGS") != nullptr;
   if (std::getenv("LAUNCH_IMPATIENT") != nullptr) options.grace = absl::Milliseconds(50);
+  std::optional<StoppedClock> stopped;
+  if (std::getenv("LAUNCH_STOPPED_CLOCK") != nullptr) stopped.emplace();
   absl::StatusOr<int> code = Launch(options);
   if (!code.ok()) std::fprintf(stderr, "%s\n", code.status().ToString().c_str());
   std::_Exit(code.ok() ? *code : 99);
@@ -47,69 +45,6 @@ TEST(DISABLED_LaunchProgram, Rank) {
   std::fprintf(stderr, "<%s met %d>\n", self.launcher.c_str(), static_cast<int>(ranks->size()));
 }
 
-std::string Myself(const std::string& test) {
-  return absl::StrCat(std::filesystem::read_symlink("/proc/self/exe").string(),
-                      " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=DISABLED_LaunchProgram.", test);
-}
-
-// A launcher at work; `text` is what it and its ranks have written, to either stream.
-class Launcher {
- public:
-  Launcher(int ranks, const std::string& script, const std::vector<std::string>& settings = {}) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    std::vector<std::string> environment = {absl::StrCat("LAUNCH_RANKS=", ranks), "LAUNCH_SCRIPT=" + script};
-    environment.insert(environment.end(), settings.begin(), settings.end());
-    const std::string command = "exec " + Myself("Launcher");
-    id_ = ::fork();
-    if (id_ == 0) {
-      for (std::string& setting : environment) ::putenv(setting.data());
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::dup2(ends[1], STDERR_FILENO);
-      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      ::_exit(126);
-    }
-    ::close(ends[1]);
-    output_ = ends[0];
-  }
-  ~Launcher() { ::close(output_); }
-
-  void Signal(int signal) { EXPECT_EQ(::kill(id_, signal), 0); }
-
-  void ReadUntil(const std::string& word, int times) {
-    while (Count(word) < times) ASSERT_TRUE(Read()) << text;
-  }
-  // To the end, which comes when nobody is left that could write.
-  int Finish() {
-    while (Read()) {
-    }
-    int status = 0;
-    EXPECT_EQ(::waitpid(id_, &status, 0), id_);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  int Count(const std::string& word) const {
-    int count = 0;
-    for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++count;
-    return count;
-  }
-
-  std::string text;
-
- private:
-  bool Read() {
-    std::array<char, 4096> buffer;
-    const ssize_t got = ::read(output_, buffer.data(), buffer.size());
-    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
-    return got > 0;
-  }
-
-  pid_t id_ = -1;
-  int output_ = -1;
-};
-
-// Keeps a shell waiting, and its traps prompt.
-constexpr char kForever[] = "sleep 1000 & wait";
-
 TEST(LaunchTest, RanksKnowWhoTheyAre) {
   Launcher launcher(3, "echo r$TUTTI_RANK/$TUTTI_SIZE l$TUTTI_LOCAL_RANK/$TUTTI_LOCAL_SIZE");
   EXPECT_EQ(launcher.Finish(), 0) << launcher.text;
@@ -119,9 +54,16 @@ TEST(LaunchTest, RanksKnowWhoTheyAre) {
 }
 
 TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
-  Launcher launcher(3, Myself("Rank"));
+  Launcher launcher(3, ThisProgram("Rank"));
   EXPECT_EQ(launcher.Finish(), 0) << launcher.text;
   EXPECT_EQ(launcher.Count("<tutti met 3>"), 3) << launcher.text;
+}
+
+// It ends well, so the job goes on; those that wait for it must not.
+TEST(LaunchTest, ARankThatEndsWithoutHavingJoinedIsNamedToTheOthers) {
+  Launcher launcher(2, "[ $TUTTI_RANK = 1 ] || exec " + ThisProgram("Rank"));
+  EXPECT_EQ(launcher.Finish(), 1) << launcher.text;
+  EXPECT_THAT(launcher.text, HasSubstr("UNAVAILABLE: exchange 'agreement/bootstrap' of 2 ranks: rank 1 is gone"));
 }
 
 TEST(LaunchTest, TheSecretIsNeitherInTheEnvironmentNorOnACommandLine) {
@@ -148,6 +90,7 @@ TEST(LaunchTest, ASignalIsNamed) {
   EXPECT_THAT(launcher.text, HasSubstr("rank 0 was ended by SIGSEGV; ending the others\n"));
 }
 
+// Also when somebody sets the system's clock back.
 TEST(LaunchTest, RanksThatDoNotEndAreKilled) {
   TemporaryDirectory directory;
   const std::string fifo = directory.path() + "/fifo";
@@ -155,7 +98,7 @@ TEST(LaunchTest, RanksThatDoNotEndAreKilled) {
   Launcher launcher(2,
                     "if [ $TUTTI_RANK = 0 ]; then trap '' TERM; echo ready > $FIFO; while :; do sleep 1000; done; fi; "
                     "read word < $FIFO; exit 4",
-                    {"LAUNCH_IMPATIENT=1", "FIFO=" + fifo});
+                    {"LAUNCH_IMPATIENT=1", "LAUNCH_STOPPED_CLOCK=1", "FIFO=" + fifo});
   EXPECT_EQ(launcher.Finish(), 4);
   EXPECT_THAT(launcher.text, HasSubstr("rank 1 exited with code 4"));
   EXPECT_THAT(launcher.text, HasSubstr("killing the ranks that did not end within 50ms: 0\n"));
@@ -173,25 +116,27 @@ TEST(LaunchTest, SignalsArePassedOn) {
   }
 }
 
-TEST(LaunchTest, RanksDieWithTheLauncher) {
-  Launcher launcher(2, "echo ready; exec sleep 1000");
-  launcher.ReadUntil("ready", 2);
-  launcher.Signal(SIGKILL);
-  EXPECT_EQ(launcher.Finish(), -SIGKILL);  // Finish returns when no rank holds the pipe any more
-}
-
-TEST(LaunchTest, WhatRanksHaveStartedEndsWithAJobThatFailed) {
+TEST(LaunchTest, UserSignalsArePassedOnAndEndNothing) {
   Launcher launcher(2,
-                    "if [ $TUTTI_RANK = 0 ]; then sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & wait; fi; exit 3");
-  EXPECT_EQ(launcher.Finish(), 3);
+                    absl::StrCat("trap 'echo got1' USR1; trap 'echo got2; exit 6' USR2; echo ready; sleep 1000 & "
+                                 "while :; do wait; done"),
+                    {"LAUNCH_IMPATIENT=1"});
+  launcher.ReadUntil("ready", 2);
+  launcher.Signal(SIGUSR1);
+  launcher.ReadUntil("got1", 2);
+  launcher.Signal(SIGUSR2);
+  EXPECT_EQ(launcher.Finish(), 6);
+  EXPECT_GE(launcher.Count("got2"), 1) << launcher.text;  // the first that exits has the other one ended
 }
 
-TEST(LaunchTest, LinesAreTagged) {
-  Launcher launcher(2, "echo out; echo err >&2; printf unfinished", {"LAUNCH_TAGS=1"});
-  EXPECT_EQ(launcher.Finish(), 0);
-  for (const char* line :
-       {"[0] out\n", "[0] err\n", "[0] unfinished\n", "[1] out\n", "[1] err\n", "[1] unfinished\n"}) {
-    EXPECT_THAT(launcher.text, HasSubstr(line));
+TEST(LaunchTest, RanksInheritNoDescriptorButTheirStreamsAndTheSecret) {
+  for (const char* setting : {"LAUNCH_TAGS=1", "UNTAGGED=1"}) {
+    Launcher launcher(3, "exec ls -l /proc/self/fd", {setting});
+    EXPECT_EQ(launcher.Finish(), 0);
+    for (const char* descriptor : {" 0 -> ", " 1 -> ", " 2 -> ", "memfd:tutti-job-secret", "/fd\n"}) {
+      EXPECT_EQ(launcher.Count(descriptor), 3) << launcher.text;
+    }
+    EXPECT_EQ(launcher.Count(" -> "), 3 * 5) << "the fifth is the folder that ls reads\n" << launcher.text;
   }
 }
 
@@ -201,22 +146,6 @@ TEST(LaunchTest, WrongOptionsAreNamed) {
   absl::Status status = Launch({.ranks = 2, .command = {"no-such-program"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot start 'no-such-program': No such file"));
-}
-
-TEST(LineTaggerTest, CutsLinesWhereverTheBytesAreCut) {
-  std::string written;
-  LineTagger tagger(12, [&](absl::string_view line) { absl::StrAppend(&written, line); });
-  for (absl::string_view bytes : {"a", "b\nc", "\n\n10%\r20%\r", "end"}) tagger.Add(bytes);
-  tagger.Finish();
-  tagger.Finish();
-  EXPECT_EQ(written, "[12] ab\n[12] c\n[12] \n[12] 10%\r[12] 20%\r[12] end\n");
-}
-
-TEST(LineTaggerTest, ALineWithoutEndIsCut) {
-  std::size_t lines = 0;
-  LineTagger tagger(0, [&](absl::string_view) { ++lines; });
-  for (int i = 0; i < 100; ++i) tagger.Add(std::string(10000, 'x'));
-  EXPECT_GT(lines, 10u);
 }
 
 }  // namespace

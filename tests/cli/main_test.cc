@@ -28,6 +28,8 @@ TEST(MainTest, SaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"", "A subcommand is required"},
       {"benhc", "no command 'benhc'; did you mean bench?"},
+      {"lanch -n 2", "no command 'lanch'; did you mean launch?"},
+      {"lanch -n 2 -- true", "no command 'lanch'; did you mean launch?"},
       {"--verison", "no flag '--verison'; did you mean --version?"},
       {"launch -- true", "--ranks is required"},
       {"launch -n 2", "command is required"},
@@ -41,6 +43,28 @@ TEST(MainTest, SaysWhatWouldBeRight) {
     EXPECT_EQ(run.exit_code, 2) << arguments;
     EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
     EXPECT_THAT(run.err, HasSubstr("--help")) << arguments;
+  }
+}
+
+TEST(MainTest, FailsWhenItsOutputCannotBeWritten) {
+  for (const char* arguments :
+       {"--help", "--version", "plan --help", "plan all_reduce", "info", "docs algorithms",
+        "bench all_reduce --iters 1 -b 4 -e 4", "bench all_reduce --transport inproc --iters 1 -b 4 -e 4",
+        "bench all_reduce --iters 1 -b 4 -e 4 --json -"}) {
+    const CommandRun run = RunTutti(std::string(arguments) + " >/dev/full");
+    EXPECT_EQ(run.exit_code, 1) << arguments;
+    EXPECT_THAT(run.err, HasSubstr("tutti: cannot write to standard output")) << arguments;
+  }
+}
+
+// With tags the launcher reads and writes what ranks say; without, they have its descriptors.
+TEST(MainTest, LaunchWorksWithoutStandardDescriptors) {
+  for (const char* closed : {">&- 2>/dev/null", "2>&- >/dev/null", "<&- >&- 2>&-"}) {
+    for (const char* tags : {"", "--tag-output"}) {
+      const CommandRun run =
+          RunTutti(std::string("launch ") + tags + " -n 2 -- sh -c 'echo out; echo err >&2' " + closed + "; echo $?");
+      EXPECT_EQ(run.out, "0\n") << tags << " " << closed;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "bindings/cli/plan_picture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/command_run.h"
@@ -91,6 +92,14 @@ class OnlyPath {
   const std::string before_;
 };
 
+// A program `dot` in `folder`, of shell commands; its path.
+std::string InsteadOfDot(const std::string& folder, const std::string& commands) {
+  const std::string dot = folder + "/dot";
+  std::ofstream(dot) << "#!/bin/sh\n" << commands;
+  std::filesystem::permissions(dot, std::filesystem::perms::owner_all);
+  return dot;
+}
+
 TEST(PlanTest, HasPicturesDrawnByDot) {
   const TemporaryDirectory programs;
   const OnlyPath path(programs.path());
@@ -103,15 +112,44 @@ TEST(PlanTest, HasPicturesDrawnByDot) {
     EXPECT_THAT(without.err, HasSubstr("cannot run dot (Debian package graphviz)"));
 
     // Notes what it was asked for in the picture.
-    const std::string dot = programs.path() + "/dot";
-    std::ofstream(dot) << "#!/bin/sh\nread -r first < $4\necho $1 $2 $first > $3\n";
-    std::filesystem::permissions(dot, std::filesystem::perms::owner_all);
+    const std::string dot = InsteadOfDot(programs.path(), "read -r first\necho $1 $2 $first > $3\n");
     const CommandRun run = RunTutti(draw);
     EXPECT_EQ(run.exit_code, 0) << run.err;
     EXPECT_THAT(file.Read(), testing::StartsWith("-T" + format + " -o digraph"));
-    EXPECT_FALSE(std::filesystem::exists(file.path() + ".dot")) << "what dot was given is removed";
+    EXPECT_FALSE(std::filesystem::exists(file.path() + ".dot"));
     std::filesystem::remove(dot);
   }
+}
+
+TEST(PlanTest, KeepsTheInternalsOfDotToItself) {
+  const TemporaryDirectory programs;
+  const OnlyPath path(programs.path());
+  InsteadOfDot(programs.path(), "echo 'first of many lines' >&2\necho 'second line' >&2\nexit 3\n");
+  const ScratchFile file(".svg");
+  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw " + file.path());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err, "tutti: dot failed to draw " + file.path() + ": first of many lines\n");
+}
+
+TEST(PlanTest, RefusesPicturesThatNobodyCouldReadBeforeItPrintsAnything) {
+  for (const char* plan : {"all_reduce:direct --ranks 28", "all_reduce:ring --ranks 8 --bytes 64M"}) {
+    const ScratchFile file(".svg");
+    const CommandRun run = RunTutti(std::string("plan ") + plan + " --draw " + file.path());
+    EXPECT_EQ(run.exit_code, 2) << plan;
+    EXPECT_THAT(run.err, HasSubstr("a picture has at most 1500 and 2000; take fewer --ranks")) << plan;
+    EXPECT_EQ(run.out, "") << plan;
+  }
+  const ScratchFile graph(".dot");
+  EXPECT_EQ(RunTutti("plan all_reduce:direct --ranks 28 --draw " + graph.path()).exit_code, 0);
+}
+
+TEST(PlanTest, EndsADotThatTakesTooLong) {
+  const TemporaryDirectory programs;
+  const OnlyPath path(programs.path());
+  InsteadOfDot(programs.path(), "exec /bin/sleep 1000\n");
+  const absl::Status drawn = DrawPlans({}, "never.svg", absl::Milliseconds(50));
+  EXPECT_EQ(drawn.code(), absl::StatusCode::kDeadlineExceeded) << drawn;
+  EXPECT_THAT(std::string(drawn.message()), HasSubstr("dot did not draw never.svg within 50ms; take fewer --ranks"));
 }
 
 TEST(PlanTest, RefusesOtherPicturesBeforeItPrintsAnything) {

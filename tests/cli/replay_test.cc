@@ -217,6 +217,21 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
   expect("replay bytegrad" + Files(), "belong weights of shape (2,) for all ranks, or (2, 2)");
 }
 
+TEST_F(ReplayTest, OverwritesNothingThatItReads) {
+  const ScratchFile link("-link.npy");
+  std::filesystem::create_symlink(gradients_file_.path(), link.path());
+  const std::string before = gradients_file_.Read() + weights_file_.Read();
+  const std::pair<std::string, std::string> outs[] = {
+      {gradients_file_.path(), "--gradients"}, {weights_file_.path(), "--weights"}, {link.path(), "--gradients"}};
+  for (const auto& [out, flag] : outs) {
+    const CommandRun run = RunTutti("replay bytegrad --lr 1 --gradients " + gradients_file_.path() + " --weights " +
+                                    weights_file_.path() + " --out " + out);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("--out " + out + " is the file of " + flag + ", which would be overwritten"));
+  }
+  EXPECT_EQ(gradients_file_.Read() + weights_file_.Read(), before);
+}
+
 TEST_F(ReplayTest, RefusesWhatIsNoLearningRate) {
   const std::string rest = "replay bytegrad --gradients " + gradients_file_.path() + " --weights " +
                            weights_file_.path() + " --out " + out_file_.path() + " --lr ";

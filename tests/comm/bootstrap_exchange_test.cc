@@ -1,10 +1,12 @@
 #include "comm/bootstrap_exchange.h"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tutti/bootstrap.h"
@@ -15,6 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+std::int64_t SoonNanos() { return NanosIn(absl::Seconds(60)); }
 
 template <typename Function>
 void OnRanks(int size, const Function& function) {
@@ -43,40 +46,167 @@ TEST(ExchangeBlobsTest, LeavesNothingBehindAndTheNameCanBeUsedAgain) {
       ASSERT_TRUE(blobs.ok()) << blobs.status();
       EXPECT_THAT(*blobs, testing::Each(absl::StrCat(round)));
     });
-    EXPECT_FALSE(store->Get("exchange/x/0", absl::InfinitePast()).ok());
-    EXPECT_FALSE(store->Get("exchange/x/readers", absl::InfinitePast()).ok());
+    EXPECT_FALSE(store->Look("exchange/x/0", Soon()).ok());
+    EXPECT_FALSE(store->Look("exchange/x/read/0", Soon()).ok());
   }
 }
 
 TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   auto store = MakeMemoryStore();
-  ASSERT_TRUE(store->Set("exchange/x/2", "").ok());
-  absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(5)).status();
+  ASSERT_TRUE(Contribute(*store, "exchange/x/", 2, "", SoonNanos()).ok());
+  absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(500)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3"));
+}
+
+// A world that no machine can hold, of which one rank has come: who is missing is told in bounded time and text.
+TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
+  constexpr int kRanks = 99'999'999;
+  auto server = TcpStoreServer::Start({JobSecret{}, "huge", kRanks}).value();
+  auto store = ConnectTcpStore(server->address(), {JobSecret{}, "huge", kRanks}, 0, Soon()).value();
+  ASSERT_TRUE(Contribute(*store, "exchange/x/", 2, "", SoonNanos()).ok());
+  const absl::Time begin = absl::Now();
+  absl::Status status = ExchangeBlobs(*store, "x", 0, kRanks, "", absl::Now() + absl::Milliseconds(500)).status();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3, 4, 5, 6, 7, 8, 9, and "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("to 99999998"));
+  EXPECT_LT(status.message().size(), 300u);
+}
+
+// The ranks of a job, each with a store that the others see end.
+class ExchangeOfRanks : public testing::Test {
+ protected:
+  std::shared_ptr<Store> Join(Rank rank) { return ConnectTcpStore(server_->address(), job_, rank, Soon()).value(); }
+
+  const JobKey job_{RandomJobSecret(), "job", 3};
+  const std::unique_ptr<TcpStoreServer> server_ = TcpStoreServer::Start(job_).value();
+};
+
+// It takes part in the first exchange, as in a set-up of several stages, and in no other.
+TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
+  OnRanks(3, [&](Rank rank) {
+    auto store = Join(rank);
+    ASSERT_TRUE(ExchangeBlobs(*store, "first", rank, 3, "", Soon()).ok());
+    if (rank == 1) return;
+    absl::Status status = ExchangeBlobs(*store, "second", rank, 3, "", absl::InfiniteFuture()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("exchange 'second' of 3 ranks: rank 1 is gone"));
+  });
+}
+
+TEST_F(ExchangeOfRanks, ARankThatLeavesWithoutHavingReadIsNamedToRank0) {
+  auto store = Join(0);
+  ASSERT_TRUE(Contribute(*Join(1), "exchange/x/", 1, "one", SoonNanos()).ok());
+  OnRanks(2, [&](Rank thread) {
+    if (thread == 0) {
+      absl::Status status = ExchangeBlobs(*store, "x", 0, 3, "zero", absl::InfiniteFuture()).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("not every rank has read it: rank 1 is gone"));
+    } else {
+      auto blobs = ExchangeBlobs(*Join(2), "x", 2, 3, "two", Soon());
+      ASSERT_TRUE(blobs.ok()) << blobs.status();
+      EXPECT_THAT(*blobs, testing::ElementsAre("zero", "one", "two")) << "what rank 1 gave is worth as much as before";
+    }
+  });
+}
+
+// Rank 1 has done its part and leaves; rank 2 is late.
+TEST_F(ExchangeOfRanks, ARankThatLeavesInOrderIsNoDeath) {
+  auto store = Join(0);
+  auto of_rank_1 = Join(1);
+  for (const char* prefix : {"exchange/x/", "exchange/x/read/"}) {
+    ASSERT_TRUE(Contribute(*of_rank_1, prefix, 1, "", SoonNanos()).ok());
+  }
+  std::thread rank_2;
+  const auto leave_and_go_on = [&](Rank gone) {
+    EXPECT_EQ(gone, 1);
+    rank_2 = std::thread([&] { EXPECT_TRUE(ExchangeBlobs(*Join(2), "x", 2, 3, "", Soon()).ok()); });
+    return absl::OkStatus();
+  };
+  of_rank_1.reset();
+  EXPECT_TRUE(store->Get("exchange/x/2", Soon(), leave_and_go_on).ok());
+  EXPECT_TRUE(ExchangeBlobs(*store, "x", 0, 3, "", Soon()).ok());
+  rank_2.join();
 }
 
 // Patience ends at once here, and the late ranks come as soon as they are called late.
 TEST(GetFromAllTest, TellsOnceWhoIsLateAndGoesOnWaiting) {
   auto store = MakeMemoryStore();
-  for (const char* key : {"x/0", "x/2"}) ASSERT_TRUE(store->Set(key, key).ok());
+  const auto come = [&](Rank rank) {
+    ASSERT_TRUE(Contribute(*store, "x/", rank, absl::StrCat("of ", rank), SoonNanos()).ok());
+  };
+  for (const Rank rank : {0, 2}) come(rank);
   int reports = 0;
   const LateRanksReport late = {.patience = absl::ZeroDuration(), .report = [&](absl::string_view ranks) {
                                   ++reports;
                                   EXPECT_EQ(ranks, "1, 3");
-                                  for (const char* key : {"x/1", "x/3"}) ASSERT_TRUE(store->Set(key, key).ok());
+                                  for (const Rank rank : {1, 3}) come(rank);
                                 }};
-  auto values = GetFromAll(*store, "x/", 4, Soon(), late);
+  auto values = GetFromAll(*store, "x/", 4, SoonNanos(), late);
   ASSERT_TRUE(values.ok()) << values.status();
-  EXPECT_THAT(*values, testing::ElementsAre("x/0", "x/1", "x/2", "x/3"));
+  EXPECT_THAT(*values, testing::ElementsAre("of 0", "of 1", "of 2", "of 3"));
   EXPECT_EQ(reports, 1);
-  EXPECT_TRUE(GetFromAll(*store, "x/", 4, Soon(), late).ok());
+  EXPECT_TRUE(GetFromAll(*store, "x/", 4, SoonNanos(), late).ok());
   EXPECT_EQ(reports, 1) << "nobody was late";
+}
+
+TEST(GetFromAllTest, ARankThatOthersHaveGivenUpIsMissing) {
+  auto store = MakeMemoryStore();
+  ASSERT_TRUE(store->Set("exchange/x/2", "!2", Soon()).ok());
+  absl::Status status = ExchangeBlobs(*store, "x", 0, 4, "", absl::Now() + absl::Milliseconds(500)).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 2, 3"));
+}
+
+// A store whose server was stopped: nothing is answered, and every call lasts until its deadline.
+class SilentStore final : public Store {
+ public:
+  absl::Status Set(absl::string_view, absl::string_view, absl::Time deadline) override { return Wait(deadline); }
+  absl::StatusOr<std::string> Get(absl::string_view, absl::Time deadline, OnGone) override { return Wait(deadline); }
+  absl::StatusOr<std::string> Look(absl::string_view, absl::Time deadline) override { return Wait(deadline); }
+  absl::StatusOr<std::int64_t> Add(absl::string_view, std::int64_t, absl::Time deadline) override {
+    return Wait(deadline);
+  }
+  absl::Status Delete(absl::string_view, absl::Time deadline) override { return Wait(deadline); }
+
+  absl::Time latest() const { return latest_; }
+
+ private:
+  absl::Status Wait(absl::Time deadline) {
+    latest_ = std::max(latest_, deadline);
+    absl::SleepFor(deadline - absl::Now());
+    return absl::DeadlineExceededError("no answer in time");
+  }
+
+  absl::Time latest_ = absl::InfinitePast();
+};
+
+TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {
+  SilentStore store;
+  const absl::Time deadline = absl::Now() + absl::Seconds(1);
+  absl::Status status = GetFromAll(store, "x/", 3, NanosAt(deadline), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_EQ(status.message(), "missing ranks: 0, and perhaps some from 1 to 2");
+  EXPECT_LT(store.latest(), deadline + absl::Milliseconds(10)) << "clocks are read one after the other";
+}
+
+// Rank 1 never comes. Rank 0, which would wait for ever, hears of it from rank 2, which has less time.
+TEST(GetFromAllTest, WhoGivesUpTellsAllThatWaitForTheSameRanks) {
+  auto store = MakeMemoryStore();
+  OnRanks(2, [&](Rank thread) {
+    const Rank rank = 2 * thread;
+    const absl::Time deadline = rank == 0 ? absl::InfiniteFuture() : absl::Now() + absl::Milliseconds(500);
+    absl::Status status = ExchangeBlobs(*store, "x", rank, 3, "", deadline).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    if (rank == 0) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1"));
+    }
+  });
 }
 
 TEST(GetFromAllTest, TheLineNamesWhereAndWho) {
   testing::internal::CaptureStderr();
-  LateRanksOnStderr("exchange 'x' of 4 ranks", absl::InfiniteFuture()).report("1, 3");
+  LateRanksOnStderr("exchange 'x' of 4 ranks", kNeverNanos).report("1, 3");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tutti: exchange 'x' of 4 ranks: missing ranks: 1, 3; waiting for up to inf more\n");
 }

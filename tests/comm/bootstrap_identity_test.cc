@@ -38,6 +38,8 @@ const Environment kHorovod = {{"HOROVOD_RANK", "0"},
                               {"HOROVOD_GLOO_RENDEZVOUS_PORT", "9"}};
 const Environment kOwn = {{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB_ID", "mine"}, {"TUTTI_EPOCH", "3"}};
 
+const Environment kByHand = {{"RANK", "3"}, {"WORLD_SIZE", "4"}};
+
 Environment operator+(Environment a, const Environment& b) {
   for (const auto& [name, value] : b) a[name] = value;
   return a;
@@ -71,6 +73,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Nothing", {}, {0, 1, 0, 1, "single", "single", 0}},
         Case{"Torchrun", kTorchrun, {5, 8, 1, 4, "torchrun none node0:29500", "torchrun", 2}},
         Case{"RanksByHandAreOnOneNode", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {1, 2, 1, 2, "", "torchrun", 0}},
+        Case{"RanksByHandWithALoopbackMaster",
+             {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "29500"}},
+             {1, 2, 1, 2, "torchrun  localhost:29500", "torchrun", 0}},
+        Case{"RanksByHandThatRepeatWhatMpirunSays", kOpenMpi + kByHand, {3, 4, 3, 4, "", "torchrun", 0}},
+        Case{"RanksByHandInAShellThatSrunHolds",
+             kByHand + Environment{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+             {3, 4, 3, 4, "", "torchrun", 0}},
         Case{"OpenMpi", kOpenMpi, {3, 4, 1, 2, "openmpi 1890844673 ", "openmpi", 0}},
         Case{"Hydra", kHydra, {1, 2, 1, 2, "", "pmi", 0}},
         Case{"Slurm", kSlurm, {4, 5, 0, 1, "slurm 77.0", "slurm", 1}},
@@ -110,6 +119,15 @@ TEST(IdentityErrorTest, NamesTheVariable) {
       {kSlurm + Environment{{"SLURM_STEP_TASKS_PER_NODE", "2(x2"}}, "SLURM_STEP_TASKS_PER_NODE=2(x2"},
       {kSlurm + Environment{{"SLURM_LOCALID", "7"}}, "SLURM_LOCALID"},
       {Without(kHorovod, "HOROVOD_SIZE"), "HOROVOD_SIZE is not"},
+      {kOpenMpi + kByHand + Environment{{"RANK", "0"}}, "RANK=0 and OMPI_COMM_WORLD_RANK=3 disagree"},
+      {kOpenMpi + kByHand + Environment{{"WORLD_SIZE", "8"}}, "WORLD_SIZE=8 and OMPI_COMM_WORLD_SIZE=4 disagree"},
+      {kHydra + kByHand, "RANK=3 and PMI_RANK=1 disagree: unset RANK and WORLD_SIZE to go by pmi"},
+      {kSlurm + kByHand, "RANK=3 and SLURM_PROCID=4 disagree"},
+      {kHorovod + kByHand, "RANK=3 and HOROVOD_RANK=0 disagree"},
+      {kByHand + Environment{{"PMIX_RANK", "1"}}, "RANK=3 and PMIX_RANK=1 disagree"},
+      {kByHand + Environment{{"MASTER_PORT", "abc"}}, "MASTER_PORT=abc: expected a port from 1 to 65534"},
+      {kTorchrun + Environment{{"MASTER_PORT", "65535"}}, "MASTER_PORT=65535: expected a port"},
+      {kByHand + Environment{{"MASTER_ADDR", "node0"}}, "MASTER_ADDR=node0 may be another node"},
       {kOwn + Environment{{"TUTTI_RANK", "2"}}, "TUTTI_RANK=2 is not below TUTTI_SIZE=2"},
       {kOwn + Environment{{"TUTTI_RANK", "two"}}, "TUTTI_RANK=two: expected an integer"},
   };

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -37,6 +39,41 @@ TEST(DISABLED_BootstrapProgram, Rank) {
   }
 }
 
+// Rank 2 dies after it has joined; the others are told, whatever the timeout.
+TEST(DISABLED_BootstrapProgram, RankOfWhichOneDies) {
+  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const Identity& self = job->identity;
+  if (self.rank == 2) ::raise(SIGKILL);
+  const auto ranks = ExchangeBlobs(*job->store, "ranks", self.rank, self.size, "", absl::InfiniteFuture());
+  std::fprintf(stderr, "<%d: %s>\n", self.rank, ranks.status().ToString().c_str());
+}
+
+// Started without standard input and output.
+TEST(DISABLED_BootstrapProgram, RankThatPrints) {
+  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::fprintf(stderr, "<%d: %s and %s>\n", job->identity.rank,
+               std::filesystem::read_symlink("/proc/self/fd/0").c_str(),
+               std::filesystem::read_symlink("/proc/self/fd/1").c_str());
+}
+
+// What a process inherits from its parent is no way to be a rank.
+TEST(DISABLED_BootstrapProgram, RankThatForks) {
+  absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::fprintf(stderr, "<child: %s>\n", BootstrapFromEnvironment().status().ToString().c_str());
+    std::exit(0);  // with destructors
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const Identity& self = job->identity;
+  EXPECT_TRUE(ExchangeBlobs(*job->store, "ranks", self.rank, self.size, "", absl::Now() + kTimeout).ok());
+}
+
 struct Output {
   int status = -1;
   std::string text;
@@ -55,9 +92,9 @@ Output Shell(const std::string& command) {
 
 bool HasProgram(const std::string& name) { return Shell("command -v " + name).status == 0; }
 
-std::string RankProgram() {
+std::string RankProgram(const std::string& name = "Rank") {
   return absl::StrCat(std::filesystem::read_symlink("/proc/self/exe").string(),
-                      " --gtest_also_run_disabled_tests --gtest_filter=DISABLED_BootstrapProgram.Rank");
+                      " --gtest_also_run_disabled_tests --gtest_filter=DISABLED_BootstrapProgram.", name);
 }
 
 // Every rank has seen the others, twice.
@@ -76,6 +113,15 @@ class BootstrapLauncherTest : public testing::Test {
   // The user's own runtime directory stays out of it, and so does what this test was started under.
   const TemporaryDirectory runtime_;
   const std::string env_ = absl::StrCat("env -u TUTTI_RANK -u TUTTI_SIZE XDG_RUNTIME_DIR=", runtime_.path(), " ");
+
+  // `program` on `size` ranks started by hand; fails as its last rank does.
+  Output RunByHand(int size, const std::string& variables, const std::string& program) {
+    std::string command;
+    for (Rank rank = 0; rank < size; ++rank) {
+      absl::StrAppend(&command, env_, variables, " TUTTI_SIZE=", size, " TUTTI_RANK=", rank, " ", program, " & ");
+    }
+    return Shell(command + "wait");
+  }
 };
 
 TEST_F(BootstrapLauncherTest, OpenMpi) {
@@ -102,7 +148,7 @@ TEST_F(BootstrapLauncherTest, RanksStartedByHand) {
 
 TEST_F(BootstrapLauncherTest, ThroughADirectory) {
   const std::string rank = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(),
-                                        "/store TUTTI_SIZE=2 TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1 ", "TUTTI_RANK=");
+                                        " TUTTI_SIZE=2 TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1 ", "TUTTI_RANK=");
   const Output output = Shell(rank + "1 " + RankProgram() + " & " + rank + "0 " + RankProgram() + " && wait $!");
   ExpectRanks(output, "tutti", 2, 1);
 }
@@ -128,6 +174,58 @@ TEST_F(BootstrapLauncherTest, UnknownVariablesAreWarnedOfOnce) {
   EXPECT_EQ(output.status, 0) << output.text;
   EXPECT_THAT(output.text, HasSubstr("tutti: warning: TUTTI_TIMEOT is no variable of Tutti"));
   EXPECT_EQ(output.text.find("warning"), output.text.rfind("warning"));
+}
+
+TEST_F(BootstrapLauncherTest, ADirectoryThatDoesNotExistIsAnError) {
+  const std::string missing = runtime_.path() + "/nonexist";
+  const std::string rank = "TUTTI_SIZE=2 TUTTI_RANK=0 TUTTI_STORE=";
+  const Output output = Shell(absl::StrCat(env_, rank, "file://", missing, " ", RankProgram()));
+  EXPECT_NE(output.status, 0);
+  EXPECT_THAT(output.text, HasSubstr(absl::StrCat("TUTTI_STORE=file://", missing, ": directory ", missing)));
+  EXPECT_FALSE(std::filesystem::exists(missing));
+  EXPECT_THAT(Shell(absl::StrCat(env_, rank, "file://nonexist ", RankProgram())).text,
+              HasSubstr("TUTTI_STORE=file://nonexist: expected the path of a directory from the root"));
+}
+
+// Through rank 0's own store, and through a directory.
+TEST_F(BootstrapLauncherTest, ARankThatDiesWhileOthersJoinIsNamedToThem) {
+  for (const std::string& store : {std::string(), absl::StrCat("TUTTI_STORE=file://", runtime_.path())}) {
+    const Output output = RunByHand(3, "TUTTI_TIMEOUT=inf " + store, RankProgram("RankOfWhichOneDies"));
+    for (const char* rank : {"<0: ", "<1: "}) {
+      EXPECT_THAT(output.text,
+                  HasSubstr(absl::StrCat(rank, "UNAVAILABLE: exchange 'ranks' of 3 ranks: rank 2 is gone")));
+    }
+  }
+}
+
+TEST_F(BootstrapLauncherTest, ConnectionsNeverTakeThePlaceOfStandardInputAndOutput) {
+  for (const std::string& store : {std::string(), absl::StrCat("TUTTI_STORE=file://", runtime_.path())}) {
+    const Output output = RunByHand(2, store, RankProgram("RankThatPrints") + " <&- >&-");
+    for (const char* rank : {"<0: ", "<1: "}) {
+      EXPECT_THAT(output.text, HasSubstr(absl::StrCat(rank, "/dev/null and /dev/null>")));
+    }
+  }
+}
+
+TEST_F(BootstrapLauncherTest, AChildOfARankIsNoRankAndDisturbsNone) {
+  const Output output = RunByHand(2, "", RankProgram("RankThatForks"));
+  EXPECT_THAT(output.text, HasSubstr("<child: FAILED_PRECONDITION: this process was forked"));
+  EXPECT_THAT(output.text, testing::Not(HasSubstr("FAILED  ]")));
+}
+
+TEST_F(BootstrapLauncherTest, NoTimeoutIsTooLong) {
+  for (const char* timeout : {"inf", "1e10", "1e300"}) {
+    const Output output = RunByHand(2, absl::StrCat("TUTTI_TIMEOUT=", timeout), RankProgram());
+    ExpectRanks(output, "tutti", 2, 2);
+  }
+}
+
+TEST_F(BootstrapLauncherTest, AStaleRankDoesNotBeatMpirun) {
+  if (!HasProgram("mpirun.openmpi")) GTEST_SKIP() << "mpirun.openmpi is not installed";
+  const Output output =
+      Shell(env_ + "RANK=0 WORLD_SIZE=1 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 " + RankProgram());
+  EXPECT_NE(output.status, 0);
+  EXPECT_THAT(output.text, HasSubstr("WORLD_SIZE=1 and OMPI_COMM_WORLD_SIZE=2 disagree"));
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "store/mac.h"
 #include "store/private_file.h"
+#include "tests/harness/stopped_clock.h"
+#include "tests/store/child_process.h"
 #include "tests/store/raw_store_client.h"
 #include "tests/store/temporary_directory.h"
 
@@ -18,6 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+std::int64_t SoonNanos() { return NanosIn(absl::Seconds(60)); }
 
 Identity Of(Rank rank, int size, int epoch = 0) { return {rank, size, rank, size, "job", "tutti", epoch}; }
 
@@ -37,7 +41,7 @@ void ExpectRanksMeet(const std::string& directory, const std::optional<JobSecret
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
-      auto store = JoinOnNode(Of(rank, kRanks), secret, directory, Soon());
+      auto store = JoinOnNode(Of(rank, kRanks), secret, directory, SoonNanos());
       ASSERT_TRUE(store.ok()) << store.status();
       auto blobs = ExchangeBlobs(**store, "x", rank, kRanks, absl::StrCat(rank), Soon());
       ASSERT_TRUE(blobs.ok()) << blobs.status();
@@ -70,13 +74,53 @@ TEST(JoinOnNodeTest, AStaleFileDoesNotMatter) {
     TemporaryDirectory directory;
     ASSERT_TRUE(WritePrivateFile(RendezvousFile(directory.path(), Of(0, 2)), stale).ok());
     std::thread rank_1([&] {
-      auto store = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), Soon());
+      auto store = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), SoonNanos());
       EXPECT_TRUE(store.ok()) << store.status();
     });
-    auto store = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), Soon());
+    auto store = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), SoonNanos());
     EXPECT_TRUE(store.ok()) << store.status();
     rank_1.join();
   }
+}
+
+// A process that died while it joined, by SIGKILL, has left its file, and another one what it was writing. The next
+// job, whatever its name, removes both, and no file of a job that lives, nor what is not its own.
+TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
+  TemporaryDirectory directory;
+  Identity dead = Of(0, 2), alive = Of(0, 2);
+  dead.job_id = "dead";
+  alive.job_id = "alive";
+  ChildProcess process([&](const auto& say) {
+    const std::string path = RendezvousFile(directory.path(), dead);
+    auto held = HoldPrivateFile(path, "x");
+    EXPECT_TRUE(held.ok()) << held.status();
+    say(absl::StrCat(::getpid()));
+    ::pause();
+  });
+  const std::string pid = process.NextLine();
+  char host[64] = {};
+  ::gethostname(host, sizeof(host) - 1);
+  const std::string half_written = absl::StrCat(RendezvousFile(directory.path(), dead), "~", host, ".", pid, ".7");
+  ASSERT_TRUE(WritePrivateFile(half_written, "").ok());
+  ASSERT_TRUE(WritePrivateFile(directory.path() + "/notes-of-a-user", "").ok());
+  auto held = HoldPrivateFile(RendezvousFile(directory.path(), alive), "x");
+  ASSERT_TRUE(held.ok()) << held.status();
+
+  const auto files = [&] {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path())) paths.push_back(entry.path());
+    return paths;
+  };
+  const auto join = [&] {
+    EXPECT_FALSE(JoinOnNode(Of(0, 2), std::nullopt, directory.path(), NanosIn(absl::Milliseconds(5))).ok());
+  };
+  join();
+  EXPECT_EQ(files().size(), 4u) << "process " << pid << " lives";
+  process.Signal(SIGKILL);
+  process.Wait();
+  join();
+  EXPECT_THAT(files(), testing::UnorderedElementsAre(RendezvousFile(directory.path(), alive),
+                                                     directory.path() + "/notes-of-a-user"));
 }
 
 TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
@@ -86,19 +130,21 @@ TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
   ASSERT_TRUE(WritePrivateFile(RendezvousFile(directory.path(), Of(1, 2)),
                                absl::StrCat(server->address(), "\n", ToHex(secret), "\n"))
                   .ok());
-  absl::Status status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), absl::InfiniteFuture()).status();
+  absl::Status status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), kNeverNanos).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has world size 2, the store server has 3"));
 }
 
+// In time, also when somebody sets the system's clock back.
 TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
+  const StoppedClock stopped;
   TemporaryDirectory directory;
-  const absl::Time deadline = absl::Now() + absl::Milliseconds(50);
-  absl::Status status = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), deadline).status();
+  const std::int64_t end_ns = NanosIn(absl::Milliseconds(80));
+  absl::Status status = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("joining job 'job epoch 0' of 2 ranks: missing ranks: 1 ("));
   EXPECT_EQ(OnlyFile(directory.path()), "");
-  status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), deadline).status();
+  status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has not found rank 0 of job 'job epoch 0'"));
 }
@@ -110,31 +156,31 @@ TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
   const std::string address = TcpStoreServer::Start({RandomJobSecret(), "x", 1}).value()->address();
   const JobSecret secret = RandomJobSecret();
   std::thread rank_1([&] {
-    auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", Soon());
+    auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", SoonNanos());
     ASSERT_TRUE(store.ok()) << store.status();
     EXPECT_EQ((*store)->Get("k", Soon()).value(), "v");
-    EXPECT_TRUE((*store)->Set("seen", "").ok());
+    EXPECT_TRUE((*store)->Set("seen", "", Soon()).ok());
   });
-  auto store = JoinOverNetwork(OnTwoNodes(0), secret, address, "lo", Soon());
+  auto store = JoinOverNetwork(OnTwoNodes(0), secret, address, "lo", SoonNanos());
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_TRUE((*store)->Set("k", "v").ok());
+  EXPECT_TRUE((*store)->Set("k", "v", Soon()).ok());
   EXPECT_TRUE((*store)->Get("seen", Soon()).ok());
   rank_1.join();
 }
 
 TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   const JobSecret secret = RandomJobSecret();
-  absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", Soon()).status();
+  absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("TUTTI_INTERFACE=nosuch0 is no network interface or address of this node"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("lo"));
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
-  status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", Soon()).status();
+  status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("TUTTI_RENDEZVOUS"));
   for (const char* address : {"", "host", "host:", ":1", "host:0", "host:65536", "host:x"}) {
-    EXPECT_EQ(JoinOverNetwork(OnTwoNodes(0), secret, address, "", Soon()).status().code(),
+    EXPECT_EQ(JoinOverNetwork(OnTwoNodes(0), secret, address, "", SoonNanos()).status().code(),
               absl::StatusCode::kInvalidArgument)
         << address;
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -58,11 +59,14 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
   if (schedule->collective == Collective::kSend || schedule->collective == Collective::kRecv) {
     GTEST_SKIP() << "point to point: see communicator_test.cc";
   }
+  std::atomic<int> served = 0;
+  std::atomic<bool> mapped = false;
   for (const int size : {1, 2, 3, 4, 5, 7, 8}) {
     RunWorld(size, {.transport = transport}, [&](Communicator& comm) {
       std::vector<std::int64_t> counts = {0, 1, size - 1, size, size + 1, 997};
       if (size <= 3) counts.push_back(100'003);
       if (schedule->collective == Collective::kBarrier) counts = {0};
+      if (size > 1 && comm.plan_options().peers_mapped) mapped = true;
       for (const std::int64_t count : counts) {
         for (const bool in_place : {false, true}) {
           const CollectiveSpec spec = {.collective = schedule->collective,
@@ -72,12 +76,16 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
           CollectiveSpec probe = SpecOf(spec, count, comm.rank(), size);
           if (!Validate(probe, comm.rank(), size).ok()) continue;  // no in-place form
           if (!schedule->supports(probe, size, comm.plan_options()).ok()) continue;
+          ++served;
           RunCase(comm, *schedule, spec, count, /*arena=*/true);
           RunCase(comm, *schedule, spec, count, /*arena=*/false);
         }
       }
     });
   }
+  if (schedule->supports == SupportsMappedPeers && !mapped) GTEST_SKIP() << "the ranks of this world map no peers";
+  // Every rank of a world that is served has a case for each of its counts.
+  EXPECT_GE(served, 30 * (schedule->collective == Collective::kBarrier ? 1 : 5));
 }
 
 TEST_P(CollectivesTest, EveryTypeAndOperator) {

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/world.h"
@@ -54,6 +56,40 @@ TEST_P(CommunicatorTest, OneRankInTheArenaAndOneOutside) {
       ASSERT_EQ(comm.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
     }
     EXPECT_EQ(data[kCount - 1], 1024.0f);
+  });
+}
+
+TEST_P(CommunicatorTest, WhatNoMemoryHoldsIsRefusedBeforeAnythingIsBuiltForIt) {
+  RunWorld(2, options(), [](Communicator& comm) {
+    float x = 0;
+    const CollectiveSpec impossible = {.count = std::numeric_limits<std::int64_t>::max() / 8};
+    EXPECT_THAT(std::string(comm.PlanFor(impossible).status().message()), HasSubstr("count 1152921504606846975"));
+    EXPECT_THAT(comm.Explain(impossible), HasSubstr("count 1152921504606846975"));
+    // More than the arena, but not more than an address space.
+    const std::int64_t large = std::int64_t{1} << 44;
+    EXPECT_LE(comm.PlanFor({.count = large})->steps.size(), std::size_t{1} << 20);
+    const absl::Status status = comm.AllReduce(&x, &x, large, DType::kF32, ReduceOp::kSum, kInline).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(comm.Barrier(kInline).Wait(), absl::OkStatus());
+  });
+}
+
+TEST_P(CommunicatorTest, ValuesThatAreNoEnumeratorsAreRefusedWhereverTheyComeIn) {
+  RunWorld(2, options(), [](Communicator& comm) {
+    float x[2] = {};
+    const std::pair<CollectiveSpec, std::string> wrong[] = {
+        {{.collective = Collective{55}, .count = 1}, "collective 55"},
+        {{.dtype = DType{99}, .count = 1}, "dtype 99"},
+        {{.op = ReduceOp{99}, .count = 1}, "op 99"}};
+    for (const auto& [spec, text] : wrong) {
+      EXPECT_THAT(std::string(comm.Call(spec, x, x + 1).Wait().message()), HasSubstr(text));
+      EXPECT_THAT(comm.Explain(spec), HasSubstr(text));
+      EXPECT_THAT(std::string(comm.PlanFor(spec).status().message()), HasSubstr(text));
+      Plan plan = *comm.PlanFor({.count = 1});
+      plan.spec = spec;
+      EXPECT_THAT(std::string(comm.Bind(std::move(plan), {.in = x, .out = x + 1}).status().message()), HasSubstr(text));
+    }
+    EXPECT_EQ(comm.Barrier(kInline).Wait(), absl::OkStatus());
   });
 }
 
@@ -118,7 +154,7 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
     EXPECT_EQ(value, comm.rank() % 2 == 0 ? 6 : 4);
     // Each group has keys of its own.
     if ((*group)->rank() == 0) {
-      ASSERT_EQ((*group)->store().Set("leader", std::to_string(comm.rank())), absl::OkStatus());
+      ASSERT_EQ((*group)->store().Set("leader", std::to_string(comm.rank()), absl::InfiniteFuture()), absl::OkStatus());
     }
     EXPECT_EQ(*(*group)->store().Get("leader", absl::Now() + absl::Minutes(1)), comm.rank() % 2 == 0 ? "4" : "3");
     absl::StatusOr<std::unique_ptr<Communicator>> none = comm.Split(-1, 0);
@@ -128,11 +164,9 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
   });
 }
 
-TEST_P(CommunicatorTest, SplitsUntilMessagesCouldBeMistaken) {
+TEST_P(CommunicatorTest, SplitsThousandsOfTimes) {
   RunWorld(1, options(), [](Communicator& comm) {
-    for (int i = 1; i < 2048; ++i) ASSERT_TRUE(comm.Split(0, 0).ok()) << i;
-    const absl::Status refused = comm.Split(0, 0).status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(comm.Split(0, 0).ok()) << i;
   });
 }
 

@@ -28,7 +28,7 @@ absl::Status ReceiveInPieces(ServerSession& session, absl::string_view bytes, st
 }
 
 void Stranger(absl::string_view input) {
-  ServerTable table(Job(), true);
+  ServerTable table(Job(), {.one_process_per_rank = true});
   std::string sent;
   ServerSession session(table, [&](std::string bytes) { sent += bytes; });
   ReceiveInPieces(session, input, input.size() / 2).IgnoreError();
@@ -37,7 +37,7 @@ void Stranger(absl::string_view input) {
 }
 
 void MadRank(absl::string_view input) {
-  ServerTable table(Job(), false);
+  ServerTable table(Job(), {});
   std::string sent;
   ServerSession session(table, [&](std::string bytes) { sent += bytes; });
   const std::string hello = Encode(ClientHello{.rank = 1, .size = 4, .job = Sha256(Job().job_id)});

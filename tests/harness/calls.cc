@@ -7,11 +7,11 @@
 namespace tutti {
 namespace {
 
-// Unequal, with zeros: (from + 2·to) mod 3 · count.
+// Unequal counts, some of them 0: (from + 2·to) mod 3 · count.
 std::int64_t SentBetween(Rank from, Rank to, std::int64_t count) { return (from + 2 * to) % 3 * count; }
 
-Call AllToAllV(const CollectiveSpec& spec, std::int64_t count, int size) {
-  Call call;
+WorldCall AllToAllV(const CollectiveSpec& spec, std::int64_t count, int size) {
+  WorldCall call;
   for (Rank rank = 0; rank < size; ++rank) {
     CollectiveSpec mine = spec;
     mine.count = 0;
@@ -25,10 +25,10 @@ Call AllToAllV(const CollectiveSpec& spec, std::int64_t count, int size) {
   return call;
 }
 
-Call PointToPoint(const CollectiveSpec& spec, int size) {
+WorldCall PointToPoint(const CollectiveSpec& spec, int size) {
   const Rank sender = 0;
   const Rank receiver = size - 1;
-  Call call{.ranks = {sender, receiver}, .specs = {spec, spec}};
+  WorldCall call{.ranks = {sender, receiver}, .specs = {spec, spec}};
   call.specs[0].collective = Collective::kSend;
   call.specs[0].root = receiver;
   call.specs[1].collective = Collective::kRecv;
@@ -38,9 +38,9 @@ Call PointToPoint(const CollectiveSpec& spec, int size) {
 
 }  // namespace
 
-std::string Call::text() const { return absl::StrCat(ToString(specs[0]), " by ", ranks.size(), " ranks"); }
+std::string WorldCall::text() const { return absl::StrCat(ToString(specs[0]), " by ", ranks.size(), " ranks"); }
 
-std::vector<Call> CallsOf(Collective collective, DType dtype, ReduceOp op, std::int64_t count, int size) {
+std::vector<WorldCall> CallsOf(Collective collective, DType dtype, ReduceOp op, std::int64_t count, int size) {
   CollectiveSpec spec{.collective = collective, .dtype = dtype, .op = op, .count = count};
   if (collective == Collective::kSend || collective == Collective::kRecv) {
     if (size < 2) return {};
@@ -48,14 +48,14 @@ std::vector<Call> CallsOf(Collective collective, DType dtype, ReduceOp op, std::
   }
   if (collective == Collective::kAllToAllV) return {AllToAllV(spec, count, size)};
   if (collective == Collective::kBarrier) spec.count = 0;
-  std::vector<Call> calls;
+  std::vector<WorldCall> calls;
   for (Rank root : std::set<Rank>{0, size / 2, size - 1}) {
     if (root > 0 && !HasRoot(collective)) break;
     for (bool in_place : {false, true}) {
       spec.root = root;
       spec.in_place = in_place;
       if (!Validate(spec, 0, size).ok()) continue;
-      Call call;
+      WorldCall call;
       for (Rank rank = 0; rank < size; ++rank) {
         call.ranks.push_back(rank);
         call.specs.push_back(spec);
@@ -66,7 +66,7 @@ std::vector<Call> CallsOf(Collective collective, DType dtype, ReduceOp op, std::
   return calls;
 }
 
-absl::StatusOr<std::vector<Plan>> PlansOf(const Schedule& schedule, const Call& call, int size,
+absl::StatusOr<std::vector<Plan>> PlansOf(const Schedule& schedule, const WorldCall& call, int size,
                                           const PlanOptions& options) {
   std::vector<Plan> plans;
   for (std::size_t i = 0; i < call.ranks.size(); ++i) {

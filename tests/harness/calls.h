@@ -10,19 +10,19 @@
 
 namespace tutti {
 
-// One call: what each rank that takes part says.
-struct Call {
+// One call: the spec that each participating rank gives.
+struct WorldCall {
   std::vector<Rank> ranks;
   std::vector<CollectiveSpec> specs;
   std::string text() const;
 };
 
-// The calls of a collective worth trying with `count` elements: all roots that differ, in place and not, with the
-// given dtype and op.
-std::vector<Call> CallsOf(Collective collective, DType dtype, ReduceOp op, std::int64_t count, int size);
+// Those calls of a collective with `count` elements, the given dtype and op that are worth trying: all roots that
+// differ, in place and not.
+std::vector<WorldCall> CallsOf(Collective collective, DType dtype, ReduceOp op, std::int64_t count, int size);
 
-// One plan per rank of the call. The receiver of a send (the sender of a recv) uses the schedule of that name.
-absl::StatusOr<std::vector<Plan>> PlansOf(const Schedule& schedule, const Call& call, int size,
+// One plan per rank of the call. The receiver of a send (or sender of a recv) uses the schedule of the same name.
+absl::StatusOr<std::vector<Plan>> PlansOf(const Schedule& schedule, const WorldCall& call, int size,
                                           const PlanOptions& options);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Replaces the allocator of a test program by one that counts. Included by one file of the program, which is named
+// An allocator that counts, in place of the test program's own. Included by one file of the program, which is named
 // *allocations_test.cc: sanitizers, which have an allocator of their own, leave such files out.
 #ifndef TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
 #define TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
@@ -14,15 +14,16 @@
 
 namespace tutti {
 
-// Of all threads, since the program began.
+// The allocations of all threads since the program began.
 inline std::atomic<std::int64_t> allocations{0};
 
-// Allocations of the whole process while every rank of `comm` is between the two ends of `rounds`, called by all ranks.
+// The allocations of the whole process while every rank of `comm` runs `rounds`, which all ranks call.
 template <typename Rounds>
 std::int64_t AllocationsDuring(Communicator& comm, Rounds rounds) {
   const auto meet = [&] { EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus()); };
   for (int warm_up = 0; warm_up < 10; ++warm_up) {
-    // Two at a time leave two operations for later: one may not have come back yet when the next barrier begins.
+    // Two barriers at a time leave two operations in the pool: one may not have come back yet when the next barrier
+    // begins.
     Work first = comm.Barrier();
     Work second = comm.Barrier();
     EXPECT_EQ(first.Wait(), absl::OkStatus());

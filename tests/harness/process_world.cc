@@ -1,13 +1,10 @@
 #include "tests/harness/process_world.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tutti/bootstrap.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
@@ -16,11 +13,13 @@ namespace tutti {
 namespace {
 
 absl::Status RunRank(Rank rank, int size, const std::string& directory, const CommunicatorOptions& options,
-                     const ProcessWorld::Body& body, const ProcessWorld::Report& report) {
-  absl::StatusOr<std::shared_ptr<Store>> store = MakeFileStore(directory);
+                     const ProcessWorld::Body& body, const ProcessWorld::Wrap& wrap, const UcxOptions& ucx,
+                     const ProcessWorld::Report& report) {
+  absl::StatusOr<std::shared_ptr<Store>> store = MakeFileStore(directory, rank);
   if (!store.ok()) return store.status();
-  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeUcxTransport({}, {.region_bytes = std::int64_t{1} << 30});
+  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeUcxTransport(ucx, {.region_bytes = std::int64_t{1} << 30});
   if (!transport.ok()) return transport.status();
+  if (wrap != nullptr) *transport = wrap(*std::move(transport));
   Bootstrap bootstrap;
   bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
   bootstrap.identity.size = bootstrap.identity.local_size = size;
@@ -34,50 +33,29 @@ absl::Status RunRank(Rank rank, int size, const std::string& directory, const Co
 
 }  // namespace
 
-ProcessWorld::ProcessWorld(int size, const CommunicatorOptions& options, const Body& body) {
+ProcessWorld::ProcessWorld(int size, const CommunicatorOptions& options, const Body& body, const Wrap& wrap,
+                           int ranks_per_node) {
   std::string pattern = (std::filesystem::temp_directory_path() / "tutti_process_world_XXXXXX").string();
   directory_ = mkdtemp(pattern.data());
-  for (Rank rank = 0; rank < size; ++rank) {
-    int ends[2];
-    if (pipe(ends) != 0) abort();
-    const pid_t pid = fork();
-    if (pid == 0) {
-      close(ends[0]);
-      const auto report = [fd = ends[1]](const std::string& line) {
-        const std::string text = line + "\n";
-        if (write(fd, text.data(), text.size()) < 0) _exit(1);
-      };
-      const absl::Status status = RunRank(rank, size, directory_, options, body, report);
-      if (!status.ok()) report(status.ToString());
-      _exit(status.ok() ? 0 : 1);
-    }
-    close(ends[1]);
-    processes_.push_back({pid, UniqueFd(ends[0]), ""});
-  }
+  processes_ = std::make_unique<RankProcesses>(size, [&](Rank rank, Lines& lines) {
+    const auto report = [&lines](const std::string& line) { lines.Say(line); };
+    UcxOptions ucx;
+    if (ranks_per_node > 0) ucx.node = absl::StrCat("node ", rank / ranks_per_node);
+    const absl::Status status = RunRank(rank, size, directory_, options, body, wrap, ucx, report);
+    if (!status.ok()) report(status.ToString());
+    return status.ok() ? 0 : 1;
+  });
 }
 
 ProcessWorld::~ProcessWorld() {
-  for (const Process& process : processes_) kill(process.pid, SIGKILL);
-  for (const Process& process : processes_) waitpid(process.pid, nullptr, 0);
+  processes_.reset();
   std::filesystem::remove_all(directory_);
 }
 
-void ProcessWorld::Signal(Rank rank, int signal) { kill(processes_[rank].pid, signal); }
+void ProcessWorld::Signal(Rank rank, int signal) { processes_->Signal(rank, signal); }
 
 std::string ProcessWorld::NextLine(Rank rank) {
-  Process& process = processes_[rank];
-  while (process.unread.find('\n') == std::string::npos) {
-    pollfd readable{.fd = process.lines.get(), .events = POLLIN, .revents = 0};
-    char bytes[512];
-    if (poll(&readable, 1, 60'000) <= 0) return "";
-    const ssize_t got = read(process.lines.get(), bytes, sizeof(bytes));
-    if (got <= 0) return "";
-    process.unread.append(bytes, static_cast<std::size_t>(got));
-  }
-  const std::size_t end = process.unread.find('\n');
-  std::string line = process.unread.substr(0, end);
-  process.unread.erase(0, end + 1);
-  return line;
+  return processes_->Hear(rank, absl::Now() + absl::Minutes(1)).value_or("");
 }
 
 }  // namespace tutti

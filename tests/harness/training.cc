@@ -28,7 +28,8 @@ Floats RandomNumbers(std::int64_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
   Floats numbers(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    // In [-1, 1), then a tenth or a thousandth of it: a codec's block sees what layers and outliers do to it.
+    // Numbers in [-1, 1), or a tenth or a thousandth of such: a codec's block then sees what layers and outliers do to
+    // it.
     const float unit = static_cast<float>(random() >> 8) * 0x1p-23f - 1;
     const float scales[] = {1.0f, 0.1f, 0.001f};
     numbers[i] = unit * scales[(i / 37) % 3];
@@ -46,8 +47,8 @@ History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t 
   return gradients;
 }
 
-std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, const std::string& strategy,
-                                       const Floats& weights) {
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(Communicator& world, const Model& model,
+                                                         const std::string& strategy, const Floats& weights) {
   std::unique_ptr<Replica> replica(new Replica(model, weights));
   std::vector<Parameter> parameters;
   parameters.reserve(model.counts.size());
@@ -60,20 +61,26 @@ std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, 
   absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(
       world, parameters,
       {.strategy = strategy, .bucket_bytes = model.bucket_bytes, .first_bucket_bytes = model.first_bucket_bytes});
-  EXPECT_TRUE(made.ok()) << made.status();
-  if (!made.ok()) return nullptr;
-  EXPECT_EQ((*made)->bucket_count(), static_cast<int>(model.buckets.size()));
+  if (!made.ok()) return made.status();
   replica->synchronizer_ = *std::move(made);
   if ((*ParseStrategy(strategy)).algorithm->exchanges == Exchanges::kMomentum) {
     std::vector<QAdam::Weights> tensors;
     tensors.reserve(parameters.size());
     for (const Parameter& parameter : parameters) tensors.push_back({.data = parameter.weights, .group = 0});
     absl::StatusOr<std::unique_ptr<QAdam>> qadam = QAdam::Create(*replica->synchronizer_, tensors, {{.lr = 0.01}});
-    EXPECT_TRUE(qadam.ok()) << qadam.status();
-    if (!qadam.ok()) return nullptr;
+    if (!qadam.ok()) return qadam.status();
     replica->qadam_ = *std::move(qadam);
   }
   return replica;
+}
+
+std::unique_ptr<Replica> Replica::Make(Communicator& world, const Model& model, const std::string& strategy,
+                                       const Floats& weights) {
+  absl::StatusOr<std::unique_ptr<Replica>> replica = Create(world, model, strategy, weights);
+  EXPECT_TRUE(replica.ok()) << replica.status();
+  if (!replica.ok()) return nullptr;
+  EXPECT_EQ((*replica)->synchronizer().bucket_count(), static_cast<int>(model.buckets.size()));
+  return *std::move(replica);
 }
 
 absl::Status Replica::Step(absl::Span<const float> gradient, float lr) {

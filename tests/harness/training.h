@@ -1,4 +1,4 @@
-// Trains a model that is nothing but numbers, whose gradients are given, with the real synchronizer.
+// Trains a model of plain numbers, whose gradients are given, with the real synchronizer.
 #ifndef TUTTI_TESTS_HARNESS_TRAINING_H_
 #define TUTTI_TESTS_HARNESS_TRAINING_H_
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tests/harness/world.h"
 #include "tutti/qadam.h"
@@ -16,43 +17,46 @@
 namespace tutti {
 
 using Floats = std::vector<float>;
-using Ranks = std::vector<Floats>;   // of each rank: a number per element of the model
-using History = std::vector<Ranks>;  // of each step
+using Ranks = std::vector<Floats>;   // by rank: one number per element of the model
+using History = std::vector<Ranks>;  // by step
 
 struct Model {
   std::vector<std::int64_t> counts;  // elements of each parameter
   std::int64_t bucket_bytes = 0;
   std::int64_t first_bucket_bytes = 0;
-  // The parameters of each bucket, as these limits make them: from the last to the first.
+  // The parameters of each bucket that these limits give: from the last parameter to the first.
   std::vector<std::vector<int>> buckets;
 
   std::int64_t count() const;
-  // Elements in front of parameter `i`.
+  // The number of elements in front of parameter `i`.
   std::int64_t first(int i) const;
 };
 
-// Seven parameters in four buckets: with remainders, an empty parameter, and a bucket too small to be encoded.
+// Seven parameters in four buckets: chunks with remainders, an empty parameter, and a bucket too small to be encoded.
 Model SevenParameters();
 
 // Reproducible numbers of several magnitudes.
 Floats RandomNumbers(std::int64_t count, std::uint32_t seed);
-// [steps][ranks][count]
+// Random gradients, indexed [step][rank][element].
 History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t seed = 1);
 
-// The model of one rank. Its optimizer is x ← x - lr·g, or QAdam with the strategy of that name.
+// The model of one rank. Its optimizer is x ← x - lr·g, or QAdam with the strategy qadam.
 class Replica {
  public:
-  // Collective. A failure is one of the test; null then.
+  // Collective.
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(Communicator& world, const Model& model,
+                                                         const std::string& strategy, const Floats& weights);
+  // Like Create; a failure fails the test and returns null.
   static std::unique_ptr<Replica> Make(Communicator& world, const Model& model, const std::string& strategy,
                                        const Floats& weights);
 
-  // One step, with every call that the synchronizer has for it.
+  // Makes one step, with every call that the synchronizer has for it.
   absl::Status Step(absl::Span<const float> gradient, float lr);
 
   Floats& weights() { return weights_; }
   Synchronizer& synchronizer() { return *synchronizer_; }
   QAdam* qadam() { return qadam_.get(); }  // null with other strategies
-  // What the optimizer saw in the last step.
+  // The gradient that the optimizer saw in the last step.
   const Floats& synchronized_gradient() const { return synchronized_; }
 
  private:
@@ -66,22 +70,22 @@ class Replica {
   std::unique_ptr<QAdam> qadam_;
 };
 
-// What is trained, and how.
+// A training: its model, strategy, weights and gradients.
 struct Training {
   Model model = SevenParameters();
   std::string strategy;
   float lr = 0.05f;
   Floats initial;     // weights of all ranks
-  History gradients;  // its steps and ranks are those of the training
+  History gradients;  // by step and rank, which sets the number of both
   WorldOptions world;
 
   int size() const { return static_cast<int>(gradients[0].size()); }
 };
 
-// `steps` steps of a model with random gradients and weights.
+// A training of `steps` steps with random gradients and weights.
 Training RandomTraining(const std::string& strategy, int size, int steps);
 
-// The weights of all ranks after every step.
+// Runs the training and returns the weights of all ranks after every step.
 History Train(const Training& training);
 
 // Calls `body` on every rank of a new world with a new replica.

@@ -49,6 +49,10 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
       bootstrap.store = store;
       absl::StatusOr<std::unique_ptr<Communicator>> communicator =
           Communicator::Create(bootstrap, *std::move(transport), options.communicator);
+      if (!communicator.ok() && options.cannot_join != nullptr) {
+        options.cannot_join(rank, communicator.status());
+        return;
+      }
       ASSERT_TRUE(communicator.ok()) << communicator.status();
       body(**communicator);
     });

@@ -1,4 +1,4 @@
-// Ranks as threads of this process.
+// A world whose ranks are threads of this process.
 #ifndef TUTTI_TESTS_HARNESS_WORLD_H_
 #define TUTTI_TESTS_HARNESS_WORLD_H_
 
@@ -15,16 +15,17 @@ struct WorldOptions {
   std::string transport = "inproc";  // or "ucx"
   CommunicatorOptions communicator = {.timeout = absl::Seconds(60)};
   std::int64_t region_bytes = std::int64_t{1} << 30;
-  int ranks_per_node = 0;  // so many ranks act as a node; 0: all do
-  // What the rank's transport becomes before it is connected; null: it stays.
+  int ranks_per_node = 0;  // consecutive ranks that act as a node; 0: all ranks do
+  // A function that wraps the transport of each rank before it is connected; null: transports stay as they are.
   std::function<std::unique_ptr<Transport>(Rank, std::unique_ptr<Transport>)> wrap = nullptr;
+  // A function that a rank which cannot join calls with the reason; null: the test fails.
+  std::function<void(Rank, const absl::Status&)> cannot_join = nullptr;
 };
 
 // The transports of this build that ranks in threads can use.
 std::vector<std::string> WorldTransports();
 
-// Runs `body` on every rank of a new world of `size` and returns when all have returned. A rank that cannot join fails
-// the test with its error.
+// Runs `body` on every rank that has joined a new world of `size` and returns when all have returned.
 void RunWorld(int size, const WorldOptions& options, const std::function<void(Communicator&)>& body);
 inline void RunWorld(int size, const std::function<void(Communicator&)>& body) { RunWorld(size, {}, body); }
 

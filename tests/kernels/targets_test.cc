@@ -50,7 +50,7 @@ void ExpectSameBytes(const Run& run) {
     if (targets++ == 0) expected = bytes;
     EXPECT_TRUE(bytes == expected);
   });
-  EXPECT_GE(targets, 1);
+  if (targets < 2) GTEST_SKIP() << "this processor has one of Highway's targets only: nothing to compare with";
 }
 
 std::vector<std::uint8_t> MakeOperand(DType dtype, std::uint64_t seed) {

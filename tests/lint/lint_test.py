@@ -37,6 +37,8 @@ class Includes(unittest.TestCase):
             ("src/sync/x.cc", "<torch/torch.h>"),
             ("bindings/torch/x.cc", '"sync/synchronizer.h"'),
             ("src/comm/x.cc", "<iostream>"),
+            ("transports/ucx/x.cc", '"transports/inproc/x.h"'),
+            ("src/engine/x.cc", '"transports/errors.h"'),
         ]:
             self.assertEqual(len(self.violations(path, header)), 1, (path, header))
 
@@ -45,7 +47,7 @@ class Includes(unittest.TestCase):
             ("include/tutti/plan.h", '"tutti/codec.h"', "<memory>", '"absl/types/span.h"'),
             ("src/engine/x.cc", '"engine/x.h"', '"plan/x.h"', '"tutti/transport.h"', "<thread>"),
             ("algorithms/codecs/x.cc", '"kernels/x.h"', '"tutti/codec.h"', "<hwy/highway.h>"),
-            ("transports/ucx/endpoint.cc", '"transports/ucx/endpoint.h"', "<ucp/api/ucp.h>", '"base/x.h"'),
+            ("transports/ucx/endpoint.cc", '"transports/ucx/endpoint.h"', '"transports/errors.h"', "<ucp/api/ucp.h>", '"base/x.h"'),
             ("src/memory/cuda_memory.cc", "<cuda_runtime.h>"),
             ("tests/engine/x_test.cc", '"comm/x.h"', '"transports/ucx/x.h"'),
         ]:

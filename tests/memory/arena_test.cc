@@ -67,6 +67,78 @@ TEST_F(ArenaTest, BlocksShareNoLineAndStayInside) {
   }
 }
 
+// The pages that `buffer` touches.
+std::set<std::int64_t> PagesOf(const Arena& arena, const Buffer& buffer) {
+  std::set<std::int64_t> pages;
+  const std::int64_t first = arena.OffsetOf(buffer.data());
+  for (std::int64_t page = first / kPage; page <= (first + buffer.bytes() - 1) / kPage; ++page) pages.insert(page);
+  return pages;
+}
+
+TEST_F(ArenaTest, LargeBlocksShareNoPage) {
+  for (const std::shared_ptr<Arena>& arena : arenas_) {
+    std::vector<Buffer> buffers;
+    for (const std::int64_t bytes :
+         {std::int64_t{64}, 2 * kPage, std::int64_t{64}, kPage + 1, kPage, 3 * kPage - 1, kPage, 2 * kPage}) {
+      absl::StatusOr<Buffer> buffer = arena->Allocate(bytes);
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      buffers.push_back(*std::move(buffer));
+    }
+    buffers.erase(buffers.begin() + 3);  // its place is taken again
+    absl::StatusOr<Buffer> again = arena->Allocate(2 * kPage - 1);
+    ASSERT_TRUE(again.ok()) << again.status();
+    buffers.push_back(*std::move(again));
+    for (const Buffer& large : buffers) {
+      if (large.bytes() <= kPage) continue;
+      EXPECT_EQ(arena->OwnPagesOf(large.data(), large.bytes()).size(), static_cast<std::size_t>(large.bytes()));
+      const std::set<std::int64_t> pages = PagesOf(*arena, large);
+      for (const Buffer& other : buffers) {
+        if (&other == &large) continue;
+        for (const std::int64_t page : PagesOf(*arena, other)) {
+          EXPECT_FALSE(pages.contains(page)) << large.bytes() << " and " << other.bytes() << " bytes";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ArenaTest, PartsOfABlockOwnTheirPagesWhereTheyEndWithThem) {
+  Arena& arena = *arenas_[1];
+  const absl::StatusOr<Buffer> buffer = arena.Allocate(3 * kPage);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  std::byte* const begin = buffer->data();
+  std::byte* const end = begin + 3 * kPage;
+  std::byte* const second_page = begin + kPage - arena.OffsetOf(begin) % kPage;
+  const auto expect = [&](std::byte* data, std::int64_t bytes, std::byte* own, std::int64_t own_bytes) {
+    const absl::Span<std::byte> pages = arena.OwnPagesOf(data, bytes);
+    EXPECT_EQ(pages.size(), static_cast<std::size_t>(own_bytes));
+    EXPECT_EQ(own_bytes > 0 ? pages.data() : own, own);
+  };
+  expect(begin, 3 * kPage, begin, 3 * kPage);
+  expect(begin, second_page - begin, begin, second_page - begin);
+  expect(second_page, kPage, second_page, kPage);
+  expect(second_page, end - second_page, second_page, end - second_page);
+  // What shares a page with the rest of its block is left out.
+  std::byte* const last_page = second_page + 2 * kPage;
+  expect(begin, 3 * kPage - 1, begin, last_page - begin);
+  expect(begin + 1, 3 * kPage - 1, second_page, end - second_page);
+  expect(begin + 1, 10, nullptr, 0);
+  expect(begin, 3 * kPage + 1, begin, last_page - begin);
+  std::vector<std::byte> outside(3 * kPage);
+  expect(outside.data(), 3 * kPage, nullptr, 0);
+}
+
+TEST_F(ArenaTest, BlocksTakeLessThanTwoPagesMoreThanTheirBytes) {
+  for (const std::shared_ptr<Arena>& arena : arenas_) {
+    for (std::int64_t bytes = kPage + 1; bytes <= 3 * kPage; bytes += 1000) {
+      const absl::StatusOr<Buffer> first = arena->Allocate(bytes);
+      const absl::StatusOr<Buffer> next = arena->Allocate(bytes);
+      ASSERT_TRUE(first.ok() && next.ok());
+      EXPECT_LT(next->data() - first->data(), bytes + 2 * kPage);
+    }
+  }
+}
+
 TEST_F(ArenaTest, GivesAgainWhatWasFreed) {
   for (const std::shared_ptr<Arena>& arena : arenas_) {
     std::int64_t offset = -1;

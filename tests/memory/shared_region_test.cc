@@ -56,6 +56,33 @@ TEST(SharedRegion, KeepsWhatLiesAroundLargePages) {
   PreferLargePages(base, kLargePage - 1);  // too little for one
 }
 
+TEST(SharedRegion, WhatIsSecludedLeavesTheOtherMappings) {
+  constexpr std::int64_t kPage = 4096;
+  constexpr std::int64_t kBytes = 8 * kPage;
+  const absl::StatusOr<SharedRegion> region = CreateSharedRegion(kBytes);
+  ASSERT_TRUE(region.ok()) << region.status();
+  const absl::StatusOr<Mapping> other = MapSharedRegion(region->fd.get(), kBytes);
+  ASSERT_TRUE(other.ok()) << other.status();
+  std::byte* const base = region->mapping.base();
+  for (std::int64_t i = 0; i < kBytes; ++i) base[i] = static_cast<std::byte>(i % 251);
+  // The last byte of the third page and the first of the fourth: both pages whole.
+  ASSERT_TRUE(Seclude(base + 3 * kPage - 1, 2).ok());
+  for (std::int64_t i = 0; i < kBytes; ++i) ASSERT_EQ(base[i], static_cast<std::byte>(i % 251)) << i;
+  for (std::int64_t i = 0; i < kBytes; ++i) {
+    EXPECT_EQ(other->base()[i], static_cast<std::byte>(i % 251)) << "what peers read there is what it was, at " << i;
+    other->base()[i] = std::byte{255};
+  }
+  for (std::int64_t i = 0; i < kBytes; ++i) {
+    const bool secluded = i >= 2 * kPage && i < 4 * kPage;
+    ASSERT_EQ(base[i], secluded ? static_cast<std::byte>(i % 251) : std::byte{255}) << i;
+  }
+  base[2 * kPage] = std::byte{1};
+  EXPECT_EQ(other->base()[2 * kPage], std::byte{255});
+  EXPECT_TRUE(Seclude(base, 0).ok());
+  EXPECT_TRUE(Seclude(base, kBytes).ok());
+  EXPECT_EQ(base[2 * kPage], std::byte{1});
+}
+
 TEST(SharedRegion, CannotBeShrunkByWhoHoldsIt) {
   const absl::StatusOr<SharedRegion> region = CreateSharedRegion(8192);
   ASSERT_TRUE(region.ok()) << region.status();
@@ -80,6 +107,7 @@ TEST(SharedRegion, IsNotMappedWhenItIsNotWhatWasAnnounced) {
 
 TEST(SharedRegion, ImpossibleSizesAreErrors) {
   EXPECT_EQ(CreateSharedRegion(0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateSharedRegion(0).status().message(), "TUTTI_ARENA_BYTES (region_bytes) = 0; must be at least 1");
   EXPECT_EQ(MapPrivateRegion(-1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MapPrivateRegion(std::int64_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
 }

@@ -89,6 +89,36 @@ TEST(CollectiveTest, ErrorsNameTheField) {
   }
 }
 
+TEST(CollectiveTest, ValuesThatAreNoEnumeratorsAreRefusedByNumber) {
+  EXPECT_EQ(ErrorOf({.collective = Collective{55}}), "? of rank 0: collective 55 must be in 0…11");
+  EXPECT_EQ(ErrorOf({.dtype = DType{99}}), "all_reduce of rank 0: dtype 99 must be in 0…7");
+  EXPECT_EQ(ErrorOf({.op = ReduceOp{99}}), "all_reduce of rank 0: op 99 must be in 0…4");
+  EXPECT_EQ(ToString({.collective = Collective{12}, .dtype = DType{8}}), "? ? count=0");
+  EXPECT_EQ(Name(ReduceOp{5}), "?");
+}
+
+// 2^47 bytes.
+TEST(CollectiveTest, ABufferHoldsNoMoreThanAProcessCanAddress) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 45;  // of f32
+  EXPECT_EQ(ErrorOf({.count = kMost}), "");
+  EXPECT_EQ(ErrorOf({.count = kMost + 1}),
+            "all_reduce of rank 0: count 35184372088833 is not in 0…35184372088832: a buffer holds at most "
+            "140737488355328 bytes of f32");
+  for (Collective blocks : {Collective::kReduceScatter, Collective::kAllGather, Collective::kGather,
+                            Collective::kScatter, Collective::kAllToAll}) {
+    // At every rank alike, also where only the root has the long buffer.
+    for (Rank rank : {0, 1}) {
+      EXPECT_EQ(ErrorOf({.collective = blocks, .count = kMost / 4}, rank), "");
+      EXPECT_THAT(ErrorOf({.collective = blocks, .count = kMost / 4 + 1}, rank),
+                  HasSubstr("count 8796093022209 is not"));
+    }
+  }
+  CollectiveSpec v{.collective = Collective::kAllToAllV, .send_counts = {1, kMost - 1}, .recv_counts = {1, 0}};
+  EXPECT_EQ(ErrorOf(v, 0, 2), "");
+  v.recv_counts[1] = kMost;
+  EXPECT_THAT(ErrorOf(v, 0, 2), HasSubstr("recv_counts[1] = 35184372088832 is not in 0…35184372088831"));
+}
+
 TEST(CollectiveTest, PrintsWhatMatters) {
   EXPECT_EQ(ToString({.count = 1024}), "all_reduce f32 sum count=1024");
   EXPECT_EQ(ToString({.collective = Collective::kGather, .dtype = DType::kU8, .count = 3, .root = 2, .in_place = true}),

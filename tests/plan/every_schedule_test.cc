@@ -36,7 +36,7 @@ class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
     const Schedule& schedule = *GetParam();
     int served = 0;
     for (const Type& type : TypesFor(schedule.collective, size)) {
-      for (const Call& call : CallsOf(schedule.collective, type.dtype, type.op, count, size)) {
+      for (const WorldCall& call : CallsOf(schedule.collective, type.dtype, type.op, count, size)) {
         const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, call, size, options);
         if (absl::IsUnimplemented(plans.status())) continue;
         EXPECT_TRUE(plans.ok()) << call.text() << ": " << plans.status();

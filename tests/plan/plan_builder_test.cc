@@ -206,6 +206,26 @@ TEST(PlanBuilderTest, LongRangesBecomeSegmentsThatPipeline) {
   EXPECT_THAT(Deps(plan, 8), ElementsAre(5));
 }
 
+TEST(PlanBuilderTest, TheLongestBufferHasABoundedNumberOfSegments) {
+  constexpr std::int64_t kMost = 1 << 16;
+  for (std::int64_t count : {kMost, kMost + 1, std::int64_t{1} << 44}) {
+    // The block of rank 1 is as long as what the root has for it: both cut it alike.
+    for (Rank rank : {0, 1}) {
+      PlanBuilder b = Builder({.collective = Collective::kScatter, .dtype = DType::kF64, .count = count / 4},
+                              {.segment_bytes = 8}, rank);
+      if (rank == 0) b.Send(1, b.in().Elements(b.spec().count, b.spec().count));
+      if (rank == 1) b.Recv(0, b.out());
+      EXPECT_EQ(Built(b).steps.size(), kMost / 4) << count;
+    }
+    CollectiveSpec blocks{.collective = Collective::kAllToAllV};
+    blocks.send_counts = {count, 0, 7, 0};
+    blocks.recv_counts = {0, 0, 0, 0};
+    PlanBuilder b = Builder(blocks, {.segment_bytes = 8});
+    b.Send(0, b.in().Elements(0, count));
+    EXPECT_LE(Built(b).steps.size(), kMost / 4) << count;
+  }
+}
+
 TEST(PlanBuilderTest, SixteenBitRangesAreCutWhereTheirAccumulatorsAre) {
   PlanBuilder b = Builder({.dtype = DType::kBF16, .count = 8}, {.segment_bytes = 16});
   const Ref s = b.Scratch(DType::kF32, 8);
@@ -245,6 +265,9 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
          b.Reduce(std::vector<Ref>{out, out.Elements(0, 8)}, std::vector<Ref>{b.in()}, ReduceOp::kSum);
        },
        "reduce: dsts[1] overlaps dsts[0]"},
+      {[](PlanBuilder& b) { b.Reduce(b.out(), {b.in()}, ReduceOp{99}); }, "reduce: op 99 does not exist"},
+      {[](PlanBuilder& b) { b.Scratch(DType{99}, 8); }, "scratch: dtype 99 does not exist"},
+      {[](PlanBuilder& b) { b.Send(0, {.space = Space::kOut, .dtype = DType{99}}); }, "dtype 99 does not exist"},
       {[](PlanBuilder& b) { b.Scale(b.out(), b.in(), 0); }, "scale: divisor 0"},
       {[](PlanBuilder& b) { b.WaitAll(); }, "wait: WaitAll and WaitFor need a Signal"},
       {[](PlanBuilder& b) { b.Scratch(DType::kF32, -1); }, "scratch: count -1"},

@@ -22,7 +22,7 @@ const std::filesystem::path kFolder = TUTTI_SOURCE_DIR "/tests/plan/golden";
 std::string TextOf(const Schedule& schedule) {
   std::string text;
   for (int size : {2, 3}) {
-    const std::vector<Call> calls = CallsOf(schedule.collective, DType::kF32, ReduceOp::kAvg, 4, size);
+    const std::vector<WorldCall> calls = CallsOf(schedule.collective, DType::kF32, ReduceOp::kAvg, 4, size);
     const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, calls[0], size, {.peers_mapped = true});
     if (!plans.ok()) {
       absl::StrAppend(&text, size, " ranks: ", plans.status().message(), "\n");
@@ -51,7 +51,7 @@ TEST(GoldenTest, PlansAreAsRecorded) {
 }
 
 TEST(GraphvizTest, DrawsStepsDependenciesAndMessages) {
-  const Call call = CallsOf(Collective::kSend, DType::kF32, ReduceOp::kSum, 1, 2)[0];
+  const WorldCall call = CallsOf(Collective::kSend, DType::kF32, ReduceOp::kSum, 1, 2)[0];
   std::vector<Plan> plans(2);
   for (Rank rank : {0, 1}) {
     PlanBuilder b("test", call.specs[rank], rank, 2, {});

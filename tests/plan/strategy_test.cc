@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, StrategyMistake,
     ::testing::Values(
         Mistake{"", "valid: async, bytegrad, decentralized, gradient_allreduce"},
-        Mistake{"bytgrad", "unknown algorithm 'bytgrad'; valid: "},
+        Mistake{"bytgrad", "strategy 'bytgrad': no algorithm is named 'bytgrad'; valid: async, bytegrad, "},
         Mistake{"bytegrad:blok=3",
                 "unknown option 'blok' with codec=uint8_block; valid: average, hierarchical, error_feedback, codec, "
                 "block, rounding, seed"},

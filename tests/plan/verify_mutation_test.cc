@@ -369,7 +369,7 @@ TEST_F(MutationTest, OfEverySchedule) {
   for (const Schedule* schedule : AllSchedules()) {
     for (int size : {2, 3, 4, 6}) {
       for (DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const Call& call : CallsOf(schedule->collective, dtype, ReduceOp::kAvg, 13, size)) {
+        for (const WorldCall& call : CallsOf(schedule->collective, dtype, ReduceOp::kAvg, 13, size)) {
           const PlanOptions options{.segment_bytes = 32, .peers_mapped = true};
           const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
           if (absl::IsUnimplemented(plans.status())) continue;

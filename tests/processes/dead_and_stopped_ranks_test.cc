@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "tests/harness/process_world.h"
 
@@ -68,6 +69,47 @@ TEST_P(FaultsTest, EverySurvivorLearnsWhoStopped) {
   }
 }
 
+// UCX 1.13 aborted the survivor in one such round of fifty, when the peer died in a send from the caller's memory.
+TEST(FaultsInLargeMessages, TheSurvivorOfADeathBetweenNodesIsTold) {
+  constexpr int kRounds = 20;
+  constexpr std::int64_t kCount = 3'000'000;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto exchange_until_it_fails = [](Communicator& comm, const ProcessWorld::Report& report) {
+      const std::vector<float> out(kCount);
+      std::vector<float> in(kCount);
+      const Rank peer = 1 - comm.rank();
+      for (bool told = false;; told = true) {
+        Work send = comm.Send(out.data(), kCount, DType::kF32, peer);
+        absl::Status status = comm.Recv(in.data(), kCount, DType::kF32, peer).Wait();
+        status.Update(send.Wait());
+        if (!told) report("running");
+        if (!status.ok()) return report(status.ToString());
+      }
+    };
+    ProcessWorld world(2, {.timeout = absl::Minutes(5)}, exchange_until_it_fails, nullptr, /*ranks_per_node=*/1);
+    for (const Rank rank : {0, 1}) ASSERT_EQ(world.NextLine(rank), "running");
+    absl::SleepFor(absl::Milliseconds(round));  // somewhere in an exchange
+    world.Signal(1, SIGKILL);
+    ASSERT_THAT(world.NextLine(0), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1"))) << "round " << round;
+  }
+}
+
+class FaultsBetweenNodes : public FaultsTest {};
+
+// No rank sees what another does: in a ring, rank 0 waits for 3, which waits for the rank that is stopped.
+TEST_P(FaultsBetweenNodes, EverySurvivorLearnsWhoStopped) {
+  for (const int ranks_per_node : {1, 2}) {
+    ProcessWorld world(kRanks, WithTimeout(absl::Seconds(2)), AllReduceUntilItFails(), nullptr, ranks_per_node);
+    ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
+    world.Signal(kVictim, SIGSTOP);
+    for (const Rank rank : {0, 1, 3}) {
+      EXPECT_THAT(world.NextLine(rank),
+                  AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(absl::StrCat("for rank ", kVictim))))
+          << "rank " << rank << ", " << ranks_per_node << " ranks per node";
+    }
+  }
+}
+
 TEST_P(FaultsTest, AStoppedRankThatContinuesInTimeIsForgiven) {
   ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), [](Communicator& comm, const ProcessWorld::Report& report) {
     std::int64_t sum = 0;
@@ -85,6 +127,9 @@ TEST_P(FaultsTest, AStoppedRankThatContinuesInTimeIsForgiven) {
   world.Signal(kVictim, SIGCONT);
   for (Rank rank = 0; rank < kRanks; ++rank) EXPECT_EQ(world.NextLine(rank), absl::StrCat("sum ", 200 * kRanks));
 }
+
+INSTANTIATE_TEST_SUITE_P(Schedules, FaultsBetweenNodes, ::testing::Values("ring", "recursive_doubling"),
+                         [](const auto& schedule) { return schedule.param; });
 
 INSTANTIATE_TEST_SUITE_P(Schedules, FaultsTest, ::testing::Values("direct", "ring"),
                          [](const auto& schedule) { return schedule.param; });

@@ -19,7 +19,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
     for (std::int64_t count : {0, 1, size - 1, size, size + 1, 53, 331}) {
       for (bool in_place : {false, true}) {
         if (in_place && !HasInPlaceForm(schedule.collective)) continue;
-        Call call{.spec = {}, .count = count, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
+        CallCase call{.spec = {}, .count = count, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
         call.spec.collective = schedule.collective;
         call.spec.in_place = in_place;
         if (Reduces(schedule.collective)) call.spec.dtype = count % 2 == 0 ? DType::kF32 : DType::kBF16;
@@ -40,7 +40,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
     for (DType dtype : kAllDTypes) {
       for (ReduceOp op : kAllReduceOps) {
         if (op != ReduceOp::kSum && !Reduces(schedule.collective)) continue;
-        Call call{.spec = {}, .count = 53, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
+        CallCase call{.spec = {}, .count = 53, .size = size, .options = {.segment_bytes = 64, .peers_mapped = true}};
         call.spec.collective = schedule.collective;
         call.spec.dtype = dtype;
         call.spec.op = op;
@@ -58,7 +58,8 @@ TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
     for (auto [dtype, op] : {std::pair{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}}) {
       for (bool in_place : {false, true}) {
         if (in_place && !HasInPlaceForm(schedule.collective)) continue;
-        Call call{.spec = {}, .count = 9973, .size = size, .options = {.segment_bytes = 1000, .peers_mapped = true}};
+        CallCase call{
+            .spec = {}, .count = 9973, .size = size, .options = {.segment_bytes = 1000, .peers_mapped = true}};
         call.spec.collective = schedule.collective;
         call.spec.dtype = dtype;
         call.spec.op = op;

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-struct Call {
+struct CallCase {
   CollectiveSpec spec;     // without counts
   std::int64_t count = 0;  // see SpecOf
   int size = 1;
@@ -21,7 +21,7 @@ struct Call {
 };
 
 // A fatal failure tells which element of which rank is wrong, or who waits for what.
-inline void ExpectRightResults(const Schedule& schedule, const Call& call, SequentialExecutor::Order order) {
+inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, SequentialExecutor::Order order) {
   std::vector<Plan> plans;
   std::vector<Bytes> ins;
   std::vector<Bytes> outs;

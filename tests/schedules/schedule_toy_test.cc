@@ -15,7 +15,7 @@ namespace {
 TEST(ToySchedule, GivesRightResults) {
   for (int size : {1, 2, 3, 5, 8}) {
     for (bool in_place : {false, true}) {
-      Call call{.spec = {}, .count = 53, .size = size, .options = {.segment_bytes = 64}};
+      CallCase call{.spec = {}, .count = 53, .size = size, .options = {.segment_bytes = 64}};
       call.spec.collective = Collective::kAllGather;
       call.spec.in_place = in_place;
       ExpectRightResults(kScheduleOfThePage, call, SequentialExecutor::Order::kLastToFirst);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "gtest/gtest.h"
 #include "store/frame.h"
 #include "store/handshake.h"
@@ -17,15 +17,15 @@ namespace tutti {
 
 class RawStoreClient {
  public:
-  explicit RawStoreClient(const std::string& address) : fd_(ConnectTcp(address, Deadline()).value()) {}
+  explicit RawStoreClient(const std::string& address) : fd_(ConnectTcp(address, EndNanos()).value()) {}
 
-  absl::Status Send(absl::string_view bytes) { return SendAll(fd_.get(), bytes, Deadline()); }
-  std::string Receive(std::size_t bytes) { return ReceiveExactly(fd_.get(), bytes, Deadline()).value(); }
+  absl::Status Send(absl::string_view bytes) { return SendAll(fd_.get(), bytes, EndNanos()); }
+  std::string Receive(std::size_t bytes) { return ReceiveExactly(fd_.get(), bytes, EndNanos()).value(); }
 
   // True once the server has closed; what it still sent is dropped.
   bool IsClosed() {
     while (true) {
-      absl::StatusOr<std::string> bytes = ReceiveSome(fd_.get(), 64 << 10, Deadline());
+      absl::StatusOr<std::string> bytes = ReceiveSome(fd_.get(), 64 << 10, EndNanos());
       if (!bytes.ok()) return absl::IsUnavailable(bytes.status());
     }
   }
@@ -59,12 +59,12 @@ class RawStoreClient {
     while (true) {
       absl::StatusOr<std::optional<std::string>> body = reader_->Next();
       if (body.ok() && body->has_value()) return ParseResponse(**body).value();
-      reader_->Append(ReceiveSome(fd_.get(), 4096, Deadline()).value());
+      reader_->Append(ReceiveSome(fd_.get(), 4096, EndNanos()).value());
     }
   }
 
  private:
-  static absl::Time Deadline() { return absl::Now() + absl::Seconds(60); }
+  static std::int64_t EndNanos() { return NanosIn(absl::Seconds(60)); }
   static Nonce Random() {
     Nonce nonce;
     FillRandom(absl::MakeSpan(nonce));

@@ -25,7 +25,7 @@ class PrefixStoreFixture final : public StoreFixture {
     // A neighbour with the same keys, which must stay out of sight.
     auto other = MakePrefixStore(base_, "other/");
     for (const char* key : {"count", "k", "a", "b", "late", "address/7"})
-      EXPECT_TRUE(other->Set(key, "neighbour").ok());
+      EXPECT_TRUE(other->Set(key, "neighbour", absl::Now() + absl::Seconds(60)).ok());
   }
   std::shared_ptr<Store> Join(Rank) override { return MakePrefixStore(base_, "x/"); }
 
@@ -35,7 +35,7 @@ class PrefixStoreFixture final : public StoreFixture {
 
 class FileStoreFixture final : public StoreFixture {
  public:
-  std::shared_ptr<Store> Join(Rank) override { return MakeFileStore(directory_.path() + "/store").value(); }
+  std::shared_ptr<Store> Join(Rank rank) override { return MakeFileStore(directory_.path(), rank).value(); }
 
  private:
   TemporaryDirectory directory_;

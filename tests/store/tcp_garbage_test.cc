@@ -1,4 +1,7 @@
 // Strangers, liars and sluggards: whatever reaches the port, the server stays up and serves the ranks of its job.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <random>
 #include <thread>
 #include <vector>
@@ -8,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "store/byte_order.h"
+#include "tests/harness/stopped_clock.h"
 #include "tests/store/raw_store_client.h"
 #include "tutti/store.h"
 
@@ -16,20 +20,22 @@ namespace {
 
 using testing::HasSubstr;
 
+absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+
 class TcpGarbageTest : public testing::Test {
  protected:
   void Start(const TcpStoreServerOptions& options = {}) {
     server_ = TcpStoreServer::Start(job_, options).value();
     rank_ = Connect(job_, 0).value();
-    EXPECT_TRUE(rank_->Set("before", "1").ok());
+    EXPECT_TRUE(rank_->Set("before", "1", Soon()).ok());
   }
 
   // A rank that was there before is still served, and a new one gets in.
   void TearDown() override {
-    EXPECT_EQ(rank_->Get("before", absl::InfinitePast()).value(), "1");
+    EXPECT_EQ(rank_->Look("before", Soon()).value(), "1");
     auto late = Connect(job_, 1);
     ASSERT_TRUE(late.ok()) << late.status();
-    EXPECT_EQ((*late)->Get("before", absl::InfinitePast()).value(), "1");
+    EXPECT_EQ((*late)->Look("before", Soon()).value(), "1");
   }
 
   absl::StatusOr<std::shared_ptr<Store>> Connect(const JobKey& job, Rank rank) {
@@ -136,7 +142,7 @@ TEST_F(TcpGarbageTest, ARepeatedFrameEndsTheConnection) {
   const std::string add = writer.Seal(Encode(StoreRequest{.op = StoreOp::kAdd, .id = 1, .delta = 1, .key = "n"}));
   ASSERT_TRUE(client.Send(absl::StrCat(add, add)).ok());
   EXPECT_TRUE(client.IsClosed());
-  EXPECT_EQ(rank_->Get("n", absl::InfinitePast()).value(), "1");
+  EXPECT_EQ(rank_->Look("n", Soon()).value(), "1");
 }
 
 TEST_F(TcpGarbageTest, HalfOpenConnectionsMakeRoom) {
@@ -163,15 +169,15 @@ TEST_F(TcpGarbageTest, SlowClientsAreServedAndStopNobody) {
   FrameWriter writer(slow.Join(job_, 1).client_to_server);
   for (char byte : writer.Seal(Encode(StoreRequest{.op = StoreOp::kSet, .id = 9, .key = "slow", .value = "v"}))) {
     ASSERT_TRUE(slow.Send(absl::string_view(&byte, 1)).ok());
-    ASSERT_TRUE(rank_->Add("others", 1).ok());
+    ASSERT_TRUE(rank_->Add("others", 1, Soon()).ok());
   }
   EXPECT_EQ(slow.ReceiveResponse().id, 9u);
-  EXPECT_EQ(rank_->Get("slow", absl::InfinitePast()).value(), "v");
+  EXPECT_EQ(rank_->Look("slow", Soon()).value(), "v");
 }
 
 TEST_F(TcpGarbageTest, AClientThatDoesNotReadIsDropped) {
   Start();
-  ASSERT_TRUE(rank_->Set("big", std::string(kMaxValueBytes, 'v')).ok());
+  ASSERT_TRUE(rank_->Set("big", std::string(kMaxValueBytes, 'v'), Soon()).ok());
   RawStoreClient greedy(server_->address());
   FrameWriter writer(greedy.Join(job_, 1).client_to_server);
   absl::Status status;
@@ -217,7 +223,7 @@ TEST_F(TcpGarbageTest, AnotherVersionIsNamed) {
   ClientHello hello{.version = 7, .rank = 1, .size = 2, .job = Sha256(job_.job_id)};
   old.Join(job_, Encode(hello));
   EXPECT_EQ(old.welcome().code, absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(old.welcome().text, HasSubstr("rank 1 speaks version 7 of the store protocol, the server version 1"));
+  EXPECT_THAT(old.welcome().text, HasSubstr("rank 1 speaks version 7 of the store protocol, the server version 2"));
 }
 
 TEST(TcpStoreTest, ALostServerIsUnavailableForThoseWhoWaitAndThoseWhoCome) {
@@ -232,10 +238,25 @@ TEST(TcpStoreTest, ALostServerIsUnavailableForThoseWhoWaitAndThoseWhoCome) {
   });
   server.reset();
   waiter.join();
-  EXPECT_EQ(store->Set("k", "v").code(), absl::StatusCode::kUnavailable);
-  absl::Status status = ConnectTcpStore(address, job, 0, absl::Now() + absl::Milliseconds(20)).status();
+  EXPECT_EQ(store->Set("k", "v", Soon()).code(), absl::StatusCode::kUnavailable);
+  const StoppedClock stopped;  // whoever sets the clock back makes nobody wait for longer
+  absl::Status status = ConnectTcpStore(address, job, 0, absl::Now() + absl::Milliseconds(120)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+}
+
+TEST(TcpStoreTest, AServerThatSaysNothingIsGivenUpInTimeWhateverTheSystemsClockShows) {
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::listen(silent.get(), 8), 0);  // without bind: at any port, of all addresses
+  sockaddr_in address{};
+  socklen_t bytes = sizeof(address);
+  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const StoppedClock stopped;
+  absl::Status status = ConnectTcpStore(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), {{}, "job", 1}, 0,
+                                        absl::Now() + absl::Milliseconds(5))
+                            .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
 }
 
 TEST(TcpStoreTest, AStrangerInPlaceOfTheServerIsRefused) {

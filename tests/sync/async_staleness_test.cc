@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "sync/async_average.h"
+#include "sync/caller.h"
 #include "sync/weight_exchange.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
@@ -44,13 +45,15 @@ bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
 
 // A model of one weight.
 struct SmallModel {
-  explicit SmallModel(Communicator& world) : communicator(*world.Split(0, world.rank())) {
+  explicit SmallModel(Communicator& world)
+      : caller(*Caller::Create(world)), communicator(*world.Split(0, world.rank())) {
     weights = *WeightExchange::Create(*communicator, *ParseStrategy("async"), parameters,
                                       LayOutBuckets(parameters, 1 << 20, 1 << 20));
   }
 
   float weight = 0;
   const std::vector<Parameter> parameters = {{.name = "w", .count = 1, .shape = "1", .weights = &weight}};
+  const Caller caller;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<WeightExchange> weights;
 };
@@ -61,8 +64,8 @@ class Trainer {
   Trainer(Communicator& world, Course& course, int max_staleness)
       : course_(course),
         model_(world),
-        average_(std::make_unique<AsyncAverage>(std::move(model_.communicator), std::move(model_.weights),
-                                                absl::Milliseconds(1), max_staleness)) {}
+        average_(std::make_unique<AsyncAverage>(model_.caller, std::move(model_.communicator),
+                                                std::move(model_.weights), absl::Milliseconds(1), max_staleness)) {}
   ~Trainer() { average_ = nullptr; }
 
   // An error is the last step.
@@ -113,7 +116,7 @@ class Peer {
   }
   void Average() {
     model_.weights->TakeSnapshot();
-    model_.weights->Launch(0, 0);
+    model_.weights->Launch(0, 0, model_.caller.Sign(Purpose::kStep, rounds_, {}));
     SyncStatistics statistics;
     EXPECT_EQ(model_.weights->Finish(statistics), absl::OkStatus());
   }
@@ -126,7 +129,8 @@ class Peer {
 
  private:
   std::int32_t Say(std::int32_t answer) {
-    const absl::Status status = communicator().AllReduce(&answer, &answer, 1, DType::kI32, ReduceOp::kMin).Wait();
+    const CallOptions call = model_.caller.Sign(Purpose::kStep, ++rounds_, {});
+    const absl::Status status = communicator().AllReduce(&answer, &answer, 1, DType::kI32, ReduceOp::kMin, call).Wait();
     EXPECT_EQ(status, absl::OkStatus());
     if (status.ok()) return answer;
     course_.failed = true;
@@ -135,6 +139,7 @@ class Peer {
 
   Course& course_;
   SmallModel model_;
+  std::uint64_t rounds_ = 0;
 };
 
 void RunPair(int max_staleness, const std::function<void(Trainer&)>& train,

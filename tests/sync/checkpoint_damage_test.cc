@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
@@ -148,6 +150,8 @@ TEST_P(Damaged, ImpossibleNumbersAreRefused) {
                  [&] { saved.rank = number; }, [&] { saved.size = number; },
                  [&] { saved.buckets[1].ranges[0].dtype = number; }, [&] { saved.buckets[1].ranges[0].kind = number; },
                  [&] { saved.buckets[1].ranges[0].first_element = number; },
+                 [&] { saved.buckets[1].ranges[0].divisor = number; },
+                 [&] { saved.loss_scale = std::bit_cast<std::int64_t>(-std::abs(static_cast<double>(number))); },
                  [&] { saved.buckets[1].count = number; }}) {
           saved = SavedState::Read(sound[0]);
           change();

@@ -228,6 +228,38 @@ TEST_P(QAdamInWorldOf, AnInterruptedTrainingGoesOnBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(All, QAdamInWorldOf, ::testing::Values(1, 2, 3, 4, 5, 8));
 
+// As when one rank alone has loaded the state of an earlier training.
+TEST(QAdam, RanksInDifferentPhasesMeetAnErrorAndNoGarbage) {
+  std::string frozen;
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    for (int step = 1; step <= kWarmUp; ++step) ASSERT_EQ(trainer.Step(step, SomeGradient), absl::OkStatus());
+    if (world.rank() == 0) frozen = trainer.qadam->SaveState();
+  });
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    if (world.rank() == 0) {
+      ASSERT_EQ(trainer.qadam->LoadState(frozen), absl::OkStatus());
+    }
+    const absl::Status status = trainer.Step(1, SomeGradient);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("plan=another"));
+    EXPECT_EQ(trainer.weights, InitialWeights());
+  });
+}
+
+TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
+  RunWorld(1, [&](Communicator& world) {
+    Trainer trainer(world, Options());
+    ASSERT_EQ(trainer.Step(1, SomeGradient), absl::OkStatus());
+    const Tensors before = trainer.weights;
+    ASSERT_EQ(trainer.synchronizer->BeginBackward(), absl::OkStatus());
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_EQ(trainer.qadam->Step().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(trainer.weights, before);
+  });
+}
+
 TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
   constexpr int kUsed = 2;  // a and b, from now and then
   const auto used = [](int step) { return step % 3 == 0 ? kUsed : 3; };

@@ -16,6 +16,7 @@ struct SavedRange {
   std::int64_t kind = 0;
   std::int64_t dtype = 0;
   std::int64_t first_element = 0;
+  std::int64_t divisor = 1;
   std::string bytes;
 
   std::vector<float> floats() const {
@@ -50,6 +51,7 @@ struct SavedState {
   std::int64_t rank = 0;
   std::int64_t size = 0;
   std::int64_t step = 0;
+  std::int64_t loss_scale = 0;  // the bits of a double
   std::vector<std::int64_t> participants;
   std::vector<SavedBucket> buckets;
 
@@ -62,6 +64,7 @@ struct SavedState {
     number(rank);
     number(size);
     number(step);
+    number(loss_scale);
     auto length = [&](auto& list) {
       auto count = static_cast<std::int64_t>(list.size());
       number(count);
@@ -78,6 +81,7 @@ struct SavedState {
         number(range.kind);
         number(range.dtype);
         number(range.first_element);
+        number(range.divisor);
         text(range.bytes);
       }
     }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <numeric>
 #include <thread>
 
@@ -170,9 +171,11 @@ TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
 }
 
 TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
-  RunWorld(3, [](Communicator& world) {
+  std::barrier made(3);  // who is told of an error while it makes its own has none
+  RunWorld(3, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
+    made.arrive_and_wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i = 5; i >= 0; --i) {
       if (world.rank() != 2 || (i != 0 && i != 3)) synchronizer->MarkReady(i);
@@ -185,9 +188,11 @@ TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
 }
 
 TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
-  RunWorld(2, [](Communicator& world) {
+  std::barrier made(2);  // who is told of an error while it makes its own has none
+  RunWorld(2, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
+    made.arrive_and_wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i : {5, 4, 3, 2, 1}) synchronizer->MarkReady(i);
     synchronizer->MarkReady(world.rank() == 0 ? 0 : 1);
@@ -197,9 +202,11 @@ TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
 }
 
 TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
-  RunWorld(2, [](Communicator& world) {
+  std::barrier made(2);  // who is told of an error while it makes its own has none
+  RunWorld(2, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
+    made.arrive_and_wait();
     ASSERT_TRUE(synchronizer->BeginBackward().ok());
     for (int i : {5, 4}) synchronizer->MarkReady(i);
     if (world.rank() == 0) {
@@ -211,6 +218,35 @@ TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 gave up"));
   });
+}
+
+// The optimizer would use gradients of this rank alone.
+TEST(Synchronizer, AfterAnErrorOfTheCommunicatorNoStepIsOk) {
+  RunWorld(1, [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer =
+        Synchronizer::Create(world, {{"p", DType::kF32, 10, "10"}}, {}).value();
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_EQ(synchronizer->BeforeStep().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(synchronizer->Flush().code(), absl::StatusCode::kAborted);
+  });
+}
+
+// Rank 1 has no room for its bucket; the ranks could go on with a smaller model.
+TEST(Synchronizer, WantOfMemoryOnOneRankIsTheErrorOfAll) {
+  constexpr std::int64_t kRegion = 16 << 20;
+  for (const char* strategy : {"gradient_allreduce", "decentralized", "async"}) {
+    RunWorld(3, {.region_bytes = kRegion}, [&](Communicator& world) {
+      constexpr std::int64_t kFloats = 1 << 20;
+      std::vector<float> weights(kFloats);
+      const std::vector<Parameter> model = {{"p", DType::kF32, kFloats, "1048576", weights.data()}};
+      absl::StatusOr<Buffer> taken;
+      if (world.rank() == 1) taken = world.Allocate(kRegion - (4 << 20));
+      const absl::Status status = Synchronizer::Create(world, model, {.strategy = strategy}).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << strategy << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+      EXPECT_EQ(world.status(), absl::OkStatus());
+    });
+  }
 }
 
 TEST(Synchronizer, StepsBeginAndEndInTurns) {
@@ -286,7 +322,13 @@ TEST(Synchronizer, RefusesWhatMakesNoSense) {
     status = Synchronizer::Create(world, SmallModel(), options).status();
     EXPECT_THAT(std::string(status.message()), HasSubstr("bucket_bytes 0"));
     status = Synchronizer::Create(world, {{"p", DType::kF32, -1, ""}}, SmallBuckets()).status();
-    EXPECT_THAT(std::string(status.message()), HasSubstr("count -1"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("parameter p: count -1 is not in 0…35184372088832"));
+    constexpr std::int64_t kMany = std::int64_t{1} << 44;
+    status = Synchronizer::Create(world, {{"p", DType::kF32, kMany, ""}, {"q", DType::kF64, kMany, ""}}, {}).status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("parameter q: count 17592186044416 is not in 0…8796093022208"));
+    status = Synchronizer::Create(world, {{"w", DType{99}, 1, "1"}}, {}).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("parameter w: dtype 99 must be in 0…7"));
     status = Synchronizer::Create(world, SmallModel(), SmallBuckets("bytegrad")).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(status.message()), HasSubstr("gradients of f64"));

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using torch::nn::Sequential;
 
 TEST(AgreeOnOverflow, OneRankIsEnough) {
@@ -65,6 +66,7 @@ TEST(LossScaling, AnOverflowOfOneRankSkipsTheStepOfAll) {
       const torch::Tensor loss = data.Loss(net, world.rank(), world.size()) * too_much;
       // [step]
       optimizer.zero_grad();
+      replicas.SetLossScale(scale);
       (loss * scale).backward();
       const bool overflow = replicas.AgreeOnOverflow(Unscale(net->parameters(), scale));
       replicas.Step([&] {
@@ -79,6 +81,46 @@ TEST(LossScaling, AnOverflowOfOneRankSkipsTheStepOfAll) {
     scales[world.rank()] = scale;
   });
   EXPECT_THAT(scales, Each(512));
+}
+
+// A power of two as the scale changes no bit of what the codec keeps, sends and holds back.
+TEST(LossScaling, WhatACodecHoldsBackFollowsTheScale) {
+  const Data data;
+  for (const char* strategy : {"bytegrad:codec=topk,error_feedback=true", "bytegrad:codec=sign,error_feedback=true"}) {
+    std::vector<torch::Tensor> weights;
+    for (const bool scaled : {false, true}) {
+      torch::manual_seed(1);
+      std::vector<Sequential> nets = Nets(2);
+      RunWorld(2, [&](Communicator& world) {
+        Sequential& net = nets[world.rank()];
+        DataParallel replicas(world, *net, {.strategy = strategy});
+        torch::optim::SGD optimizer(net->parameters(), 0.1);
+        for (int step = 0; step < 6; ++step) {
+          const double scale = scaled && step % 2 == 1 ? 1024 : 1;
+          optimizer.zero_grad();
+          replicas.SetLossScale(scale);
+          (data.Loss(net, world.rank(), world.size()) * scale).backward();
+          Unscale(net->parameters(), scale);
+          replicas.Step(optimizer);
+        }
+      });
+      weights.push_back(WeightsOf(nets[0]));
+    }
+    EXPECT_TRUE(torch::equal(weights[0], weights[1])) << strategy;
+  }
+}
+
+TEST(LossScaling, AScaleOfNothingIsAnErrorThatNamesItsRank) {
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    DataParallel replicas(world, *nets[world.rank()], {});
+    try {
+      replicas.SetLossScale(world.rank() == 1 ? 0 : 2);
+      ADD_FAILURE() << "no error";
+    } catch (const c10::ValueError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+    }
+  });
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ namespace tutti {
 struct TransportMaker {
   std::string name;
   bool maps_peers = true;
-  std::function<std::vector<std::unique_ptr<Transport>>(int size, const TransportOptions&)> make;
+  std::function<std::vector<std::unique_ptr<Transport>>(int size, const TransportOptions&)> make = nullptr;
+  bool is_prompt = true;  // false: a message may be under way for a while after its Send and a Drain
 };
 
 inline std::string NameOfMaker(const testing::TestParamInfo<TransportMaker>& maker) { return maker.param.name; }
@@ -82,6 +83,9 @@ class TransportConformance : public testing::TestWithParam<TransportMaker> {
   // goes on moving messages until all have; then every rank says goodbye (unless it has shut down itself).
   void RunRanks(int size, const std::function<void(RankDriver&)>& body, std::int64_t region_bytes = 1 << 20);
 };
+
+// What takes more than a second.
+class TransportConformanceSlow : public TransportConformance {};
 
 }  // namespace tutti
 

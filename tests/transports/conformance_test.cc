@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "absl/algorithm/container.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
+#include "tests/harness/stopped_clock.h"
 
 namespace tutti {
 namespace {
@@ -19,6 +21,7 @@ constexpr absl::Duration kPatience = absl::Minutes(1);  // for slow machines; no
 }  // namespace
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformanceSlow);
 
 std::string Pattern(std::size_t size, unsigned seed) {
   std::string data(size, '\0');
@@ -195,6 +198,7 @@ TEST_P(TransportConformance, CompletionsMayPost) {
 }
 
 TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
+  if (!GetParam().is_prompt) GTEST_SKIP() << "nobody can say when all of it has arrived";
   constexpr std::size_t kMessages = 40;  // together more than a Progress of UCX takes, less than a socket holds
   constexpr std::size_t kBytes = 1000;
   std::atomic<bool> arrived = false;
@@ -373,6 +377,146 @@ TEST_P(TransportConformance, AGoodbyeIsNotAFailureAndLosesNothing) {
   });
 }
 
+TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
+  std::atomic<int> noticed = 0;
+  RunRanks(3, [&](RankDriver& me) {
+    // Small ones, and such that UCX announces first and moves when they are received.
+    const std::vector<std::size_t> sizes = {10, 3'000'000, 70'000};
+    std::deque<Op> ops(sizes.size());
+    std::vector<std::string> data;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      data.push_back(me.rank == 2 ? Pattern(sizes[i], 3) : std::string(sizes[i], '?'));
+    }
+    EXPECT_FALSE(me.transport.HasLeft(me.rank));
+    if (me.rank == 2) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) me.Send(0, i, data[i], &ops[i]);
+      me.DriveUntil([&] { return ops[0].calls > 0 && ops[1].calls > 0 && ops[2].calls > 0; });
+      return me.transport.Shutdown(absl::OkStatus());
+    }
+    Op never;
+    std::string in(5, '?');
+    me.Recv(2, 7, &in, &never);
+    if (me.rank == 0) {
+      EXPECT_FALSE(me.transport.HasLeft(2));
+      for (std::size_t i = 0; i < sizes.size(); ++i) me.Recv(2, i, &data[i], &ops[i]);
+    }
+    me.DriveUntil([&] { return me.transport.HasLeft(2); });
+    EXPECT_TRUE(me.transport.Check().ok()) << me.transport.Check();
+    EXPECT_EQ(never.calls, 0);
+    me.transport.Progress();  // what HasLeft has found is told here
+    if (me.rank == 0) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        EXPECT_EQ(ops[i].calls, 1);
+        EXPECT_TRUE(ops[i].status.ok() && data[i] == Pattern(sizes[i], 3)) << ops[i].status;
+      }
+    }
+    EXPECT_FALSE(me.transport.HasLeft(1 - me.rank));
+    ++noticed;
+    me.WakeAll();
+    me.DriveUntil([&] { return noticed == 2; });
+    me.transport.Shutdown(absl::InternalError("enough"));
+    EXPECT_EQ(never.calls, 1);
+  });
+}
+
+TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
+  std::atomic<int> asked = 0;
+  std::atomic<int> answered = 0;
+  std::atomic<Rank> awaited = 17;  // outlives the transports' use of it
+  RunRanks(3, [&](RankDriver& me) {
+    Transport& transport = me.transport;
+    if (me.rank == 2) {
+      transport.ShowWaitsFor(&awaited);
+      // A rank that computes answers nothing.
+      while (asked < 2) absl::SleepFor(absl::Milliseconds(1));
+      return;  // and goes on to answer until all are done
+    }
+    EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
+    transport.AskWaitsFor(2);
+    transport.Drain();
+    EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
+    ++asked;
+    me.DriveUntil([&] { return transport.WaitsFor(2).has_value(); });
+    EXPECT_EQ(transport.WaitsFor(2), 17);
+    EXPECT_EQ(transport.WaitsFor(1 - me.rank), std::nullopt);
+    ++answered;
+    me.WakeAll();
+    if (me.rank == 0) {
+      me.DriveUntil([&] { return answered == 2; });  // rank 1 is told what rank 2 shows now
+      // Who shows nothing waits for nobody. A new question forgets the old answer.
+      transport.AskWaitsFor(1);
+      me.DriveUntil([&] { return transport.WaitsFor(1).has_value(); });
+      EXPECT_EQ(transport.WaitsFor(1), -1);
+      awaited = 1;
+      transport.AskWaitsFor(2);
+      EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
+      me.DriveUntil([&] { return transport.WaitsFor(2).has_value(); });
+      EXPECT_EQ(transport.WaitsFor(2), 1);
+    }
+  });
+}
+
+TEST_P(TransportConformance, AQuestionToARankThatHasLeftIsHarmless) {
+  RunRanks(2, [&](RankDriver& me) {
+    if (me.rank == 1) return me.transport.Shutdown(absl::OkStatus());
+    me.DriveUntil([&] { return me.transport.HasLeft(1); });
+    me.transport.AskWaitsFor(1);
+    me.transport.Progress();
+    EXPECT_EQ(me.transport.WaitsFor(1), std::nullopt);
+    EXPECT_TRUE(me.transport.Check().ok()) << me.transport.Check();
+  });
+}
+
+TEST_P(TransportConformance, WhoAbortsHasNotLeft) {
+  RunRanks(2, [&](RankDriver& me) {
+    if (me.rank == 1) return me.transport.Shutdown(absl::InternalError("no more"));
+    EXPECT_FALSE(me.AwaitError().ok());
+    EXPECT_FALSE(me.transport.HasLeft(1));
+  });
+}
+
+TEST_P(TransportConformance, WhatIsSecludedKeepsItsContentsAndNoPeerWritesToIt) {
+  constexpr std::int64_t kPage = 4096;
+  constexpr std::int64_t kBytes = 16 * kPage;
+  std::atomic<int> step = 0;
+  RunRanks(
+      2,
+      [&](RankDriver& me) {
+        const auto await = [&](int s) { me.DriveUntil([&, s] { return step >= s; }); };
+        const auto advance = [&] {
+          ++step;
+          me.WakeAll();
+        };
+        const MappedRegion mine = me.transport.region();
+        if (me.rank == 0) std::fill(mine.base, mine.base + kBytes, std::byte{7});
+        const MappedRegion theirs = me.transport.endpoint(1 - me.rank).region();
+        if (me.rank == 1) {
+          await(1);
+          if (theirs.base != nullptr) std::fill(theirs.base, theirs.base + kBytes, std::byte{9});
+          advance();
+          return;
+        }
+        // From within the third page to within the sixth: four pages.
+        const absl::Status status = me.transport.Seclude(mine.base + 2 * kPage + 100, 3 * kPage);
+        advance();
+        await(2);
+        if (absl::IsUnimplemented(status)) return;
+        ASSERT_TRUE(status.ok()) << status;
+        for (std::int64_t i = 0; i < kBytes; ++i) {
+          const bool shared = theirs.base != nullptr && (i < 2 * kPage || i >= 6 * kPage);
+          ASSERT_EQ(mine.base[i], shared ? std::byte{9} : std::byte{7}) << i;
+        }
+        std::fill(mine.base, mine.base + kBytes, std::byte{1});
+        EXPECT_TRUE(me.transport.Seclude(mine.base, 0).ok());
+        EXPECT_TRUE(me.transport.Seclude(mine.base, kBytes).ok());  // again, and more
+        EXPECT_EQ(mine.base[kBytes - 1], std::byte{1});
+        EXPECT_TRUE(absl::IsInvalidArgument(me.transport.Seclude(mine.base - 1, 2)));
+        EXPECT_TRUE(absl::IsInvalidArgument(me.transport.Seclude(mine.base + 1, mine.bytes)));
+        EXPECT_TRUE(absl::IsInvalidArgument(me.transport.Seclude(mine.base, -1)));
+      },
+      kBytes);
+}
+
 TEST_P(TransportConformance, WakeEndsSleep) {
   RunRanks(1, [&](RankDriver& me) {
     std::atomic<bool> woken = false;
@@ -392,6 +536,8 @@ TEST_P(TransportConformance, SleepEndsAtItsTime) {
     const absl::Time until = absl::Now() + absl::Milliseconds(2);
     while (absl::Now() < until) me.transport.Sleep(until);
     me.transport.Sleep(absl::InfinitePast());
+    const StoppedClock stopped;
+    me.transport.Sleep(absl::Now() + absl::Milliseconds(2));
   });
 }
 

@@ -10,8 +10,9 @@ std::vector<std::unique_ptr<Transport>> MakeInproc(int size, const TransportOpti
   return transports;
 }
 
-INSTANTIATE_TEST_SUITE_P(Inproc, TransportConformance,
-                         testing::Values(TransportMaker{.name = "inproc", .make = MakeInproc}), NameOfMaker);
+const TransportMaker kInproc = {.name = "inproc", .make = MakeInproc};
+INSTANTIATE_TEST_SUITE_P(Inproc, TransportConformance, testing::Values(kInproc), NameOfMaker);
+INSTANTIATE_TEST_SUITE_P(Inproc, TransportConformanceSlow, testing::Values(kInproc), NameOfMaker);
 
 TEST(InprocTransport, AHubIsForItsRanksOnly) {
   const std::shared_ptr<InprocHub> hub = MakeInprocHub(1);

@@ -1,6 +1,8 @@
 // What comes from peers is parsed without trust: control frames and addresses.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "transports/ucx/address.h"
 #include "transports/ucx/control.h"
 
@@ -20,6 +22,21 @@ TEST(UcxControl, CarriesACause) {
   EXPECT_EQ(decoded->cause, abort.cause);
 }
 
+TEST(UcxControl, CarriesAnAnswer) {
+  for (const Rank waits_for : {-1, 0, 5, std::numeric_limits<Rank>::max()}) {
+    Control answer;
+    answer.kind = Control::Kind::kAnswers;
+    answer.from = 3;
+    answer.waits_for = waits_for;
+    const ControlFrame frame = Encode(answer);
+    const std::optional<Control> decoded = Decode(frame.data(), frame.size());
+    ASSERT_TRUE(decoded.has_value());
+    EXPECT_EQ(decoded->kind, Control::Kind::kAnswers);
+    EXPECT_EQ(decoded->from, 3);
+    EXPECT_EQ(decoded->waits_for, waits_for);
+  }
+}
+
 TEST(UcxControl, CutsALongCause) {
   Control abort;
   abort.kind = Control::Kind::kAbort;
@@ -34,7 +51,7 @@ TEST(UcxControl, RejectsWhatIsNoFrame) {
   const ControlFrame good = Encode(Control());
   EXPECT_FALSE(Decode(good.data(), good.size() - 1).has_value());
   EXPECT_FALSE(Decode(good.data(), 0).has_value());
-  for (const std::size_t at : {0u, 4u, 11u, 15u, 19u}) {  // magic, kind, and the signs or high bytes of the rest
+  for (const std::size_t at : {0u, 4u, 11u, 19u}) {  // magic, kind, the sign of the sender, the high byte of the length
     ControlFrame bad = good;
     bad[at] = static_cast<char>(0xFF);
     EXPECT_FALSE(Decode(bad.data(), bad.size()).has_value()) << "byte " << at;
@@ -42,6 +59,12 @@ TEST(UcxControl, RejectsWhatIsNoFrame) {
   ControlFrame no_cause = good;
   no_cause[4] = static_cast<char>(Control::Kind::kAbort);
   EXPECT_FALSE(Decode(no_cause.data(), no_cause.size()).has_value());
+  ControlFrame negative_code = no_cause;
+  negative_code[15] = static_cast<char>(0xFF);
+  EXPECT_FALSE(Decode(negative_code.data(), negative_code.size()).has_value());
+  ControlFrame of_another_version = good;
+  of_another_version[3] = '1';
+  EXPECT_FALSE(Decode(of_another_version.data(), of_another_version.size()).has_value());
 }
 
 TEST(UcxAddress, SurvivesTheStoreAndRejectsEveryCut) {

@@ -1,17 +1,25 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <thread>
+#include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "transports/ucx/node_rendezvous.h"
 
 namespace tutti::ucx {
 namespace {
 
 constexpr std::int64_t kBytes = 4096;
+constexpr std::int64_t kLarge = std::int64_t{1} << 30;
 
 UniqueFd ConnectTo(const std::string& name) {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -47,16 +55,16 @@ TEST(UcxNodeRendezvous, MeetsItsPeersAmongStrangers) {
   const UniqueFd too_short = ConnectTo(low.socket_name());
   EXPECT_EQ(send(too_short.get(), "x", 1, 0), 1);
 
-  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  const std::int64_t end_ns = NanosIn(absl::Minutes(1));
   std::thread other([&] {
     const NodeMember member = {0, &low_address};
-    const auto met = high.Meet(1, high_region, {&member, 1}, deadline);
+    const auto met = high.Meet(1, high_region, {&member, 1}, end_ns);
     ASSERT_TRUE(met.ok()) << met.status();
     ASSERT_EQ(met->size(), 1u);
     (*met)[0].region.base()[5] = std::byte{42};
   });
   const NodeMember member = {1, &high_address};
-  const auto met = low.Meet(0, low_region, {&member, 1}, deadline);
+  const auto met = low.Meet(0, low_region, {&member, 1}, end_ns);
   other.join();
   ASSERT_TRUE(met.ok()) << met.status();
   ASSERT_EQ(met->size(), 1u);
@@ -73,12 +81,12 @@ TEST(UcxNodeRendezvous, AWrongNonceIsRefused) {
   const PeerAddress high_address = AddressOf(high);
   std::thread other([&] {
     const NodeMember member = {0, &forged};
-    const absl::Status refused = high.Meet(1, region, {&member, 1}, absl::Now() + absl::Minutes(1)).status();
+    const absl::Status refused = high.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
     EXPECT_EQ(refused.message(), "rank 0 on this node closed its connection to rank 1");
   });
   const NodeMember member = {1, &high_address};
-  const absl::Status missing = low.Meet(0, region, {&member, 1}, absl::Now() + absl::Milliseconds(200)).status();
+  const absl::Status missing = low.Meet(0, region, {&member, 1}, NanosIn(absl::Milliseconds(200))).status();
   other.join();
   EXPECT_EQ(missing.code(), absl::StatusCode::kDeadlineExceeded) << missing;
   EXPECT_EQ(missing.message(), "rank 1 on this node did not connect to rank 0 in time");
@@ -93,9 +101,68 @@ TEST(UcxNodeRendezvous, ADeadPeerIsNamed) {
   NodeRendezvous mine = NodeRendezvous::Open().value();
   const SharedRegion region = CreateSharedRegion(kBytes).value();
   const NodeMember member = {0, &gone};
-  const absl::Status status = mine.Meet(1, region, {&member, 1}, absl::Now() + absl::Minutes(1)).status();
+  const absl::Status status = mine.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message().substr(0, 6), "rank 0");
+}
+
+// A higher rank is awaited, not called.
+TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadline) {
+  PeerAddress gone;
+  {
+    const NodeRendezvous dead = NodeRendezvous::Open().value();
+    gone = AddressOf(dead);
+  }
+  NodeRendezvous mine = NodeRendezvous::Open().value();
+  const SharedRegion region = CreateSharedRegion(kBytes).value();
+  const NodeMember member = {2, &gone};
+  const absl::Status status = mine.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(status.message(), "rank 2 on this node has died or given up before it connected to rank 1");
+}
+
+std::int64_t AddressSpaceInUse() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Two ranks meet; `rank`, a process of its own, has room for its own region only.
+void MeetInLittleAddressSpace(Rank rank) {
+  NodeRendezvous ranks[] = {NodeRendezvous::Open().value(), NodeRendezvous::Open().value()};
+  PeerAddress addresses[] = {AddressOf(ranks[0]), AddressOf(ranks[1])};
+  for (PeerAddress& address : addresses) address.region_bytes = kLarge;
+  const SharedRegion region = CreateSharedRegion(kLarge).value();
+  const std::int64_t end_ns = NanosIn(absl::Minutes(1));
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  const Rank own = child == 0 ? rank : 1 - rank;
+  { const NodeRendezvous of_the_other_process = std::move(ranks[1 - own]); }
+  const NodeMember other = {1 - own, &addresses[1 - own]};
+  if (child != 0) {
+    (void)ranks[own].Meet(own, region, {&other, 1}, end_ns);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "rank " << rank;
+    return;
+  }
+  const auto room = static_cast<rlim_t>(AddressSpaceInUse() + kLarge / 2);
+  const rlimit little = {room, room};
+  EXPECT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  const absl::Status status = ranks[own].Meet(own, region, {&other, 1}, end_ns).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(
+      status.message(),
+      absl::StrCat("rank ", own, " cannot map the memory of rank ", 1 - own, ": region of 1073741824 bytes: ",
+                   "mmap: Cannot allocate memory; lower TUTTI_ARENA_BYTES (region_bytes) or raise ulimit -v; ",
+                   "each of the 2 ranks on this node needs 2147483648 bytes of address space for the memory of all"));
+  std::fflush(nullptr);
+  _exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(UcxNodeRendezvous, WhoLacksAddressSpaceForAPeerSaysSo) {
+  MeetInLittleAddressSpace(0);
+  MeetInLittleAddressSpace(1);
 }
 
 }  // namespace

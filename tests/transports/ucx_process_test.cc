@@ -1,15 +1,20 @@
 // Ranks as processes that are killed and stopped. The suite's name ends in DeathTest so that GoogleTest runs it first:
 // its ranks are forked before this process has threads or a UCX context.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
+#include "transports/ucx/descriptors.h"
 
 namespace tutti {
 namespace {
@@ -19,7 +24,7 @@ using testing::HasSubstr;
 // One direction of a pipe that carries whole texts.
 class TextPipe {
  public:
-  TextPipe() { EXPECT_EQ(pipe(ends_), 0); }
+  TextPipe() { EXPECT_EQ(pipe2(ends_, O_CLOEXEC), 0); }
   ~TextPipe() {
     close(ends_[0]);
     close(ends_[1]);
@@ -103,6 +108,7 @@ class ForkedRanks {
  private:
   [[noreturn]] void RunChild(Rank rank, int size, const TransportMaker& maker,
                              const std::function<void(Child&)>& body) {
+    alarm(300);  // a rank that hangs fails its test
     TextPipe& orders = orders_[static_cast<std::size_t>(rank)];
     TextPipe& reports = reports_[static_cast<std::size_t>(rank)];
     for (Rank other = 0; other < size; ++other) {
@@ -193,6 +199,21 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
   EXPECT_TRUE(ranks.EndsWell(1));
 }
 
+TEST_P(UcxProcessDeathTest, ADeathIsFoundThoughTheSystemsClockStandsStill) {
+  ForkedRanks ranks(2, GetParam(), [](Child& me) {
+    const StoppedClock stopped;
+    me.reports.Write("ready");
+    if (me.rank == 1) ServeForEver(me);
+    const absl::Status error = me.AwaitError();
+    me.transport.Shutdown(error);
+    me.reports.Write(error.ToString());
+  });
+  for (Rank rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks.Report(rank), "ready");
+  ranks.Kill(1, SIGKILL);
+  EXPECT_THAT(ranks.Report(0), HasSubstr("UNAVAILABLE: rank 1 died"));
+  EXPECT_TRUE(ranks.EndsWell(0));
+}
+
 TEST_P(UcxProcessDeathTest, TheFirstDeathIsNamedNotTheSurvivorThatLeftBecauseOfIt) {
   ForkedRanks ranks(3, GetParam(), [](Child& me) {
     me.reports.Write("ready");
@@ -241,6 +262,131 @@ TEST_P(UcxProcessDeathTest, AStoppedRankIsNotAnError) {
   ranks.Order(1);
   EXPECT_TRUE(ranks.EndsWell(0));
   EXPECT_TRUE(ranks.EndsWell(1));
+}
+
+// Ranks 0 and 1 send to rank 2, which is stopped, more than the memory between two ranks holds. Then `end` ends them.
+void FloodAStoppedRank(const TransportMaker& maker, const std::function<void(ForkedRanks&)>& end,
+                       const absl::Status& said_by_rank_0, const std::string& expected) {
+  ForkedRanks ranks(3, maker, [&](Child& me) {
+    me.reports.Write("ready");
+    if (me.rank == 2) ServeForEver(me);
+    me.orders.Read();
+    const std::string data(4096, 'x');
+    std::deque<Op> ops(1000);
+    for (Op& op : ops) me.Send(2, static_cast<std::uint64_t>(&op - &ops[0]), data, &op);
+    const absl::Time flooded = absl::Now() + absl::Milliseconds(20);
+    while (absl::Now() < flooded) {
+      me.transport.Progress();
+      me.transport.Sleep(flooded);
+    }
+    me.reports.Write("flooded");
+    me.orders.Read();
+    const absl::Status error = me.rank == 0 && !said_by_rank_0.ok() ? said_by_rank_0 : me.AwaitError();
+    const absl::Time start = absl::Now();
+    me.transport.Shutdown(error);
+    EXPECT_LT(absl::Now(), start + absl::Seconds(7));
+    for (const Op& op : ops) EXPECT_TRUE(op.calls == 1 && (op.status.ok() || op.status == error)) << op.status;
+    me.reports.Write(error.ToString());
+  });
+  for (Rank rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.Report(rank), "ready");
+  ranks.Kill(2, SIGSTOP);
+  for (Rank rank = 0; rank < 2; ++rank) ranks.Order(rank);
+  for (Rank rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks.Report(rank), "flooded");
+  end(ranks);
+  for (Rank rank = 0; rank < 2; ++rank) ranks.Order(rank);
+  for (Rank rank = 0; rank < 2; ++rank) EXPECT_THAT(ranks.Report(rank), HasSubstr(expected));
+  for (Rank rank = 0; rank < 2; ++rank) EXPECT_TRUE(ranks.EndsWell(rank));
+}
+
+TEST_P(UcxProcessDeathTest, AFloodedRankThatIsKilledIsNamedByEverySurvivor) {
+  const auto kill = [](ForkedRanks& ranks) { ranks.Kill(2, SIGKILL); };
+  FloodAStoppedRank(GetParam(), kill, absl::OkStatus(), "UNAVAILABLE: rank 2 died");
+}
+
+TEST_P(UcxProcessDeathTest, AFloodedRankThatStaysStoppedKeepsNobodyFromEnding) {
+  const absl::Status late = absl::DeadlineExceededError("waited 1s for rank 2");
+  FloodAStoppedRank(
+      GetParam(), [](ForkedRanks&) {}, late, "waited 1s for rank 2");
+}
+
+TEST_P(UcxProcessDeathTest, WhoHasSaidGoodbyeHasLeftAlsoWhenItIsKilledLater) {
+  ForkedRanks ranks(2, GetParam(), [](Child& me) {
+    if (me.rank == 1) {
+      me.transport.Shutdown(absl::OkStatus());
+      me.reports.Write("left");
+      me.orders.Read();  // in vain
+    }
+    me.DriveUntil([&] { return me.transport.HasLeft(1); });
+    me.reports.Write("noticed");
+    me.orders.Read();
+    for (const absl::Time end = absl::Now() + absl::Milliseconds(100); absl::Now() < end;) {
+      me.transport.Progress();
+      EXPECT_TRUE(me.transport.Check().ok()) << me.transport.Check();
+      EXPECT_TRUE(me.transport.HasLeft(1));
+      me.transport.Sleep(end);
+    }
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  EXPECT_EQ(ranks.Report(1), "left");
+  EXPECT_EQ(ranks.Report(0), "noticed");
+  ranks.Kill(1, SIGKILL);
+  ranks.Order(0);
+  EXPECT_TRUE(ranks.EndsWell(0));
+}
+
+TEST_P(UcxProcessDeathTest, AForkedChildThatEndsDisturbsNobody) {
+  ForkedRanks ranks(2, GetParam(), [](Child& me) {
+    if (me.rank == 0) {
+      const pid_t returns = fork();
+      if (returns == 0) return;  // and destroys its copy of the transport
+      const pid_t exits = fork();
+      if (exits == 0) {
+        me.transport.Shutdown(absl::InternalError("said by a child"));
+        std::exit(0);
+      }
+      for (const pid_t child : {returns, exits}) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+      }
+    }
+    const Rank peer = 1 - me.rank;
+    const std::string out = Pattern(1 << 20, static_cast<unsigned>(me.rank));
+    std::string in(out.size(), '?');
+    Op sent, received;
+    me.Recv(peer, 1, &in, &received);
+    me.Send(peer, 1, out, &sent);
+    me.Await({&sent, &received});
+    EXPECT_TRUE(in == Pattern(in.size(), static_cast<unsigned>(peer)));
+    EXPECT_TRUE(me.transport.Check().ok()) << me.transport.Check();
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  EXPECT_TRUE(ranks.EndsWell(0));
+  EXPECT_TRUE(ranks.EndsWell(1));
+}
+
+std::vector<int> InheritedByHelpers() {
+  std::vector<int> inherited = ucx::OpenDescriptors();
+  std::erase_if(inherited, [](int fd) { return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0; });
+  return inherited;
+}
+
+TEST_P(UcxProcessDeathTest, NoDescriptorOfATransportIsInherited) {
+  const std::vector<int> before = InheritedByHelpers();
+  ForkedRanks ranks(3, GetParam(), [&](Child& me) {
+    std::deque<Op> ops(6);
+    std::vector<std::string> in(3, std::string(100'000, '?'));
+    const std::string out = Pattern(100'000, 1);
+    for (Rank peer = 0; peer < 3; ++peer) {
+      me.Recv(peer, 1, &in[static_cast<std::size_t>(peer)], &ops[static_cast<std::size_t>(peer)]);
+      me.Send(peer, 1, out, &ops[static_cast<std::size_t>(3 + peer)]);
+    }
+    me.DriveUntil([&] { return std::all_of(ops.begin(), ops.end(), [](const Op& op) { return op.calls > 0; }); });
+    EXPECT_GT(ucx::OpenDescriptors().size(), before.size() + 10);
+    EXPECT_EQ(InheritedByHelpers(), before);
+    me.transport.Shutdown(absl::OkStatus());
+  });
+  for (Rank rank = 0; rank < 3; ++rank) EXPECT_TRUE(ranks.EndsWell(rank));
 }
 
 std::vector<std::unique_ptr<Transport>> MakeWithNode(const std::string& node, int size,

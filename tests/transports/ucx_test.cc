@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -5,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
 
 namespace tutti {
@@ -25,11 +28,10 @@ std::vector<std::unique_ptr<Transport>> MakeManyNodes(int size, const TransportO
   return transports;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
-                         testing::Values(TransportMaker{.name = "one_node", .make = MakeOneNode},
-                                         TransportMaker{
-                                             .name = "many_nodes", .maps_peers = false, .make = MakeManyNodes}),
-                         NameOfMaker);
+const TransportMaker kOneNode = {.name = "one_node", .make = MakeOneNode};
+const TransportMaker kManyNodes = {.name = "many_nodes", .maps_peers = false, .make = MakeManyNodes};
+INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance, testing::Values(kOneNode, kManyNodes), NameOfMaker);
+INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformanceSlow, testing::Values(kOneNode, kManyNodes), NameOfMaker);
 
 // How many TCP connections this process has.
 int EstablishedTcp() {
@@ -65,6 +67,25 @@ int TcpConnectionsOf(std::vector<std::unique_ptr<Transport>> transports) {
 TEST(UcxTransport, RanksOfANodeDoNotFallBackToTcp) {
   EXPECT_EQ(TcpConnectionsOf(MakeOneNode(2, {.region_bytes = 4096})), 0);
   EXPECT_GT(TcpConnectionsOf(MakeManyNodes(2, {.region_bytes = 4096})), 0);
+}
+
+TEST(UcxTransport, ConnectEndsAtItsDeadlineThoughTheSystemsClockStandsStill) {
+  for (const auto& make : {MakeOneNode, MakeManyNodes}) {
+    const std::vector<std::unique_ptr<Transport>> transports = make(2, {.region_bytes = 4096});
+    const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+    const StoppedClock stopped;
+    const absl::Status alone = transports[0]->Connect(0, addresses, absl::Now() + absl::Milliseconds(50));
+    EXPECT_EQ(alone.code(), absl::StatusCode::kDeadlineExceeded) << alone;
+    EXPECT_NE(alone.message().find("rank 1"), absl::string_view::npos) << alone;
+  }
+}
+
+// UCX would log its state on SIGHUP, which then no longer ends the process.
+TEST(UcxTransport, TakesNoSignalOfTheProcess) {
+  ASSERT_TRUE(MakeUcxTransport({}, {.region_bytes = 4096}).ok());
+  struct sigaction action;
+  ASSERT_EQ(sigaction(SIGHUP, nullptr, &action), 0);
+  EXPECT_TRUE(action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN);
 }
 
 TEST(UcxTransport, AnUnknownInterfaceIsNamedWithThoseThatExist) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 
 namespace tutti {
 namespace inproc {
@@ -36,14 +37,20 @@ void Port::Free(Message* message) {
 bool Port::Deliver(Message* message) {
   const MutexLock lock(mutex_);
   if (closed_) return false;
-  events_.push_back({Event::Kind::kArrived, message, absl::OkStatus()});
+  events_.push_back({.kind = Event::Kind::kArrived, .message = message});
   news_.NotifyOne();
   return true;
 }
 
 void Port::ReportEnd(Message* message, absl::Status status) {
   const MutexLock lock(mutex_);
-  events_.push_back({Event::Kind::kEnded, message, std::move(status)});
+  events_.push_back({.kind = Event::Kind::kEnded, .message = message, .ended = std::move(status)});
+  news_.NotifyOne();
+}
+
+void Port::Report(const Event& event) {
+  const MutexLock lock(mutex_);
+  events_.push_back(event);
   news_.NotifyOne();
 }
 
@@ -54,7 +61,7 @@ void Port::Take(std::vector<Event>* events) {
 
 void Port::Sleep(absl::Time until) {
   const MutexLock lock(mutex_);
-  news_.WaitUntil(mutex_, until, [this]() TUTTI_REQUIRES(mutex_) { return woken_ || !events_.empty(); });
+  news_.WaitUntil(mutex_, NanosAt(until), [this]() TUTTI_REQUIRES(mutex_) { return woken_ || !events_.empty(); });
   woken_ = false;
 }
 

@@ -1,4 +1,4 @@
-// What the ranks of one process share: a port for each, and the messages under way between them.
+// The hub, which the ranks of one process share: a port for each rank, and the messages under way between ranks.
 #ifndef TUTTI_TRANSPORTS_INPROC_HUB_H_
 #define TUTTI_TRANSPORTS_INPROC_HUB_H_
 
@@ -24,8 +24,8 @@ class Port;
 
 // One message. It belongs to its sender's port, which outlives every reader because the hub owns it.
 struct Message {
-  // The receiver claims a message before it reads the sender's memory; the sender withdraws it when it shuts down
-  // first. Whoever moves the state on from kPosted decides how the message ends.
+  // The receiver claims a message before it reads the sender's memory; a sender that shuts down withdraws messages that
+  // nobody has claimed. The side that moves the state on from kPosted decides how the message ends.
   enum class State : std::uint8_t { kFree, kPosted, kClaimed, kWithdrawn };
   std::atomic<State> state = State::kFree;
   Rank source = 0;
@@ -45,38 +45,44 @@ struct Message {
   }
 };
 
-// News for one rank: a message to receive, or the end (with `ended`) of a message that it sent.
+// News for one rank: a message to receive, the end (with `ended`) of a message that the rank sent, the goodbye of
+// `peer`, the question of `peer` for whom this rank waits, or the answer of `peer` to that question, `waits_for`.
 struct Event {
-  enum class Kind : std::uint8_t { kArrived, kEnded };
+  enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAsked, kAnswered };
   Kind kind;
-  Message* message;
-  absl::Status ended;
+  Message* message = nullptr;
+  absl::Status ended = absl::OkStatus();
+  Rank peer = 0;
+  Rank waits_for = -1;
 };
 
-// Messages under way for which room is made at the start: until then, nothing that moves a message allocates.
+// The number of messages under way for which room is made at the start: up to it, nothing that moves a message
+// allocates.
 inline constexpr std::size_t kRoom = 256;
 
-// Where one rank hears from the others. Thread-safe but for the messages that it stores.
+// The port through which one rank hears from the others. Thread-safe but for the messages that it stores.
 class Port {
  public:
   explicit Port(Mapping region);
 
   const Mapping& region() const { return region_; }
 
-  // False when the rank has closed its port: the message stays with the caller.
+  // Delivers a message to the rank. False when the rank has closed its port: the message stays with the caller.
   bool Deliver(Message* message);
   void ReportEnd(Message* message, absl::Status status);
-  // Moves all news into `events`, which must be empty; lends its capacity to the port.
+  // Reports an event of a peer to the rank; a goodbye only when nothing that the peer sent is under way any more.
+  void Report(const Event& event);
+  // Moves all news into `events`, which must be empty; the port keeps the capacity that `events` had.
   void Take(std::vector<Event>* events);
-  // Blocks until there is news, after Wake, or at `until`.
+  // Blocks until there is news, a Wake or `until`.
   void Sleep(absl::Time until);
   // Blocks until there is news.
   void AwaitNews();
   void Wake();
-  // After this no message arrives any more.
+  // Closes the port: no message arrives any more.
   void Close();
 
-  // The messages that this rank sends, called by its thread alone. Pooled: in the long run nothing allocates.
+  // The messages that this rank sends, used by its thread alone. They are pooled: in the long run nothing allocates.
   Message* NewMessage();
   void Free(Message* message);
   std::deque<Message>& messages() { return messages_; }
@@ -107,7 +113,7 @@ class InprocHub {
   int size() const { return size_; }
   bool share_node(Rank a, Rank b) const { return a / ranks_per_node_ == b / ranks_per_node_; }
 
-  // A port for one more rank and the address under which its peers find it.
+  // The port of one more rank and the address under which its peers find it.
   struct Registration {
     inproc::Port* port;
     std::string address;

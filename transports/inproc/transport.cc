@@ -3,14 +3,22 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "transports/inproc/status.h"
+#include "base/told_by.h"
+#include "transports/errors.h"
 
 namespace tutti {
 namespace inproc {
+namespace {
 
-InprocTransport::~InprocTransport() {
-  Shutdown(absl::UnavailableError(absl::StrCat("rank ", rank_, " destroyed its transport without a Shutdown")));
+// The error of a second operation with a tag. `operation` names the first one, as in "Recv from".
+absl::Status TagInUse(absl::string_view operation, Rank peer, std::uint64_t tag) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("tag ", tag, " is already in use by an unfinished ", operation, " rank ", peer));
 }
+
+}  // namespace
+
+InprocTransport::~InprocTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
 absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time /*deadline*/) {
   const int size = static_cast<int>(addresses.size());
@@ -38,7 +46,7 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
 
 void InprocTransport::PostSend(Rank peer, Port* port, std::uint64_t tag, const void* data, std::int64_t bytes,
                                Completion* completion) {
-  if (shut_down_) return End(completion, cause_);
+  if (shut_down_) return ended_.End(completion, cause_);
   Message* message = port_->NewMessage();
   message->state = Message::State::kPosted;
   message->source = rank_;
@@ -49,17 +57,17 @@ void InprocTransport::PostSend(Rank peer, Port* port, std::uint64_t tag, const v
   if (port->Deliver(message)) return;
   port_->Free(message);
   const absl::Status told = port_->told();
-  End(completion, told.ok() ? HasShutDown(peer) : told);
+  ended_.End(completion, told.ok() ? HasShutDown(peer) : told);
 }
 
 void InprocTransport::PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv) {
-  if (shut_down_) return End(recv.completion, cause_);
+  if (shut_down_) return ended_.End(recv.completion, cause_);
   if (const auto found = unexpected_.find(Key(peer, tag)); found != unexpected_.end()) {
     Message* message = found->second;
     unexpected_.erase(found);
     if (message->Claim()) return Receive(message, recv);
   }
-  if (!posted_.try_emplace(Key(peer, tag), recv).second) End(recv.completion, TagInUse("Recv from", peer, tag));
+  if (!posted_.try_emplace(Key(peer, tag), recv).second) ended_.End(recv.completion, TagInUse("Recv from", peer, tag));
 }
 
 void InprocTransport::Arrived(Message* message) {
@@ -78,9 +86,9 @@ void InprocTransport::Arrived(Message* message) {
 void InprocTransport::Receive(Message* message, const PostedRecv& recv) {
   if (message->bytes == recv.bytes) {
     if (recv.bytes > 0) std::memcpy(recv.data, message->data, static_cast<std::size_t>(recv.bytes));
-    End(recv.completion, absl::OkStatus());
+    ended_.End(recv.completion, absl::OkStatus());
   } else {
-    End(recv.completion, WrongLength(message->source, message->tag, message->bytes, recv.bytes));
+    ended_.End(recv.completion, WrongLength(message->source, message->tag, message->bytes, recv.bytes));
   }
   message->sender->ReportEnd(message, absl::OkStatus());
 }
@@ -91,54 +99,86 @@ void InprocTransport::Refuse(Message* message, const absl::Status& status) {
 
 void InprocTransport::HandleNews() {
   port_->Take(&news_);
-  for (Event& event : news_) {
-    Message* message = event.message;
-    if (event.kind == Event::Kind::kEnded) {
-      End(message->completion, shut_down_ && !event.ended.ok() ? cause_ : std::move(event.ended));
-      port_->Free(message);
-    } else if (shut_down_) {
-      Refuse(message, refusal_);
-    } else {
-      Arrived(message);
-    }
-  }
+  for (Event& event : news_) Handle(event);
   news_.clear();
+}
+
+void InprocTransport::Handle(Event& event) {
+  Message* const message = event.message;
+  switch (event.kind) {
+    case Event::Kind::kArrived:
+      return shut_down_ ? Refuse(message, refusal_) : Arrived(message);
+    case Event::Kind::kEnded:
+      ended_.End(message->completion, shut_down_ && !event.ended.ok() ? cause_ : std::move(event.ended));
+      return port_->Free(message);
+    case Event::Kind::kLeft:
+      left_[static_cast<std::size_t>(event.peer)] = true;
+      return;
+    case Event::Kind::kAsked:
+      if (shut_down_) return;
+      return port(event.peer)
+          .Report({.kind = Event::Kind::kAnswered,
+                   .peer = rank_,
+                   .waits_for = waits_for_ != nullptr ? waits_for_->load(std::memory_order_relaxed) : -1});
+    case Event::Kind::kAnswered:
+      answers_[static_cast<std::size_t>(event.peer)] = event.waits_for;
+      return;
+  }
+}
+
+void InprocTransport::AskWaitsFor(Rank peer) {
+  answers_[static_cast<std::size_t>(peer)].reset();
+  port(peer).Report({.kind = Event::Kind::kAsked, .peer = rank_});
 }
 
 bool InprocTransport::Progress() {
   HandleNews();
-  if (ended_.empty()) return false;
-  // Completions may post, which fills `ended_` anew: that is for the next call.
-  calling_.swap(ended_);
-  for (auto& [completion, status] : calling_) completion->done(completion, status);
-  calling_.clear();
-  return true;
+  return ended_.CallAll();
 }
 
 void InprocTransport::Sleep(absl::Time until) {
   if (ended_.empty()) port_->Sleep(until);
 }
 
+bool InprocTransport::HasLeft(Rank peer) {
+  HandleNews();
+  return left_[static_cast<std::size_t>(peer)];
+}
+
+absl::Status InprocTransport::Seclude(std::byte* /*data*/, std::int64_t /*bytes*/) {
+  return absl::UnimplementedError("ranks that are threads of one process cannot keep their memory from each other");
+}
+
 void InprocTransport::WithdrawSends() {
-  int claimed = 0;
+  std::size_t claimed = 0;
   for (Message& message : port_->messages()) {
     if (message.state == Message::State::kFree) continue;
     if (message.Withdraw()) {
-      End(message.completion, cause_);
+      ended_.End(message.completion, cause_);
     } else {
-      ++claimed;  // a peer is copying it, or refuses it: its end is on the way
+      ++claimed;  // a peer is copying it, or refuses it, and will report its end
     }
   }
+  // Each claimed message takes as long as one copy, which nothing can interrupt: the copying thread belongs to this
+  // process.
   while (claimed > 0) {
     port_->AwaitNews();
     const std::size_t before = ended_.size();
     HandleNews();
-    claimed -= static_cast<int>(ended_.size() - before);
+    claimed -= ended_.size() - before;
   }
 }
 
 void InprocTransport::Shutdown(const absl::Status& cause) {
   if (shut_down_) return;
+  if (!maker_.is_this()) {
+    // The hub is kept for good in a forked child, where the other ranks' threads do not exist and nobody unlocks the
+    // locks that they held: destroying it would wait for ever.
+    static auto* const kept = new std::vector<std::shared_ptr<InprocHub>>;
+    kept->push_back(hub_);
+    shut_down_ = true;
+    return;
+  }
   HandleNews();
   shut_down_ = true;
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
@@ -148,14 +188,19 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
     for (const InprocEndpoint& endpoint : endpoints_) endpoint.port()->Tell(refusal_);
   }
   port_->Close();
-  for (const auto& [key, recv] : posted_) End(recv.completion, cause_);
+  for (const auto& [key, recv] : posted_) ended_.End(recv.completion, cause_);
   posted_.clear();
   for (const auto& [key, message] : unexpected_) Refuse(message, refusal_);
   unexpected_.clear();
   HandleNews();
   WithdrawSends();
-  while (Progress()) {
+  if (cause.ok()) {
+    // The goodbye follows all that was sent: messages that are not received by now have been withdrawn.
+    for (Rank peer = 0; peer < static_cast<Rank>(endpoints_.size()); ++peer) {
+      if (peer != rank_) port(peer).Report({.kind = Event::Kind::kLeft, .peer = rank_});
+    }
   }
+  Progress();
 }
 
 }  // namespace inproc

@@ -3,15 +3,19 @@
 #ifndef TUTTI_TRANSPORTS_INPROC_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_INPROC_TRANSPORT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "base/fork.h"
+#include "transports/ended.h"
 #include "transports/inproc/endpoint.h"
 #include "transports/inproc/hub.h"
 #include "tutti/transport.h"
@@ -27,12 +31,14 @@ struct PostedRecv {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(std::shared_ptr<InprocHub> hub, InprocHub::Registration registration)
-      : hub_(std::move(hub)), port_(registration.port), address_(std::move(registration.address)) {
+      : hub_(std::move(hub)),
+        port_(registration.port),
+        address_(std::move(registration.address)),
+        left_(static_cast<std::size_t>(hub_->size())),
+        answers_(static_cast<std::size_t>(hub_->size())) {
     posted_.reserve(kRoom);
     unexpected_.reserve(kRoom);
     news_.reserve(kRoom);
-    ended_.reserve(kRoom);
-    calling_.reserve(kRoom);
   }
   ~InprocTransport() override;
 
@@ -45,9 +51,15 @@ class InprocTransport final : public Transport {
   void Sleep(absl::Time until) override;
   void Wake() override { port_->Wake(); }
   absl::Status Check() override { return port_->told(); }
+  bool HasLeft(Rank peer) override;
+  void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }
+  void AskWaitsFor(Rank peer) override;
+  std::optional<Rank> WaitsFor(Rank peer) override { return answers_[static_cast<std::size_t>(peer)]; }
+  bool HasEnded(Rank /*peer*/) override { return false; }
+  absl::Status Seclude(std::byte* data, std::int64_t bytes) override;
   void Shutdown(const absl::Status& cause) override;
 
-  // For endpoints.
+  // The functions that endpoints call.
   void PostSend(Rank peer, Port* port, std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion);
   void PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv);
 
@@ -59,8 +71,9 @@ class InprocTransport final : public Transport {
   // Ends a message that this rank will not receive.
   static void Refuse(Message* message, const absl::Status& status);
   void HandleNews();
+  void Handle(Event& event);
+  Port& port(Rank peer) { return *endpoints_[static_cast<std::size_t>(peer)].port(); }
   void WithdrawSends();
-  void End(Completion* completion, absl::Status status) { ended_.emplace_back(completion, std::move(status)); }
 
   const std::shared_ptr<InprocHub> hub_;
   Port* const port_;
@@ -71,12 +84,14 @@ class InprocTransport final : public Transport {
   absl::flat_hash_map<Key, PostedRecv> posted_;
   absl::flat_hash_map<Key, Message*> unexpected_;
   std::vector<Event> news_;
-  std::vector<std::pair<Completion*, absl::Status>> ended_;  // to be called by the next Progress
-  std::vector<std::pair<Completion*, absl::Status>>
-      calling_;  // being called; swapped with `ended_`, so nothing allocates
+  EndedQueue ended_{kRoom};  // to be called by the next Progress
+  const MakerProcess maker_;
+  std::vector<bool> left_;                    // by peer: it has said goodbye
+  std::vector<std::optional<Rank>> answers_;  // by peer: its answer to the last question
+  const std::atomic<Rank>* waits_for_ = nullptr;
   bool shut_down_ = false;
-  absl::Status cause_;    // how unfinished operations of this rank end after Shutdown
-  absl::Status refusal_;  // how sends of peers to it end
+  absl::Status cause_;    // the error of this rank's operations that are unfinished at Shutdown, or posted after it
+  absl::Status refusal_;  // the error of sends of peers to this rank
 };
 
 }  // namespace tutti::inproc

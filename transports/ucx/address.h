@@ -1,4 +1,4 @@
-// What a rank tells its peers before they connect: the blob behind Transport::Address.
+// The address of a rank, which it gives to its peers before they connect: the blob behind Transport::Address.
 #ifndef TUTTI_TRANSPORTS_UCX_ADDRESS_H_
 #define TUTTI_TRANSPORTS_UCX_ADDRESS_H_
 
@@ -15,19 +15,19 @@ namespace tutti::ucx {
 
 using Nonce = std::array<char, 32>;
 
-// Random bytes that nobody can guess.
+// Draws random bytes that nobody can guess.
 Nonce NewNonce();
-// Takes the same time wherever the two differ.
+// Compares in a time that does not depend on where the two differ.
 bool Equal(const Nonce& a, const Nonce& b);
 
 struct PeerAddress {
   std::string node;    // ranks with equal names map each other's memory
   uid_t user = 0;      // the user that the rank runs as
   std::string socket;  // name of the rank's socket in the abstract namespace
-  Nonce nonce = {};    // what a peer presents to that socket
+  Nonce nonce = {};    // a secret that a peer must present to that socket
   std::int64_t region_bytes = 0;
   std::string worker;          // UCX worker address, all devices
-  std::string network_worker;  // the same, network devices only: for ranks on other nodes
+  std::string network_worker;  // the same with network devices only, for ranks on other nodes
 };
 
 std::string Encode(const PeerAddress& address);

@@ -1,4 +1,4 @@
-// How a UCX transport is made and connected to the other ranks.
+// The creation of a UCX transport, and its connection to the other ranks.
 #include <net/if.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,15 +10,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
-#include "transports/ucx/status.h"
+#include "base/clock.h"
+#include "base/standard_descriptors.h"
+#include "transports/ucx/descriptors.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti {
 namespace ucx {
 namespace {
 
-constexpr int kMaxSize = 0xFFFF;  // ranks have 16 bits of a UCX tag, and one value is taken
+// The descriptors that one rank needs: three of this transport's own; UCX 1.13 to 1.22 have 12 open, and a few more
+// while they start.
+constexpr std::size_t kDescriptors = 20;
+
+constexpr int kMaxSize = 0xFFFF;  // a rank has 16 bits of a UCX tag, of which one value is taken
 
 absl::StatusOr<std::string> BootId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -62,6 +67,7 @@ absl::StatusOr<std::string> UcxTransport::Address() {
 }
 
 absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blobs, absl::Time deadline) {
+  const std::int64_t end_ns = NanosAt(deadline);
   const int size = static_cast<int>(blobs.size());
   if (worker_ == nullptr || !endpoints_.empty()) return absl::FailedPreconditionError("Connect is called once");
   if (size > kMaxSize)
@@ -84,12 +90,22 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   endpoints_[static_cast<std::size_t>(rank)].Show(region());
   health_.Reset(size);
   news_.resize(static_cast<std::size_t>(size));
-  if (absl::Status status = MeetNode(addresses, deadline); !status.ok()) return status;
+  control_left_ = kMaxControlsPerPeer * size + 1;
+  // Each peer needs a descriptor for its socket and one for its process, or those of UCX's connections, of which two
+  // may be made at once; meeting the peers needs some more.
+  const std::size_t descriptors = 2 * blobs.size() + 4;
+  if (absl::Status status = NeedDescriptors(descriptors, absl::StrCat("a world of ", size, " ranks")); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = MeetNode(addresses, end_ns); !status.ok()) return status;
   if (absl::Status status = OpenEndpoints(addresses); !status.ok()) return status;
-  return GreetAll(deadline);
+  absl::Status greeted = GreetAll(end_ns);
+  CloseOnExecBehind(worker_->event_fd());
+  CloseSharedFilesOnExec();
+  return greeted;
 }
 
-absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, absl::Time deadline) {
+absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
   std::vector<NodeMember> members;
   for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
@@ -101,14 +117,13 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, abs
     }
     members.push_back({peer, &address});
   }
-  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, members, deadline);
+  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, members, end_ns);
   if (!peers.ok()) return peers.status();
   for (NodePeer& peer : *peers) endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region));
   return links_.Watch(*peers);
 }
 
 absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
-  const Library& ucp = worker_->ucp();
   for (UcxEndpoint& endpoint : endpoints_) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(endpoint.peer())];
     const std::string& worker = address.node == node_ ? address.worker : address.network_worker;
@@ -118,36 +133,36 @@ absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses
     params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
     params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
     params.err_handler = {OnEndpointError, &endpoint};
-    const ucs_status_t status = ucp.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
+    const ucs_status_t status = ucp_.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
     if (status == UCS_OK) continue;
     return absl::UnavailableError(absl::StrCat("rank ", endpoint.peer(),
-                                               " cannot be reached: UCX: ", ucp.ucs_status_string(status),
+                                               " cannot be reached: UCX: ", ucp_.ucs_status_string(status),
                                                "; ranks on several nodes need UcxOptions.interface"));
   }
   return absl::OkStatus();
 }
 
-// Exchanges first messages with every peer, and with itself: what cannot be reached is found here, and no later message
-// has to wait until UCX has set its connections up. UCX does so lazily: two ends learn each other's names when the
-// first message needs an answer, as the greeting does. When that and a flush have ended, this rank's connections are
-// up; the second message tells the peers so, for UCX 1.13 (as Debian builds it) aborts a process that closes a
-// connection while it still owes an answer.
-absl::Status UcxTransport::GreetAll(absl::Time deadline) {
+// Exchanges first messages with every peer, and with this rank itself: a peer that cannot be reached is found here, and
+// no later message has to wait until UCX has set its connections up. UCX does so lazily: two ends learn each other's
+// names when the first message needs an answer, as the greeting does. When the greeting and a flush have ended, this
+// rank's connections are up, and a second message tells the peers so: UCX 1.13 (as Debian builds it) aborts a process
+// that closes a connection while it still owes an answer.
+absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
   ReceiveControl();
-  if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, deadline); !status.ok()) return status;
+  if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, end_ns); !status.ok()) return status;
   absl::Status error;
-  const bool flushed = Flush(deadline, [&] { return !(error = Check()).ok(); });
+  const bool flushed = Flush(end_ns, [&] { return !(error = Check()).ok(); });
   if (!error.ok()) return error;
   if (!flushed) {
     return absl::DeadlineExceededError(absl::StrCat("the connections of rank ", rank_, " were not set up in time"));
   }
-  absl::Status settled = Exchange(Control::Kind::kSettled, &PeerNews::settled, deadline);
+  absl::Status settled = Exchange(Control::Kind::kSettled, &PeerNews::settled, end_ns);
   greeted_ = settled.ok();
   return settled;
 }
 
-// Sends a control message to every peer and awaits the same from each.
-absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, absl::Time deadline) {
+// Sends a control message to every peer and waits for the same from each.
+absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns) {
   Control control;
   control.kind = kind;
   control.from = rank_;
@@ -156,7 +171,7 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, a
     return std::find_if(news_.begin(), news_.end(), [heard](const PeerNews& news) { return !(news.*heard); });
   };
   absl::Status error;
-  const bool in_time = DriveUntil(deadline, [&] {
+  const bool in_time = DriveUntil(end_ns, [&] {
     error = Check();
     return !error.ok() || (missing() == news_.end() && control_sends_ == 0);
   });
@@ -172,6 +187,10 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, a
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx_options,
                                                             const TransportOptions& options) {
+  HoldStandardDescriptors();
+  // Descriptors are counted first: without one UCX cannot even be loaded.
+  if (absl::Status status = ucx::NeedDescriptors(ucx::kDescriptors, "a rank that uses UCX"); !status.ok())
+    return status;
   const std::string interface = ucx_options.interface.empty() ? "lo" : ucx_options.interface;
   if (absl::Status status = ucx::CheckInterface(interface); !status.ok()) return status;
   absl::StatusOr<std::string> node = ucx_options.node;

@@ -1,5 +1,5 @@
-// The few messages that ranks exchange beside payload: when they connect, say goodbye or abort. One fixed layout, sent
-// over a node's sockets and, under a reserved tag, over UCX.
+// Control messages: the few that ranks exchange beside payload, when they connect, say goodbye or abort, and when they
+// ask each other for whom they wait. One fixed layout, sent over a node's sockets and, under a reserved tag, over UCX.
 #ifndef TUTTI_TRANSPORTS_UCX_CONTROL_H_
 #define TUTTI_TRANSPORTS_UCX_CONTROL_H_
 
@@ -13,19 +13,25 @@
 namespace tutti::ucx {
 
 struct Control {
-  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort };
+  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort, kAsks, kAnswers };
   Kind kind = Kind::kHello;
   Rank from = 0;
-  absl::Status cause;  // kAbort; its text is cut to kMaxCauseBytes
+  absl::Status cause;   // kAbort; its text is cut to kMaxCauseBytes
+  Rank waits_for = -1;  // kAnswers: the rank that the sender waits for; -1: nobody
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;
+// The most control messages that one rank sends to another, beside questions and answers: a greeting, that it is
+// settled, a goodbye or the cause of an abort, and that it has seen a goodbye.
+inline constexpr int kMaxControlsPerPeer = 4;
 
-// magic, kind, from, code, length: 4 bytes each, little-endian as all machines that Tutti runs on; then the text.
+// A control message on the wire: magic, kind, from, value, length of the text (4 bytes each, little-endian like all
+// machines that Tutti runs on), then the text. `value` is the status code of kAbort's cause, or the `waits_for` of
+// kAnswers; otherwise 0. Only kAbort has a text.
 using ControlFrame = std::array<char, 20 + kMaxCauseBytes>;
 
 ControlFrame Encode(const Control& control);
-// Empty unless `bytes` bytes at `data` are a whole, valid frame. Trusts nothing in it.
+// Decodes a frame; nullopt unless the `bytes` bytes at `data` are a whole, valid frame. Trusts nothing in it.
 std::optional<Control> Decode(const char* data, std::size_t bytes);
 
 }  // namespace tutti::ucx

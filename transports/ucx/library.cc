@@ -3,31 +3,53 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "transports/ucx/shared_files.h"
 
 namespace tutti::ucx {
 namespace {
 
-// Read by libucs as it loads or, the last two, not to be had as settings of a context in 1.13; so these are variables.
-// What the user has set stays.
+void SetDirectoryOfSharedFiles() {
+  constexpr char kName[] = "UCX_POSIX_DIR";
+  const char* const set = getenv(kName);
+  // UCX's variable may have been set by Tutti in a parent process, perhaps as another user.
+  if (set != nullptr && !absl::StartsWith(set, kSharedFilesPrefix)) return;
+  if (const std::string directory = DirectoryOfSharedFiles(); !directory.empty()) {
+    setenv(kName, directory.c_str(), /*overwrite=*/1);
+  } else {
+    unsetenv(kName);
+  }
+}
+
+// Sets variables, because libucs reads them as it loads; the last six cannot be had as settings of a context in UCX
+// 1.13. Variables that the user has set stay.
 void SetProcessWideDefaults() {
   constexpr int kKeep = 0;
-  setenv("UCX_HANDLE_ERRORS", "none", kKeep);      // else UCX takes SIGSEGV, SIGBUS, SIGILL and SIGFPE
-  setenv("UCX_MEM_EVENTS", "n", kKeep);            // else it patches mmap and its kin; all our memory is host memory
-  setenv("UCX_MEMTYPE_CACHE", "n", kKeep);         // which is also why no cache of memory types is needed
+  setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // else UCX takes over SIGSEGV, SIGBUS, SIGILL and SIGFPE
+  setenv("UCX_DEBUG_SIGNO", "0", kKeep);       // else UCX takes over SIGHUP to write a log, and SIGHUP ends nothing
+  setenv("UCX_MEM_EVENTS", "n", kKeep);     // else UCX patches mmap and its kin; all of Tutti's memory is host memory
+  setenv("UCX_MEMTYPE_CACHE", "n", kKeep);  // no cache of memory types is needed for host memory
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeep);  // variables of other versions are normal
   setenv("UCX_LOG_FILE", "stderr", kKeep);         // stdout belongs to the user
   setenv("UCX_LOG_LEVEL", "fatal", kKeep);         // dead peers are reported as statuses
   // Without these, asking for errors of dead peers silently moves all messages from shared memory to TCP.
   setenv("UCX_POSIX_ERROR_HANDLING", "y", kKeep);
   setenv("UCX_SYSV_ERROR_HANDLING", "y", kKeep);
+  // The buffers for arriving messages: a rank starts with as many as its FIFO has places (256, and a few), not with
+  // twice as many.
+  setenv("UCX_POSIX_RX_BUFS_GROW", "264", kKeep);
+  setenv("UCX_SYSV_RX_BUFS_GROW", "264", kKeep);
+  setenv("UCX_TCP_TX_SEG_SIZE", "64k", kKeep);  // as much as a peer takes at once, in one system call
+  SetDirectoryOfSharedFiles();
 }
 
 absl::StatusOr<Library> Load() {
   SetProcessWideDefaults();
-  // The library that was compiled against, or where it has moved, the one that the system finds.
+  // Loads the library against which this one was compiled, or if that has moved, the one that the system finds.
   void* handle = dlopen(TUTTI_UCP_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return absl::NotFoundError(absl::StrCat("UCX cannot be loaded: ", dlerror()));

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-// Only calls that exist from UCX 1.13 to 1.22.
+// Only functions that exist from UCX 1.13 to 1.22.
 #define TUTTI_UCP_FUNCTIONS(F)  \
   F(ucp_cleanup)                \
   F(ucp_config_modify)          \

@@ -2,22 +2,21 @@
 #include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "transports/ucx/status.h"
+#include "base/clock.h"
+#include "transports/errors.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti::ucx {
 namespace {
 
-// A UCX tag is the source rank, then the 48 bits of the user's tag.
+// The UCX tag of a message: the source rank, then the 48 bits of the caller's tag.
 constexpr ucp_tag_t TagOf(Rank source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kTagBits) | tag; }
 constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
 
-// Control messages come from a rank that does not exist and carry their own source.
+// The source rank in the tag of control messages: a rank that does not exist, because a control message names its own
+// source.
 constexpr Rank kControlRank = 0xFFFF;
 constexpr ucp_tag_t kAnyControl = TagOf(kControlRank, 0);
-
-constexpr absl::Duration kTimeToBeTold = absl::Milliseconds(50);
 
 ucp_request_param_t HostMemory(void* user_data) {
   ucp_request_param_t param = {};
@@ -46,12 +45,12 @@ void UcxTransport::Release(Operation* operation) {
 
 void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes,
                             Completion* completion) {
-  if (shut_down_) return End(completion, cause_);
+  if (shut_down_) return ended_.End(completion, cause_);
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
   const ucs_status_ptr_t request =
-      worker_->ucp().ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), TagOf(rank_, tag), &param);
+      ucp_.ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), TagOf(rank_, tag), &param);
   if (UCS_PTR_IS_PTR(request)) {
     operation->request = request;
   } else {
@@ -59,20 +58,20 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   }
 }
 
-// Posts a receive and returns its request; or nullptr when it ended at once, as told in `ended`. UCX 1.13 does not give
-// the length of a message that was there already except to the callback, so a callback is always asked for, and one
-// that runs before its request is known leaves the request to its caller.
+// Posts a receive and returns its request; or nullptr when the receive ended at once, as `ended` tells. UCX 1.13 gives
+// the length of a message that was there already only to a callback, so the receive always has one; a callback that
+// runs before its request is known leaves the request to its caller.
 void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask,
                                ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended) {
   ucp_request_param_t param = HostMemory(user_data);
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = callback;
   posting_ = ended;
-  const ucs_status_ptr_t request = worker_->ucp().ucp_tag_recv_nbx(worker_->get(), data, bytes, tag, mask, &param);
+  const ucs_status_ptr_t request = ucp_.ucp_tag_recv_nbx(worker_->get(), data, bytes, tag, mask, &param);
   posting_ = nullptr;
   if (UCS_PTR_IS_PTR(request) && !ended->ended) return request;
   if (UCS_PTR_IS_PTR(request)) {
-    worker_->ucp().ucp_request_free(request);
+    ucp_.ucp_request_free(request);
   } else {
     *ended = {true, UCS_PTR_STATUS(request), 0};
   }
@@ -80,7 +79,7 @@ void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp
 }
 
 void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
-  if (shut_down_) return End(completion, cause_);
+  if (shut_down_) return ended_.End(completion, cause_);
   Operation* operation = NewOperation(completion, from, tag, bytes, true);
   EndedInline ended;
   operation->request =
@@ -90,9 +89,9 @@ void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64
 
 void UcxTransport::OnSent(void* request, ucs_status_t status, void* operation) {
   auto* sent = static_cast<Operation*>(operation);
-  const Library& ucp = sent->transport->worker_->ucp();
-  sent->transport->SendEnded(sent, status);
-  ucp.ucp_request_free(request);
+  UcxTransport* self = sent->transport;
+  self->SendEnded(sent, status);
+  self->ucp_.ucp_request_free(request);
 }
 
 void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation) {
@@ -103,14 +102,14 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
     return;
   }
   self->RecvEnded(received, status, info->length);
-  self->worker_->ucp().ucp_request_free(request);
+  self->ucp_.ucp_request_free(request);
 }
 
 void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
   Completion* completion = operation->completion;
   const Rank peer = operation->peer;
   Release(operation);
-  if (status == UCS_OK) return End(completion, absl::OkStatus());
+  if (status == UCS_OK) return ended_.End(completion, absl::OkStatus());
   SendFailed(completion, peer, status);
 }
 
@@ -118,27 +117,28 @@ void UcxTransport::RecvEnded(Operation* operation, ucs_status_t status, std::siz
   const Operation ended = *operation;
   Release(operation);
   const bool whole = received == static_cast<std::size_t>(ended.bytes);
-  if (status == UCS_OK && whole) return End(ended.completion, absl::OkStatus());
+  if (status == UCS_OK && whole) return ended_.End(ended.completion, absl::OkStatus());
   if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED) {
-    return End(ended.completion, WrongLength(ended.peer, ended.tag, received, ended.bytes));
+    return ended_.End(ended.completion,
+                      WrongLength(ended.peer, ended.tag, static_cast<std::int64_t>(received), ended.bytes));
   }
   SendFailed(ended.completion, ended.peer, status);
 }
 
 void UcxTransport::SendFailed(Completion* completion, Rank peer, ucs_status_t status) {
-  if (shut_down_) return End(completion, cause_);
-  health_.Suspect(peer, worker_->ucp().ucs_status_string(status), absl::Now() + kTimeToBeTold);
+  if (shut_down_) return ended_.End(completion, cause_);
+  health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
   held_.push_back({completion, peer});
 }
 
 void UcxTransport::EndHeld() {
   if (held_.empty()) return;
-  const absl::Status verdict = shut_down_ ? cause_ : health_.Verdict(absl::Now());
+  const absl::Status verdict = shut_down_ ? cause_ : health_.Verdict(MonotonicNanos());
   std::erase_if(held_, [&](const Held& held) {
     if (!verdict.ok()) {
-      End(held.completion, verdict);
+      ended_.End(held.completion, verdict);
     } else if (health_.said_goodbye(held.peer)) {
-      End(held.completion, HasShutDown(held.peer));
+      ended_.End(held.completion, HasShutDown(held.peer));
     } else {
       return false;
     }
@@ -148,16 +148,11 @@ void UcxTransport::EndHeld() {
 
 bool UcxTransport::CallEnded() {
   EndHeld();
-  if (ended_.empty()) return false;
-  // Completions may post, which may fill `ended_` anew: that is for the next call.
-  calling_.swap(ended_);
-  for (const Ended& ended : calling_) ended.completion->done(ended.completion, ended.status);
-  calling_.clear();
-  return true;
+  return ended_.CallAll();
 }
 
 void UcxTransport::ReceiveControl() {
-  for (;;) {
+  while (control_left_-- > 0) {
     EndedInline ended;
     control_receive_ =
         PostTagged(control_in_.data(), control_in_.size(), kAnyControl, kAnyControl, OnControl, this, &ended);
@@ -169,13 +164,24 @@ void UcxTransport::ReceiveControl() {
 void UcxTransport::HandleFrame(std::size_t bytes) {
   const std::optional<Control> control = Decode(control_in_.data(), bytes);
   if (!control.has_value() || control->from >= static_cast<Rank>(endpoints_.size())) return;
+  if (control->kind == Control::Kind::kAsks || control->kind == Control::Kind::kAnswers) ++control_left_;
   Handle(control->from, *control);
-  if (control->kind == Control::Kind::kGoodbye) {
-    Control seen;
-    seen.kind = Control::Kind::kGoodbyeSeen;
-    seen.from = rank_;
-    SendControl(endpoints_[static_cast<std::size_t>(control->from)], seen);
+  Answer(control->from, control->kind);
+}
+
+void UcxTransport::Answer(Rank from, Control::Kind kind) {
+  Control answer;
+  answer.from = rank_;
+  if (kind == Control::Kind::kGoodbye) {
+    news_[static_cast<std::size_t>(from)].goodbye = true;
+    answer.kind = Control::Kind::kGoodbyeSeen;
+  } else if (kind == Control::Kind::kAsks && !shut_down_) {
+    answer.kind = Control::Kind::kAnswers;
+    if (waits_for_ != nullptr) answer.waits_for = waits_for_->load(std::memory_order_relaxed);
+  } else {
+    return;
   }
+  SendControl(endpoints_[static_cast<std::size_t>(from)], answer);
 }
 
 void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* transport) {
@@ -186,8 +192,8 @@ void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_r
   }
   self->control_receive_ = nullptr;
   if (status == UCS_OK) self->HandleFrame(info->length);
-  self->worker_->ucp().ucp_request_free(request);
-  if (status != UCS_ERR_CANCELED) self->ReceiveControl();
+  self->ucp_.ucp_request_free(request);
+  if (status != UCS_ERR_CANCELED && self->worker_ != nullptr) self->ReceiveControl();
 }
 
 void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
@@ -195,9 +201,8 @@ void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
   auto* send = new ControlSend{this, Encode(control)};
   ucp_request_param_t param = HostMemory(send);
   param.cb.send = OnControlSent;
-  // A greeting ends only when its peer has taken it: see GreetAll.
-  const Library& ucp = worker_->ucp();
-  const auto post = control.kind == Control::Kind::kHello ? ucp.ucp_tag_send_sync_nbx : ucp.ucp_tag_send_nbx;
+  // A greeting ends only when its peer has taken it in: see GreetAll.
+  const auto post = control.kind == Control::Kind::kHello ? ucp_.ucp_tag_send_sync_nbx : ucp_.ucp_tag_send_nbx;
   const ucs_status_ptr_t request = post(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
   if (UCS_PTR_IS_PTR(request)) {
     ++control_sends_;
@@ -209,14 +214,14 @@ void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
 void UcxTransport::OnControlSent(void* request, ucs_status_t /*status*/, void* send) {
   auto* sent = static_cast<ControlSend*>(send);
   --sent->transport->control_sends_;
-  sent->transport->worker_->ucp().ucp_request_free(request);
+  sent->transport->ucp_.ucp_request_free(request);
   delete sent;
 }
 
 void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h /*ep*/, ucs_status_t status) {
   auto* failed = static_cast<UcxEndpoint*>(endpoint);
   UcxTransport* self = failed->transport();
-  self->health_.Suspect(failed->peer(), self->worker_->ucp().ucs_status_string(status), absl::Now() + kTimeToBeTold);
+  self->health_.Suspect(failed->peer(), self->ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
 }
 
 }  // namespace tutti::ucx

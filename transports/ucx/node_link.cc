@@ -22,6 +22,7 @@ UniqueFd ProcessOf(int socket) {
 }
 
 constexpr std::uint64_t kProcessBit = std::uint64_t{1} << 32;
+constexpr int kMessagesAtOnce = 8;  // the most messages of one link that one call reads
 
 }  // namespace
 
@@ -46,27 +47,30 @@ absl::Status NodeLinks::Watch(std::vector<NodePeer>& peers) {
 void NodeLinks::Read(absl::FunctionRef<void(Rank, const Control*)> report) {
   if (!epoll_.valid()) return;
   std::array<epoll_event, 16> events;
-  int ready = 0;
-  do {
-    ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  // Each link has two descriptors; the kernel hands them out in turn.
+  for (std::size_t seen = 0; seen < 2 * links_.size(); seen += events.size()) {
+    const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+    if (ready <= 0) return;
     for (int i = 0; i < ready; ++i) {
       const std::uint64_t id = events[static_cast<std::size_t>(i)].data.u64;
       ReadLink(links_[id & (kProcessBit - 1)], (id & kProcessBit) != 0, report);
     }
-  } while (ready > 0);
+  }
 }
 
 void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(Rank, const Control*)> report) {
   if (!link.socket.valid()) return;
   ControlFrame frame;
-  ssize_t bytes = 0;
-  while ((bytes = recv(link.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT)) > 0) {
+  ssize_t bytes = 1;
+  for (int messages = 0; bytes > 0 && messages < kMessagesAtOnce; ++messages) {
+    bytes = recv(link.socket.get(), frame.data(), frame.size(), MSG_DONTWAIT);
+    if (bytes <= 0) break;
     const std::optional<Control> control = Decode(frame.data(), static_cast<std::size_t>(bytes));
     if (control.has_value() && control->from == link.rank) report(link.rank, &*control);
   }
-  const bool ended = bytes == 0 || (errno != EAGAIN && errno != EINTR);
+  const bool ended = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
   if (!ended && !process_died) return;
-  // Removed by hand: closing is not enough while a forked child holds a copy.
+  // Descriptors are removed by hand: closing them is not enough while a forked child holds a copy.
   for (UniqueFd* fd : {&link.socket, &link.process}) {
     if (fd->valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
     fd->Reset();

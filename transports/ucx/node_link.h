@@ -1,5 +1,5 @@
-// The open sockets between the ranks of one node: through them a rank says goodbye or why it aborts, and their end
-// shows at once that a process has died.
+// The links of a node: open sockets between its ranks, through which a rank says goodbye or why it aborts, and whose
+// end shows at once that a process has died.
 #ifndef TUTTI_TRANSPORTS_UCX_NODE_LINK_H_
 #define TUTTI_TRANSPORTS_UCX_NODE_LINK_H_
 
@@ -19,11 +19,13 @@ class NodeLinks {
   // Takes the sockets of `peers`.
   absl::Status Watch(std::vector<NodePeer>& peers);
 
-  // Readable when Read has something to do; -1 before Watch.
+  // A descriptor that is readable when Read has something to do; -1 before Watch.
   int fd() const { return epoll_.get(); }
 
-  // Reports, without waiting, each message that has come, and the end of each link (nullptr) once. A link ends when its
-  // socket closes or its process dies, even as a zombie or with its sockets held open by children that it has forked.
+  // Reports, without waiting, the messages that have come, and once the end of each link (nullptr). One call takes at
+  // most as many messages of each link as one rank says to another; the next call takes the rest. A link ends when its
+  // socket closes or its process dies, even when the process is a zombie or children that it forked hold its sockets
+  // open.
   void Read(absl::FunctionRef<void(Rank, const Control*)> report);
 
   // Sends `control` over every open link; never waits.

@@ -14,15 +14,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace tutti::ucx {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x314d5454;  // "TTM1"
-constexpr std::size_t kMaxStrangers = 64;     // connections that have not said who they are
+constexpr std::size_t kMaxStrangers = 64;     // the most connections whose other end has not said who it is
+constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between two looks whether the awaited ranks live
 
-// What each side presents, with its region's descriptor.
+// The message in which each side introduces itself; it carries the descriptor of the sender's region.
 struct Introduction {
   std::uint32_t magic;
   Rank rank;
@@ -31,7 +33,7 @@ struct Introduction {
 
 absl::Status Errno(absl::string_view what) { return absl::ErrnoToStatus(errno, what); }
 
-// Length of the address whose abstract name is `name`.
+// Fills `address` with the abstract name `name` and returns its length.
 socklen_t Fill(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -67,7 +69,7 @@ struct Introduced {
   UniqueFd region;
 };
 
-// Empty unless a whole introduction with the right nonce and exactly one descriptor has come.
+// Receives an introduction; nullopt unless it is whole, has the right nonce and carries exactly one descriptor.
 std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
   Introduction introduction;
   iovec data = {&introduction, sizeof(introduction)};
@@ -83,7 +85,8 @@ std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));  // room is for one; the kernel closes the rest
+    std::memcpy(&fd, CMSG_DATA(header),
+                sizeof(fd));  // there is room for one descriptor only; the kernel closes any others
     region.Reset(fd);
   }
   const bool valid = bytes == static_cast<ssize_t>(sizeof(introduction)) && (message.msg_flags & MSG_TRUNC) == 0 &&
@@ -93,19 +96,19 @@ std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
   return Introduced{introduction.rank, std::move(region)};
 }
 
-// One run of Meet.
+// One run of NodeRendezvous::Meet.
 class Meeting {
  public:
   Meeting(int listener, const Nonce& nonce, Rank rank, const SharedRegion& region, absl::Span<const NodeMember> members)
       : listener_(listener), nonce_(nonce), rank_(rank), region_(region), members_(members) {}
 
-  absl::StatusOr<std::vector<NodePeer>> Run(absl::Time deadline) {
+  absl::StatusOr<std::vector<NodePeer>> Run(std::int64_t end_ns) {
     for (const NodeMember& member : members_) {
       if (member.rank > rank_) continue;
-      if (absl::Status status = Call(member, deadline); !status.ok()) return status;
+      if (absl::Status status = Call(member, end_ns); !status.ok()) return status;
     }
     while (met_.size() < members_.size()) {
-      if (absl::Status status = Await(deadline); !status.ok()) return status;
+      if (absl::Status status = Await(end_ns); !status.ok()) return status;
     }
     return std::move(met_);
   }
@@ -128,22 +131,25 @@ class Meeting {
         absl::StrCat("rank ", missing->rank, " on this node did not connect to rank ", rank_, " in time"));
   }
 
-  // Connects to a lower rank and introduces this one; the answer is awaited with all others.
-  absl::Status Call(const NodeMember& member, absl::Time deadline) {
+  absl::Status HasClosed(Rank rank) const {
+    return absl::UnavailableError(absl::StrCat("rank ", rank, " on this node closed its connection to rank ", rank_));
+  }
+
+  // Connects to a member of lower rank and introduces this rank; all answers are awaited together later.
+  absl::Status Call(const NodeMember& member, std::int64_t end_ns) {
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.valid()) return Errno("socket");
     sockaddr_un address;
     const socklen_t bytes = Fill(member.address->socket, &address);
     while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN) {
+      if (errno != EAGAIN && errno != EINTR) {
         return absl::UnavailableError(
             absl::StrCat("rank ", member.rank, " says that it is on this node ('", member.address->node,
                          "') but cannot be connected to (", std::strerror(errno),
                          "): it is dead, or in another network namespace, and then needs another node name"));
       }
-      // Its queue of connections is full; the kernel gives no descriptor to wait on for that.
-      if (absl::Now() > deadline) return DeadlineExceeded();
+      // The member's queue of connections is full; the kernel gives no descriptor to wait on for that.
+      if (MonotonicNanos() > end_ns) return DeadlineExceeded();
       poll(nullptr, 0, 1);
     }
     const std::optional<uid_t> user = UserOf(socket.get());
@@ -152,29 +158,48 @@ class Meeting {
                                                       ", so memory cannot be shared: give them other node names"));
     }
     const Introduction introduction = {kMagic, rank_, member.address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return Errno("introduction");
+    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return HasClosed(member.rank);
     called_.emplace_back(member.rank, std::move(socket));
     return absl::OkStatus();
   }
 
-  absl::Status Await(absl::Time deadline) {
+  absl::Status Await(std::int64_t end_ns) {
     std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
     for (const auto& [rank, socket] : called_) fds.push_back({socket.get(), POLLIN, 0});
     for (const UniqueFd& socket : strangers_) fds.push_back({socket.get(), POLLIN, 0});
-    const timespec timeout = absl::ToTimespec(std::clamp(deadline - absl::Now(), absl::ZeroDuration(), absl::Hours(1)));
+    const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(end_ns), absl::ZeroDuration(), kProbe));
     const int ready = ppoll(fds.data(), fds.size(), &timeout, nullptr);
     if (ready < 0 && errno != EINTR) return Errno("poll");
-    if (ready <= 0) return absl::Now() < deadline ? absl::OkStatus() : DeadlineExceeded();
+    if (MonotonicNanos() >= end_ns) return DeadlineExceeded();  // the deadline holds also while strangers keep coming
+    if (ready <= 0) return CheckAwaited();
 
     const std::size_t num_called = called_.size();
     for (std::size_t i = fds.size(); i-- > 1 + num_called;) {
-      if (fds[i].revents != 0) Hear(i - 1 - num_called);
+      if (fds[i].revents == 0) continue;
+      if (absl::Status status = Hear(i - 1 - num_called); !status.ok()) return status;
     }
     for (std::size_t i = 1 + num_called; i-- > 1;) {
       if (fds[i].revents == 0) continue;
       if (absl::Status status = TakeAnswer(i - 1); !status.ok()) return status;
     }
     if (fds[0].revents != 0) Accept();
+    return absl::OkStatus();
+  }
+
+  // Finds a rank that has died before meeting. A higher rank that dies before it connects closes nothing that this rank
+  // would see, but its own socket is gone then: a living rank keeps its socket open until it has met this rank.
+  absl::Status CheckAwaited() const {
+    for (const NodeMember& member : members_) {
+      if (member.rank < rank_ || Missing(member.rank) == nullptr) continue;
+      const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (!socket.valid()) return Errno("socket");
+      sockaddr_un address;
+      const socklen_t bytes = Fill(member.address->socket, &address);
+      if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0) continue;
+      if (errno != ECONNREFUSED) continue;  // the socket is busy
+      return absl::UnavailableError(
+          absl::StrCat("rank ", member.rank, " on this node has died or given up before it connected to rank ", rank_));
+    }
     return absl::OkStatus();
   }
 
@@ -185,19 +210,33 @@ class Meeting {
     strangers_.push_back(std::move(socket));
   }
 
-  // A connection speaks: it is a higher rank that introduces itself and gets this rank's introduction in return, or it
-  // is closed.
-  void Hear(std::size_t index) {
+  absl::StatusOr<Mapping> MapRegionOf(const NodeMember& member, const UniqueFd& region) const {
+    absl::StatusOr<Mapping> mapping = MapSharedRegion(region.get(), member.address->region_bytes);
+    if (mapping.ok()) return mapping;
+    std::int64_t all = region_.mapping.bytes();
+    for (const NodeMember& each : members_) all += each.address->region_bytes;
+    return absl::Status(
+        mapping.status().code(),
+        absl::StrCat("rank ", rank_, " cannot map the memory of rank ", member.rank, ": ", mapping.status().message(),
+                     "; each of the ", members_.size() + 1, " ranks on this node needs ", all,
+                     " bytes of address space for the memory of all"));
+  }
+
+  // Reads the first message of a connection: a higher rank introduces itself and gets this rank's introduction in
+  // return; any other connection is closed. An error is this rank's own.
+  absl::Status Hear(std::size_t index) {
     UniqueFd socket = std::move(strangers_[index]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
     const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
-    if (!introduced.has_value() || introduced->rank <= rank_) return;
+    if (!introduced.has_value() || introduced->rank <= rank_) return absl::OkStatus();
     const NodeMember* member = Missing(introduced->rank);
-    if (member == nullptr) return;
-    absl::StatusOr<Mapping> region = MapSharedRegion(introduced->region.get(), member->address->region_bytes);
-    if (!region.ok()) return;
-    if (!SendIntroduction(socket.get(), {kMagic, rank_, member->address->nonce}, region_.fd.get())) return;
+    if (member == nullptr) return absl::OkStatus();
+    absl::StatusOr<Mapping> region = MapRegionOf(*member, introduced->region);
+    if (!region.ok()) return region.status();
+    const Introduction introduction = {kMagic, rank_, member->address->nonce};
+    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return absl::OkStatus();
     met_.push_back({member->rank, std::move(socket), *std::move(region)});
+    return absl::OkStatus();
   }
 
   absl::Status TakeAnswer(std::size_t index) {
@@ -206,12 +245,10 @@ class Meeting {
     called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
     const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
     if (!introduced.has_value() || introduced->rank != rank) {
-      return absl::UnavailableError(absl::StrCat("rank ", rank, " on this node closed its connection to rank ", rank_));
+      return HasClosed(rank);
     }
-    absl::StatusOr<Mapping> region = MapSharedRegion(introduced->region.get(), Missing(rank)->address->region_bytes);
-    if (!region.ok()) {
-      return absl::Status(region.status().code(), absl::StrCat("rank ", rank, ": ", region.status().message()));
-    }
+    absl::StatusOr<Mapping> region = MapRegionOf(*Missing(rank), introduced->region);
+    if (!region.ok()) return region.status();
     met_.push_back({rank, std::move(socket), *std::move(region)});
     return absl::OkStatus();
   }
@@ -243,8 +280,8 @@ absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
 }
 
 absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region,
-                                                           absl::Span<const NodeMember> members, absl::Time deadline) {
-  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, members).Run(deadline);
+                                                           absl::Span<const NodeMember> members, std::int64_t end_ns) {
+  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, members).Run(end_ns);
   listener_.Reset();
   return met;
 }

@@ -1,5 +1,5 @@
-// How the ranks of one node meet: each has a socket in the abstract namespace, over which it hands its region to the
-// peers that know its nonce and run as the same user. Of two ranks the higher one connects.
+// The rendezvous of the ranks of one node: each has a socket in the abstract namespace, over which it hands its region
+// to the peers that know its nonce and run as the same user. Of two ranks the higher one connects.
 #ifndef TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 #define TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
@@ -38,10 +37,11 @@ class NodeRendezvous {
   const std::string& socket_name() const { return name_; }
   const Nonce& nonce() const { return nonce_; }
 
-  // Meets every member (all but this rank); then closes the socket to strangers. Unavailable and DeadlineExceeded name
-  // the rank that could not be met; PermissionDenied the rank that runs as another user.
+  // Meets every member (all ranks of the node but this one), by `end_ns` (of MonotonicNanos) whatever strangers do;
+  // then closes the socket to strangers. Unavailable and DeadlineExceeded name the rank that could not be met;
+  // PermissionDenied names the rank that runs as another user.
   absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region,
-                                             absl::Span<const NodeMember> members, absl::Time deadline);
+                                             absl::Span<const NodeMember> members, std::int64_t end_ns);
 
  private:
   UniqueFd listener_;

@@ -8,28 +8,38 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "transports/ucx/status.h"
+#include "base/clock.h"
+#include "base/told_by.h"
+#include "transports/errors.h"
 
 namespace tutti::ucx {
 namespace {
 
-// A link's end means death; whoever noticed it earlier may be about to tell why.
-constexpr absl::Duration kTimeToBeTold = absl::Milliseconds(5);
+// The longest nap while UCX cannot be armed: a rank looks for room in a peer's memory at least this often.
+constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
 
-// Shutdown's limits; together below the two seconds of its contract.
-constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);
-constexpr absl::Duration kAbortLimit = absl::Milliseconds(100);
+// The longest Drain while peers never stop sending.
+constexpr absl::Duration kDrainLimit = absl::Milliseconds(10);
+
+// Shutdown's limits; their sum is below the two seconds of its contract.
+constexpr absl::Duration kSendsLimit = absl::Milliseconds(1000);
+constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);  // includes kSendsLimit
 constexpr absl::Duration kCloseLimit = absl::Milliseconds(400);
+// The limits of a rank that aborts, whose callers wait to be told: ranks of its node have heard of the abort through
+// their sockets by then, others hear of it over UCX.
+constexpr absl::Duration kAbortLimit = absl::Milliseconds(80);
+constexpr absl::Duration kAbortLimitOnOneNode = absl::Milliseconds(10);
+constexpr absl::Duration kAbortCloseLimit = absl::Milliseconds(20);
+// The time that a peer on another node gets to read why this rank aborts: when a connection is closed while the peer
+// sends, all that the peer has not read is lost. Not granted after a deadline, because some peer reads nothing then.
+constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 
 }  // namespace
 
-UcxTransport::~UcxTransport() {
-  Shutdown(absl::UnavailableError(absl::StrCat("rank ", rank_, " destroyed its transport without a Shutdown")));
-}
+UcxTransport::~UcxTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
 bool UcxTransport::Progress() {
-  if (worker_ != nullptr) worker_->ucp().ucp_worker_progress(worker_->get());
+  if (worker_ != nullptr && ucp_.ucp_worker_progress(worker_->get()) != 0) nap_ = kShortestNap;
   return CallEnded();
 }
 
@@ -40,7 +50,7 @@ bool UcxTransport::Drain() {
 
 absl::Status UcxTransport::Check() {
   ReadLinks();
-  absl::Status verdict = health_.Verdict(absl::Now());
+  absl::Status verdict = health_.Verdict(MonotonicNanos());
   verdict_seen_ = !verdict.ok();
   return verdict;
 }
@@ -52,63 +62,78 @@ void UcxTransport::Wake() {
 
 void UcxTransport::Sleep(absl::Time until) {
   if (!ended_.empty()) return;
-  if (worker_ != nullptr) {
-    Arm();
-    if (!ended_.empty()) return;
+  const bool armed = worker_ != nullptr && Arm();
+  if (!ended_.empty()) return;
+  if (!verdict_seen_ && !health_.Verdict(MonotonicNanos()).ok()) return;
+  Wait(std::min(NanosAt(until), health_.due_ns()), armed || worker_ == nullptr, /*wakeable=*/true);
+}
+
+bool UcxTransport::ProgressAll() {
+  constexpr int kPollsPerLook = 64;
+  std::int64_t end_ns = kNeverNanos;
+  for (int polls = 1; ucp_.ucp_worker_progress(worker_->get()) != 0; ++polls) {
+    nap_ = kShortestNap;
+    if (polls % kPollsPerLook != 0) continue;
+    if (polls == kPollsPerLook) end_ns = NanosIn(kDrainLimit);
+    if (MonotonicNanos() >= end_ns) return false;
   }
-  if (!verdict_seen_ && !health_.Verdict(absl::Now()).ok()) return;
-  Wait(std::min(until, health_.due()), /*wakeable=*/true);
+  return true;
 }
 
-void UcxTransport::ProgressAll() {
-  while (worker_->ucp().ucp_worker_progress(worker_->get()) != 0) {
+bool UcxTransport::Arm() {
+  // UCX is busy when something has come since the last look: in each of its few ways at most once, while nothing is
+  // sent.
+  constexpr int kTries = 8;
+  for (int tries = 0; tries < kTries && ProgressAll(); ++tries) {
+    if (ucp_.ucp_worker_arm(worker_->get()) == UCS_OK) return true;
   }
+  return false;
 }
 
-void UcxTransport::Arm() {
-  do {
-    ProgressAll();
-  } while (worker_->ucp().ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY);
-}
-
-void UcxTransport::Wait(absl::Time until, bool wakeable) {
-  const int event_fd = worker_ == nullptr ? -1 : worker_->event_fd();
+void UcxTransport::Wait(std::int64_t until_ns, bool armed, bool wakeable) {
+  const int event_fd = worker_ == nullptr || !armed ? -1 : worker_->event_fd();
+  if (armed) {
+    nap_ = kShortestNap;
+  } else {
+    until_ns = std::min(until_ns, NanosIn(nap_));
+    nap_ = std::min(2 * nap_, kLongestNap);
+  }
   // poll skips negative descriptors.
   std::array<pollfd, 3> fds = {
       {{event_fd, POLLIN, 0}, {links_.fd(), POLLIN, 0}, {wakeable ? wake_.get() : -1, POLLIN, 0}}};
-  const timespec timeout = absl::ToTimespec(std::clamp(until - absl::Now(), absl::ZeroDuration(), absl::Hours(1)));
+  const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(until_ns), absl::ZeroDuration(), absl::Hours(1)));
   if (ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[1].revents != 0) ReadLinks();
   std::uint64_t wakes = 0;
   if (fds[2].revents != 0) (void)!read(wake_.get(), &wakes, sizeof(wakes));
 }
 
-bool UcxTransport::DriveUntil(absl::Time deadline, absl::FunctionRef<bool()> done) {
+bool UcxTransport::DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> done) {
   for (;;) {
-    Arm();
+    const bool armed = Arm();
     ReadLinks();
     if (done()) return true;
-    if (absl::Now() >= deadline) return false;
-    Wait(std::min(deadline, health_.due()), /*wakeable=*/false);
+    if (MonotonicNanos() >= end_ns) return false;
+    Wait(std::min(end_ns, health_.due_ns()), armed, /*wakeable=*/false);
   }
 }
 
-bool UcxTransport::Flush(absl::Time deadline, absl::FunctionRef<bool()> give_up) {
-  const Library& ucp = worker_->ucp();
+bool UcxTransport::Flush(std::int64_t end_ns, absl::FunctionRef<bool()> give_up) {
   const ucp_request_param_t param = {};
-  const ucs_status_ptr_t request = ucp.ucp_worker_flush_nbx(worker_->get(), &param);
+  const ucs_status_ptr_t request = ucp_.ucp_worker_flush_nbx(worker_->get(), &param);
   if (!UCS_PTR_IS_PTR(request)) return true;
-  const auto flushed = [&] { return ucp.ucp_request_check_status(request) != UCS_INPROGRESS; };
-  DriveUntil(deadline, [&] { return flushed() || give_up(); });
+  const auto flushed = [&] { return ucp_.ucp_request_check_status(request) != UCS_INPROGRESS; };
+  DriveUntil(end_ns, [&] { return flushed() || give_up(); });
   const bool done = flushed();
-  ucp.ucp_request_free(request);
+  ucp_.ucp_request_free(request);
   return done;
 }
 
 void UcxTransport::ReadLinks() {
   links_.Read([this](Rank rank, const Control* control) {
     if (control != nullptr) return Handle(rank, *control);
-    health_.Suspect(rank, "its connection on this node closed without a goodbye", absl::Now() + kTimeToBeTold);
+    news_[static_cast<std::size_t>(rank)].link_ended = true;
+    health_.Suspect(rank, "its connection on this node closed without a goodbye", NanosIn(kAfterLinkEnds));
   });
 }
 
@@ -130,17 +155,69 @@ void UcxTransport::Handle(Rank from, const Control& control) {
     case Control::Kind::kAbort:
       health_.Told(ToldBy(from, control.cause));
       return;
+    case Control::Kind::kAsks:
+      return;
+    case Control::Kind::kAnswers:
+      news.waits_for = control.waits_for;
+      return;
   }
 }
 
-// Tells all peers, over the node's links and over UCX. A goodbye waits until the peers have seen it: it follows all
-// messages that were sent to them, so nothing is lost when this rank then closes its connections.
+// A goodbye over UCX follows all messages of its sender, none of which is under way any more. When a peer could not
+// take this rank's goodbye in time, the end of the peer's link tells instead: it follows all that the peer has written
+// to UCX's shared memory.
+bool UcxTransport::HasLeft(Rank peer) {
+  PeerNews& news = news_[static_cast<std::size_t>(peer)];
+  if (news.left || worker_ == nullptr) return news.left;
+  ReadLinks();
+  const bool link_ended = news.link_ended;
+  const bool drained = ProgressAll();
+  news.left = news.goodbye || (health_.said_goodbye(peer) && link_ended && drained);
+  return news.left;
+}
+
+// The link of a process ends when the process ends, and when its rank shuts down: no step of its engine runs after
+// that.
+bool UcxTransport::HasEnded(Rank peer) {
+  if (!shut_down_) ReadLinks();
+  return news_[static_cast<std::size_t>(peer)].link_ended;
+}
+
+void UcxTransport::AskWaitsFor(Rank peer) {
+  news_[static_cast<std::size_t>(peer)].waits_for.reset();
+  if (worker_ == nullptr || shut_down_ || health_.gone(peer)) return;
+  Control question;
+  question.kind = Control::Kind::kAsks;
+  question.from = rank_;
+  SendControl(endpoints_[static_cast<std::size_t>(peer)], question);
+}
+
+absl::Status UcxTransport::Seclude(std::byte* data, std::int64_t bytes) {
+  const std::ptrdiff_t offset = data - region_.mapping.base();
+  if (offset < 0 || bytes < 0 || offset > region_.mapping.bytes() || bytes > region_.mapping.bytes() - offset) {
+    return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes at offset ", offset, " are not within the region of ",
+                                                   region_.mapping.bytes(), " bytes"));
+  }
+  return tutti::Seclude(data, bytes);
+}
+
+bool UcxTransport::SendsEnded() const {
+  return std::none_of(operations_.begin(), operations_.end(), [this](const Operation& operation) {
+    return operation.completion != nullptr && !operation.receives && !health_.gone(operation.peer);
+  });
+}
+
+// Tells all peers, over the node's links and over UCX. A goodbye over UCX waits until the messages before it have been
+// taken, because UCX at first only announces the larger ones. Then this rank waits until the peers have seen the
+// goodbye, so that nothing is lost when it closes its connections.
 void UcxTransport::SayFarewell(const absl::Status& cause) {
+  const std::int64_t start_ns = MonotonicNanos();
   Control farewell;
   farewell.kind = cause.ok() ? Control::Kind::kGoodbye : Control::Kind::kAbort;
   farewell.from = rank_;
   farewell.cause = cause;
   links_.Tell(farewell);
+  if (cause.ok()) DriveUntil(NanosAfter(start_ns, kSendsLimit), [this] { return SendsEnded(); });
   for (UcxEndpoint& endpoint : endpoints_) {
     if (endpoint.peer() != rank_ && !health_.gone(endpoint.peer())) SendControl(endpoint, farewell);
   }
@@ -148,46 +225,56 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
     const Rank peer = endpoint.peer();
     return peer == rank_ || health_.gone(peer) || news_[static_cast<std::size_t>(peer)].goodbye_seen;
   };
-  const absl::Time deadline = absl::Now() + (cause.ok() ? kGoodbyeLimit : kAbortLimit);
-  DriveUntil(deadline, [&] {
+  const bool one_node = std::all_of(endpoints_.begin(), endpoints_.end(),
+                                    [](const UcxEndpoint& endpoint) { return endpoint.region().base != nullptr; });
+  const std::int64_t end_ns = NanosAfter(start_ns, cause.ok() ? kGoodbyeLimit
+                                                   : one_node ? kAbortLimitOnOneNode
+                                                              : kAbortLimit);
+  DriveUntil(end_ns, [&] {
     return control_sends_ == 0 && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
   });
-  // Connections that are still being set up: see GreetAll.
-  if (!greeted_) Flush(deadline, [] { return false; });
+  if (!cause.ok() && !one_node && !absl::IsDeadlineExceeded(cause)) {
+    DriveUntil(NanosIn(kAbortLinger), [&] {
+      return std::all_of(endpoints_.begin(), endpoints_.end(), [&](const UcxEndpoint& endpoint) {
+        return endpoint.peer() == rank_ || endpoint.region().base != nullptr || health_.gone(endpoint.peer());
+      });
+    });
+  }
+  // Waits for connections that are still being set up: see GreetAll.
+  if (!greeted_) Flush(end_ns, [] { return false; });
 }
 
-// Ends every operation and gives up worker and context: from then on UCX touches no memory.
-void UcxTransport::CloseWorker() {
-  const Library& ucp = worker_->ucp();
+// Ends every operation, and destroys the worker and its context: from then on UCX touches no memory.
+void UcxTransport::CloseWorker(bool aborts) {
   for (const Operation& operation : operations_) {
     if (operation.completion != nullptr && operation.receives) {
-      ucp.ucp_request_cancel(worker_->get(), operation.request);
+      ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
   }
-  if (control_receive_ != nullptr) ucp.ucp_request_cancel(worker_->get(), control_receive_);
+  if (control_receive_ != nullptr) ucp_.ucp_request_cancel(worker_->get(), control_receive_);
   std::vector<ucs_status_ptr_t> closing;
   for (UcxEndpoint& endpoint : endpoints_) {
     if (endpoint.ep == nullptr) continue;
     ucp_request_param_t param = {};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    const ucs_status_ptr_t request = ucp.ucp_ep_close_nbx(endpoint.ep, &param);
+    const ucs_status_ptr_t request = ucp_.ucp_ep_close_nbx(endpoint.ep, &param);
     if (UCS_PTR_IS_PTR(request)) closing.push_back(request);
     endpoint.ep = nullptr;
   }
   const auto all_ended = [&] {
     std::erase_if(closing, [&](ucs_status_ptr_t request) {
-      if (ucp.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-      ucp.ucp_request_free(request);
+      if (ucp_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+      ucp_.ucp_request_free(request);
       return true;
     });
     return closing.empty() && control_sends_ == 0 && control_receive_ == nullptr &&
            free_operations_.size() == operations_.size();
   };
-  DriveUntil(absl::Now() + kCloseLimit, all_ended);
+  DriveUntil(NanosIn(aborts ? kAbortCloseLimit : kCloseLimit), all_ended);
   worker_.reset();
   for (Operation& operation : operations_) {
-    if (operation.completion != nullptr) End(operation.completion, cause_);
+    if (operation.completion != nullptr) ended_.End(operation.completion, cause_);
   }
 }
 
@@ -195,12 +282,13 @@ void UcxTransport::Shutdown(const absl::Status& cause) {
   if (shut_down_) return;
   shut_down_ = true;
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
+  // In a forked child the peers are the parent's, and the memory of unfinished messages is the child's own copy.
+  if (worker_->in_forked_child()) return worker_.reset();
   if (!cause.ok()) health_.Told(cause);
   if (!endpoints_.empty()) SayFarewell(cause);
-  CloseWorker();
+  CloseWorker(/*aborts=*/!cause.ok());
   links_ = NodeLinks();
-  while (CallEnded()) {
-  }
+  CallEnded();
 }
 
 }  // namespace tutti::ucx

@@ -1,12 +1,14 @@
-// Messages over UCX (shared memory within a node, TCP between nodes); regions of peers on the node by memory mapping.
-// Payload never leaves UCX's tag interface; who is alive is learnt from the node's sockets (node_link.h) and from UCX's
-// own errors, and judged in health.h.
+// The UCX transport: messages over UCX (shared memory within a node, TCP between nodes), and regions of peers on the
+// node by memory mapping. Payload never leaves UCX's tag interface. The node's sockets (node_link.h) and UCX's own
+// errors tell which peers are alive; health.h judges them.
 #ifndef TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/types/span.h"
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
+#include "transports/ended.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/control.h"
 #include "transports/ucx/endpoint.h"
@@ -30,7 +33,8 @@ class UcxTransport final : public Transport {
  public:
   UcxTransport(std::unique_ptr<Worker> worker, SharedRegion region, NodeRendezvous rendezvous, UniqueFd wake,
                std::string node)
-      : worker_(std::move(worker)),
+      : ucp_(worker->ucp()),
+        worker_(std::move(worker)),
         region_(std::move(region)),
         rendezvous_(std::move(rendezvous)),
         wake_(std::move(wake)),
@@ -47,13 +51,21 @@ class UcxTransport final : public Transport {
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Status Check() override;
+  bool HasLeft(Rank peer) override;
+  void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }
+  void AskWaitsFor(Rank peer) override;
+  std::optional<Rank> WaitsFor(Rank peer) override { return news_[static_cast<std::size_t>(peer)].waits_for; }
+  bool HasEnded(Rank peer) override;
+  absl::Status Seclude(std::byte* data, std::int64_t bytes) override;
   void Shutdown(const absl::Status& cause) override;
 
-  // For endpoints.
+  // The functions that endpoints call.
   void PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion);
   void PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
 
  private:
+  static constexpr absl::Duration kShortestNap = absl::Microseconds(50);
+
   // A Send or Recv that UCX has not ended yet. Pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
@@ -70,11 +82,7 @@ class UcxTransport final : public Transport {
     ucs_status_t status = UCS_OK;
     std::size_t bytes = 0;
   };
-  struct Ended {
-    Completion* completion;
-    absl::Status status;
-  };
-  // A send that failed because of its peer: it ends with the verdict on that peer, once there is one.
+  // A send that failed because of its peer: it ends with the verdict on that peer, once there is a verdict.
   struct Held {
     Completion* completion;
     Rank peer;
@@ -86,12 +94,15 @@ class UcxTransport final : public Transport {
   struct PeerNews {
     bool hello = false;
     bool settled = false;
-    bool goodbye_seen = false;
+    bool goodbye_seen = false;      // the peer has seen this rank's goodbye
+    bool goodbye = false;           // the peer's goodbye has come over UCX, behind its messages
+    bool link_ended = false;        // the peer's socket on this node is closed
+    bool left = false;              // HasLeft has returned true for the peer
+    std::optional<Rank> waits_for;  // the peer's answer to the last question
   };
 
   Operation* NewOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   void Release(Operation* operation);
-  void End(Completion* completion, absl::Status status) { ended_.push_back({completion, std::move(status)}); }
   void SendEnded(Operation* operation, ucs_status_t status);
   void RecvEnded(Operation* operation, ucs_status_t status, std::size_t received);
   void SendFailed(Completion* completion, Rank peer, ucs_status_t status);
@@ -99,28 +110,33 @@ class UcxTransport final : public Transport {
   bool CallEnded();
 
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
-  absl::Status MeetNode(absl::Span<const PeerAddress> addresses, absl::Time deadline);
-  absl::Status GreetAll(absl::Time deadline);
-  absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, absl::Time deadline);
+  absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
+  absl::Status GreetAll(std::int64_t end_ns);
+  absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control);
   void* PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask, ucp_tag_recv_nbx_callback_t callback,
                    void* user_data, EndedInline* ended);
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);
+  void Answer(Rank from, Control::Kind kind);
   void ReadLinks();
-  // Progresses UCX until nothing is left to do.
-  void ProgressAll();
-  // The same, and its descriptor will tell when that changes.
-  void Arm();
-  // Waits for UCX, a link or, if `wakeable`, a Wake.
-  void Wait(absl::Time until, bool wakeable);
-  // Moves messages (calling no completions) until `done` or the deadline; says which of them.
-  bool DriveUntil(absl::Time deadline, absl::FunctionRef<bool()> done);
-  // Moves what has been sent out of UCX; false when `give_up` or the deadline came first.
-  bool Flush(absl::Time deadline, absl::FunctionRef<bool()> give_up);
+  // Progresses UCX until nothing is left to do, at most for kDrainLimit; true when nothing was left.
+  bool ProgressAll();
+  // Progresses UCX and arms it; true when UCX's descriptor will tell when there is more to do. False while UCX cannot
+  // be armed: when it has more to do, or keeps messages for a peer whose memory for them is full, and gives no notice
+  // when there is room again.
+  bool Arm();
+  // Waits for news of a link, for a Wake if `wakeable`, and for UCX: if `armed` until UCX has something to do,
+  // otherwise a short time.
+  void Wait(std::int64_t until_ns, bool armed, bool wakeable);
+  // Moves messages (calling no completions) until `done` is true or `end_ns`; returns `done`.
+  bool DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> done);
+  // Moves everything that was sent out of UCX; false when `give_up` or `end_ns` came first.
+  bool Flush(std::int64_t end_ns, absl::FunctionRef<bool()> give_up);
   void SayFarewell(const absl::Status& cause);
-  void CloseWorker();
+  bool SendsEnded() const;
+  void CloseWorker(bool aborts);
 
   static void OnSent(void* request, ucs_status_t status, void* operation);
   static void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation);
@@ -128,7 +144,9 @@ class UcxTransport final : public Transport {
   static void OnControl(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* transport);
   static void OnEndpointError(void* endpoint, ucp_ep_h ep, ucs_status_t status);
 
-  std::unique_ptr<Worker> worker_;  // until Shutdown
+  const Library& ucp_;
+  std::unique_ptr<Worker>
+      worker_;  // exists until Shutdown; while it is destroyed it calls the callbacks above once more
   SharedRegion region_;
   NodeRendezvous rendezvous_;
   const UniqueFd wake_;
@@ -141,17 +159,19 @@ class UcxTransport final : public Transport {
   std::vector<PeerNews> news_;
   ControlFrame control_in_;
   void* control_receive_ = nullptr;
-  int control_sends_ = 0;  // that UCX has not ended yet
+  int control_sends_ = 0;  // control messages whose send UCX has not ended yet
+  int control_left_ = 0;   // the most control messages that peers may still send, questions and answers aside
 
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
-  std::vector<Ended> ended_;    // to be called by the next Progress
-  std::vector<Ended> calling_;  // being called; swapped with `ended_`
+  EndedQueue ended_;  // to be called by the next Progress
   std::vector<Held> held_;
   EndedInline* posting_ = nullptr;  // set while a receive is being posted
-  bool greeted_ = false;            // every peer's connections are set up
+  bool greeted_ = false;            // the connections to every peer are set up
   bool verdict_seen_ = false;       // Check has returned an error
   bool shut_down_ = false;
+  const std::atomic<Rank>* waits_for_ = nullptr;
+  absl::Duration nap_ = kShortestNap;  // the length of the next Wait while UCX is not armed
   absl::Status cause_;
 };
 

@@ -1,4 +1,4 @@
-// A UCX context with its one worker, configured as platform facts demand; owns both.
+// A UCX context with its one worker, configured for what UCX does on each platform; owns both.
 #ifndef TUTTI_TRANSPORTS_UCX_WORKER_H_
 #define TUTTI_TRANSPORTS_UCX_WORKER_H_
 
@@ -6,28 +6,33 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/fork.h"
 #include "transports/ucx/library.h"
 
 namespace tutti::ucx {
 
 class Worker {
  public:
-  // `device`: the only network device that UCX may use.
+  // Makes the worker. `device` is the only network device that UCX may use.
   static absl::StatusOr<std::unique_ptr<Worker>> Create(const std::string& device);
+  // Does nothing in a forked child: the connections are its parent's.
   ~Worker();
 
   const Library& ucp() const { return ucp_; }
   ucp_worker_h get() const { return worker_; }
-  // Becomes readable when an armed worker has something to do.
+  // A descriptor that is readable when an armed worker has something to do.
   int event_fd() const { return event_fd_; }
-  // With `network_only`, without the addresses that only peers on this node can use.
+  // The worker's address; with `network_only`, without the parts that only peers on this node can use.
   absl::StatusOr<std::string> Address(bool network_only) const;
+  // Whether this process was forked after the worker was made: it must not use UCX.
+  bool in_forked_child() const { return !maker_.is_this(); }
 
  private:
   explicit Worker(const Library& ucp) : ucp_(ucp) {}
   absl::Status Open(const std::string& device);
 
   const Library& ucp_;
+  const MakerProcess maker_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;  // belongs to the worker

@@ -1,9 +1,9 @@
 // All-gather, ring: the second half of the ring all-reduce (Patarasuk and Yuan 2009).
 //
-// The output holds one block per rank. Every rank sends its own block to the next rank, then passes on each block it
-// receives, until all have gone around.
+// The output holds one block of C bytes per rank. Every rank sends its own block to the next rank, then passes on each
+// block that it receives, until all blocks have gone around.
 //
-// Steps per rank: n-1, each one block (C bytes) sent and one received. Bytes sent: (n-1)·C, the minimum.
+// Steps per rank: n-1 for n ranks, each one block sent and one received. Bytes sent: (n-1)·C, the minimum.
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"

@@ -1,14 +1,14 @@
 // All-reduce, direct: every rank reads and writes the mapped memory of all others.
 //
-// One-shot (at most kOneShotBytes): every rank copies its input to scratch, all meet, every rank reduces all scratches
-// into its own output. One round of signals.
+// One-shot (buffers of S ≤ kOneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and every rank
+// reduces all scratches into its own output. One round of signals.
 // Two-shot (above): all meet, rank r reduces chunk r of all inputs straight into all outputs, all meet again. The work
 // is 2S bytes of memory traffic per rank (S read, S written), which is the limit of the memory itself; nothing is
 // copied on the way. Chunks end at cache lines.
 //
 // Operands are combined in rank order, so every rank ends with the same bits.
-// Steps per rank: one-shot n+2, two-shot 2n+1, of which all but 2 (1) are signals and waits. Bytes read from and
-// written to peers: one-shot (n-1)·S, two-shot 2·(n-1)/n·S.
+// Steps per rank, with n ranks: one-shot n+2, two-shot 2n+1; all but 2 (one-shot) or 1 (two-shot) of them are signals
+// and waits. Bytes read from and written to peers: one-shot (n-1)·S, two-shot 2·(n-1)/n·S.
 #include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
 

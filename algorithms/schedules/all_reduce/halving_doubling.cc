@@ -1,9 +1,11 @@
 // All-reduce, recursive halving and doubling (Rabenseifner 2004, "Optimization of collective reduction operations").
 //
-// n ranks are folded to p participants, a power of two; the buffer is cut into p chunks.
-// Halving: at distance d = 1, 2 … p/2, participant v and v xor d share a run of chunks; each sends the half it gives up
-// and reduces the half it keeps (the lower v keeps the lower half), until every participant holds one reduced chunk.
-// Doubling: the same exchanges backwards; each sends all the results it has, so the run doubles at every step.
+// n ranks are folded to p participants, a power of two (fold.h); the buffer of S bytes is cut into p chunks.
+// Halving: at distance d = 1, 2 … p/2, participants v and v xor d share a run of chunks; each sends the half that it
+// gives up and reduces the half that it keeps (the lower v keeps the lower half), until every participant holds one
+// reduced chunk.
+// Doubling: the same exchanges backwards; each participant sends all the results that it has, so the run doubles at
+// every step.
 //
 // Steps per rank: 2 log2 p (and 2 more where n is not a power of two). Bytes sent: 2·(p-1)/p·S (participants with an
 // extra: S more; extras: S). The largest messages go to the nearest ranks.

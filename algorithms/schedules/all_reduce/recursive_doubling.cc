@@ -1,9 +1,9 @@
 // All-reduce, recursive doubling (Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
 // operations in MPICH", §4.5).
 //
-// n ranks are folded to p participants, a power of two. At distance d = 1, 2 … p/2, participant v exchanges its whole
-// partial with participant v xor d. Both then combine the partials of the same two runs of ranks, the lower run first,
-// so all participants hold the same bits after every step.
+// n ranks are folded to p participants, a power of two (fold.h). At distance d = 1, 2 … p/2, participant v exchanges
+// its whole partial, S bytes, with participant v xor d. Both then combine the partials of the same two runs of ranks,
+// the lower run first, so all participants hold the same bits after every step.
 //
 // Steps per rank: log2 p (and 2 more where n is not a power of two). Bytes sent: log2 p · S (participants with an
 // extra: S more; extras: S). Few steps, many bytes: it serves small buffers.
@@ -20,7 +20,7 @@ void Build(PlanBuilder& b) {
   const Fold fold(b.size());
   if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
 
-  // Two slots, so that the next partner's partial may come while this one is combined.
+  // Two slots, so that the next partner's partial may arrive while this partner's is combined.
   Slots arrivals(b, b.out().count());
   auto [mine, partial] = AllReduceTakeIn(b, fold, [&](std::int64_t count) { return arrivals.Next(count); });
 

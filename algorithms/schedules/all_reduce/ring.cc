@@ -1,11 +1,11 @@
 // All-reduce, ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations").
 //
-// The buffer is cut into one chunk per rank. A reduce-scatter around the ring leaves rank r
-// with the result of chunk r, then an all-gather around the ring carries the results to every rank.
+// The buffer of S bytes is cut into one chunk per rank. A reduce-scatter around the ring leaves rank r with the result
+// of chunk r, then an all-gather around the ring carries the results to every rank.
 //
-// Steps per rank: 2(n-1), each one chunk sent and one received. Bytes sent: 2·(n-1)/n·S, the minimum for messages
-// (16-bit sums, averages and products: 3·(n-1)/n·S, since partials are fp32).
-// Latency grows with n, so it serves large buffers; all links carry equal load.
+// Steps per rank: 2(n-1) for n ranks, each one chunk sent and one received. Bytes sent: 2·(n-1)/n·S, the minimum for
+// messages (16-bit sums, averages and products: 3·(n-1)/n·S, since partials are fp32). Latency grows with n, so it
+// serves large buffers; all links carry equal load.
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"

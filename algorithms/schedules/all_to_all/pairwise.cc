@@ -1,7 +1,7 @@
-// All-to-all, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): at step s = 1 … n-1 rank r sends to rank r+s and
-// receives from rank r-s, so that at every step each rank is the target of one message only.
+// All-to-all, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): with n ranks, at step s = 1 … n-1, rank r sends to
+// rank r+s and receives from rank r-s, so that at every step each rank is the target of one message only.
 //
-// Steps per rank: n-1, each one block (C bytes) sent and one received. Bytes sent: (n-1)·C, the minimum.
+// Steps per rank: n-1, each one block of C bytes sent and one received. Bytes sent: (n-1)·C, the minimum.
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"

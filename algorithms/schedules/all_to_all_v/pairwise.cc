@@ -1,15 +1,15 @@
-// All-to-all of blocks of any size, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): at step s = 1 … n-1 rank r
-// sends to rank r+s and receives from rank r-s, so that at every step each rank is the target of one message only.
-// Blocks are packed in rank order; an empty block makes no message.
+// All-to-all of blocks of any size, pairwise (Thakur, Rabenseifner and Gropp 2005, §4.2): with n ranks, at step s = 1 …
+// n-1, rank r sends to rank r+s and receives from rank r-s, so that at every step each rank is the target of one
+// message only. Blocks are packed in rank order; an empty block makes no message.
 //
-// Steps per rank: n-1. Bytes sent: those of all blocks but the rank's own, the minimum.
+// Steps per rank: n-1. Bytes sent: all blocks but the rank's own, the minimum.
 #include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
 namespace {
 
-// Blocks of counts[0], counts[1] … elements, one after the other.
+// The blocks of counts[0], counts[1] … elements that lie in `whole`, one after the other.
 std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int64_t> counts) {
   std::vector<Ref> blocks;
   std::int64_t first = 0;

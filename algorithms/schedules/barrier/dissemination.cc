@@ -1,10 +1,10 @@
 // Barrier, dissemination (Hensgen, Finkel and Manber 1988, "Two algorithms for barrier synchronization").
 //
 // At distance d = 1, 2, 4 … every rank sends a token to rank r+d and receives one from rank r-d. A token leaves only
-// when all earlier ones have come in (they are merged into it), so after the step at distance d a rank has heard, at
-// first or second hand, of the 2d-1 ranks before it, and after the last one of all.
+// after all earlier tokens have arrived, and stands for them too: after the step at distance d a rank has heard, at
+// first or second hand, of the 2d-1 ranks before it, and after the last step of all ranks.
 //
-// Steps per rank: ⌈log2 n⌉, each one byte sent and one received.
+// Steps per rank: ⌈log2 n⌉ for n ranks, each one byte sent and one received.
 #include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
 

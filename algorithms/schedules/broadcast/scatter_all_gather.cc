@@ -1,11 +1,11 @@
 // Broadcast, scatter and all-gather (van de Geijn; Thakur, Rabenseifner and Gropp 2005, §4.3).
 //
-// The buffer is cut into one chunk per rank; ranks are counted from the root, v = 0 … n-1. The root scatters the chunks
-// down a binomial tree: every rank gets the chunks of its whole subtree, v … SubtreeEnd(v)-1. Then chunks travel around
-// the ring of v, except where the receiver has them already.
+// The buffer of S bytes is cut into one chunk per rank; ranks are counted from the root, v = 0 … n-1. The root scatters
+// the chunks down a binomial tree: every rank gets the chunks of its whole subtree, v … SubtreeEnd(v)-1. Then chunks
+// travel around the ring of v, except where the receiver has them already.
 //
-// Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank but the root, ⌈log2 n⌉/2·S + S by that, at most.
-// It serves large buffers.
+// Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank but the root, at most ⌈log2 n⌉/2·S + S by the
+// root. It serves large buffers.
 #include "algorithms/schedules/binomial_tree.h"
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/ring_steps.h"

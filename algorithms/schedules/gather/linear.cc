@@ -1,8 +1,8 @@
-// Gather, linear: every rank sends its block to the root, which receives it where it belongs. No block travels twice
-// and nothing is copied on the way; the root's link is the limit of every gather.
+// Gather, linear: every rank sends its block to the root, which receives each block in its place. No block travels
+// twice and nothing is copied on the way; the bandwidth of the root's link limits every gather.
 //
-// Steps: 1 by every rank but the root, n-1 at the root, all at once. Bytes sent: C by every rank but the root, C being
-// one block.
+// Steps: 1 by every rank but the root, n-1 at the root, all at once. Bytes sent: C, one block, by every rank but the
+// root.
 #include "algorithms/schedules/chunks.h"
 #include "tutti/schedule.h"
 

@@ -1,4 +1,4 @@
-// Recv: one message from the peer, which must call send with the same count and dtype.
+// Recv: one message from the peer, which must call send with equal count and dtype.
 //
 // Steps: 1. Bytes sent: 0.
 #include "tutti/schedule.h"

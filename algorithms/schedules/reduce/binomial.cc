@@ -1,11 +1,11 @@
 // Reduce, binomial tree (Thakur, Rabenseifner and Gropp 2005, §4.6).
 //
-// Every rank combines its own input with the partials of its children, the smallest subtree first (so runs of ranks,
-// counted from the root, are combined in their order), and sends the partial to its parent. Long buffers go up slice
-// after slice, through the same scratch.
+// Every rank combines its own input with the partials of its children, that of the smallest subtree first (so runs of
+// ranks, counted from the root, are combined in their order), and sends the partial to its parent. Long buffers go up
+// slice after slice, through the same scratch.
 //
-// Steps: ⌈log2 n⌉ on the longest path. Bytes sent: S by every rank but the root (16-bit sums, averages and products:
-// 2S, since partials are fp32).
+// Steps: ⌈log2 n⌉ on the longest path between n ranks. Bytes sent: S, the whole buffer, by every rank but the root
+// (16-bit sums, averages and products: 2S, since partials are fp32).
 #include <algorithm>
 
 #include "algorithms/schedules/binomial_tree.h"
@@ -35,7 +35,7 @@ void Build(PlanBuilder& b) {
       if (v == 0 && child == children.back()) {
         b.Reduce(b.out().Elements(begin, count), {mine, theirs}, b.spec().op);
       } else {
-        // The input stays as it is: its first combination goes to scratch, the others stay there.
+        // The input must stay as it is: its first combination goes to scratch, where all later ones stay.
         const Ref partial = mine.space == Space::kScratch ? mine : partials.Next(count);
         b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
         mine = partial;

@@ -1,11 +1,11 @@
 // Reduce-scatter, direct: every rank reads its chunk from the mapped memory of all others.
 //
-// One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all meet, rank r reduces chunk r
-// of all scratches into its output. Above: all meet, rank r reduces chunk r of all inputs into its output, all meet
-// again, so that no input is overwritten while a peer still reads it.
+// One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all ranks meet, and rank r
+// reduces chunk r of all scratches into its output. Above: all meet, rank r reduces chunk r of all inputs into its
+// output, all meet again, so that no input is overwritten while a peer still reads it.
 //
-// Operands are combined in rank order. Steps per rank: one-shot n+2, otherwise 2n+1. Bytes read from peers: (n-1)·C,
-// C being one rank's output.
+// Operands are combined in rank order. Steps per rank, with n ranks: one-shot n+2, otherwise 2n+1. Bytes read from
+// peers: (n-1)·C, C being one rank's output.
 #include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
 

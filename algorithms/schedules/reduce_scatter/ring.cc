@@ -1,10 +1,10 @@
 // Reduce-scatter, ring: the first half of the ring all-reduce (Patarasuk and Yuan 2009).
 //
 // The input holds one chunk per rank. The partial of chunk c travels around the ring, from rank c+1 to rank c, and
-// every rank it meets adds its own part.
+// every rank on its way adds its own part.
 //
-// Steps per rank: n-1, each one chunk (one rank's output, C bytes) sent and one received. Bytes sent: (n-1)·C
-// (16-bit sums, averages and products: 2(n-1)·C, since partials are fp32).
+// Steps per rank: n-1 for n ranks, each one chunk (one rank's output, C bytes) sent and one received. Bytes sent:
+// (n-1)·C (16-bit sums, averages and products: 2(n-1)·C, since partials are fp32).
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"

@@ -1,5 +1,5 @@
 // Scatter, linear: the root sends every rank its block. No block travels twice and nothing is copied on the way; the
-// root's link is the limit of every scatter.
+// bandwidth of the root's link limits every scatter.
 //
 // Steps: 1 by every rank but the root, n-1 at the root, all at once. Bytes sent: (n-1)·C by the root, C being one
 // block.

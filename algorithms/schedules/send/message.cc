@@ -1,6 +1,6 @@
-// Send: one message to the peer, which must call recv with the same count and dtype.
+// Send: one message to the peer, which must call recv with equal count and dtype.
 //
-// Steps: 1. Bytes sent: S.
+// Steps: 1. Bytes sent: the whole buffer.
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {

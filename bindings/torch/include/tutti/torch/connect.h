@@ -1,4 +1,4 @@
-// From a launcher's environment to a communicator in one call.
+// Connect, which makes a communicator from a launcher's environment in one call.
 #ifndef TUTTI_TORCH_CONNECT_H_
 #define TUTTI_TORCH_CONNECT_H_
 
@@ -10,8 +10,8 @@
 
 namespace tutti::nn {
 
-// The ranks that `tutti launch`, torchrun, mpirun or srun started; without a launcher a world of one. Throws when they
-// cannot be reached within options.timeout (TUTTI_TIMEOUT unless set).
+// Connects the ranks that `tutti launch`, torchrun, mpirun or srun started; without a launcher, this process is a world
+// of one. Throws when the ranks cannot be reached within options.timeout (TUTTI_TIMEOUT when not set).
 inline std::unique_ptr<Communicator> Connect(const CommunicatorOptions& options = {}) {
   return ValueOrThrow(Communicator::Create(ValueOrThrow(BootstrapFromEnvironment(options.timeout)), options));
 }

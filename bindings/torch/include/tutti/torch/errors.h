@@ -8,18 +8,41 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
 
 namespace tutti::nn {
 
-// c10::ValueError for a wrong argument, c10::NotImplementedError for what cannot be done, c10::DistBackendError for
-// everything that went wrong between the ranks.
+// Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what cannot be
+// done, and c10::DistBackendError for everything that went wrong between the ranks.
 inline void ThrowIfError(const absl::Status& status) {
   if (status.ok()) return;
   const std::string message(status.message());
-  TORCH_CHECK_WITH(ValueError, !absl::IsInvalidArgument(status), "tutti: ", message);
+  const bool is_misuse = absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+  TORCH_CHECK_WITH(ValueError, !is_misuse, "tutti: ", message);
   TORCH_CHECK_WITH(NotImplementedError, !absl::IsUnimplemented(status), "tutti: ", message);
   TORCH_CHECK_WITH(DistBackendError, false, "tutti: ", status.ToString());
 }
+
+// The place of an error: the rank that met it, and its step.
+class ErrorPlace {
+ public:
+  ErrorPlace(const Communicator& communicator, const Synchronizer& synchronizer)
+      : communicator_(communicator), synchronizer_(synchronizer) {}
+
+  Rank rank() const { return communicator_.rank(); }
+  // Throws like nn::ThrowIfError, and adds the rank and step at which the error was met.
+  void ThrowIfError(const absl::Status& status) const {
+    if (status.ok()) return;
+    nn::ThrowIfError(absl::Status(status.code(), absl::StrCat(status.message(), " (met by rank ", rank(), " in step ",
+                                                              synchronizer_.step(), ")")));
+  }
+
+ private:
+  const Communicator& communicator_;
+  const Synchronizer& synchronizer_;
+};
 
 template <typename T>
 T ValueOrThrow(absl::StatusOr<T> value) {

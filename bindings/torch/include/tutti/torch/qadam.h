@@ -7,7 +7,7 @@
 //   loss.backward();      // averages gradients, and after the warm-up the momentum, compressed
 //   optimizer.step();
 //
-// What it computes, and why: tutti/qadam.h.
+// tutti/qadam.h says what it computes, and why.
 #ifndef TUTTI_TORCH_QADAM_H_
 #define TUTTI_TORCH_QADAM_H_
 
@@ -26,15 +26,16 @@
 #include "tutti/synchronizer.h"
 #include "tutti/torch/data_parallel.h"
 #include "tutti/torch/errors.h"
+#include "tutti/torch/gradient_hooks.h"
 
 namespace tutti::nn {
 
-// Those of torch::optim::AdamOptions.
+// The options of QAdam, with the names and defaults of torch::optim::AdamOptions.
 class QAdamOptions : public torch::optim::OptimizerCloneableOptions<QAdamOptions> {
  public:
   using betas_t = std::tuple<double, double>;
 
-  QAdamOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as torch's options
+  QAdamOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: implicit, like the options of torch
 
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(betas_t, betas) = std::make_tuple(0.9, 0.999);
@@ -59,16 +60,18 @@ class QAdamOptions : public torch::optim::OptimizerCloneableOptions<QAdamOptions
 };
 
 // Parameter groups, learning-rate schedulers, zero_grad(), torch::save and torch::load work as with any optimizer of
-// torch. After the warm-up p.grad() holds momentum between backward() and step(): clip gradients in the warm-up only,
-// and zero them in every step.
+// torch. After the warm-up p.grad() holds momentum between backward() and step(). So clip gradients in the warm-up
+// only, zero them in every step, and run all but the last of several backward() in a step under NoSync; a backward()
+// that would add a gradient to momentum is an error. step() uses the present contents of p.grad(), and leaves
+// parameters alone whose p.grad() is undefined.
 //
-// m and v are equal on all ranks: what one rank has saved all ranks can load, or one, before
+// The state (m and v) is equal on all ranks: all ranks can load what one rank has saved, or one rank can load it before
 // DataParallel::BroadcastOptimizer.
 class QAdam : public torch::optim::Optimizer, private MomentumSource {
  public:
-  // For all parameters of `replicas`, which must outlive it; those that need no gradient are passed over. Collective.
-  // Throws c10::ValueError, on every rank, for a parameter that is missing or not among those of `replicas` and for an
-  // option out of range; c10::NotImplementedError for a parameter with gaps between its elements.
+  // Makes the optimizer of all parameters of `replicas`, which must outlive it; parameters that need no gradient are
+  // skipped. Collective. Throws c10::ValueError, on every rank, for a parameter that is missing or not among those of
+  // `replicas` and for an option out of range; c10::NotImplementedError for a parameter with gaps between its elements.
   QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
         const QAdamOptions& defaults = {});
   QAdam(DataParallel& replicas, std::vector<torch::Tensor> parameters, const QAdamOptions& defaults = {})
@@ -81,7 +84,7 @@ class QAdam : public torch::optim::Optimizer, private MomentumSource {
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
-  // The warm-up is over.
+  // Whether the warm-up is over.
   bool frozen() const { return optimizer_->frozen(); }
 
  private:
@@ -90,6 +93,8 @@ class QAdam : public torch::optim::Optimizer, private MomentumSource {
   absl::StatusOr<std::vector<tutti::QAdam::Weights>> FindWeights() const;
   std::vector<tutti::QAdam::Group> Groups() const;
   absl::Status Refresh();
+  std::vector<int> TakeGradients();
+  const std::vector<Trained>& trained() const { return replicas_.gradients_->trained(); }
 
   DataParallel& replicas_;
   std::unique_ptr<tutti::QAdam> optimizer_;
@@ -103,20 +108,20 @@ inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::Opti
   ThrowIfError(synchronizer.Agree({}, weights.status()));
   optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, *std::move(weights), Groups()));
   ThrowIfError(Refresh());
-  // In between, to see the options and the places of parameters of the day.
+  // This object stands between synchronizer and optimizer, to see the present options and places of parameters.
   synchronizer.set_momentum_source(this);
 }
 
 inline absl::StatusOr<std::vector<tutti::QAdam::Weights>> QAdam::FindWeights() const {
   constexpr int kNone = -1;
   std::vector<tutti::QAdam::Weights> weights;
-  for (const auto& trained : replicas_.trained_) weights.push_back({trained.parameter.data_ptr(), kNone});
+  for (const Trained& one : trained()) weights.push_back({one.parameter.data_ptr(), kNone});
   for (std::size_t g = 0; g < param_groups_.size(); ++g) {
     const std::vector<torch::Tensor>& parameters = param_groups_[g].params();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].requires_grad()) continue;
       std::size_t i = 0;
-      while (i < weights.size() && !replicas_.trained_[i].parameter.is_same(parameters[p])) ++i;
+      while (i < weights.size() && !trained()[i].parameter.is_same(parameters[p])) ++i;
       if (i == weights.size()) {
         return absl::InvalidArgumentError(
             absl::StrCat("parameter ", p, " of group ", g, " of QAdam is none of DataParallel's"));
@@ -147,7 +152,7 @@ inline std::vector<tutti::QAdam::Group> QAdam::Groups() const {
   return groups;
 }
 
-// Schedulers change options, and loading a module moves its parameters.
+// Passes on what has changed: schedulers change options, and loading a module moves its parameters.
 inline absl::Status QAdam::Refresh() {
   const std::vector<tutti::QAdam::Group> groups = Groups();
   if (groups.size() != optimizer_->groups().size()) {
@@ -157,23 +162,39 @@ inline absl::Status QAdam::Refresh() {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (absl::Status set = optimizer_->SetGroup(static_cast<int>(g), groups[g]); !set.ok()) return set;
   }
-  for (std::size_t i = 0; i < replicas_.trained_.size(); ++i) {
-    const auto& trained = replicas_.trained_[i];
-    if (trained.parameter.sizes() != trained.gradient.sizes() ||
-        trained.parameter.strides() != trained.gradient.strides() ||
-        trained.parameter.scalar_type() != trained.gradient.scalar_type()) {
+  for (std::size_t i = 0; i < trained().size(); ++i) {
+    const auto& [parameter, gradient, exchanged] = trained()[i];
+    if (parameter.sizes() != gradient.sizes() || parameter.strides() != gradient.strides() ||
+        parameter.scalar_type() != gradient.scalar_type()) {
       return absl::UnimplementedError(
           absl::StrCat("parameter ", replicas_.synchronizer_->parameters()[i].name,
                        " has gaps between its elements, or another shape or type than when DataParallel was created"));
     }
-    optimizer_->SetWeights(static_cast<int>(i), trained.parameter.data_ptr());
+    optimizer_->SetWeights(static_cast<int>(i), parameter.data_ptr());
   }
   return absl::OkStatus();
 }
 
 inline absl::StatusOr<int> QAdam::BeginBackward() {
   if (absl::Status fresh = Refresh(); !fresh.ok()) return fresh;
+  if (frozen()) replicas_.gradients_->set_exchanges_momentum();
   return optimizer_->BeginBackward();
+}
+
+// Copies p.grad() into the bucket that the optimizer reads, where a user gave p.grad() another tensor. Returns the
+// parameters without a gradient, which stay as they are, as with any optimizer of torch.
+inline std::vector<int> QAdam::TakeGradients() {
+  std::vector<int> without;
+  torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < trained().size(); ++i) {
+    const torch::Tensor& grad = trained()[i].parameter.grad();
+    if (!grad.defined()) {
+      without.push_back(static_cast<int>(i));
+    } else if (!grad.is_same(trained()[i].gradient)) {
+      trained()[i].gradient.copy_(grad);
+    }
+  }
+  return without;
 }
 
 inline torch::Tensor QAdam::step(LossClosure closure) {
@@ -182,10 +203,13 @@ inline torch::Tensor QAdam::step(LossClosure closure) {
     const at::AutoGradMode enable_grad(true);
     loss = closure();
   }
-  ThrowIfError(Refresh());
-  ThrowIfError(optimizer_->Step());
-  // As an operation of torch that changes a tensor in place does: backward() through older values is an error.
-  for (const auto& trained : replicas_.trained_) trained.parameter.unsafeGetTensorImpl()->bump_version();
+  const ErrorPlace& place = *replicas_.place_;
+  place.ThrowIfError(replicas_.gradients_->EndBackward());
+  place.ThrowIfError(Refresh());
+  place.ThrowIfError(optimizer_->Step(TakeGradients()));
+  // Counts a write of every parameter, as torch does for each change in place: backward() through older values is an
+  // error.
+  for (const Trained& one : trained()) one.parameter.unsafeGetTensorImpl()->bump_version();
   return loss;
 }
 

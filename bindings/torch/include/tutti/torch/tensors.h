@@ -1,4 +1,4 @@
-// What Tutti needs to know of a tensor, and tensors that alias Tutti's memory.
+// Facts about tensors that Tutti needs, and tensors that alias Tutti's memory.
 #ifndef TUTTI_TORCH_TENSORS_H_
 #define TUTTI_TORCH_TENSORS_H_
 
@@ -32,14 +32,15 @@ inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
   }
 }
 
-// Strides of the gradient of `parameter`: its own, so that optimizers walk both alike, unless they leave gaps.
+// The strides of the gradient of `parameter`: those of the parameter, so that optimizers walk both alike, unless these
+// leave gaps.
 inline std::vector<std::int64_t> GradientStrides(const torch::Tensor& parameter) {
   if (parameter.is_non_overlapping_and_dense()) return parameter.strides().vec();
   const c10::DimVector contiguous = c10::contiguous_strides(parameter.sizes());
   return {contiguous.begin(), contiguous.end()};
 }
 
-// "64x3x3x3", with strides when they are not the usual ones.
+// Text such as "64x3x3x3", with strides when they are not the usual ones.
 inline std::string ShapeOf(const torch::Tensor& parameter) {
   std::string shape = absl::StrJoin(parameter.sizes(), "x");
   if (parameter.is_contiguous() || !parameter.is_non_overlapping_and_dense()) return shape;
@@ -59,12 +60,12 @@ inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, cons
                    .dtype = *dtype,
                    .count = parameter.numel(),
                    .shape = ShapeOf(parameter),
-                   // With gaps between its elements a tensor cannot be exchanged as one range.
+                   // A tensor with gaps between its elements cannot be exchanged as one range.
                    .weights = parameter.is_non_overlapping_and_dense() ? parameter.data_ptr() : nullptr};
 }
 
-// A tensor in `memory`, laid out as the gradient of `parameter`. No autograd view: it may be detached and zeroed in
-// place, as zero_grad(false) does. Keeps the memory alive.
+// A tensor in `memory`, laid out as the gradient of `parameter`. It is no autograd view, so it may be detached and
+// zeroed in place, as zero_grad(false) does. Keeps the memory alive.
 inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Tensor& parameter) {
   void* data = memory.get();
   return torch::from_blob(
@@ -72,13 +73,19 @@ inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Te
       torch::TensorOptions().dtype(parameter.scalar_type()).device(torch::kCPU));
 }
 
-// Tensors as plain ranges of memory: where they lie when contiguous, else in copies that WriteBack copies back.
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
+};
+
+// Tensors as plain ranges of memory: where they lie when they are contiguous, otherwise in copies that WriteBack copies
+// back.
 class TensorMemory {
  public:
-  explicit TensorMemory(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
-    for (const torch::Tensor& tensor : tensors_) {
+  explicit TensorMemory(std::vector<NamedTensor> tensors) : tensors_(std::move(tensors)) {
+    for (const auto& [name, tensor] : tensors_) {
       const torch::Tensor& flat = flat_.emplace_back(tensor.detach().contiguous());
-      memory_.push_back({flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes())});
+      memory_.push_back({flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()), name});
     }
   }
 
@@ -87,12 +94,13 @@ class TensorMemory {
   void WriteBack() {
     torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (!tensors_[i].is_contiguous()) tensors_[i].detach().copy_(flat_[i]);
+      const torch::Tensor& tensor = tensors_[i].tensor;
+      if (!tensor.is_contiguous()) tensor.detach().copy_(flat_[i]);
     }
   }
 
  private:
-  std::vector<torch::Tensor> tensors_;
+  std::vector<NamedTensor> tensors_;
   std::vector<torch::Tensor> flat_;
   std::vector<StateMemory> memory_;
 };

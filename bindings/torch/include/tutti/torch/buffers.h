@@ -1,0 +1,61 @@
+// Buffers of a module, such as the running statistics of BatchNorm, and the ways in which ranks keep them equal.
+#ifndef TUTTI_TORCH_BUFFERS_H_
+#define TUTTI_TORCH_BUFFERS_H_
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tutti/communicator.h"
+#include "tutti/torch/tensors.h"
+
+namespace tutti::nn {
+
+// How ranks keep buffers equal, which every rank computes from its own samples. This happens in Flush, and in every
+// step that all ranks make together. The ranks of `async` step together in its warm-up only: after it every rank keeps
+// its own buffers until a Flush.
+enum class Buffers : std::uint8_t {
+  kBroadcast,  // all ranks take rank 0's, as in torch's DistributedDataParallel
+  kAverage,    // floating buffers are averaged, others are taken from rank 0
+  kLeave,      // every rank keeps its own
+};
+
+inline std::string Name(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::kBroadcast:
+      return "kBroadcast";
+    case Buffers::kAverage:
+      return "kAverage";
+    case Buffers::kLeave:
+      return "kLeave";
+  }
+  return "unknown";
+}
+
+// Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective.
+inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOptions& call, Buffers mode,
+                                       const std::vector<torch::Tensor>& buffers) {
+  if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
+  torch::NoGradGuard no_grad;
+  for (const torch::Tensor& buffer : buffers) {
+    torch::Tensor flat = buffer.contiguous();
+    const absl::StatusOr<DType> dtype = DTypeOf(buffer.scalar_type());
+    Work work;
+    if (mode == Buffers::kAverage && dtype.ok()) {
+      work = communicator.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg, call);
+    } else {
+      work = communicator.Broadcast(flat.data_ptr(), flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()),
+                                    DType::kU8, /*root=*/0, call);
+    }
+    if (absl::Status status = work.Wait(); !status.ok()) return status;
+    if (!flat.is_same(buffer)) buffer.copy_(flat);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_BUFFERS_H_

@@ -1,0 +1,237 @@
+// Hooks into the gradients of one module, which bring them from autograd into the buckets.
+#ifndef TUTTI_TORCH_GRADIENT_HOOKS_H_
+#define TUTTI_TORCH_GRADIENT_HOOKS_H_
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tutti/algorithm.h"
+#include "tutti/synchronizer.h"
+#include "tutti/torch/backward_scope.h"
+#include "tutti/torch/errors.h"
+#include "tutti/torch/tensors.h"
+
+namespace tutti::nn {
+
+// One trained parameter.
+struct Trained {
+  // The contents of p.grad() that are equal on all ranks since the last backward that exchanged them.
+  enum class Exchanged : std::uint8_t { kNothing, kGradient, kMomentum };
+
+  torch::Tensor parameter;
+  torch::Tensor gradient;  // its memory in the bucket; undefined when only weights are exchanged
+  Exchanged exchanged = Exchanged::kNothing;
+};
+
+// Puts gradients into their buckets and lets buckets leave as autograd completes them. Used on the thread of
+// backward().
+class GradientHooks : private BackwardScope::Owner {
+ public:
+  // `may_begin` is called before each backward; its error is thrown out of backward(). All arguments must outlive the
+  // hooks.
+  GradientHooks(Synchronizer& synchronizer, const ErrorPlace& place, const std::vector<torch::Tensor>& parameters,
+                bool allow_unused, std::function<absl::Status()> may_begin);
+  ~GradientHooks() override;
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+  const std::vector<Trained>& trained() const { return trained_; }
+  // Tells that the backward under way exchanges momentum in place of gradients.
+  void set_exchanges_momentum() { exchanges_ = Trained::Exchanged::kMomentum; }
+
+  // To be called before an optimizer uses the gradients: an error when the last backward has not ended as it should.
+  absl::Status EndBackward();
+  // To be called after an optimizer has used the gradients: FailedPrecondition names a gradient that is this rank's
+  // alone.
+  absl::Status CheckExchanged() const;
+  // Begins the next step.
+  void BeginStep() { exchanged_ = false; }
+
+ private:
+  // The hook of a parameter. It belongs to the parameter itself, because torch::load, which replaces the parameter's
+  // memory, destroys its gradient accumulator.
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    Hook(GradientHooks& its_owner, int its_index) : owner(its_owner), i(its_index) {}
+    void operator()(const torch::Tensor& /*parameter*/) override { owner.OnGradient(i); }
+
+    GradientHooks& owner;
+    const int i;
+  };
+
+  void OnGradient(int i);
+  void BeforeGradient(int i);
+  void CountOnce(int i);
+  void MoveIntoBucket(int i);
+  void ContributeUnused(int i);
+  absl::Status CheckNotAbandoned() const;
+
+  void BeginBackward() override;
+  bool HasAllGradients() override { return synchronizer_.MissingGradients().empty(); }
+  void FinishBackward() override;
+  void CancelBackward() override { place_.ThrowIfError(synchronizer_.CancelBackward()); }
+
+  const std::string& NameOf(int i) const { return synchronizer_.parameters()[i].name; }
+
+  Synchronizer& synchronizer_;
+  const ErrorPlace& place_;
+  const bool allow_unused_;
+  const std::function<absl::Status()> may_begin_;
+  bool sums_ = false;      // the strategy adds gradients up, and does not divide
+  bool momentum_ = false;  // the strategy exchanges momentum in some steps
+  std::vector<Trained> trained_;
+  std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
+  BackwardScope scope_{*this};
+  Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
+  bool exchanged_ = false;                                       // some backward has exchanged since the last step
+  bool accumulates_ = false;  // the last backward kept gradients on this rank that must still be exchanged
+};
+
+inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace& place,
+                                    const std::vector<torch::Tensor>& parameters, bool allow_unused,
+                                    std::function<absl::Status()> may_begin)
+    : synchronizer_(synchronizer), place_(place), allow_unused_(allow_unused), may_begin_(std::move(may_begin)) {
+  const Strategy strategy = ValueOrThrow(ParseStrategy(synchronizer.strategy()));
+  momentum_ = strategy.algorithm->exchanges == Exchanges::kMomentum;
+  sums_ = strategy.option("average") == "false";
+  for (const torch::Tensor& parameter : parameters) {
+    const int i = static_cast<int>(trained_.size());
+    Trained& trained = trained_.emplace_back(Trained{.parameter = parameter, .gradient = {}});
+    if (std::shared_ptr<void> view = synchronizer_.GradientView(i)) {
+      trained.gradient = GradientAlias(std::move(view), parameter);
+    }
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(*this, i));
+    if (!sums_ && !momentum_) continue;
+    before_.push_back(parameter.register_hook([this, i](const torch::Tensor& /*gradient*/) {
+      if (AccumulatesGradient()) BeforeGradient(i);
+    }));
+  }
+}
+
+inline GradientHooks::~GradientHooks() {
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    torch::autograd::impl::post_acc_grad_hooks(trained_[i].parameter).reset();
+    if (!before_.empty()) trained_[i].parameter.remove_hook(before_[i]);
+  }
+}
+
+// Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor.
+inline void GradientHooks::OnGradient(int i) {
+  scope_.Enter();
+  if (!trained_[i].gradient.defined()) return;  // only weights are exchanged
+  MoveIntoBucket(i);
+  synchronizer_.MarkReady(i);
+}
+
+// Copies p.grad() into the bucket: one copy costs less than zeroing the bucket beforehand and adding to it.
+inline void GradientHooks::MoveIntoBucket(int i) {
+  Trained& trained = trained_[i];
+  torch::Tensor& grad = trained.parameter.mutable_grad();
+  if (grad.is_same(trained.gradient)) return;
+  if (grad.requires_grad() || grad.layout() != torch::kStrided) {
+    place_.ThrowIfError(absl::UnimplementedError(absl::StrCat(
+        "parameter ", NameOf(i), ": sparse gradients, and backward() with create_graph, are not supported")));
+  }
+  torch::NoGradGuard no_grad;
+  trained.gradient.copy_(grad);
+  grad = trained.gradient;
+}
+
+// Called when autograd is about to add to p.grad().
+inline void GradientHooks::BeforeGradient(int i) {
+  if (sums_) scope_.Enter();  // the synchronizer must know of the backward before anything is added
+  CountOnce(i);
+}
+
+// Makes the values that p.grad() holds from the last exchange, equal on all ranks, count once in the next exchange.
+inline void GradientHooks::CountOnce(int i) {
+  const auto holds = std::exchange(trained_[i].exchanged, Trained::Exchanged::kNothing);
+  const torch::Tensor& grad = trained_[i].parameter.grad();
+  if (holds == Trained::Exchanged::kNothing || !grad.defined()) return;
+  torch::NoGradGuard no_grad;
+  if (holds == Trained::Exchanged::kMomentum && grad.any().item<bool>()) {
+    place_.ThrowIfError(absl::FailedPreconditionError(absl::StrCat(
+        "parameter ", NameOf(i), ": p.grad() holds the momentum of an earlier backward(), to which no gradient can be ",
+        "added: call zero_grad() in every step, and let all but the last backward() of a step run under NoSync")));
+  }
+  if (sums_ && place_.rank() != 0) grad.zero_();  // rank 0 contributes the values
+}
+
+// Contributes for a parameter to which this backward gave no gradient.
+inline void GradientHooks::ContributeUnused(int i) {
+  if (trained_[i].parameter.grad().defined()) {  // accumulated earlier
+    CountOnce(i);
+    MoveIntoBucket(i);
+    synchronizer_.MarkReady(i);
+  } else {
+    torch::NoGradGuard no_grad;
+    trained_[i].gradient.zero_();
+  }
+}
+
+inline void GradientHooks::BeginBackward() {
+  place_.ThrowIfError(may_begin_());
+  const bool exchanges_gradients = synchronizer_.exchanges_gradients();
+  accumulates_ = exchanges_gradients && !synchronizer_.synchronize();
+  exchanges_ = exchanges_gradients && !accumulates_ ? Trained::Exchanged::kGradient : Trained::Exchanged::kNothing;
+  place_.ThrowIfError(synchronizer_.BeginBackward());
+}
+
+inline void GradientHooks::FinishBackward() {
+  std::vector<int> unused;
+  if (allow_unused_) unused = synchronizer_.MissingGradients();
+  for (int i : unused) ContributeUnused(i);
+  place_.ThrowIfError(synchronizer_.FinishBackward());
+  if (exchanges_ == Trained::Exchanged::kNothing) return;
+  exchanged_ = true;
+  // A gradient stays undefined where no rank has one, so that optimizers leave the parameter alone.
+  for (int i : unused) {
+    if (synchronizer_.used(i)) trained_[i].parameter.mutable_grad() = trained_[i].gradient;
+  }
+  if (!sums_ && !momentum_) return;
+  for (Trained& trained : trained_) trained.exchanged = exchanges_;
+}
+
+inline absl::Status GradientHooks::EndBackward() {
+  if (scope_.continues()) scope_.Finish();
+  return CheckNotAbandoned();
+}
+
+inline absl::Status GradientHooks::CheckNotAbandoned() const {
+  if (!scope_.abandoned() || !synchronizer_.exchanges_gradients()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "an exception has ended the last backward(), so the gradients of some parameters are missing or were not "
+      "exchanged: on all ranks, call zero_grad() and repeat it before the step");
+}
+
+inline absl::Status GradientHooks::CheckExchanged() const {
+  if (!synchronizer_.exchanges_gradients()) return absl::OkStatus();
+  if (absl::Status ended = CheckNotAbandoned(); !ended.ok()) return ended;
+  if (accumulates_) {
+    return absl::FailedPreconditionError(
+        "the gradients of this step were accumulated under NoSync and not exchanged: let the last backward() of a step "
+        "run without NoSync");
+  }
+  for (int i = 0; !exchanged_ && i < static_cast<int>(trained_.size()); ++i) {
+    const torch::Tensor& grad = trained_[i].parameter.grad();
+    if (!grad.defined() || grad.is_same(trained_[i].gradient)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter ", NameOf(i),
+                     ": its gradient did not come from a backward() since the last step, so it is that of this rank ",
+                     "alone: call loss.backward(), which exchanges gradients, and not torch::autograd::grad"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_GRADIENT_HOOKS_H_

@@ -1,0 +1,39 @@
+// The options of one call of a communicator.
+#ifndef TUTTI_CALL_OPTIONS_H_
+#define TUTTI_CALL_OPTIONS_H_
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace tutti {
+
+struct Schedule;
+
+struct CallOptions {
+  // Which schedule serves the call; nullptr: the selector decides, equally on all ranks.
+  const Schedule* schedule = nullptr;
+  // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
+  // when the call has its place among the calls. Ranks may give different ones.
+  absl::Duration timeout = absl::ZeroDuration();
+  // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
+  // make no progress until then.
+  bool caller_drives = false;
+  // The result is less urgent than the cores: a thread that waits for this call sleeps until something arrives, and
+  // does not poll.
+  bool background = false;
+  // Note when the call ends, for Work::end_nanos().
+  bool timed = false;
+  // The number of this run for codecs that round at random: runs of a bound plan with equal numbers draw the same
+  // random numbers, runs with different numbers draw independent ones. Give every run its own number: rounding is right
+  // on average only over many runs.
+  std::uint64_t draw = 0;
+  // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
+  // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.
+  std::uint32_t owner = 0;
+  std::uint64_t round = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_CALL_OPTIONS_H_

@@ -1,0 +1,95 @@
+#include "comm/agreement_fields.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tutti/dtype.h"
+
+namespace tutti {
+namespace {
+
+// More differing fields than this are counted, not listed.
+constexpr std::size_t kMaxListed = 8;
+
+bool TakePiece(absl::string_view& packed, std::string& piece) {
+  const std::size_t colon = packed.find(':');
+  std::size_t length = 0;
+  if (colon == packed.npos || !absl::SimpleAtoi(packed.substr(0, colon), &length)) return false;
+  packed.remove_prefix(colon + 1);
+  if (length > packed.size()) return false;
+  piece = std::string(packed.substr(0, length));
+  packed.remove_prefix(length);
+  return true;
+}
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+bool Unpack(absl::string_view packed, Fields& fields) {
+  while (!packed.empty()) {
+    auto& [key, value] = fields.emplace_back();
+    if (!TakePiece(packed, key) || !TakePiece(packed, value)) return false;
+  }
+  return true;
+}
+
+const std::string* Find(const Fields& fields, absl::string_view key) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.first == key; });
+  return found == fields.end() ? nullptr : &found->second;
+}
+
+// What `rank` has otherwise than rank 0.
+void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vector<std::string>& differences) {
+  for (const auto& [key, value] : of_rank_0) {
+    const std::string* other = Find(fields, key);
+    if (other == nullptr) {
+      differences.push_back(absl::StrCat("rank ", rank, " has no ", key, ", rank 0 has ", value));
+    } else if (*other != value) {
+      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", *other, ", rank 0 has ", value));
+    }
+  }
+  for (const auto& [key, value] : fields) {
+    if (Find(of_rank_0, key) == nullptr) {
+      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", value, ", rank 0 has no ", key));
+    }
+  }
+}
+
+}  // namespace
+
+// "4:name5:value…": lengths first, so that any bytes may be in a field.
+std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::string packed;
+  for (const auto& [key, value] : fields) {
+    absl::StrAppend(&packed, key.size(), ":", key, value.size(), ":", value);
+  }
+  return packed;
+}
+
+std::string ListUpTo(std::size_t most, const std::vector<std::string>& items, absl::string_view separator) {
+  const std::size_t shown = std::min(items.size(), most);
+  std::string text = absl::StrJoin(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(shown), separator);
+  if (shown < items.size()) absl::StrAppend(&text, separator, "and ", items.size() - shown, " more");
+  return text;
+}
+
+absl::Status CompareFields(absl::string_view name, absl::Span<const std::string> packed) {
+  std::vector<std::string> differences;
+  Fields of_rank_0;
+  for (Rank rank = 0; rank < static_cast<Rank>(packed.size()); ++rank) {
+    Fields of_rank;
+    if (!Unpack(packed[static_cast<std::size_t>(rank)], of_rank)) {
+      return absl::DataLossError(absl::StrCat("agreement '", name, "': rank ", rank, " sent no list of fields"));
+    }
+    if (rank == 0) {
+      of_rank_0 = of_rank;
+    } else {
+      Compare(rank, of_rank, of_rank_0, differences);
+    }
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(ListUpTo(kMaxListed, differences, "; "));
+}
+
+}  // namespace tutti

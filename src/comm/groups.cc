@@ -1,0 +1,203 @@
+// How groups are made: by Split, over the parent's own collectives, and by Group, over the store.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "comm/communicator_impl.h"
+#include "store/mac.h"
+
+namespace tutti {
+namespace {
+
+// A rank's entry in the list from which a group is made. Its bytes are sent as they are: all ranks are of one version.
+struct Seat {
+  enum Error : std::int64_t { kNone, kNoRoom, kNoNumber };
+
+  std::int64_t color = 0, key = 0;  // of Split
+  std::int64_t rank = 0;            // in the parent
+  std::int64_t world_rank = 0;
+  std::int64_t channel = 0;  // the number that this rank gives the group
+  std::int64_t offset = 0;   // of the rank's control block in its arena
+  std::int64_t generation = 0;
+  std::int64_t error = kNone;
+};
+constexpr int kFields = sizeof(Seat) / sizeof(std::int64_t);
+
+// Opens a control block for a group that this rank may become a member of, and closes it again unless it does.
+class SeatHolder {
+ public:
+  SeatHolder(Runtime& runtime, const Channel& parent) : runtime_(runtime) {
+    seat_.rank = parent.rank();
+    seat_.world_rank = parent.peer(parent.rank()).world_rank;
+  }
+  ~SeatHolder() {
+    if (control_ != nullptr) runtime_.blocks->Close(control_, std::make_shared<const Borrowers>(), {});
+  }
+  SeatHolder(const SeatHolder&) = delete;
+  SeatHolder& operator=(const SeatHolder&) = delete;
+
+  void Open() {
+    // A number that no other channel of this rank of the world has or gets, also when threads make groups at the same
+    // time: see Channel::TagOf.
+    seat_.channel = runtime_.next_channel.fetch_add(1);
+    const absl::StatusOr<ControlBlock*> control = runtime_.blocks->Open();
+    if (!control.ok()) {
+      seat_.error = Seat::kNoRoom;
+      return;
+    }
+    control_ = *control;
+    seat_.offset = runtime_.arena->OffsetOf(control_);
+    seat_.generation = static_cast<std::int64_t>(control_->generation.load());
+    if (seat_.channel >= kMostChannels) seat_.error = Seat::kNoNumber;
+  }
+
+  // The channel that is made has the block from now on.
+  void GiveAway() { control_ = nullptr; }
+  Seat& seat() { return seat_; }
+
+ private:
+  Runtime& runtime_;
+  ControlBlock* control_ = nullptr;
+  Seat seat_;
+};
+
+// The error of `seats`, which `function` has gathered from ranks of `parent`; the same on all of them.
+absl::Status CheckSeats(absl::string_view function, const Channel& parent, const std::vector<Rank>& ranks,
+                        const std::vector<Seat>& seats) {
+  const std::string me = absl::StrCat("rank ", parent.rank(), ": ", function, ": ");
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    const Seat& seat = seats[i];
+    const Rank rank = ranks[i];
+    if (seat.rank != rank || seat.world_rank != parent.peer(rank).world_rank) {
+      return absl::DataLossError(absl::StrCat(me, "what rank ", rank, " said of its place in the group is damaged"));
+    }
+    if (seat.error == Seat::kNone) continue;
+    return absl::ResourceExhaustedError(
+        seat.error == Seat::kNoRoom
+            ? absl::StrCat(me, "rank ", rank,
+                           " has no room in its arena for another group; set TUTTI_ARENA_BYTES to a larger size")
+            : absl::StrCat(me, "rank ", rank, " has been in ", kMostChannels - 1, " groups, the most there may be"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<GroupMember> MembersOf(const std::vector<Seat>& seats) {
+  std::vector<GroupMember> members;
+  members.reserve(seats.size());
+  for (const Seat& seat : seats) {
+    members.push_back({.world_rank = static_cast<Rank>(seat.world_rank),
+                       .channel = static_cast<std::uint32_t>(seat.channel),
+                       .offset = seat.offset,
+                       .generation = static_cast<std::uint64_t>(seat.generation)});
+  }
+  return members;
+}
+
+// `error` numbers the members from 0.
+absl::Status OfGroup(absl::Span<const Rank> members, absl::string_view name, const absl::Status& error) {
+  return absl::Status(error.code(), absl::StrCat("Group '", name, "' of ranks ", absl::StrJoin(members, ", "),
+                                                 ", numbered from 0 in their order: ", error.message()));
+}
+
+absl::Status CheckMembers(absl::Span<const Rank> members, Rank rank, int size) {
+  const auto invalid = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, ": Group of ranks ", absl::StrJoin(members, ", "), ": ", what));
+  };
+  absl::flat_hash_set<Rank> seen;
+  for (const Rank member : members) {
+    if (member < 0 || member >= size) return invalid(absl::StrCat("rank ", member, " must be in 0…", size - 1));
+    if (!seen.insert(member).second) return invalid(absl::StrCat("rank ", member, " is named twice"));
+  }
+  if (!seen.contains(rank)) return invalid("the rank that calls must be among them");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator::Impl> Communicator::Impl::MakeGroup(const std::vector<GroupMember>& members) const {
+  std::vector<Rank> world_ranks;
+  Rank rank = 0;
+  for (const GroupMember& member : members) {
+    if (member.world_rank == channel->peer(channel->rank()).world_rank) rank = static_cast<Rank>(world_ranks.size());
+    world_ranks.push_back(member.world_rank);
+  }
+  // No two groups have one first rank and one number at it.
+  const std::string keys = absl::StrCat("group/", members[0].channel, "/", members[0].world_rank, "/");
+  return std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, members),
+                                MakePrefixStore(runtime->store, keys, std::move(world_ranks)));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(int color, int key) {
+  if (in_forked_child()) return NotInForkedChild(channel->rank());
+  SeatHolder mine(*runtime, *channel);
+  mine.seat().color = color;
+  mine.seat().key = key;
+  if (color >= 0) mine.Open();
+  std::vector<Seat> seats(static_cast<std::size_t>(channel->size()));
+  Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine.seat(),
+                     seats.data(), {.caller_drives = true});
+  // No rank signals on the new channel before the barrier below, so nobody waits for anything in the block. The group
+  // may go on: want of memory is the call's own error.
+  if (absl::Status status = gather.Wait(); !status.ok()) return status;
+  std::vector<Rank> ranks(seats.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (absl::Status status = CheckSeats("Split", *channel, ranks, seats); !status.ok()) return status;
+  std::unique_ptr<Impl> impl;
+  if (color >= 0) {
+    std::erase_if(seats, [&](const Seat& seat) { return seat.color != color; });
+    std::sort(seats.begin(), seats.end(),
+              [](const Seat& a, const Seat& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
+    impl = MakeGroup(MembersOf(seats));
+    mine.GiveAway();
+  }
+  // Nobody signals on a channel that its peer has not opened.
+  if (absl::Status status =
+          Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
+      !status.ok()) {
+    return status;
+  }
+  return impl;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(absl::Span<const Rank> members,
+                                                                              absl::string_view name) {
+  if (in_forked_child()) return NotInForkedChild(channel->rank());
+  const Rank rank = channel->rank();
+  if (absl::Status status = CheckMembers(members, rank, channel->size()); !status.ok()) return status;
+  const std::vector<Rank> ranks(members.begin(), members.end());
+  const auto place = static_cast<Rank>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  SeatHolder mine(*runtime, *channel);
+  mine.Open();
+  // Groups that are made at the same time differ in their members or in their name.
+  const std::string key = absl::BytesToHexString(View(Sha256(absl::StrCat(absl::StrJoin(ranks, ","), "/", name))));
+  const std::shared_ptr<Store> meeting = MakePrefixStore(store, absl::StrCat("make/", key, "/"), ranks);
+  const absl::string_view bytes(reinterpret_cast<const char*>(&mine.seat()), sizeof(Seat));
+  const absl::StatusOr<std::vector<std::string>> blobs =
+      ExchangeBlobs(*meeting, "seat", place, static_cast<int>(ranks.size()), bytes, absl::Now() + runtime->timeout);
+  if (!blobs.ok()) return OfGroup(ranks, name, blobs.status());
+  std::vector<Seat> seats(ranks.size(), Seat{.rank = -1});  // of which CheckSeats says that it is damaged
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    if ((*blobs)[i].size() == sizeof(Seat)) std::memcpy(&seats[i], (*blobs)[i].data(), sizeof(Seat));
+  }
+  if (absl::Status status = CheckSeats("Group", *channel, ranks, seats); !status.ok()) return status;
+  std::unique_ptr<Impl> impl = MakeGroup(MembersOf(seats));
+  mine.GiveAway();
+  // When all have come here, the exchange has left nothing in the store that another one of this name would meet.
+  absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
+  if (!met.ok()) return met;
+  return impl;
+}
+
+}  // namespace tutti

@@ -1,0 +1,125 @@
+#include "engine/call.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "engine/call_pool.h"
+#include "engine/channel.h"
+#include "engine/engine.h"
+#include "engine/run.h"
+
+namespace tutti {
+
+Call::Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch)
+    : program_(std::move(program)),
+      engine_(channel.engine().shared_from_this()),
+      run_(engine_->NewRun(*this, channel, *program_, scratch)) {}
+
+Call::~Call() = default;
+
+Call* Call::Create(std::shared_ptr<const Program> program, Channel& channel, void* scratch) {
+  return new Call(std::move(program), channel, scratch);
+}
+
+void Call::Release() {
+  if (engine_->in_forked_child()) return;  // its memory is the parent's
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (pool_ == nullptr) {
+    delete this;
+    return;
+  }
+  references_.store(1, std::memory_order_relaxed);
+  const std::shared_ptr<CallPool> home = std::move(pool_);
+  home->Return(this);
+}
+
+absl::Status Call::SetBuffers(const void* in, void* out, void* state) { return run_->SetBuffers(in, out, state); }
+
+void Call::RefuseNextRun(absl::Status why) { run_->refusal = std::move(why); }
+
+std::int64_t Call::held_bytes() const { return run_->held_bytes(); }
+
+std::uint32_t Call::Submit(const CallOptions& options) {
+  options_ = options;
+  const std::uint32_t run = ++runs_started_;
+  AddReference();
+  engine_->Submit(*this, options.caller_drives);
+  return run;
+}
+
+absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns) {
+  Milestone& milestone = output_only ? output() : end_;
+  if (!milestone.passed(run)) {
+    if (absl::Status status = engine_->Wait(milestone, run, options_.background, end_ns); !status.ok()) return status;
+  }
+  return result();
+}
+
+void Call::Finish(const absl::Status& status) {
+  StoreResult(status);
+  // A run that fails does not come to its output by itself.
+  if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
+  end_ns_ = options_.timed ? MonotonicNanos() : 0;
+  end_.Pass();
+  if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
+  Release();
+}
+
+// A bound plan may be started again while another thread asks how its last run ended: an OK after an OK writes nothing.
+void Call::StoreResult(const absl::Status& status) {
+  if (status.ok() && !failed_.load(std::memory_order_relaxed)) return;
+  const MutexLock lock(mutex_);
+  result_ = status;
+  failed_.store(!status.ok(), std::memory_order_relaxed);
+}
+
+absl::Status Call::result() const {
+  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  const MutexLock lock(mutex_);
+  return result_;
+}
+
+void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
+  if (done(run)) return callback(result());
+  engine_->callbacks().Start();
+  {
+    const MutexLock lock(mutex_);
+    callbacks_.push_back({run, std::move(callback)});
+    has_listeners_.store(true, std::memory_order_seq_cst);
+  }
+  if (done(run)) TellListeners();  // Finish may not have seen the callback
+}
+
+void Call::AwaitElsewhere(std::uint32_t run) {
+  {
+    const MutexLock lock(mutex_);
+    if (done(run) || awaited_elsewhere_) return;
+    awaited_elsewhere_ = true;
+    has_listeners_.store(true, std::memory_order_seq_cst);
+  }
+  engine_->BeginEagerWait();
+  if (done(run)) TellListeners();  // Finish may not have seen it
+}
+
+void Call::TellListeners() {
+  std::vector<Callback> due;
+  bool was_awaited = false;
+  {
+    const MutexLock lock(mutex_);
+    // A later run may have been started, and waited for, since the one that has just ended did.
+    const auto not_due = std::partition(callbacks_.begin(), callbacks_.end(),
+                                        [this](const Callback& callback) { return done(callback.run); });
+    std::move(callbacks_.begin(), not_due, std::back_inserter(due));
+    callbacks_.erase(callbacks_.begin(), not_due);
+    was_awaited = std::exchange(awaited_elsewhere_, false);
+    has_listeners_.store(!callbacks_.empty(), std::memory_order_seq_cst);
+  }
+  if (was_awaited) engine_->EndEagerWait();
+  for (Callback& callback : due) {
+    engine_->callbacks().Run([function = std::move(callback.function), status = result()] { function(status); });
+  }
+}
+
+}  // namespace tutti

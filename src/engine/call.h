@@ -1,0 +1,115 @@
+// A call as the threads that submitted it see it. How a call is carried out is the matter of its Run (run.h).
+#ifndef TUTTI_ENGINE_CALL_H_
+#define TUTTI_ENGINE_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "engine/milestone.h"
+#include "engine/program.h"
+#include "tutti/call_options.h"
+
+namespace tutti {
+
+class CallPool;
+class Channel;
+class Engine;
+class Run;
+
+// A program on a channel that can be run any number of times, one run at a time. Runs are numbered from 1.
+//
+// Life: whoever holds a reference keeps the call: its maker, each Work of it, and the engine while a run is under way.
+// When the last reference goes, the call returns to its pool, or is deleted when it has none.
+class Call {
+ public:
+  // A call with one reference. `scratch`: memory for the program's scratch that the caller lends; null: none.
+  static Call* Create(std::shared_ptr<const Program> program, Channel& channel, void* scratch = nullptr);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void Release();
+  // `pool` takes the call back when its last reference goes.
+  void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }
+
+  // ---- the thread that submits, while no run is under way ----
+  // Names the memory of the next runs: see Run::SetBuffers.
+  absl::Status SetBuffers(const void* in, void* out, void* state);
+  // The next run ends with `why` on all ranks: SetBuffers has failed with it on this one. The program uses a lane,
+  // through which the peers hear of it.
+  void RefuseNextRun(absl::Status why);
+  // Starts a run and returns its number. The run holds a reference of its own.
+  std::uint32_t Submit(const CallOptions& options);
+  // Whether a run is under way.
+  bool busy() const { return !end_.passed(runs_started_); }
+
+  // ---- any thread ----
+  bool done(std::uint32_t run) const { return end_.passed(run); }
+  // Waits until `run` has ended, or, with `output_only`, until its output is final; at most until `end_ns`
+  // (CLOCK_MONOTONIC). DeadlineExceeded when the run has not come so far by then; it goes on.
+  absl::Status Wait(std::uint32_t run, bool output_only, std::int64_t end_ns);
+  // How the run that ended last has ended.
+  absl::Status result() const;
+  // Calls `callback` when `run` has ended, once, on the engine's thread for callbacks; at once, on this thread, when it
+  // has ended already.
+  void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
+  // Somebody waits for `run` elsewhere: until it has ended, the engine's thread polls as a thread in Wait does.
+  void AwaitElsewhere(std::uint32_t run);
+  // CLOCK_MONOTONIC when the last timed run ended.
+  std::int64_t end_ns() const { return end_ns_; }
+  const Program& program() const { return *program_; }
+  // Bytes that the call holds beside the caller's buffers, most of them in the arena.
+  std::int64_t held_bytes() const;
+
+  // ---- the engine's driver ----
+  // The options of the current run.
+  const CallOptions& options() const { return options_; }
+  Run& run() { return *run_; }
+  // The output of the current run has its final values (Program::output_steps is not 0).
+  void OutputIsFinal() { output_.Pass(); }
+  // Ends the current run with `status`, and gives its reference back.
+  void Finish(const absl::Status& status);
+
+  std::atomic<Call*> next_submitted{nullptr};  // of the submission queue
+
+ private:
+  struct Callback {
+    std::uint32_t run;
+    std::function<void(const absl::Status&)> function;
+  };
+
+  Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
+  Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
+  void StoreResult(const absl::Status& status);
+  // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.
+  void TellListeners();
+
+  const std::shared_ptr<const Program> program_;
+  // Outlives the communicator together with this call, so that a thread in Work::Wait finds it.
+  const std::shared_ptr<Engine> engine_;
+  const std::unique_ptr<Run> run_;
+  std::shared_ptr<CallPool> pool_;
+  std::atomic<int> references_{1};
+  std::uint32_t runs_started_ = 0;
+  CallOptions options_;
+  Milestone output_;
+  Milestone end_;
+  std::int64_t end_ns_ = 0;
+
+  std::atomic<bool> failed_{false};  // the last run that ended did not end OK
+  std::atomic<bool> has_listeners_{false};
+  mutable Mutex mutex_;
+  absl::Status result_ TUTTI_GUARDED_BY(mutex_);
+  std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
+  bool awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_CALL_H_

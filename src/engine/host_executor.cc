@@ -1,0 +1,285 @@
+#include "engine/host_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/call.h"
+#include "engine/host_compute.h"
+
+namespace tutti {
+namespace {
+
+// Runs for which room is made at the start: until there are more at once, queueing one allocates nothing.
+constexpr std::size_t kRoom = 64;
+
+// Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
+std::uint64_t DrawOf(const HostRun& run, StepId step) {
+  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
+  const auto rank = static_cast<std::uint64_t>(run.program.plan.rank);
+  return (run.call.options().draw * kOdd + rank) * kOdd + step;
+}
+
+// While one lives, a peer that fails waits before it gives its memory back: see Presence::touching.
+class PeerAccess {
+ public:
+  explicit PeerAccess(Presence& presence) : presence_(presence) {}
+  ~PeerAccess() {
+    if (begun_) presence_.touching.store(0, std::memory_order_release);
+  }
+  PeerAccess(const PeerAccess&) = delete;
+  PeerAccess& operator=(const PeerAccess&) = delete;
+
+  // False when a peer has failed: its memory must not be touched.
+  bool Begin() {
+    if (!begun_) presence_.touching.store(1, std::memory_order_seq_cst);
+    begun_ = true;
+    return presence_.failed_peer.load(std::memory_order_seq_cst) == 0;
+  }
+
+ private:
+  Presence& presence_;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+HostExecutor::HostExecutor(Transport& transport, Presence& presence) : transport_(transport), presence_(presence) {
+  active_.reserve(kRoom);
+  pending_.reserve(kRoom);
+}
+
+std::unique_ptr<Run> HostExecutor::NewRun(Call& call, Channel& channel, const Program& program, void* scratch) {
+  return std::make_unique<HostRun>(*this, call, channel, program, scratch);
+}
+
+void HostExecutor::Add(Run& run) {
+  pending_.push_back(&run);
+  if (!run.call.options().background) ++in_foreground_;
+}
+
+bool HostExecutor::AdmitPending() {
+  bool admitted = false;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    Run* const run = pending_[i];
+    // Collectives of a channel keep their order: none overtakes one that waits for its lane.
+    const bool overtakes =
+        !run->program.point_to_point &&
+        std::any_of(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(kept), [&](const Run* before) {
+          return &before->channel == &run->channel && !before->program.point_to_point;
+        });
+    if (!overtakes && run->channel.Admit(*run)) {
+      active_.push_back(run);
+      admitted = true;
+    } else {
+      pending_[kept++] = run;
+    }
+  }
+  pending_.resize(kept);
+  return admitted;
+}
+
+Executor::Polled HostExecutor::Poll() {
+  bool moved = !pending_.empty() && AdmitPending();
+  if (messages_ > 0) {
+    message_completed_ = false;
+    transport_.Progress();
+    moved |= message_completed_;
+  }
+  if (!message_error_.ok()) return Fail(message_error_);  // perhaps of a message that ended in Transport::Drain
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    HostRun& run = HostRunOf(active_[i]);
+    const Polled advanced = Advance(run);
+    const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
+    if (ended == Polled::kFailed) {
+      // The list stays whole: EndAll ends every run on it.
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
+                    active_.begin() + static_cast<std::ptrdiff_t>(i));
+      return ended;
+    }
+    moved |= advanced == Polled::kMoved || ended == Polled::kMoved;
+    if (ended == Polled::kNothing) active_[kept++] = &run;
+  }
+  active_.resize(kept);
+  return moved ? Polled::kMoved : Polled::kNothing;
+}
+
+Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
+  if (run.steps_left_ > 0 && !run.refusal_told_) return Polled::kNothing;
+  if (!run.started_ || run.messages_left_ > 0) return Polled::kNothing;
+  if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
+  // A peer that has failed may have used its memory for something else before the steps read it.
+  if (peer_failed()) return Polled::kNothing;
+  if (!run.program.uses_lane && !run.program.point_to_point) {  // where peers signal, each signal has been compared
+    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(std::move(status));
+  }
+  if (!run.refusal_told_) run.memory_.CopyOut();
+  Count(calls_, 1);
+  run.channel.Retire(run, run.memory_.lends_scratch());
+  if (run.refusal.ok()) {
+    Finish(run, absl::OkStatus());
+  } else {
+    const absl::Status refusal = std::exchange(run.refusal, absl::OkStatus());
+    Finish(run, refusal);
+  }
+  return Polled::kMoved;
+}
+
+void HostExecutor::Finish(HostRun& run, const absl::Status& status) {
+  Call& call = run.call;
+  if (!call.options().background) --in_foreground_;
+  run.started_ = false;
+  run.refusal_told_ = false;
+  run.watch = {};
+  call.Finish(status);
+}
+
+void HostExecutor::EndAll(const absl::Status& cause) {
+  for (std::vector<Run*>* const list : {&active_, &pending_}) {
+    for (Run* const its_run : *list) {
+      HostRun& run = HostRunOf(its_run);
+      run.failed_ = true;
+      run.refusal = absl::OkStatus();
+      run.channel.GiveUp(run);
+      Finish(run, cause);
+    }
+    list->clear();
+  }
+  messages_ = 0;
+}
+
+Executor::Polled HostExecutor::Advance(HostRun& run) {
+  bool moved = false;
+  if (!run.started_) {
+    if (run.channel.BlockedBy(run).has_value()) return Polled::kNothing;
+    run.Start();
+    moved = true;
+  }
+  const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };
+  if (run.refusal_told_) return so_far();
+  PeerAccess access(presence_);
+  do {
+    while (!run.ready_.empty()) {
+      const StepId step = run.ready_.back();
+      if (run.program.instructions[step].touches_peer && !access.Begin()) return so_far();
+      run.ready_.pop_back();
+      if (absl::Status status = Execute(run, step); !status.ok()) return Fail(std::move(status));
+      moved = true;
+    }
+    if (run.waiting_.empty()) break;
+    if (const Polled ended = LookForSignals(run); ended != Polled::kNothing) return ended;
+  } while (!run.ready_.empty());
+  return so_far();
+}
+
+Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
+  const Program& program = run.program;
+  Channel& channel = run.channel;
+  std::size_t kept = 0;
+  for (const StepId step : run.waiting_) {
+    const Instruction& wait = program.instructions[step];
+    using Signalled = Channel::Signalled;
+    Signalled signalled = Signalled::kNotYet;
+    if (channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) {
+      const absl::StatusOr<Signalled> has = channel.HasSignalled(run, wait.peer, wait.ordinal);
+      if (!has.ok()) return Fail(has.status());
+      signalled = *has;
+    }
+    if (signalled == Signalled::kNever) {
+      const Rank by = channel.RefusedBy(run.ticket, wait.peer);
+      run.refusal = absl::ResourceExhaustedError(
+          absl::StrCat("rank ", by, " has no room in its arena for call ", run.ticket.sequence, ", ", program.plan.name,
+                       " ", ToString(program.plan.spec), ", which therefore has no result on any rank"));
+      run.TellRefusal(by);
+      return Polled::kMoved;
+    }
+    if (signalled == Signalled::kYes) {
+      run.Complete(step);
+    } else {
+      run.waiting_[kept++] = step;
+    }
+  }
+  run.waiting_.resize(kept);
+  return Polled::kNothing;
+}
+
+absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
+  const Program& program = run.program;
+  const Instruction& instruction = program.instructions[step];
+  switch (instruction.kind) {
+    case StepKind::kSend:
+    case StepKind::kRecv:
+      PostMessage(run, step);
+      return absl::OkStatus();
+    case StepKind::kWait:
+      run.waiting_.push_back(step);
+      return absl::OkStatus();
+    case StepKind::kSignal:
+      run.channel.Signal(run);
+      break;
+    default: {
+      const absl::Span<const Operand> dsts = program.dsts(instruction);
+      const absl::Span<const Operand> srcs = program.srcs(instruction);
+      for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
+      for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
+      if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
+      absl::Status status = Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                                    absl::MakeConstSpan(run.srcs_).first(srcs.size()), DrawOf(run, step));
+      if (!status.ok()) return status;
+    }
+  }
+  run.Complete(step);
+  return absl::OkStatus();
+}
+
+void HostExecutor::PostMessage(HostRun& run, StepId step) {
+  const Instruction& instruction = run.program.instructions[step];
+  Endpoint& endpoint = *run.channel.peer(instruction.peer).endpoint;
+  const std::uint64_t tag = run.channel.TagOf(run, instruction);
+  std::byte* const memory = run.AddressOf(run.program.operands[instruction.first_operand]);
+  ++messages_;
+  ++run.messages_left_;
+  Count(wire_bytes_, instruction.wire_bytes);
+  if (instruction.kind == StepKind::kSend) {
+    endpoint.Send(tag, memory, instruction.bytes, &run.messages_[step]);
+  } else {
+    endpoint.Recv(tag, memory, instruction.bytes, &run.messages_[step]);
+  }
+}
+
+void HostExecutor::OnMessage(Completion* completion, const absl::Status& status) {
+  auto& message = *static_cast<HostRun::Message*>(completion);
+  HostRun& run = *message.run;
+  HostExecutor& executor = run.executor_;
+  --executor.messages_;
+  executor.message_completed_ = true;
+  --run.messages_left_;
+  if (status.ok()) {
+    run.Complete(message.step);
+  } else if (executor.message_error_.ok()) {
+    executor.message_error_ = status;
+  }
+}
+
+bool HostExecutor::Uses(const Channel& channel) const {
+  const auto is_its = [&](const Run* run) { return &run->channel == &channel; };
+  return std::any_of(active_.begin(), active_.end(), is_its) || std::any_of(pending_.begin(), pending_.end(), is_its);
+}
+
+bool HostExecutor::waits_for_signals() const {
+  return std::any_of(active_.begin(), active_.end(), [](Run* its_run) {
+    const HostRun& run = HostRunOf(its_run);
+    return !run.started_ || run.refusal_told_ || !run.waiting_.empty();
+  });
+}
+
+bool HostExecutor::waits_for_completions() const {
+  return std::any_of(active_.begin(), active_.end(), [](Run* its_run) {
+    const HostRun& run = HostRunOf(its_run);
+    return !run.started_ || run.refusal_told_;
+  });
+}
+
+}  // namespace tutti

@@ -1,0 +1,81 @@
+// Runs plans over host memory: issues the steps whose dependencies are complete, and collects completions.
+#ifndef TUTTI_ENGINE_HOST_EXECUTOR_H_
+#define TUTTI_ENGINE_HOST_EXECUTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/channel.h"
+#include "engine/control_block.h"
+#include "engine/executor.h"
+#include "engine/host_run.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+class HostExecutor final : public Executor {
+ public:
+  // `presence` is this rank's own.
+  HostExecutor(Transport& transport, Presence& presence);
+
+  std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
+  void Add(Run& run) override;
+  Polled Poll() override;
+  const absl::Status& error() const override { return error_; }
+  void EndAll(const absl::Status& cause) override;
+
+  bool Uses(const Channel& channel) const override;
+  bool idle() const override { return active_.empty() && pending_.empty(); }
+  bool waits_for_messages() const override { return messages_ > 0; }
+  bool waits_for_signals() const override;
+  bool waits_for_completions() const override;
+  bool all_in_background() const override { return in_foreground_ == 0; }
+  absl::Span<Run* const> active() const override { return active_; }
+
+  std::int64_t wire_bytes() const override { return wire_bytes_.load(std::memory_order_relaxed); }
+  std::int64_t calls() const override { return calls_.load(std::memory_order_relaxed); }
+
+  // The completion of every message of a HostRun.
+  static void OnMessage(Completion* completion, const absl::Status& status);
+
+ private:
+  bool AdmitPending();
+  Polled Advance(HostRun& run);
+  // kMoved: it has ended.
+  Polled EndIfComplete(HostRun& run);
+  absl::Status Execute(HostRun& run, StepId step);
+  void PostMessage(HostRun& run, StepId step);
+  // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
+  Polled LookForSignals(HostRun& run);
+  void Finish(HostRun& run, const absl::Status& status);
+  Polled Fail(absl::Status error) {
+    error_ = std::move(error);
+    return Polled::kFailed;
+  }
+
+  static HostRun& HostRunOf(Run* run) { return static_cast<HostRun&>(*run); }
+  static void Count(std::atomic<std::int64_t>& counter, std::int64_t more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+  bool peer_failed() const { return presence_.failed_peer.load(std::memory_order_seq_cst) != 0; }
+
+  Transport& transport_;
+  Presence& presence_;
+  std::vector<Run*> active_;
+  std::vector<Run*> pending_;
+  int in_foreground_ = 0;      // runs that are not in the background
+  std::int64_t messages_ = 0;  // sends and receives under way
+  absl::Status message_error_;
+  absl::Status error_;
+  bool message_completed_ = false;
+  // Written by the driver, read by any thread.
+  std::atomic<std::int64_t> wire_bytes_{0};
+  std::atomic<std::int64_t> calls_{0};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_HOST_EXECUTOR_H_

@@ -1,0 +1,91 @@
+#include "engine/host_memory.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "engine/control_block.h"
+#include "memory/arena.h"
+
+namespace tutti {
+
+HostMemory::HostMemory(const Program& program, Arena& arena, void* scratch)
+    : program_(program),
+      arena_(arena),
+      callers_scratch_(program.uses_lane ? nullptr : static_cast<std::byte*>(scratch)) {}
+
+absl::Status HostMemory::AllocateScratch() {
+  const std::int64_t bytes = program_.plan.scratch_bytes;
+  const bool fits_lane = program_.uses_lane && bytes <= kLaneScratchBytes;
+  if (bytes == 0 || fits_lane || scratch() != nullptr) return absl::OkStatus();
+  absl::StatusOr<Buffer> buffer = arena_.Allocate(bytes);
+  if (buffer.ok()) {
+    shared_scratch_ = *std::move(buffer);
+    return absl::OkStatus();
+  }
+  if (program_.uses_lane) return buffer.status();
+  own_scratch_.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+  return own_scratch_ != nullptr ? absl::OkStatus() : buffer.status();
+}
+
+absl::Status HostMemory::Place(const void* memory, std::int64_t bytes, Buffer& staging, std::byte*& base) {
+  if (bytes == 0 || arena_.Contains(memory)) {
+    staging = Buffer();
+    return absl::OkStatus();
+  }
+  if (staging.data() == nullptr) {
+    absl::StatusOr<Buffer> buffer = arena_.Allocate(bytes);
+    if (!buffer.ok()) return buffer.status();
+    staging = *std::move(buffer);
+  }
+  base = staging.data();
+  return absl::OkStatus();
+}
+
+absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases) {
+  if (absl::Status status = AllocateScratch(); !status.ok()) return status;
+  std::byte*& in_base = bases[static_cast<std::size_t>(Space::kIn)];
+  std::byte*& out_base = bases[static_cast<std::size_t>(Space::kOut)];
+  in_ = in;
+  out_ = out;
+  // kIn is never written: the cast only serves the common table of bases.
+  in_base = static_cast<std::byte*>(const_cast<void*>(in));
+  out_base = static_cast<std::byte*>(out);
+  bases[static_cast<std::size_t>(Space::kState)] = static_cast<std::byte*>(state);
+  if (!program_.shares_io) return absl::OkStatus();
+  const Plan& plan = program_.plan;
+  if (absl::Status status = Place(in, plan.in_bytes, staging_in_, in_base); !status.ok()) return status;
+  return Place(out, plan.out_bytes, staging_out_, out_base);
+}
+
+void HostMemory::CopyIn() {
+  const Plan& plan = program_.plan;
+  if (staging_in_.data() != nullptr) std::memcpy(staging_in_.data(), in_, static_cast<std::size_t>(plan.in_bytes));
+  // Bytes of the output that the call does not write must come back as they were.
+  if (staging_out_.data() != nullptr) std::memcpy(staging_out_.data(), out_, static_cast<std::size_t>(plan.out_bytes));
+}
+
+void HostMemory::CopyOut() {
+  if (staging_out_.data() == nullptr) return;
+  std::memcpy(out_, staging_out_.data(), static_cast<std::size_t>(program_.plan.out_bytes));
+}
+
+std::byte* HostMemory::scratch() const {
+  if (callers_scratch_ != nullptr) return callers_scratch_;
+  return own_scratch_ != nullptr ? own_scratch_.get() : shared_scratch_.data();
+}
+
+std::int64_t HostMemory::held_bytes() const {
+  return shared_scratch_.bytes() + staging_in_.bytes() + staging_out_.bytes() +
+         (own_scratch_ != nullptr ? program_.plan.scratch_bytes : 0);
+}
+
+void HostMemory::GiveBack(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run) {
+  if (lane >= 0) lent.Keep(std::move(shared_scratch_), std::move(borrowers), lane, run);
+}
+
+void HostMemory::GiveBackAfterFailure(LentMemory& lent) {
+  for (Buffer* const buffer : {&shared_scratch_, &staging_in_, &staging_out_}) lent.KeepToTheEnd(std::move(*buffer));
+}
+
+}  // namespace tutti

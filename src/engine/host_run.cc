@@ -1,0 +1,123 @@
+#include "engine/host_run.h"
+
+#include <algorithm>
+
+#include "engine/call.h"
+#include "engine/channel.h"
+#include "engine/host_executor.h"
+
+namespace tutti {
+
+HostRun::HostRun(HostExecutor& executor, Call& its_call, Channel& its_channel, const Program& its_program,
+                 void* scratch)
+    : Run(its_call, its_channel, its_program),
+      executor_(executor),
+      memory_(its_program, its_channel.arena(), scratch),
+      lent_(its_channel.lent()),
+      borrowers_(its_channel.borrowers()) {
+  const std::size_t num_steps = program.instructions.size();
+  dependencies_left_.resize(num_steps);
+  ready_.reserve(num_steps);
+  waiting_.reserve(program.num_waits);
+  std::size_t most_dsts = 0;
+  std::size_t most_srcs = 0;
+  for (StepId step = 0; step < num_steps; ++step) {
+    const Instruction& instruction = program.instructions[step];
+    most_dsts = std::max<std::size_t>(most_dsts, instruction.num_dsts);
+    most_srcs = std::max<std::size_t>(most_srcs, instruction.num_srcs);
+    if (instruction.kind != StepKind::kSend && instruction.kind != StepKind::kRecv) continue;
+    messages_.resize(num_steps);
+    messages_[step].run = this;
+    messages_[step].step = step;
+    messages_[step].done = &HostExecutor::OnMessage;
+  }
+  dsts_.resize(most_dsts);
+  srcs_.resize(most_srcs);
+}
+
+HostRun::~HostRun() {
+  if (failed_) {
+    memory_.GiveBackAfterFailure(*lent_);
+  } else {
+    memory_.GiveBack(*lent_, borrowers_, ticket.lent_lane, ticket.lent_run);
+  }
+}
+
+absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
+  return memory_.SetBuffers(in, out, state, bases);
+}
+
+absl::Span<std::byte> HostRun::output_lent_to_peers() const {
+  // Staging is not used again after a failure.
+  const bool lent = started_ && program.uses_lane && program.shares_io && !memory_.stages_output();
+  if (!lent) return {};
+  return {bases[static_cast<std::size_t>(Space::kOut)], static_cast<std::size_t>(program.plan.out_bytes)};
+}
+
+void HostRun::Start() {
+  std::copy(program.dependency_counts.begin(), program.dependency_counts.end(), dependencies_left_.begin());
+  steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
+  messages_left_ = 0;
+  output_steps_left_ = program.output_steps;
+  waiting_.clear();
+  // A stack: the first step of the plan is taken first.
+  ready_.assign(program.initially_ready.rbegin(), program.initially_ready.rend());
+  std::byte* const scratch = memory_.scratch();
+  bases[static_cast<std::size_t>(Space::kScratch)] = scratch != nullptr ? scratch : channel.LaneScratch(ticket);
+  started_ = true;
+  if (refusal.ok()) {
+    memory_.CopyIn();
+  } else {
+    TellRefusal(channel.rank());
+  }
+}
+
+void HostRun::TellRefusal(Rank by) {
+  channel.Refuse(ticket, by);
+  refusal_told_ = true;
+  ready_.clear();
+  waiting_.clear();
+}
+
+void HostRun::Complete(StepId step) {
+  const Instruction& instruction = program.instructions[step];
+  --steps_left_;
+  dependencies_left_[step] = kStepDone;
+  if (instruction.touches_output && program.output_steps > 0 && --output_steps_left_ == 0) call.OutputIsFinal();
+  // Backwards, so that the earliest step of the plan is on top of the stack.
+  for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
+    const StepId successor = program.successors[instruction.first_successor + i];
+    if (--dependencies_left_[successor] == 0) ready_.push_back(successor);
+  }
+}
+
+std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const {
+  Blocker found;
+  const auto is = [&](const Blocker& blocker) {
+    found = blocker;
+    return matches(blocker);
+  };
+  const auto is_peer = [&](std::optional<Rank> peer, absl::string_view what) {
+    return peer.has_value() && is({.peer = *peer, .what = what});
+  };
+  const auto is_any = [&] {
+    if (!started_) return is_peer(channel.BlockedBy(*this), "its start (its previous call is not complete)");
+    if (refusal_told_) return is_peer(channel.StillTakesPart(ticket), "its end (a rank has no memory for the call)");
+    for (const StepId step : waiting_) {
+      if (is({.peer = program.instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;
+    }
+    if (messages_left_ == 0) return false;
+    for (const StepKind kind : {StepKind::kRecv, StepKind::kSend}) {
+      for (StepId step = 0; step < program.instructions.size(); ++step) {
+        const Instruction& instruction = program.instructions[step];
+        // A step that is complete has no number of dependencies.
+        if (instruction.kind != kind || dependencies_left_[step] != 0) continue;
+        if (is({.peer = instruction.peer, .what = Name(kind), .step = step})) return true;
+      }
+    }
+    return false;
+  };
+  return is_any() ? std::optional(found) : std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+// The host executor's record of one call: the memory of the call, and how far the steps of its current run have come.
+#ifndef TUTTI_ENGINE_HOST_RUN_H_
+#define TUTTI_ENGINE_HOST_RUN_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/host_memory.h"
+#include "engine/lent_memory.h"
+#include "engine/run.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+class HostExecutor;
+
+// Everything that a run needs is allocated when it is made: a run allocates nothing.
+class HostRun final : public Run {
+ public:
+  HostRun(HostExecutor& executor, Call& call, Channel& channel, const Program& program, void* scratch);
+  ~HostRun() override;
+
+  absl::Status SetBuffers(const void* in, void* out, void* state) override;
+  std::int64_t held_bytes() const override { return memory_.held_bytes(); }
+  bool started() const override { return started_; }
+  std::uint32_t steps_left() const override { return steps_left_; }
+  std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override;
+  absl::Span<std::byte> output_lent_to_peers() const override;
+
+ private:
+  friend class HostExecutor;
+
+  struct Message : Completion {
+    HostRun* run = nullptr;
+    StepId step = 0;
+  };
+
+  // Stands in dependencies_left_ for a step that is complete.
+  static constexpr std::uint32_t kStepDone = 0xffffffff;
+
+  void Start();
+  void Complete(StepId step);
+  // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
+  void TellRefusal(Rank by);
+  std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
+
+  HostExecutor& executor_;
+  HostMemory memory_;
+  bool started_ = false;
+  bool refusal_told_ = false;
+  bool failed_ = false;  // a run has ended with an error of its group: nobody says when peers have left its memory
+  std::uint32_t steps_left_ = 0;
+  std::uint32_t output_steps_left_ = 0;
+  std::uint32_t messages_left_ = 0;  // under way
+  std::vector<std::uint32_t> dependencies_left_;
+  std::vector<StepId> ready_;      // a stack
+  std::vector<StepId> waiting_;    // kWait steps that are not satisfied
+  std::vector<Message> messages_;  // one per step; empty when the program has no messages
+  std::vector<void*> dsts_;        // of the step that is computed
+  std::vector<const void*> srcs_;
+  // Where the memory goes when the run is destroyed, perhaps after its channel.
+  const std::shared_ptr<LentMemory> lent_;
+  const std::shared_ptr<const Borrowers> borrowers_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_HOST_RUN_H_

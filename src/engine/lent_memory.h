@@ -1,0 +1,94 @@
+// Memory that peers may still read although this rank has given it back.
+//
+// A call that has ended here may go on at a peer, which then reads this rank's announcement, signals and scratch. What
+// held them (a channel, a bound plan, a cached call) may be destroyed at any time: it hands its memory over to the
+// classes below, and the arena gets it when no peer can touch it any more. The caller's own buffers need none of this:
+// by the time a call ends OK, every step of a peer that touches them is complete (docs/decisions/0001).
+#ifndef TUTTI_ENGINE_LENT_MEMORY_H_
+#define TUTTI_ENGINE_LENT_MEMORY_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "engine/control_block.h"
+#include "tutti/buffer.h"
+
+namespace tutti {
+
+class Arena;
+
+// A peer that maps the memory of a channel.
+struct Borrower {
+  const ControlBlock* block = nullptr;  // the peer's own, of the same channel
+  std::uint64_t generation = 0;         // of `block` while the peer uses it for this channel
+
+  // Whether the peer has completed `run` of `lane`, or closed its channel. Any thread.
+  bool HasCompleted(int lane, std::uint64_t run) const {
+    // In this order: a block that has been opened again counts anew.
+    return block->lanes[static_cast<std::size_t>(lane)].completed.load(std::memory_order_seq_cst) >= run ||
+           block->generation.load(std::memory_order_seq_cst) != generation;
+  }
+};
+using Borrowers = std::vector<Borrower>;
+
+// Thread-safe.
+class LentMemory {
+ public:
+  // Frees `buffer` some time after every borrower has completed `run` of `lane`.
+  void Keep(Buffer buffer, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run);
+  // Of a call that failed: nobody will say that the peers have left it.
+  void KeepToTheEnd(Buffer buffer);
+  // Frees all that the peers have left.
+  void Sweep();
+
+ private:
+  struct Loan {
+    Buffer buffer;
+    std::shared_ptr<const Borrowers> borrowers;
+    int lane;
+    std::uint64_t run;
+  };
+
+  // Takes up to `most` loans that have ended out of the list.
+  std::vector<Loan> TakeEnded(std::size_t most);
+
+  Mutex mutex_;
+  std::deque<Loan> loans_ TUTTI_GUARDED_BY(mutex_);
+  std::vector<Buffer> kept_ TUTTI_GUARDED_BY(mutex_);
+};
+
+// The control blocks of a rank. Their memory never serves anything else: see control_block.h. Thread-safe.
+class ControlBlocks {
+ public:
+  explicit ControlBlocks(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+
+  // A cleared block, open for a new channel: one that was closed and that all peers have left, or a new one.
+  // ResourceExhausted when the arena has no room for that.
+  absl::StatusOr<ControlBlock*> Open();
+  // Ends the use of `block` by a channel whose peers are `borrowers` and which has made `runs` on its lanes.
+  void Close(ControlBlock* block, std::shared_ptr<const Borrowers> borrowers,
+             const std::array<std::uint64_t, kLanes>& runs);
+
+ private:
+  struct Closed {
+    ControlBlock* block;
+    std::shared_ptr<const Borrowers> borrowers;
+    std::array<std::uint64_t, kLanes> runs;
+  };
+
+  ControlBlock* TakeClosed();
+
+  const std::shared_ptr<Arena> arena_;
+  Mutex mutex_;
+  std::vector<Buffer> memory_ TUTTI_GUARDED_BY(mutex_);
+  std::deque<Closed> closed_ TUTTI_GUARDED_BY(mutex_);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_LENT_MEMORY_H_

@@ -1,0 +1,33 @@
+// A point that every run of a call comes to once: the end, or the moment when the output is final.
+#ifndef TUTTI_ENGINE_MILESTONE_H_
+#define TUTTI_ENGINE_MILESTONE_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace tutti {
+
+// Any thread may ask and sleep; the engine's driver alone says that a run has come here.
+class Milestone {
+ public:
+  // Whether run number `run`, counted from 1, has come here.
+  bool passed(std::uint32_t run) const {
+    return static_cast<std::int32_t>(runs_.load(std::memory_order_acquire) - run) >= 0;
+  }
+  // The number of runs that have come here.
+  std::uint32_t runs() const { return runs_.load(std::memory_order_relaxed); }
+  // The current run has come here: wakes whoever sleeps for it.
+  void Pass();
+  // Sleeps until `run` has come here, for at most `most`.
+  void Sleep(std::uint32_t run, absl::Duration most);
+
+ private:
+  std::atomic<std::uint32_t> runs_{0};  // futex word
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_MILESTONE_H_

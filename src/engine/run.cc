@@ -1,0 +1,20 @@
+#include "engine/run.h"
+
+#include "absl/strings/str_cat.h"
+#include "engine/channel.h"
+
+namespace tutti {
+
+std::string Blocker::Place() const {
+  return step == kNoStep ? std::string(what) : absl::StrCat("step ", step, " (", what, ")");
+}
+
+Run::Run(Call& its_call, Channel& its_channel, const Program& its_program)
+    : call(its_call), channel(its_channel), program(its_program) {
+  const auto size = static_cast<std::size_t>(channel.size());
+  bases.resize(kSpaces + kPeerSpaces * size);
+  ticket.peer_known.resize(size);
+  ticket.first_message.resize(program.messages.size());
+}
+
+}  // namespace tutti

@@ -1,0 +1,99 @@
+// The memory and the state that an executor, the channel and the engine keep of a call while they carry it out.
+#ifndef TUTTI_ENGINE_RUN_H_
+#define TUTTI_ENGINE_RUN_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/program.h"
+
+namespace tutti {
+
+class Call;
+class Channel;
+
+// A step of a peer that a run cannot go on without.
+struct Blocker {
+  static constexpr StepId kNoStep = std::numeric_limits<StepId>::max();
+
+  Rank peer = 0;  // of the run's channel
+  absl::string_view what;
+  StepId step = kNoStep;
+
+  // For an error: "step 3 (recv)".
+  std::string Place() const;
+};
+
+// The place of a run in the order of its channel's calls. Written by Channel alone.
+struct Ticket {
+  int lane = -1;  // -1: none, as for Send and Recv
+  std::uint64_t lane_run = 0;
+  std::uint64_t sequence = 0;                // number of the call in its channel, or among its Sends and Recvs
+  CallIdentity identity;                     // of a collective: what the peers must have called in its place
+  std::uint8_t identity_hash = 0;            // see HashOf
+  std::uint32_t signals = 0;                 // that this rank has made in the run
+  std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
+  std::vector<bool> peer_known;              // by peer: its announcement of this run has been read
+  // The lane and its run in which peers may have read this call's own scratch last; -1: none.
+  int lent_lane = -1;
+  std::uint64_t lent_run = 0;
+};
+
+// What the engine watches while a run is under way. Written by Engine alone.
+struct Watch {
+  static constexpr std::uint32_t kNotStuck = 0xffffffff;
+
+  std::int64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: not set yet
+  // Run::steps_left when the run was last seen to wait for a rank that has left.
+  std::uint32_t steps_left_when_stuck = kNotStuck;
+};
+
+// Made by an executor for one call, and used by the engine's driver while a run of the call is under way.
+class Run {
+ public:
+  Run(Call& its_call, Channel& its_channel, const Program& its_program);
+  virtual ~Run() = default;
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // ---- the thread that submits, while no run is under way ----
+  // Names the memory of the next runs, and allocates what they need beside it. ResourceExhausted when there is no room.
+  virtual absl::Status SetBuffers(const void* in, void* out, void* state) = 0;
+  // Bytes that SetBuffers has allocated and the run still holds.
+  virtual std::int64_t held_bytes() const = 0;
+
+  // ---- the driver ----
+  // Whether the steps of the run have begun.
+  virtual bool started() const = 0;
+  // Steps that are not complete: fewer, whenever the run has moved.
+  virtual std::uint32_t steps_left() const = 0;
+  // The first that `matches` of what the run waits for now; nullopt when there is none. Signals come before messages,
+  // and receives, which name the rank that has not sent, before sends. Allocates nothing.
+  virtual std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const = 0;
+  std::optional<Blocker> FirstBlocker() const {
+    return FindBlocker([](const Blocker&) { return true; });
+  }
+  // The caller's memory that peers write during the run; empty: none.
+  virtual absl::Span<std::byte> output_lent_to_peers() const = 0;
+
+  Call& call;
+  Channel& channel;  // gone once the communicator is destroyed: for the driver, while the run is under way
+  const Program& program;
+  // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
+  std::vector<std::byte*> bases;
+  // Not OK: the run ends with this error of its own on all ranks, and the group goes on.
+  absl::Status refusal;
+  Ticket ticket;
+  Watch watch;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_RUN_H_

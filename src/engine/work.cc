@@ -1,0 +1,35 @@
+#include "tutti/work.h"
+
+#include "base/clock.h"
+#include "engine/call.h"
+
+namespace tutti {
+
+Work::~Work() {
+  if (call_ != nullptr) call_->Release();
+}
+
+bool Work::done() const { return call_ == nullptr || call_->done(run_); }
+
+absl::Status Work::Wait() { return call_ == nullptr ? status_ : call_->Wait(run_, false, kNeverNanos); }
+
+absl::Status Work::Wait(absl::Time deadline) {
+  return call_ == nullptr ? status_ : call_->Wait(run_, false, NanosAt(deadline));
+}
+
+absl::Status Work::WaitForOutput() { return call_ == nullptr ? status_ : call_->Wait(run_, true, kNeverNanos); }
+
+std::int64_t Work::wire_bytes() const { return call_ != nullptr ? call_->program().wire_bytes : 0; }
+
+std::int64_t Work::end_nanos() const { return call_ != nullptr && done() ? call_->end_ns() : 0; }
+
+void Work::OnDone(std::function<void(const absl::Status&)> callback) {
+  if (call_ == nullptr) return callback(status_);
+  call_->OnDone(run_, std::move(callback));
+}
+
+void Work::AwaitElsewhere() {
+  if (call_ != nullptr) call_->AwaitElsewhere(run_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#include "sync/caller.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tutti {
+namespace {
+
+// The largest number that a caller of this process has been given.
+std::atomic<std::int32_t> last_number = 0;
+
+void RaiseTo(std::int32_t number) {
+  std::int32_t last = last_number.load(std::memory_order_relaxed);
+  while (last < number && !last_number.compare_exchange_weak(last, number, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Caller> Caller::Create(Communicator& communicator) {
+  // Ranks may have made different numbers of callers before, in other groups.
+  std::int32_t number = last_number.load(std::memory_order_relaxed) + 1;
+  Work largest = communicator.AllReduce(&number, &number, 1, DType::kI32, ReduceOp::kMax, {.caller_drives = true});
+  if (absl::Status status = largest.Wait(); !status.ok()) return status;
+  RaiseTo(number);
+  return Caller(static_cast<std::uint32_t>(number));
+}
+
+CallOptions Caller::Sign(Purpose purpose, std::uint64_t round, CallOptions options) const {
+  options.owner = 10 * number_ + static_cast<std::uint32_t>(purpose);
+  options.round = round;
+  return options;
+}
+
+}  // namespace tutti

@@ -1,0 +1,23 @@
+// Which rank an error blames, and which it should.
+#ifndef TUTTI_TESTS_CHURN_BLAME_H_
+#define TUTTI_TESTS_CHURN_BLAME_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/churn/report.h"
+#include "tests/churn/round.h"
+
+namespace tutti::churn {
+
+// "rank 2 died: …", "rank 0 waited 2s for rank 2 in …": {2}; "missing ranks: 2, 3": {2, 3}; {} when no rank is blamed.
+std::vector<Rank> BlamedRanks(const std::string& error);
+
+// What is wrong with the error of a survivor of the round's fault.
+std::optional<Finding> JudgeError(const Round& round, absl::StatusCode code, const std::string& error);
+
+}  // namespace tutti::churn
+
+#endif  // TUTTI_TESTS_CHURN_BLAME_H_

@@ -1,0 +1,42 @@
+#include "bindings/cli/write_file.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/command_run.h"
+
+namespace tutti::cli {
+namespace {
+
+TEST(WriteFileTest, AQuestionChangesNothing) {
+  const ScratchFile file(".txt");
+  EXPECT_TRUE(CheckWritable(file.path()).ok());
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+  ASSERT_TRUE(WriteFile(file.path(), "text").ok());
+  EXPECT_TRUE(CheckWritable(file.path()).ok());
+  EXPECT_EQ(file.Read(), "text");
+}
+
+// An open would wait for a reader, or give one that is there an end of file.
+TEST(WriteFileTest, APipeIsLeftAlone) {
+  const ScratchFile pipe(".fifo");
+  ASSERT_EQ(::mkfifo(pipe.path().c_str(), 0600), 0);
+  EXPECT_TRUE(CheckWritable(pipe.path()).ok());
+}
+
+TEST(WriteFileTest, ErrorsNameTheFile) {
+  for (const char* path : {"/nowhere/file", "/"}) {
+    const absl::Status writable = CheckWritable(path);
+    EXPECT_FALSE(writable.ok());
+    EXPECT_THAT(std::string(writable.message()), testing::HasSubstr(std::string("cannot write ") + path));
+    EXPECT_EQ(WriteFile(path, "text"), writable);
+  }
+  EXPECT_FALSE(WriteFile("/dev/full", "text").ok());
+}
+
+}  // namespace
+}  // namespace tutti::cli

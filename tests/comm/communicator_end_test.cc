@@ -1,0 +1,162 @@
+// Timeouts, ranks that leave, aborts and destruction, as the others hear of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr CallOptions kInline = {.caller_drives = true};
+
+absl::Status Sum(Communicator& comm) {
+  float value = 1;
+  return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, kInline).Wait();
+}
+
+struct Case {
+  std::string name;
+  WorldOptions options;
+};
+
+void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
+
+class CommunicatorEndTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CommunicatorEndTest, AnEndlessTimeoutIsNoTimeout) {
+  for (const absl::Duration timeout : {absl::InfiniteDuration(), absl::Seconds(1e10)}) {
+    WorldOptions options = GetParam().options;
+    options.communicator.timeout = timeout;
+    RunWorld(2, options, [](Communicator& comm) {
+      for (int call = 0; call < 3; ++call) {
+        // Long enough for the other rank to rest.
+        if (comm.rank() == call % 2) std::this_thread::sleep_for(std::chrono::milliseconds(120));
+        ASSERT_EQ(Sum(comm), absl::OkStatus());
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorEndTest, ARankThatReturnsEarlyHasLeft) {
+  WorldOptions options = GetParam().options;
+  options.communicator.timeout = absl::Minutes(5);
+  const absl::Time start = absl::Now();
+  RunWorld(3, options, [](Communicator& comm) {
+    for (int call = 0; call < 10; ++call) ASSERT_EQ(Sum(comm), absl::OkStatus());
+    if (comm.rank() == 2) return;
+    // It has left, or shut its transport down: then a message to it has ended.
+    EXPECT_THAT(Sum(comm).ToString(), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 2 has ")))
+        << "rank " << comm.rank();
+  });
+  EXPECT_LT(absl::Now() - start, absl::Minutes(2));
+}
+
+TEST_P(CommunicatorEndTest, ARankThatHasLeftAGroupEndsItsCalls) {
+  WorldOptions options = GetParam().options;
+  options.communicator.timeout = absl::Minutes(5);
+  if (options.ranks_per_node > 0) GTEST_SKIP() << "between nodes only the end of the whole rank is told";
+  RunWorld(3, options, [](Communicator& world) {
+    absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+    ASSERT_TRUE(group.ok()) << group.status();
+    ASSERT_EQ(Sum(**group), absl::OkStatus());
+    if (world.rank() == 1) {
+      group->reset();
+      EXPECT_THAT(Sum(world).ToString(), HasSubstr("rank 1 has left"));
+    } else {
+      EXPECT_THAT(Sum(**group).ToString(), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1 has left")));
+    }
+  });
+}
+
+TEST_P(CommunicatorEndTest, AMessageOfARankThatHasLeftArrivesAndTheNextDoesNot) {
+  WorldOptions options = GetParam().options;
+  options.communicator.timeout = absl::Minutes(5);
+  RunWorld(2, options, [](Communicator& comm) {
+    std::vector<float> values(200'000, 3.0f);
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (comm.rank() == 0) {
+      ASSERT_EQ(comm.Send(values.data(), count, DType::kF32, 1, kInline).Wait(), absl::OkStatus());
+      return;
+    }
+    std::fill(values.begin(), values.end(), 0.0f);
+    ASSERT_EQ(comm.Recv(values.data(), count, DType::kF32, 0, kInline).Wait(), absl::OkStatus());
+    EXPECT_EQ(values.back(), 3.0f);
+    EXPECT_THAT(comm.Recv(values.data(), count, DType::kF32, 0, kInline).Wait().ToString(),
+                AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 0 has")));
+  });
+}
+
+TEST_P(CommunicatorEndTest, AbortWithAnOkStatusIsAnError) {
+  RunWorld(2, GetParam().options, [](Communicator& comm) {
+    if (comm.rank() == 0) comm.Abort(absl::OkStatus());
+    EXPECT_THAT(Sum(comm).ToString(), AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("rank 0 called Abort")));
+  });
+}
+
+TEST_P(CommunicatorEndTest, AbsurdSizesAreRefused) {
+  RunWorld(1, GetParam().options, [](Communicator& comm) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t bytes : {kMost, kMost - 1, kMost - 4095, kMost / 2, std::int64_t{1} << 48}) {
+      EXPECT_EQ(comm.Allocate(bytes).status().code(), absl::StatusCode::kResourceExhausted) << bytes;
+    }
+    EXPECT_TRUE(comm.Allocate(4096).ok());
+  });
+}
+
+TEST_P(CommunicatorEndTest, AWaitEndsWhenAnotherThreadDestroysTheCommunicator) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> joined = 0;
+    std::atomic<int> waiting = 0;
+    std::atomic<bool> both_are_in = false;
+    RunWorld(2, GetParam().options, [&](Communicator& world) {
+      absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+      if (world.rank() == 1) both_are_in = true;
+      ASSERT_TRUE(group.ok()) << group.status();
+      ++joined;
+      if (world.rank() == 1) {
+        while (waiting == 0) std::this_thread::yield();
+        return;
+      }
+      while (!both_are_in) std::this_thread::yield();  // a Split that still ends on rank 1 would hear of the end
+      float value = 1;
+      Work work = (*group)->AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, kInline);
+      std::thread waiter([&] {
+        ++waiting;
+        EXPECT_FALSE(work.Wait().ok());
+      });
+      while (waiting == 0 || joined < 2) std::this_thread::yield();
+      group->reset();
+      waiter.join();
+    });
+  }
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const std::string& transport : WorldTransports()) {
+    cases.push_back({transport + "_mapped", {.transport = transport}});
+    cases.push_back({transport + "_messages",
+                     {.transport = transport, .communicator = {.mapping = CommunicatorOptions::Mapping::kNever}}});
+    cases.push_back({transport + "_nodes", {.transport = transport, .ranks_per_node = 1}});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(, CommunicatorEndTest, ::testing::ValuesIn(AllCases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace tutti

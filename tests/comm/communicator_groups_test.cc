@@ -1,0 +1,184 @@
+// Groups that are made, used and dropped while others go on: what a peer may still read of one is never used again too
+// early, and nothing is used up.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+constexpr CallOptions kInline = {.caller_drives = true};
+
+class CommunicatorGroupsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Room for some forty control blocks: a block per group would not fit.
+  WorldOptions options() const {
+    return {.transport = GetParam(), .communicator = {.timeout = absl::Seconds(60)}, .region_bytes = 24 << 20};
+  }
+};
+
+std::unique_ptr<Communicator> NewGroup(Communicator& comm) {
+  absl::StatusOr<std::unique_ptr<Communicator>> group = comm.Split(0, comm.rank());
+  EXPECT_TRUE(group.ok()) << group.status();
+  return group.ok() ? *std::move(group) : nullptr;
+}
+
+void ExpectSum(Communicator& comm, int round) {
+  std::vector<float> values(16, static_cast<float>(comm.rank() + round));
+  ASSERT_EQ(comm.AllReduce(values.data(), values.data(), 16, DType::kF32, ReduceOp::kSum, kInline).Wait(),
+            absl::OkStatus())
+      << "round " << round;
+  const int sum = comm.size() * (comm.size() - 1) / 2 + comm.size() * round;
+  ASSERT_EQ(values, std::vector<float>(16, static_cast<float>(sum))) << "round " << round;
+}
+
+TEST_P(CommunicatorGroupsTest, AGroupUsedOnceAndDroppedCostsNothing) {
+  for (const int size : {2, 3}) {
+    RunWorld(size, options(), [](Communicator& world) {
+      for (int round = 0; round < 400; ++round) {
+        const std::unique_ptr<Communicator> group = NewGroup(world);
+        ASSERT_NE(group, nullptr);
+        ASSERT_NO_FATAL_FAILURE(ExpectSum(*group, round));
+      }
+    });
+  }
+}
+
+TEST_P(CommunicatorGroupsTest, SomeRanksDropEarlyAndOthersLate) {
+  RunWorld(3, options(), [](Communicator& world) {
+    std::vector<std::unique_ptr<Communicator>> kept;
+    for (int round = 0; round < 200; ++round) {
+      kept.push_back(NewGroup(world));
+      ASSERT_NE(kept.back(), nullptr);
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(*kept.back(), round));
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(*kept.front(), round));
+      // Every rank keeps another number of groups, and drops them in another order.
+      if (kept.size() > 1 + 3 * static_cast<std::size_t>(world.rank())) kept.erase(kept.begin() + 1);
+      if (round % 50 == 49 && world.rank() == 1) std::reverse(kept.begin() + 1, kept.end());
+    }
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, WhatIsAllocatedAfterAGroupIsNobodyElses) {
+  RunWorld(2, options(), [](Communicator& world) {
+    for (int round = 0; round < 50; ++round) {
+      {
+        const std::unique_ptr<Communicator> group = NewGroup(world);
+        ASSERT_NE(group, nullptr);
+        for (int call = 0; call <= round % 4; ++call) ASSERT_NO_FATAL_FAILURE(ExpectSum(*group, call));
+      }
+      // Where the group's block and scratch would have been.
+      absl::StatusOr<Buffer> buffer = world.Allocate(1 << 20);
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      std::fill_n(buffer->data(), buffer->bytes(), std::byte{0xff});
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(world, round));
+      ASSERT_TRUE(std::all_of(buffer->data(), buffer->data() + buffer->bytes(),
+                              [](std::byte b) { return b == std::byte{0xff}; }));
+    }
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, ACallOnAGroupThatAPeerHasLeftMeetsNoOtherGroup) {
+  RunWorld(2, options(), [](Communicator& world) {
+    std::unique_ptr<Communicator> left = NewGroup(world);
+    ASSERT_NO_FATAL_FAILURE(ExpectSum(*left, 1));
+    if (world.rank() == 0) left.reset();
+    // Rank 0's block of the group that it has left serves the next ones, in which it makes the same calls.
+    std::vector<std::unique_ptr<Communicator>> next;
+    for (int group = 0; group < 4; ++group) {
+      next.push_back(NewGroup(world));
+      for (int call = 0; call < 3; ++call) ASSERT_NO_FATAL_FAILURE(ExpectSum(*next.back(), call));
+    }
+    float value = 1;
+    const absl::Status status =
+        (world.rank() == 1 ? *left : world).AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, kInline).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << "rank " << world.rank() << ": " << status;
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, CallsOfManySizesShareTheArena) {
+  RunWorld(2, {.transport = GetParam(), .region_bytes = 64 << 20}, [](Communicator& world) {
+    // Ordinary memory, staged: all of it together would be 50 times the arena.
+    std::vector<float> values(4'000'000 + 64'000);
+    for (std::int64_t i = 0; i < 60; ++i) {
+      const std::int64_t count = 4'000'000 + 1000 * i;
+      std::fill_n(values.begin(), count, 1.0f);
+      ASSERT_EQ(world.AllReduce(values.data(), values.data(), count, DType::kF32, ReduceOp::kSum, kInline).Wait(),
+                absl::OkStatus())
+          << i;
+      ASSERT_EQ(values[static_cast<std::size_t>(count - 1)], 2.0f);
+    }
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, WantOfMemoryOnOneRankEndsTheCallOnAll) {
+  RunWorld(3, {.transport = GetParam(), .region_bytes = 64 << 20}, [](Communicator& world) {
+    constexpr std::int64_t kCount = 4 << 20;  // 16 MB
+    std::vector<float> in(kCount, 1.0f);
+    std::vector<float> out(kCount);
+    const auto sum = [&] {
+      return world.AllReduce(in.data(), out.data(), kCount, DType::kF32, ReduceOp::kSum, kInline).Wait();
+    };
+    absl::StatusOr<Buffer> hog;
+    if (world.rank() == 1) {
+      hog = world.Allocate(48 << 20);
+      ASSERT_TRUE(hog.ok()) << hog.status();
+    }
+    for (int call = 0; call < 10; ++call) {
+      const absl::Status status = sum();
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << "rank " << world.rank() << ": " << status;
+      // The group goes on.
+      ASSERT_NO_FATAL_FAILURE(ExpectSum(world, call));
+    }
+    if (hog.ok()) *hog = Buffer();
+    ASSERT_EQ(sum(), absl::OkStatus());
+    EXPECT_EQ(out, std::vector<float>(kCount, 3.0f));
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, ASplitThatEndsForWantOfMemoryUsesNothingUp) {
+  RunWorld(5, options(), [](Communicator& world) {
+    std::vector<Buffer> hog;
+    for (std::int64_t bytes = 16 << 20; world.rank() == 1 && bytes >= 64; bytes /= 2) {
+      for (absl::StatusOr<Buffer> more = world.Allocate(bytes); more.ok(); more = world.Allocate(bytes)) {
+        hog.push_back(*std::move(more));
+      }
+    }
+    // The others have room and open a block each time: more than fit, if they were lost.
+    for (int round = 0; round < 60; ++round) {
+      const absl::Status status = world.Split(0, world.rank()).status();
+      ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << "rank " << world.rank() << ": " << status;
+    }
+    hog.clear();
+    const std::unique_ptr<Communicator> group = NewGroup(world);
+    ASSERT_NE(group, nullptr);
+    ASSERT_NO_FATAL_FAILURE(ExpectSum(*group, 1));
+  });
+}
+
+TEST_P(CommunicatorGroupsTest, ASplitThatFailsWhileItsWorldGoesOnUsesNothingUp) {
+  WorldOptions unmapped = options();
+  unmapped.communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  unmapped.communicator.schedules = "all_gather=direct";  // wants mapped memory, so no Split succeeds
+  RunWorld(2, unmapped, [&](Communicator& world) {
+    for (int round = 0; round < 60; ++round) {
+      const absl::Status status = world.Split(0, world.rank()).status();
+      ASSERT_EQ(status.code(), absl::StatusCode::kUnimplemented) << "rank " << world.rank() << ": " << status;
+    }
+    const absl::Status room = world.Allocate(unmapped.region_bytes - (4 << 20)).status();
+    EXPECT_TRUE(room.ok()) << room;
+    ASSERT_NO_FATAL_FAILURE(ExpectSum(world, 1));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, CommunicatorGroupsTest, ::testing::ValuesIn(WorldTransports()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace tutti

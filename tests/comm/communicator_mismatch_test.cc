@@ -1,0 +1,118 @@
+// Ranks whose calls do not go together hear of it, all of them, whatever the calls are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr CallOptions kInline = {.caller_drives = true};
+
+struct Case {
+  std::string transport;
+  CommunicatorOptions::Mapping mapping;
+};
+
+void PrintTo(const Case& c, std::ostream* os) { *os << c.transport; }
+
+class CommunicatorMismatchTest : public ::testing::TestWithParam<Case> {
+ protected:
+  // Minutes: a mismatch must not need the timeout.
+  WorldOptions options() const {
+    return {.transport = GetParam().transport,
+            .communicator = {.timeout = absl::Minutes(5), .mapping = GetParam().mapping}};
+  }
+
+  // Every rank calls until it hears of an error, which must name both calls.
+  void ExpectToldToAll(int size, const std::function<absl::Status(Communicator&)>& call,
+                       const ::testing::Matcher<const std::string&>& words) {
+    RunWorld(size, options(), [&](Communicator& comm) {
+      absl::Status status;
+      for (int calls = 0; status.ok() && calls < 100; ++calls) status = call(comm);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << "rank " << comm.rank() << ": " << status;
+      EXPECT_THAT(std::string(status.message()), words) << "rank " << comm.rank();
+    });
+  }
+};
+
+TEST_P(CommunicatorMismatchTest, OfWhichOneIsABroadcast) {
+  ExpectToldToAll(
+      3,
+      [flushed = std::vector<int>(3)](Communicator& comm) mutable {
+        float value = 1;
+        if (comm.rank() == 0 && flushed[0]++ == 0) {
+          return comm.Broadcast(&value, &value, 1, DType::kF32, /*root=*/0, kInline).Wait();
+        }
+        return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, kInline).Wait();
+      },
+      AllOf(HasSubstr("broadcast"), HasSubstr("all_reduce"), HasSubstr("the same calls in the same order")));
+}
+
+TEST_P(CommunicatorMismatchTest, OfTwoOwners) {
+  ExpectToldToAll(
+      2,
+      [](Communicator& comm) {
+        std::vector<float> gradients(1000, 1);
+        CallOptions options = kInline;
+        options.owner = static_cast<std::uint32_t>(1 + comm.rank());
+        options.round = 7;
+        return comm.AllReduce(gradients.data(), gradients.data(), 1000, DType::kF32, ReduceOp::kSum, options).Wait();
+      },
+      AllOf(HasSubstr("owner 1 in round 7"), HasSubstr("owner 2 in round 7")));
+}
+
+TEST_P(CommunicatorMismatchTest, OfARankThatSkippedARound) {
+  ExpectToldToAll(
+      2,
+      [rounds = std::vector<int>(2)](Communicator& comm) mutable {
+        float gradient = 1;
+        CallOptions options = kInline;
+        options.owner = 1;
+        int& round = rounds[static_cast<std::size_t>(comm.rank())];
+        if (comm.rank() == 1 && ++round == 5) ++round;
+        if (comm.rank() == 0) ++round;
+        options.round = static_cast<std::uint64_t>(round);
+        return comm.AllReduce(&gradient, &gradient, 1, DType::kF32, ReduceOp::kSum, options).Wait();
+      },
+      AllOf(HasSubstr("in round 5"), HasSubstr("in round 6")));
+}
+
+TEST_P(CommunicatorMismatchTest, SomeRanksInPlaceAndOthersNotIsNone) {
+  RunWorld(3, options(), [&](Communicator& comm) {
+    std::vector<float> in(100, 1.0f);
+    std::vector<float> out(100, 0.0f);
+    const bool in_place = comm.rank() == 1;
+    const Schedule* const ring = *FindSchedule(Collective::kAllReduce, "ring");
+    ASSERT_EQ(comm.AllReduce(in.data(), in_place ? in.data() : out.data(), 100, DType::kF32, ReduceOp::kSum,
+                             {.schedule = ring, .caller_drives = true})
+                  .Wait(),
+              absl::OkStatus());
+    EXPECT_EQ(in_place ? in : out, std::vector<float>(100, 3.0f));
+  });
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const std::string& transport : WorldTransports()) {
+    cases.push_back({transport, CommunicatorOptions::Mapping::kAuto});
+    cases.push_back({transport, CommunicatorOptions::Mapping::kNever});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(, CommunicatorMismatchTest, ::testing::ValuesIn(AllCases()), [](const auto& test) {
+  return test.param.transport + (test.param.mapping == CommunicatorOptions::Mapping::kAuto ? "_mapped" : "_messages");
+});
+
+}  // namespace
+}  // namespace tutti

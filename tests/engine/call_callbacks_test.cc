@@ -1,0 +1,167 @@
+// What Work::OnDone and Work::AwaitElsewhere promise.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/harness/world.h"
+
+namespace tutti {
+namespace {
+
+Work SumOf(Communicator& comm, float& value) { return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum); }
+
+TEST(Callbacks, RunWhenTheirOwnRunHasEnded) {
+  constexpr int kRuns = 20'000;
+  std::atomic<int> early = 0;
+  std::atomic<int> called = 0;
+  RunWorld(2, [&](Communicator& comm) {
+    absl::StatusOr<Plan> plan = comm.PlanFor({.collective = Collective::kBarrier});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    absl::StatusOr<BoundPlan> barrier = comm.Bind(*std::move(plan), {});
+    ASSERT_TRUE(barrier.ok()) << barrier.status();
+    for (int run = 0; run < kRuns; ++run) {
+      const auto work = std::make_shared<Work>(barrier->Start());
+      work->OnDone([&, work](const absl::Status& status) {
+        early += work->done() ? 0 : 1;
+        called += status.ok() ? 1 : 0;
+      });
+      ASSERT_EQ(work->Wait(), absl::OkStatus());
+    }
+  });
+  EXPECT_EQ(early, 0);
+  EXPECT_EQ(called, 2 * kRuns);
+}
+
+TEST(Callbacks, AllOfOneWorkRunInOrder) {
+  std::vector<int> order;
+  std::latch registered(1);
+  RunWorld(2, [&](Communicator& comm) {
+    float value = 1;
+    if (comm.rank() == 1) {
+      registered.wait();
+      ASSERT_EQ(comm.Send(&value, 1, DType::kF32, 0).Wait(), absl::OkStatus());
+      return;
+    }
+    Work work = comm.Recv(&value, 1, DType::kF32, 1);
+    for (int i = 0; i < 5; ++i) work.OnDone([&, i](const absl::Status&) { order.push_back(i); });
+    registered.count_down();
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+  });  // communicators have run all callbacks when they are destroyed
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST(Callbacks, RunAtOnceWhenTheCallHasEnded) {
+  RunWorld(2, [](Communicator& comm) {
+    float value = 1;
+    Work work = SumOf(comm, value);
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+    std::thread::id thread;
+    work.OnDone([&](const absl::Status&) { thread = std::this_thread::get_id(); });
+    EXPECT_EQ(thread, std::this_thread::get_id());
+  });
+}
+
+TEST(Callbacks, MaySubmitAndWait) {
+  std::atomic<int> right = 0;
+  RunWorld(2, [&](Communicator& comm) {
+    float first = 1;
+    float second = 10;
+    std::latch done(1);
+    Work work = SumOf(comm, first);
+    work.OnDone([&](const absl::Status& status) {
+      EXPECT_EQ(status, absl::OkStatus());
+      EXPECT_EQ(SumOf(comm, second).Wait(), absl::OkStatus());
+      right += second == 20 ? 1 : 0;
+      done.count_down();
+    });
+    done.wait();  // nobody else drives
+  });
+  EXPECT_EQ(right, 2);
+}
+
+// Nothing of the engine is held while a callback runs: calls go on beside one that blocks.
+TEST(Callbacks, HoldUpNoCalls) {
+  std::latch registered(1);
+  std::latch began(1);
+  std::latch may_end(1);
+  RunWorld(2, [&](Communicator& comm) {
+    float value = 1;
+    Work work;
+    if (comm.rank() == 0) {
+      work = comm.Recv(&value, 1, DType::kF32, 1);
+      work.OnDone([&](const absl::Status&) {
+        began.count_down();
+        may_end.wait();
+      });
+      registered.count_down();
+    } else {
+      registered.wait();
+      work = comm.Send(&value, 1, DType::kF32, 0);
+    }
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+    began.wait();
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    if (comm.rank() == 0) may_end.count_down();
+  });
+}
+
+TEST(Callbacks, HearOfErrors) {
+  RunWorld(2, [](Communicator& comm) {
+    float value = 1;
+    absl::Status heard;
+    std::latch done(1);
+    Work work = comm.Recv(&value, 1, DType::kF32, 1 - comm.rank());
+    work.OnDone([&](const absl::Status& status) {
+      heard = status;
+      done.count_down();
+    });
+    if (comm.rank() == 0) comm.Abort(absl::AbortedError("enough"));
+    done.wait();
+    EXPECT_EQ(heard.code(), absl::StatusCode::kAborted) << heard;
+  });
+}
+
+// The last reference to a communicator may go in a callback of its own.
+TEST(Callbacks, MayDestroyTheCommunicator) {
+  std::atomic<int> destroyed = 0;
+  RunWorld(2, [&](Communicator& comm) {
+    absl::StatusOr<std::unique_ptr<Communicator>> child = comm.Split(0, comm.rank());
+    ASSERT_TRUE(child.ok()) << child.status();
+    auto owned = std::make_shared<std::unique_ptr<Communicator>>(*std::move(child));
+    std::latch done(1);
+    float value = 1;
+    SumOf(**owned, value).OnDone([&, owned](const absl::Status& status) {
+      EXPECT_EQ(status, absl::OkStatus());
+      owned->reset();
+      ++destroyed;
+      done.count_down();
+    });
+    owned = nullptr;
+    done.wait();
+  });
+  EXPECT_EQ(destroyed, 2);
+}
+
+TEST(Callbacks, AwaitElsewhereIsForgottenWhenTheCallEnds) {
+  RunWorld(2, [](Communicator& comm) {
+    for (int i = 0; i < 200; ++i) {
+      float value = 1;
+      std::latch done(1);
+      Work work = SumOf(comm, value);
+      work.AwaitElsewhere();
+      work.AwaitElsewhere();  // no difference
+      work.OnDone([&](const absl::Status&) { done.count_down(); });
+      done.wait();
+      work.AwaitElsewhere();  // too late
+      ASSERT_EQ(value, 2);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,192 @@
+#include "engine/channel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/engine/two_ranks.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr CollectiveSpec kSum{.collective = Collective::kAllReduce, .count = 1000};
+using Signalled = Channel::Signalled;
+
+class ChannelTest : public ::testing::Test {
+ public:
+  ~ChannelTest() override {
+    for (Call* const call : calls_) call->Release();
+  }
+
+ protected:
+  using Run = tutti::Run;  // testing::Test has a member of this name
+
+  // A run of rank `rank`, whose buffers lie in its arena.
+  Run& NewRun(Rank rank, const CollectiveSpec& spec = kSum) {
+    Call* const call = calls_.emplace_back(world_.NewCall(rank, spec, "direct"));
+    Buffer& buffer = buffers_.emplace_back(world_.ranks[rank].arena->Allocate(2 * spec.count * 4).value());
+    EXPECT_EQ(call->SetBuffers(buffer.data(), buffer.data() + spec.count * 4, nullptr), absl::OkStatus());
+    return call->run();
+  }
+  Channel& channel(Rank rank) { return *world_.ranks[rank].channel; }
+
+  TwoRanks world_{/*mapped=*/true};
+  std::vector<Buffer> buffers_;
+  std::vector<Call*> calls_;
+};
+
+TEST_F(ChannelTest, GivesLanesInTurnAndMakesTheNextCallWaitForItsOwn) {
+  std::vector<Run*> runs;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    runs.push_back(&NewRun(0));
+    ASSERT_TRUE(channel(0).Admit(*runs.back()));
+    EXPECT_EQ(runs.back()->ticket.lane, lane);
+    EXPECT_EQ(runs.back()->ticket.sequence, static_cast<std::uint64_t>(lane));
+  }
+  Run& next = NewRun(0);
+  EXPECT_FALSE(channel(0).Admit(next));
+  channel(0).Retire(*runs[1], false);
+  EXPECT_FALSE(channel(0).Admit(next)) << "it needs lane 0";
+  channel(0).Retire(*runs[0], false);
+  EXPECT_TRUE(channel(0).Admit(next));
+  EXPECT_EQ(next.ticket.lane, 0);
+  EXPECT_EQ(next.ticket.lane_run, 2u);
+}
+
+TEST_F(ChannelTest, BlocksTheThirdRunOfALaneUntilThePeerHasCompletedTheFirst) {
+  for (int call = 0; call < 2 * kLanes; ++call) {
+    Run& run = NewRun(0);
+    ASSERT_TRUE(channel(0).Admit(run));
+    EXPECT_EQ(channel(0).BlockedBy(run), std::nullopt);
+    channel(0).Retire(run, false);
+  }
+  Run& third = NewRun(0);
+  ASSERT_TRUE(channel(0).Admit(third));
+  EXPECT_EQ(channel(0).BlockedBy(third), 1);
+  world_.ranks[1].control->lanes[0].completed = 1;
+  EXPECT_EQ(channel(0).BlockedBy(third), std::nullopt);
+}
+
+TEST_F(ChannelTest, BlocksARunWhoseScratchAPeerMayStillRead) {
+  Run& run = NewRun(0);
+  ASSERT_TRUE(channel(0).Admit(run));
+  channel(0).Retire(run, /*lends_scratch=*/true);
+  ASSERT_TRUE(channel(0).Admit(run));
+  EXPECT_EQ(run.ticket.lane, 1);
+  EXPECT_EQ(channel(0).BlockedBy(run), 1);
+  world_.ranks[1].control->lanes[0].completed = 1;
+  EXPECT_EQ(channel(0).BlockedBy(run), std::nullopt);
+}
+
+TEST_F(ChannelTest, SignalsTellWhereMemoryLies) {
+  Run& mine = NewRun(0);
+  Run& theirs = NewRun(1);
+  ASSERT_TRUE(channel(0).Admit(mine));
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  EXPECT_FALSE(channel(0).MayHaveSignalled(mine.ticket, 1, 1));
+  channel(1).Signal(theirs);
+  ASSERT_TRUE(channel(0).MayHaveSignalled(mine.ticket, 1, 1));
+  EXPECT_EQ(channel(0).HasSignalled(mine, 1, 1).value(), Signalled::kYes);
+  EXPECT_EQ(channel(0).HasSignalled(mine, 1, 2).value(), Signalled::kNotYet);
+  std::byte* const there = mine.bases[static_cast<std::size_t>(BaseOf(Space::kIn, 1))];
+  *reinterpret_cast<int*>(buffers_[1].data()) = 4711;
+  EXPECT_EQ(*reinterpret_cast<int*>(there), 4711);
+}
+
+TEST_F(ChannelTest, AnotherCallInThePlaceOfThisOneIsTold) {
+  Run& mine = NewRun(0);
+  Run& theirs = NewRun(1, {.collective = Collective::kAllReduce, .count = 999});
+  ASSERT_TRUE(channel(0).Admit(mine));
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  channel(1).Signal(theirs);
+  for (const absl::Status& status : {channel(0).HasSignalled(mine, 1, 1).status(), channel(0).CompareCalls(mine)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("count=999"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("count=1000"));
+  }
+}
+
+TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
+  Run& mine = NewRun(0);
+  Run& theirs = NewRun(1);
+  ASSERT_TRUE(channel(0).Admit(mine));
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  channel(1).Signal(theirs);
+  const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
+  for (const std::int64_t offset : {std::int64_t{-64}, region_bytes - 3999, region_bytes + 64}) {
+    world_.ranks[1].control->lanes[0].half[1].in = offset;
+    const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << offset;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 announced a buffer outside its region"));
+  }
+}
+
+TEST_F(ChannelTest, ARefusalEndsTheRunWhenAllHaveHeardOfIt) {
+  Run& mine = NewRun(0);
+  Run& theirs = NewRun(1);
+  ASSERT_TRUE(channel(0).Admit(mine));
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  channel(1).Refuse(theirs.ticket, 1);
+  EXPECT_EQ(channel(0).HasSignalled(mine, 1, 1).value(), Signalled::kNever);
+  EXPECT_EQ(channel(0).RefusedBy(mine.ticket, 1), 1);
+  EXPECT_EQ(channel(1).StillTakesPart(theirs.ticket), 0);
+  channel(0).Refuse(mine.ticket, 1);
+  EXPECT_EQ(channel(0).StillTakesPart(mine.ticket), std::nullopt);
+  EXPECT_EQ(channel(1).StillTakesPart(theirs.ticket), std::nullopt);
+}
+
+TEST_F(ChannelTest, KnowsWhoHasNotCalledAndWhoHasLeft) {
+  Run& mine = NewRun(0);
+  ASSERT_TRUE(channel(0).Admit(mine));
+  EXPECT_EQ(channel(0).HasNotCalled(mine.ticket, 0), 1);
+  EXPECT_FALSE(channel(0).HasLeftWithout(mine, 1));
+  Run& theirs = NewRun(1);
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  EXPECT_EQ(channel(0).HasNotCalled(mine.ticket, 0), std::nullopt);
+  channel(1).Retire(theirs, false);
+  calls_.back()->Release();
+  calls_.pop_back();
+  TwoRanks::Close(world_.ranks[1]);
+  EXPECT_FALSE(channel(0).HasLeftWithout(mine, 1)) << "it has taken part";
+  channel(0).Retire(mine, false);
+  Run& next = NewRun(0);
+  ASSERT_TRUE(channel(0).Admit(next));
+  EXPECT_TRUE(channel(0).HasLeftWithout(next, 1));
+  EXPECT_EQ(channel(0).HasNotCalled(next.ticket, 1), std::nullopt) << "it will never call";
+}
+
+TEST(ChannelTags, AreOneMessagesOwn) {
+  TwoRanks world(/*mapped=*/false);
+  std::set<std::uint64_t> sent;
+  std::set<std::uint64_t> received;
+  std::vector<Call*> calls;
+  int messages = 0;
+  for (const CollectiveSpec& spec : {CollectiveSpec{.collective = Collective::kAllReduce, .count = 1000},
+                                     CollectiveSpec{.collective = Collective::kAllReduce, .count = 1000},
+                                     CollectiveSpec{.collective = Collective::kSend, .count = 10, .root = 1}}) {
+    const bool to_peer = spec.collective == Collective::kSend;
+    Call* const call = calls.emplace_back(world.NewCall(0, spec, to_peer ? "message" : "ring"));
+    tutti::Run& run = call->run();
+    ASSERT_TRUE(world.ranks[0].channel->Admit(run));
+    for (const Instruction& instruction : run.program.instructions) {
+      const bool sends = instruction.kind == StepKind::kSend;
+      if (!sends && instruction.kind != StepKind::kRecv) continue;
+      const std::uint64_t tag = world.ranks[0].channel->TagOf(run, instruction);
+      EXPECT_TRUE((sends ? sent : received).insert(tag).second) << tag;
+      EXPECT_EQ(tag >> 29, 7u) << "the channel's number at the receiver";
+      EXPECT_EQ(tag >> 28 & 1, to_peer ? 1u : 0u);
+      ++messages;
+    }
+    world.ranks[0].channel->GiveUp(run);
+  }
+  EXPECT_GE(messages, 9);
+  for (Call* const call : calls) call->Release();
+}
+
+}  // namespace
+}  // namespace tutti

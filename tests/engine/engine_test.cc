@@ -1,0 +1,225 @@
+// The engine alone: deadlines, health, blame and failure, with an executor, a transport and a clock of the test's.
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/engine/two_ranks.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A run that moves only when the test says so.
+class ScriptedRun final : public Run {
+ public:
+  using Run::Run;
+
+  absl::Status SetBuffers(const void*, void*, void*) override { return absl::OkStatus(); }
+  std::int64_t held_bytes() const override { return 0; }
+  bool started() const override { return true; }
+  std::uint32_t steps_left() const override { return steps; }
+  std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override {
+    const Blocker blocker{.peer = 1, .what = "recv", .step = 3};
+    return matches(blocker) ? std::optional(blocker) : std::nullopt;
+  }
+  absl::Span<std::byte> output_lent_to_peers() const override { return {}; }
+
+  std::uint32_t steps = 5;
+};
+
+class ScriptedExecutor final : public Executor {
+ public:
+  std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void*) override {
+    return std::make_unique<ScriptedRun>(call, channel, program);
+  }
+  void Add(Run& run) override {
+    EXPECT_TRUE(run.channel.Admit(run));
+    runs.push_back(&run);
+  }
+  Polled Poll() override {
+    ++polls;
+    if (!failure.ok()) return Polled::kFailed;
+    if (!ends_next || runs.empty()) return Polled::kNothing;
+    ends_next = false;
+    End(*runs.front(), absl::OkStatus());
+    return Polled::kMoved;
+  }
+  const absl::Status& error() const override { return failure; }
+  void EndAll(const absl::Status& cause) override {
+    while (!runs.empty()) End(*runs.front(), cause);
+  }
+  bool Uses(const Channel& channel) const override {
+    return std::any_of(runs.begin(), runs.end(), [&](const Run* run) { return &run->channel == &channel; });
+  }
+  bool idle() const override { return runs.empty(); }
+  bool waits_for_messages() const override { return by_messages && !runs.empty(); }
+  bool waits_for_signals() const override { return !by_messages && !runs.empty(); }
+  bool waits_for_completions() const override { return false; }
+  bool all_in_background() const override { return in_background; }
+  absl::Span<Run* const> active() const override { return runs; }
+  std::int64_t wire_bytes() const override { return 0; }
+  std::int64_t calls() const override { return 0; }
+
+  std::vector<Run*> runs;
+  absl::Status failure;
+  std::atomic<bool> ends_next = false;  // set by the test while the engine's thread may drive
+  bool by_messages = false;
+  bool in_background = false;
+  std::atomic<int> polls = 0;
+
+ private:
+  void End(Run& run, const absl::Status& status) {
+    runs.erase(std::find(runs.begin(), runs.end(), &run));
+    run.channel.GiveUp(run);
+    run.watch = {};
+    run.call.Finish(status);
+  }
+};
+
+constexpr CallOptions kDrives = {.caller_drives = true};
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+class EngineTest : public ::testing::Test {
+ public:
+  ~EngineTest() override {
+    TestClock::step_ns = 0;
+    for (Call* const call : calls_) call->Release();
+  }
+
+ protected:
+  EngineTest() { TestClock::step_ns = 0; }
+  Engine& engine() { return *world_.ranks[0].engine; }
+  ScriptedExecutor& executor() { return static_cast<ScriptedExecutor&>(*world_.ranks[0].executor); }
+  TestTransport& transport() { return *world_.ranks[0].transport; }
+
+  Call& NewCall() {
+    return *calls_.emplace_back(
+        world_.NewCall(0, {.collective = Collective::kAllReduce, .count = 8, .in_place = true}, "direct"));
+  }
+  absl::Status Run(Call& call, const CallOptions& options = kDrives) {
+    const std::uint32_t run = call.Submit(options);
+    return call.Wait(run, false, kNeverNanos);
+  }
+
+  TwoRanks world_{/*mapped=*/true, absl::Seconds(10), [](Transport&, Presence&) -> std::unique_ptr<Executor> {
+                    return std::make_unique<ScriptedExecutor>();
+                  }};
+  std::vector<Call*> calls_;
+};
+
+TEST_F(EngineTest, ACallEndsWhenItsExecutorSaysSo) {
+  executor().ends_next = true;
+  EXPECT_EQ(Run(NewCall()), absl::OkStatus());
+  EXPECT_EQ(engine().sticky()->Get(), absl::OkStatus());
+}
+
+TEST_F(EngineTest, ACallThatWaitsTooLongNamesRankCallAndStep) {
+  TestClock::step_ns = kSecond;
+  const absl::Status status = Run(NewCall());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("rank 0 waited 10s for rank 1 in call 0, all_reduce:direct"), HasSubstr("step 3 (recv)")));
+  EXPECT_EQ(engine().sticky()->Get(), status);
+  EXPECT_EQ(Run(NewCall()), status) << "later calls end likewise";
+}
+
+TEST_F(EngineTest, ACallMayHaveATimeoutOfItsOwn) {
+  Call& patient = NewCall();
+  patient.Submit({.timeout = absl::Hours(5), .caller_drives = true});
+  TestClock::step_ns = kSecond;
+  const std::int64_t begin_ns = TestClock::now_ns;
+  const absl::Status status = Run(NewCall(), {.timeout = absl::Seconds(20), .caller_drives = true});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 waited 20s for rank 1 in call 1"));
+  EXPECT_GE(TestClock::now_ns - begin_ns, 20 * kSecond);
+  EXPECT_LT(TestClock::now_ns - begin_ns, 40 * kSecond);
+}
+
+TEST_F(EngineTest, TheClockOfACallStartsWhenADriverLooks) {
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  TestClock::now_ns += 3600 * kSecond;  // nobody drives
+  executor().ends_next = true;
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
+}
+
+// A rank in the background looks when it wakes up, and takes all that has arrived; else it sleeps.
+TEST_F(EngineTest, InTheBackgroundNobodyPolls) {
+  executor().by_messages = executor().in_background = true;
+  int naps = 0;
+  transport().on_drain = [&] {
+    if (++naps == 3) executor().ends_next = true;
+  };
+  EXPECT_EQ(Run(NewCall(), {.caller_drives = true, .background = true}), absl::OkStatus());
+  EXPECT_EQ(naps, 3);
+  EXPECT_LE(executor().polls, 2 * naps + 2) << "one before it sleeps, one when it wakes up";
+}
+
+TEST_F(EngineTest, WaitMayEndBeforeTheCall) {
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  TestClock::step_ns = kSecond / 10;
+  const absl::Status status = call.Wait(run, false, TestClock::now_ns + kSecond);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it goes on"));
+  EXPECT_FALSE(call.done(run));
+  EXPECT_EQ(engine().sticky()->Get(), absl::OkStatus());
+  executor().ends_next = true;
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
+}
+
+TEST_F(EngineTest, ADeadRankEndsEveryCall) {
+  Call& first = NewCall();
+  Call& second = NewCall();
+  const std::uint32_t run = first.Submit(kDrives);
+  transport().check = absl::UnavailableError("rank 1 died");
+  TestClock::step_ns = kSecond;
+  EXPECT_EQ(Run(second), absl::UnavailableError("rank 1 died"));
+  EXPECT_TRUE(first.done(run));
+  EXPECT_EQ(first.result(), absl::UnavailableError("rank 1 died"));
+}
+
+// What the rank had sent before it left may not have been looked at when it is first seen to have left.
+TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
+  transport().left = 1;
+  TestClock::step_ns = kSecond / 100;
+  const absl::Status status = Run(NewCall());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 has left"), HasSubstr("without call 0"), HasSubstr("for which rank 0 waits")));
+}
+
+TEST_F(EngineTest, AnErrorOfTheExecutorIsKept) {
+  executor().failure = absl::DataLossError("a message was damaged");
+  EXPECT_EQ(Run(NewCall()), absl::DataLossError("a message was damaged"));
+  EXPECT_EQ(world_.ranks[0].presence->failure.code, static_cast<int>(absl::StatusCode::kDataLoss)) << "peers see it";
+  EXPECT_EQ(world_.ranks[1].presence->failed_peer, 1);
+}
+
+TEST_F(EngineTest, TheFirstErrorStays) {
+  engine().Abort(absl::AbortedError("first"));
+  engine().Abort(absl::AbortedError("second"));
+  EXPECT_EQ(Run(NewCall()), absl::AbortedError("first"));
+  EXPECT_EQ(engine().sticky()->Get(), absl::AbortedError("first"));
+}
+
+TEST_F(EngineTest, ClosingAChannelEndsItsCalls) {
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  TwoRanks::Close(world_.ranks[0]);
+  EXPECT_TRUE(call.done(run));
+  EXPECT_EQ(call.result().code(), absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,173 @@
+#include "engine/host_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/engine/two_ranks.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using Polled = Executor::Polled;
+
+constexpr std::int64_t kCount = 1000;
+
+// What a test waits for in a message of its own.
+struct Ended : Completion {
+  Ended() {
+    done = [](Completion* self, const absl::Status& status) {
+      auto& ended = *static_cast<Ended*>(self);
+      ended.result = status;
+      ++ended.times;
+    };
+  }
+  absl::Status result;
+  int times = 0;
+};
+
+// Rank 0 has an executor; the test is rank 1.
+class HostExecutorTest : public ::testing::Test {
+ public:
+  ~HostExecutorTest() override {
+    executor().EndAll(absl::CancelledError("the test is over"));
+    for (Call* const call : calls_) call->Release();
+  }
+
+ protected:
+  Executor& executor() { return *world_.ranks[0].executor; }
+  Transport& peer() { return *world_.ranks[1].transport; }
+
+  // A call of rank 0 that has been handed to its executor.
+  Call& Add(const CollectiveSpec& spec, absl::string_view schedule, void* out) {
+    Call* const call = calls_.emplace_back(world_.NewCall(0, spec, schedule));
+    EXPECT_EQ(call->SetBuffers(out, out, nullptr), absl::OkStatus());
+    call->AddReference();  // of the run
+    executor().Add(call->run());
+    return *call;
+  }
+
+  TwoRanks world_{/*mapped=*/false};
+  std::vector<Call*> calls_;
+  std::vector<float> values_ = std::vector<float>(kCount, 1.0f);
+};
+
+constexpr CollectiveSpec kRecv{.collective = Collective::kRecv, .count = kCount, .root = 1};
+
+TEST_F(HostExecutorTest, IsIdleWithoutCalls) {
+  EXPECT_TRUE(executor().idle());
+  EXPECT_EQ(executor().Poll(), Polled::kNothing);
+  EXPECT_TRUE(executor().all_in_background());
+  EXPECT_FALSE(executor().waits_for_messages() || executor().waits_for_signals() || executor().waits_for_completions());
+}
+
+TEST_F(HostExecutorTest, ReceivesWhenTheMessageArrivesAndNoSooner) {
+  Call& call = Add(kRecv, "message", values_.data());
+  EXPECT_EQ(executor().Poll(), Polled::kMoved);
+  EXPECT_TRUE(executor().waits_for_messages());
+  EXPECT_EQ(executor().Poll(), Polled::kNothing);
+  EXPECT_FALSE(call.done(1));
+  EXPECT_EQ(call.run().FirstBlocker()->Place(), "step 0 (recv)");
+  EXPECT_EQ(call.run().FirstBlocker()->peer, 1);
+
+  std::vector<float> sent(kCount);
+  std::iota(sent.begin(), sent.end(), 0.0f);
+  Ended ended;
+  const std::uint64_t tag = call.run().channel.TagOf(call.run(), call.program().instructions[0]);
+  peer().endpoint(0).Send(tag, sent.data(), kCount * 4, &ended);
+  for (int look = 0; look < 10; ++look) {
+    executor().Poll();
+    peer().Progress();
+  }
+  EXPECT_EQ(ended.times, 1);
+  EXPECT_TRUE(call.done(1));
+  EXPECT_EQ(call.result(), absl::OkStatus());
+  EXPECT_EQ(values_, sent);
+  EXPECT_TRUE(executor().idle());
+  EXPECT_EQ(executor().calls(), 1);
+}
+
+TEST_F(HostExecutorTest, AMessageOfAnotherLengthIsAnErrorOfAll) {
+  Call& call = Add(kRecv, "message", values_.data());
+  Call& other = Add(kRecv, "message", values_.data());
+  executor().Poll();
+  Ended ended;
+  const std::uint64_t tag = call.run().channel.TagOf(call.run(), call.program().instructions[0]);
+  peer().endpoint(0).Send(tag, values_.data(), 12, &ended);
+  Polled polled = Polled::kNothing;
+  for (int look = 0; look < 10 && polled != Polled::kFailed; ++look) {
+    polled = executor().Poll();
+    peer().Progress();
+  }
+  EXPECT_EQ(polled, Polled::kFailed);
+  EXPECT_THAT(std::string(executor().error().message()), HasSubstr("12"));
+  EXPECT_FALSE(call.done(1)) << "the engine ends calls";
+  world_.ranks[0].transport->Shutdown(executor().error());
+  executor().EndAll(executor().error());
+  for (Call* const each : {&call, &other}) {
+    EXPECT_TRUE(each->done(1));
+    EXPECT_EQ(each->result(), executor().error());
+  }
+  EXPECT_TRUE(executor().idle());
+}
+
+// Five collectives, four lanes: the fifth waits, and a later one does not overtake it, but a Recv does.
+TEST_F(HostExecutorTest, CollectivesKeepTheirOrder) {
+  std::vector<std::vector<float>> buffers(6, values_);
+  const CollectiveSpec sum{.collective = Collective::kAllReduce, .count = kCount, .in_place = true};
+  for (int i = 0; i < 6; ++i) Add(sum, "ring", buffers[static_cast<std::size_t>(i)].data());
+  Add(kRecv, "message", values_.data());
+  executor().Poll();
+  ASSERT_EQ(executor().active().size(), 5u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(executor().active()[i], &calls_[i]->run());
+  EXPECT_EQ(executor().active()[4], &calls_[6]->run());
+  EXPECT_TRUE(executor().Uses(*world_.ranks[0].channel));
+  EXPECT_FALSE(executor().Uses(*world_.ranks[1].channel));
+  world_.ranks[0].transport->Shutdown(absl::AbortedError("enough"));
+  executor().EndAll(absl::AbortedError("enough"));
+  for (const Call* const call : calls_) EXPECT_EQ(call->result(), absl::AbortedError("enough"));
+}
+
+TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
+  TwoRanks world(/*mapped=*/true);
+  const CollectiveSpec sum{.collective = Collective::kAllReduce, .count = kCount};
+  Call* calls[2];
+  std::vector<Buffer> buffers;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    TestRank& its = world.ranks[rank];
+    Buffer& buffer = buffers.emplace_back(its.arena->Allocate(2 * kCount * 4).value());
+    std::fill_n(buffer.as<float>().data(), kCount, static_cast<float>(rank + 1));
+    calls[rank] = world.NewCall(rank, sum, "direct");
+    ASSERT_EQ(calls[rank]->SetBuffers(buffer.data(), buffer.data() + kCount * 4, nullptr), absl::OkStatus());
+    calls[rank]->AddReference();
+    its.executor->Add(calls[rank]->run());
+  }
+  EXPECT_EQ(world.ranks[0].executor->Poll(), Polled::kMoved);
+  EXPECT_EQ(world.ranks[0].executor->Poll(), Polled::kNothing);
+  EXPECT_TRUE(world.ranks[0].executor->waits_for_signals());
+  EXPECT_EQ(calls[0]->run().FirstBlocker()->what, "wait");
+  EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
+
+  world.ranks[0].presence->failed_peer = 2;  // rank 1, as its engine would write it
+  const std::vector<float> before(buffers[0].as<float>().begin(), buffers[0].as<float>().end());
+  world.ranks[0].executor->Poll();
+  EXPECT_EQ(std::vector<float>(buffers[0].as<float>().begin(), buffers[0].as<float>().end()), before);
+  EXPECT_FALSE(calls[0]->done(1));
+
+  world.ranks[0].presence->failed_peer = 0;
+  for (int poll = 0; poll < 10; ++poll) {
+    for (TestRank& rank : world.ranks) rank.executor->Poll();
+  }
+  for (Rank rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(calls[rank]->done(1));
+    EXPECT_THAT(buffers[rank].as<float>().subspan(kCount), ::testing::Each(3.0f));
+    calls[rank]->Release();
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,143 @@
+// Two ranks of one process, each with an engine and one channel, which a test drives step by step.
+#ifndef TUTTI_TESTS_ENGINE_TWO_RANKS_H_
+#define TUTTI_TESTS_ENGINE_TWO_RANKS_H_
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/call.h"
+#include "engine/channel.h"
+#include "engine/engine.h"
+#include "engine/host_executor.h"
+#include "engine/lent_memory.h"
+#include "memory/arena.h"
+#include "transports/forwarding.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+
+// The clock of the test: it stands still but for `step_ns`, by which every look at it moves it on.
+struct TestClock {
+  static inline std::atomic<std::int64_t> now_ns{1'000'000'000};
+  static inline std::atomic<std::int64_t> step_ns{0};
+  static std::int64_t Look() { return now_ns.fetch_add(step_ns) + step_ns; }
+};
+
+// A transport of which a test says what it knows of its peers.
+class TestTransport final : public ForwardingTransport {
+ public:
+  explicit TestTransport(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
+
+  absl::Status Check() override { return check.ok() ? ForwardingTransport::Check() : check; }
+  bool Drain() override {
+    if (on_drain != nullptr) on_drain();
+    return ForwardingTransport::Drain();
+  }
+  bool HasLeft(Rank peer) override { return peer == left || ForwardingTransport::HasLeft(peer); }
+
+  absl::Status check;
+  Rank left = -1;
+  std::function<void()> on_drain;
+};
+
+struct TestRank {
+  std::shared_ptr<TestTransport> transport;
+  std::shared_ptr<Arena> arena;
+  Buffer presence_memory;
+  Presence* presence = nullptr;
+  std::shared_ptr<LentMemory> lent = std::make_shared<LentMemory>();
+  std::shared_ptr<ControlBlocks> blocks;
+  ControlBlock* control = nullptr;
+  std::shared_ptr<Engine> engine;
+  Executor* executor = nullptr;  // the engine's
+  std::unique_ptr<Channel> channel;
+};
+
+class TwoRanks {
+ public:
+  using MakeExecutor = std::function<std::unique_ptr<Executor>(Transport&, Presence&)>;
+
+  // `mapped`: the ranks map each other's memory. `timeout`: of the engines, by TestClock.
+  explicit TwoRanks(bool mapped, absl::Duration timeout = absl::Seconds(10),
+                    const MakeExecutor& make_executor = MakeHostExecutor) {
+    TestClock::step_ns = 0;
+    const auto hub = MakeInprocHub(2, mapped ? 2 : 1);
+    std::vector<std::string> addresses;
+    for (TestRank& rank : ranks) {
+      rank.transport = std::make_shared<TestTransport>(MakeInprocTransport(hub, {.region_bytes = 64 << 20}).value());
+      addresses.push_back(rank.transport->Address().value());
+    }
+    for (Rank r = 0; r < 2; ++r) {
+      TestRank& rank = ranks[r];
+      EXPECT_EQ(rank.transport->Connect(r, addresses, absl::InfiniteFuture()), absl::OkStatus());
+      rank.arena = std::make_shared<Arena>(rank.transport, r);
+      rank.presence_memory = rank.arena->Allocate(sizeof(Presence)).value();
+      rank.presence = new (rank.presence_memory.data()) Presence;
+      rank.blocks = std::make_shared<ControlBlocks>(rank.arena);
+      rank.control = rank.blocks->Open().value();
+    }
+    for (Rank r = 0; r < 2; ++r) Start(r, mapped, timeout, make_executor);
+  }
+
+  ~TwoRanks() {
+    for (TestRank& rank : ranks) {
+      if (rank.channel != nullptr) Close(rank);
+    }
+    for (TestRank& rank : ranks) rank.engine->Stop();
+  }
+
+  static std::unique_ptr<Executor> MakeHostExecutor(Transport& transport, Presence& presence) {
+    return std::make_unique<HostExecutor>(transport, presence);
+  }
+
+  static void Close(TestRank& rank) {
+    rank.engine->Close(*rank.channel);
+    rank.channel.reset();
+  }
+
+  // A call with one reference, of a plan of `rank`.
+  Call* NewCall(Rank rank, const CollectiveSpec& spec, absl::string_view schedule) {
+    const PlanOptions options{.peers_mapped = ranks[0].channel->peer(1).control != nullptr};
+    absl::StatusOr<Plan> plan = BuildPlan(**FindSchedule(spec.collective, schedule), spec, rank, 2, options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return Call::Create(Compile(*std::move(plan)), *ranks[rank].channel);
+  }
+
+  TestRank ranks[2];
+
+ private:
+  void Start(Rank r, bool mapped, absl::Duration timeout, const MakeExecutor& make_executor) {
+    TestRank& rank = ranks[r];
+    EngineOptions options;
+    options.rank = r;
+    options.timeout = timeout;
+    options.now_ns = TestClock::Look;
+    for (Rank peer = 0; peer < 2; ++peer) {
+      options.presence.push_back(peer == r || mapped ? ranks[peer].presence : nullptr);
+    }
+    std::unique_ptr<Executor> executor = make_executor(*rank.transport, *rank.presence);
+    rank.executor = executor.get();
+    rank.engine = std::make_shared<Engine>(rank.transport, rank.arena, std::move(executor), std::move(options));
+    std::vector<Channel::Peer> peers(2);
+    for (Rank peer = 0; peer < 2; ++peer) {
+      peers[peer].world_rank = peer;
+      peers[peer].channel = 7;
+      peers[peer].endpoint = &rank.transport->endpoint(peer);
+      peers[peer].region = peer == r ? rank.transport->region() : peers[peer].endpoint->region();
+      if (peer == r || mapped) peers[peer].control = ranks[peer].control;
+    }
+    rank.channel = std::make_unique<Channel>(*rank.engine, rank.arena, rank.lent, rank.blocks, r, std::move(peers));
+  }
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_ENGINE_TWO_RANKS_H_

@@ -1,0 +1,162 @@
+#include "tests/faults/faulty_world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+
+namespace tutti {
+namespace {
+
+// Nothing here takes long; machines do.
+constexpr absl::Duration kInTime = absl::Seconds(20);
+
+std::string Text(const Endings& endings) {
+  std::string text = absl::StrCat("after ", absl::FormatDuration(endings.took), "\n");
+  for (std::size_t rank = 0; rank < endings.ranks.size(); ++rank) {
+    const Outcome& outcome = endings.ranks[rank];
+    absl::StrAppend(&text, "  rank ", rank, ": ", outcome.status.ToString(), " ", outcome.wrong, "\n");
+  }
+  for (const FaultEvent& event : endings.events) {
+    absl::StrAppend(&text, "  fault ", static_cast<int>(event.kind), " of message ", event.number, " from rank ",
+                    event.from, " to rank ", event.to, "\n");
+  }
+  return text;
+}
+
+void ExpectNothingWrong(const Endings& endings) {
+  for (const Outcome& outcome : endings.ranks) EXPECT_EQ(outcome.wrong, "") << Text(endings);
+}
+
+// The rank for which a DeadlineExceeded says that `waiter` waited; -1: it does not say so.
+Rank RankWaitedFor(const absl::Status& status, Rank* waiter) {
+  static const std::regex kWaited("rank ([0-9]+) waited [^ ]+ for rank ([0-9]+)");
+  std::smatch match;
+  const std::string text(status.message());
+  if (!std::regex_search(text, match, kWaited)) return -1;
+  *waiter = std::stoi(match[1]);
+  return std::stoi(match[2]);
+}
+
+// `joined`: every rank has.
+Endings RunOnce(const FaultyWorld& world, const std::function<Outcome(Communicator&)>& body, bool* joined) {
+  *joined = true;
+  Endings endings;
+  endings.ranks.resize(world.size);
+  std::mutex mutex;
+  WorldOptions options;
+  options.transport = world.transport;
+  options.ranks_per_node = world.ranks_per_node;
+  options.communicator.timeout = world.timeout;
+  options.communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  options.wrap = [&](Rank, std::unique_ptr<Transport> inner) {
+    FaultPlan plan = world.plan;
+    plan.on_fault = [&](const FaultEvent& event) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      endings.events.push_back(event);
+    };
+    return MakeFaultyTransport(std::move(inner), std::move(plan)).value();
+  };
+  options.cannot_join = [&](Rank rank, const absl::Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    endings.ranks[rank].status = status;
+    *joined = false;
+  };
+  const absl::Time start = absl::Now();
+  RunWorld(world.size, options, [&](Communicator& comm) { endings.ranks[comm.rank()] = body(comm); });
+  endings.took = absl::Now() - start;
+  return endings;
+}
+
+}  // namespace
+
+Endings RunWithFaults(const FaultyWorld& world, const std::function<Outcome(Communicator&)>& body) {
+  FaultyWorld patient = world;
+  for (int attempt = 0;; ++attempt) {
+    bool joined = false;
+    Endings endings = RunOnce(patient, body, &joined);
+    if (joined || !endings.events.empty() || attempt == 4) return endings;
+    patient.timeout *= 2;
+  }
+}
+
+bool ListsAsMissing(Rank rank, const absl::Status& status) {
+  if (!absl::IsDeadlineExceeded(status)) return false;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(status.message(), absl::MaxSplits("missing ranks: ", 1));
+  const std::vector<std::string> missing = absl::StrSplit(parts.second, ", ");
+  return std::find(missing.begin(), missing.end(), absl::StrCat(rank)) != missing.end();
+}
+
+void ExpectNoHarm(const Endings& endings) {
+  ExpectNothingWrong(endings);
+  for (const Outcome& outcome : endings.ranks) EXPECT_TRUE(outcome.status.ok()) << Text(endings);
+}
+
+void ExpectDeathOf(Rank victim, const Endings& endings) {
+  ExpectNothingWrong(endings);
+  EXPECT_LT(endings.took, kInTime) << Text(endings);
+  if (endings.events.empty()) return ExpectNoHarm(endings);
+  const std::string died = absl::StrCat("rank ", victim, " died");
+  for (Rank rank = 0; rank < static_cast<Rank>(endings.ranks.size()); ++rank) {
+    const absl::Status& status = endings.ranks[rank].status;
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << "rank " << rank << " " << Text(endings);
+    EXPECT_TRUE(absl::StrContains(status.message(), died)) << "rank " << rank << " " << Text(endings);
+  }
+}
+
+void ExpectLoss(const FaultyWorld& world, const Endings& endings) {
+  ExpectNothingWrong(endings);
+  EXPECT_LT(endings.took, world.timeout + kInTime) << Text(endings);
+  for (const FaultEvent& event : endings.events) {
+    EXPECT_FALSE(endings.ranks[event.to].status.ok())
+        << "a message never came to rank " << event.to << " " << Text(endings);
+  }
+  for (Rank rank = 0; rank < world.size; ++rank) {
+    const absl::Status& status = endings.ranks[rank].status;
+    if (status.ok()) continue;
+    if (absl::IsUnavailable(status)) {
+      EXPECT_TRUE(absl::StrContains(status.message(), "rank ")) << Text(endings);
+      continue;
+    }
+    Rank waiter = -1;
+    const Rank named = RankWaitedFor(status, &waiter);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << "rank " << rank << " " << Text(endings);
+    EXPECT_TRUE(named >= 0 && named < world.size && named != waiter) << "rank " << rank << " " << Text(endings);
+  }
+}
+
+void ExpectTruncation(const Endings& endings) {
+  static const std::regex kLengths(
+      "message from rank ([0-9]+) with tag [0-9]+ holds ([0-9]+) bytes; the receive expects ([0-9]+)");
+  ExpectNothingWrong(endings);
+  EXPECT_LT(endings.took, kInTime) << Text(endings);
+  if (endings.events.empty()) return ExpectNoHarm(endings);
+  std::set<Rank> senders;
+  for (const FaultEvent& event : endings.events) senders.insert(event.from);
+  for (const FaultEvent& event : endings.events) {
+    EXPECT_FALSE(endings.ranks[event.to].status.ok()) << "rank " << event.to << " " << Text(endings);
+  }
+  for (const Outcome& outcome : endings.ranks) {
+    if (outcome.status.ok()) continue;
+    EXPECT_TRUE(absl::IsInvalidArgument(outcome.status)) << Text(endings);
+    std::smatch match;
+    const std::string text(outcome.status.message());
+    const bool names_both = std::regex_search(text, match, kLengths);
+    EXPECT_TRUE(names_both) << Text(endings);
+    if (!names_both) continue;
+    EXPECT_TRUE(senders.count(std::stoi(match[1])) > 0) << Text(endings);
+    EXPECT_LT(std::stoll(match[2]), std::stoll(match[3])) << Text(endings);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,60 @@
+// A world with faults, and what must come of it: every rank ends in time, with right results or with an error of the
+// right code that names the right rank.
+#ifndef TUTTI_TESTS_FAULTS_FAULTY_WORLD_H_
+#define TUTTI_TESTS_FAULTS_FAULTY_WORLD_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tutti/faulty_transport.h"
+
+namespace tutti {
+
+// How one rank ended.
+struct Outcome {
+  absl::Status status;
+  std::string wrong;  // the first result that is not what it should be although its status was OK; "": none
+};
+
+struct FaultyWorld {
+  int size = 3;
+  std::string transport = "inproc";
+  FaultPlan plan;
+  // So long that it ends no call: what ends by it must say so here.
+  absl::Duration timeout = absl::Seconds(60);
+  int ranks_per_node = 0;
+};
+
+// Enough for a lost message, on a machine that does much else.
+inline constexpr absl::Duration kShortTimeout = absl::Milliseconds(200);
+
+struct Endings {
+  std::vector<Outcome> ranks;
+  std::vector<FaultEvent> events;
+  absl::Duration took;
+};
+
+// Runs `body` on every rank of a world that does everything by messages. A rank that cannot join ends with that error;
+// where no fault explains that, the machine was too slow for the timeout, and gets twice the time.
+Endings RunWithFaults(const FaultyWorld& world, const std::function<Outcome(Communicator&)>& body);
+
+// Whether `status` is DeadlineExceeded of a wait at the store that lists `rank` among those that did not come. A rank
+// that has heard of a death leaves at once, so it can be on that list too.
+bool ListsAsMissing(Rank rank, const absl::Status& status);
+
+// What the faults of a kind promise; each explains a failure with the faults that happened.
+void ExpectNoHarm(const Endings& endings);
+// kKill: every rank ends well (the victim too may have been through with its own) or says that `victim` died; long
+// before the timeout.
+void ExpectDeathOf(Rank victim, const Endings& endings);
+// kDrop, kHalfOpen: the rank to which a message was lost does not end well; who does not end well has waited for
+// another rank for the whole timeout, or says that another rank has left.
+void ExpectLoss(const FaultyWorld& world, const Endings& endings);
+// kTruncate: all who do not end well have the one error that names the sender and both lengths.
+void ExpectTruncation(const Endings& endings);
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_FAULTS_FAULTY_WORLD_H_

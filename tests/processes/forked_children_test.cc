@@ -1,0 +1,77 @@
+// Processes that a rank forks, as data loaders do, and that end before or after it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/harness/process_world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status Sum(Communicator& comm) {
+  float value = 1;
+  return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum).Wait();
+}
+
+// What `child` returns is what a forked child reports; the parent goes on meanwhile and afterwards.
+ProcessWorld::Body WithChild(std::string (*child)(Communicator&, std::unique_ptr<Communicator>)) {
+  return [child](Communicator& world, const ProcessWorld::Report& report) {
+    absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+    if (!group.ok()) return report(group.status().ToString());
+    for (int call = 0; call < 10; ++call) {
+      if (absl::Status status = Sum(world); !status.ok()) return report(status.ToString());
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+      report(child(world, *std::move(group)));
+      exit(0);  // with static destructors
+    }
+    for (int call = 0; call < 100; ++call) {
+      if (absl::Status status = Sum(**group); !status.ok()) return report(status.ToString());
+    }
+    int how = 0;
+    waitpid(pid, &how, 0);
+    for (int call = 0; call < 100; ++call) {
+      if (absl::Status status = Sum(world); !status.ok()) return report(status.ToString());
+    }
+    report(absl::StrCat("child ended with ", how));
+  };
+}
+
+void ExpectParentsUndisturbed(const ProcessWorld::Body& body, const std::string& words) {
+  for (const CommunicatorOptions::Mapping mapping :
+       {CommunicatorOptions::Mapping::kAuto, CommunicatorOptions::Mapping::kNever}) {
+    ProcessWorld world(2, {.timeout = absl::Minutes(1), .mapping = mapping}, body);
+    for (const Rank rank : {0, 1}) {
+      EXPECT_THAT(world.NextLine(rank), HasSubstr(words)) << "rank " << rank;
+      EXPECT_EQ(world.NextLine(rank), "child ended with 0") << "rank " << rank;
+    }
+  }
+}
+
+TEST(ForkedChildrenTest, MayDestroyWhatTheyInherited) {
+  ExpectParentsUndisturbed(WithChild([](Communicator&, std::unique_ptr<Communicator> group) -> std::string {
+                             group.reset();
+                             return "destroyed";
+                           }),
+                           "destroyed");
+}
+
+TEST(ForkedChildrenTest, AreToldThatTheCommunicatorIsNotTheirs) {
+  ExpectParentsUndisturbed(WithChild([](Communicator& world, std::unique_ptr<Communicator> group) -> std::string {
+                             return absl::StrCat(Sum(world).ToString(), group->Allocate(64).status().ToString(),
+                                                 group->Split(0, 0).status().ToString());
+                           }),
+                           "not to a forked child");
+}
+
+}  // namespace
+}  // namespace tutti

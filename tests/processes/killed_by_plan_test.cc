@@ -1,0 +1,86 @@
+// A fault plan that kills processes: what survivors say of a rank that died at a message of its own choosing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "tests/harness/process_world.h"
+#include "transports/forwarding.h"
+#include "tutti/faulty_transport.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr Rank kVictim = 1;
+
+ProcessWorld::Wrap DiesAt(std::int64_t number) {
+  return [number](std::unique_ptr<Transport> inner) {
+    FaultPlan plan = {.faults = {{.kind = FaultKind::kKill, .from = kVictim, .first = number, .last = number}},
+                      .kills_process = true};
+    return MakeFaultyTransport(std::move(inner), std::move(plan)).value();
+  };
+}
+
+void AllReduceUntilItFails(Communicator& comm, const ProcessWorld::Report& report) {
+  for (;;) {
+    std::int64_t one = 1;
+    const absl::Status status = comm.AllReduce(&one, &one, 1, DType::kI64, ReduceOp::kSum).Wait();
+    if (!status.ok()) return report(status.ToString());
+    if (one != 3) return report(absl::StrCat("wrong sum ", one));
+  }
+}
+
+TEST(KilledByPlan, EverySurvivorNamesTheRankThatDied) {
+  for (const std::int64_t number : {0, 1, 6, 101}) {
+    // So long that only the death itself can end the wait.
+    ProcessWorld world(3, {.timeout = absl::Minutes(5), .mapping = CommunicatorOptions::Mapping::kNever},
+                       AllReduceUntilItFails, DiesAt(number));
+    EXPECT_EQ(world.NextLine(kVictim), "") << "a killed process says nothing";
+    for (const Rank rank : {0, 2}) {
+      EXPECT_THAT(world.NextLine(rank), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1 died")))
+          << "rank " << rank << ", message " << number;
+    }
+  }
+}
+
+TEST(KilledByPlan, ARankThatDiesWhileItJoinsIsNamed) {
+  ProcessWorld world(3, {.timeout = absl::Seconds(1)}, AllReduceUntilItFails, DiesAt(kAtConnect));
+  EXPECT_EQ(world.NextLine(kVictim), "");
+  for (const Rank rank : {0, 2}) {
+    EXPECT_THAT(world.NextLine(rank), AnyOf(HasSubstr("rank 1"), HasSubstr("missing ranks: 1"))) << "rank " << rank;
+  }
+}
+
+// The last rank notices a second later than the others how the connecting has ended.
+class NoticesLate final : public ForwardingTransport {
+ public:
+  explicit NoticesLate(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
+
+  absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override {
+    absl::Status status = ForwardingTransport::Connect(rank, addresses, deadline);
+    if (rank + 1 == std::ssize(addresses)) absl::SleepFor(absl::Seconds(1));
+    return status;
+  }
+};
+
+// Rank 0 has given up and ended by then.
+TEST(KilledByPlan, SoItIsToARankThatNoticesLate) {
+  const auto wrap = [](std::unique_ptr<Transport> inner) {
+    return std::make_unique<NoticesLate>(DiesAt(kAtConnect)(std::move(inner)));
+  };
+  ProcessWorld world(3, {.timeout = absl::Minutes(5)}, AllReduceUntilItFails, wrap);
+  EXPECT_EQ(world.NextLine(kVictim), "");
+  for (const Rank rank : {0, 2}) EXPECT_THAT(world.NextLine(rank), HasSubstr("rank 1")) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace tutti

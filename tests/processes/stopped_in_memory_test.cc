@@ -1,0 +1,101 @@
+// A rank that is stopped while it works in its peers' memory, and continues when they have long given up on it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/harness/process_world.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int kRanks = 3;
+constexpr Rank kVictim = 2;
+constexpr std::int64_t kCount = 8 << 20;  // 32 MB: a rank is nearly always in the middle of it
+
+// Seen by the test and by all ranks, which are forked from it.
+struct Stage {
+  std::atomic<int> calls{0};  // that rank 0 has made
+  std::atomic<bool> victim_has_ended{false};
+};
+
+class SharedStage {
+ public:
+  SharedStage()
+      : memory_(mmap(nullptr, sizeof(Stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+        stage_(new (memory_) Stage) {}
+  ~SharedStage() { munmap(memory_, sizeof(Stage)); }
+  SharedStage(const SharedStage&) = delete;
+  SharedStage& operator=(const SharedStage&) = delete;
+  Stage& operator*() const { return *stage_; }
+
+ private:
+  void* const memory_;
+  Stage* const stage_;
+};
+
+// Sums until it fails. Then the buffers are the caller's again: nobody may write to them.
+ProcessWorld::Body SumUntilItFails(Stage& stage) {
+  return [&stage](Communicator& comm, const ProcessWorld::Report& report) {
+    absl::StatusOr<Buffer> in = comm.Allocate(kCount * 4);
+    absl::StatusOr<Buffer> out = comm.Allocate(kCount * 4);
+    if (!in.ok() || !out.ok()) return report("no memory");
+    const absl::Span<float> sums = out->as<float>();
+    absl::Status status;
+    for (int call = 0; status.ok(); ++call) {
+      if (comm.rank() == 0) ++stage.calls;
+      std::fill_n(in->as<float>().data(), kCount, static_cast<float>(call % 100 + comm.rank()));
+      status = comm.AllReduce(in->data(), out->data(), kCount, DType::kF32, ReduceOp::kSum).Wait();
+      const auto sum = static_cast<float>(kRanks * (call % 100) + 3);
+      if (status.ok() && !std::all_of(sums.begin(), sums.end(), [sum](float x) { return x == sum; })) {
+        return report(absl::StrCat("OK, but wrong, in call ", call));
+      }
+    }
+    std::fill(in->as<float>().begin(), in->as<float>().end(), -1.0f);
+    std::fill(sums.begin(), sums.end(), -2.0f);
+    report(status.ToString());
+    if (comm.rank() == kVictim) return;
+    while (!stage.victim_has_ended) absl::SleepFor(absl::Milliseconds(1));
+    const bool kept = std::all_of(sums.begin(), sums.end(), [](float x) { return x == -2.0f; }) &&
+                      std::all_of(in->as<float>().begin(), in->as<float>().end(), [](float x) { return x == -1.0f; });
+    report(kept ? "kept" : "written to by a peer");
+  };
+}
+
+TEST(StoppedInMemorySlowTest, NeitherEndsOkNorWritesIntoItsPeers) {
+  std::minstd_rand random(12);
+  for (int round = 0; round < 8; ++round) {
+    const SharedStage stage;
+    ProcessWorld world(kRanks, {.timeout = absl::Seconds(1), .schedules = "all_reduce=direct"},
+                       SumUntilItFails(*stage));
+    while ((*stage).calls < 3) absl::SleepFor(absl::Milliseconds(1));
+    absl::SleepFor(absl::Microseconds(random() % 30'000));
+    world.Signal(kVictim, SIGSTOP);
+    for (const Rank rank : {0, 1}) {
+      EXPECT_THAT(world.NextLine(rank), AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("for rank 2")))
+          << "rank " << rank << " in round " << round;
+    }
+    world.Signal(kVictim, SIGCONT);
+    // The cause, told by whoever gave up first.
+    EXPECT_THAT(world.NextLine(kVictim), AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("told by rank")))
+        << "round " << round;
+    (*stage).victim_has_ended = true;
+    for (const Rank rank : {0, 1}) EXPECT_EQ(world.NextLine(rank), "kept") << "rank " << rank << " in round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,130 @@
+// Ranks that do not make the same steps of the same models: an error, and never each other's values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
+#include "tests/torch/small_net.h"
+#include "tutti/torch/data_parallel.h"
+
+namespace tutti::nn {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using torch::nn::Linear;
+using torch::nn::Sequential;
+
+using Mapping = CommunicatorOptions::Mapping;
+
+class MismatchedSteps : public ::testing::TestWithParam<Mapping> {
+ protected:
+  WorldOptions Options() const {
+    WorldOptions options;
+    options.communicator.mapping = GetParam();
+    return options;
+  }
+};
+
+// Two models of one shape, whose losses are added in another order on each rank: autograd then runs their backwards in
+// another order too.
+TEST_P(MismatchedSteps, TwinModelsWhoseGraphsAreBuiltInAnotherOrder) {
+  std::vector<std::string> errors(2);
+  RunWorld(2, Options(), [&](Communicator& world) {
+    Linear first(4, 2);
+    Linear second(4, 2);
+    DataParallel first_replicas(world, *first);
+    DataParallel second_replicas(world, *second);
+    const torch::Tensor x = torch::ones({1, 4});
+    const auto loss = [&](Linear& critic, double factor) { return factor * critic->forward(x).sum(); };
+    errors[world.rank()] = ErrorOf([&] {
+      if (world.rank() == 0) {
+        const torch::Tensor a = loss(first, 1);
+        const torch::Tensor b = loss(second, 100);
+        (a + b).backward();
+      } else {
+        const torch::Tensor b = loss(second, 100);
+        const torch::Tensor a = loss(first, 1);
+        (a + b).backward();
+      }
+    });
+    if (errors[world.rank()].empty()) {  // the order happened to be one: then the gradients are right
+      EXPECT_TRUE(first->weight.grad().equal(torch::ones({2, 4})));
+      EXPECT_TRUE(second->weight.grad().equal(torch::full({2, 4}, 100)));
+    }
+  });
+  EXPECT_EQ(errors[0].empty(), errors[1].empty());
+}
+
+// For certain in another order.
+TEST_P(MismatchedSteps, TwinModelsInAnotherOrder) {
+  RunWorld(2, Options(), [&](Communicator& world) {
+    Linear nets[2] = {Linear(4, 2), Linear(4, 2)};
+    DataParallel first(world, *nets[0]);
+    DataParallel second(world, *nets[1]);
+    const std::string error = ErrorOf([&] {
+      for (int i : {world.rank(), 1 - world.rank()}) nets[i]->forward(torch::ones({1, 4})).sum().backward();
+    });
+    EXPECT_THAT(error, HasSubstr("owner"));
+  });
+}
+
+TEST_P(MismatchedSteps, ARankThatSkipsABatch) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, Options(), [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 2);
+    const std::string error = ErrorOf([&] {
+      if (world.rank() == 1) replicas.Step([] {});  // no backward: the batch was bad
+      Train(net, replicas, optimizer, data, world, 1);
+    });
+    EXPECT_THAT(error, HasSubstr("in step"));
+  });
+}
+
+// One that repeats a backward that has ended on its peer.
+TEST_P(MismatchedSteps, ARankThatRepeatsABackward) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, Options(), [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const std::string error = ErrorOf([&] {
+      for (int step = 0; step < 3; ++step) {
+        if (world.rank() == 1 && step == 1) data.Loss(net, 1, 2).backward();
+        Train(net, replicas, optimizer, data, world, 1);
+      }
+      replicas.CheckReplicas();
+    });
+    EXPECT_THAT(error, Not(HasSubstr("replicas differ")));
+    EXPECT_NE(error, "");
+  });
+}
+
+TEST_P(MismatchedSteps, ARankThatLeavesEarly) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(3);
+  RunWorld(3, Options(), [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 2);
+    if (world.rank() == 2) return;  // has no more data
+    EXPECT_THAT(ErrorOf([&] { Train(net, replicas, optimizer, data, world, 1); }),
+                AnyOf(HasSubstr("rank 2"), HasSubstr("rank 1")));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MismatchedSteps, ::testing::Values(Mapping::kAuto, Mapping::kNever),
+                         [](const auto& test) { return test.param == Mapping::kAuto ? "Mapped" : "Messages"; });
+
+}  // namespace
+}  // namespace tutti::nn

@@ -1,0 +1,238 @@
+// Which gradients are exchanged, and how often: NoSync, several backward() in a step, parameters that nobody uses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tests/torch/error_of.h"
+#include "tests/torch/small_net.h"
+#include "tutti/torch/data_parallel.h"
+
+namespace tutti::nn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using torch::nn::Linear;
+using torch::nn::Sequential;
+
+TEST(NoSync, GuardsMayOverlapAndEndInAnyOrder) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      std::unique_ptr<DataParallel::NoSync> guard;
+      for (int small_batch = 0; small_batch < 3; ++small_batch) {
+        if (small_batch < 2) {
+          guard = std::make_unique<DataParallel::NoSync>(replicas);  // made before the last one goes
+        } else {
+          guard.reset();
+        }
+        data.Loss(net, 3 * world.rank() + small_batch, 6).backward();
+      }
+      replicas.Step(optimizer);
+    }
+    EXPECT_EQ(replicas.TakeStatistics().steps, 3);
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(NoSync, AStepFromGradientsThatWereNotExchangedIsAnError) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 2);
+    optimizer.zero_grad();
+    {
+      const DataParallel::NoSync no_sync(replicas);
+      data.Loss(net, world.rank(), 2).backward();
+    }
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }),
+                AllOf(HasSubstr("under NoSync"), HasSubstr("rank " + std::to_string(world.rank()) + " in step 2")));
+  });
+}
+
+// What one process with the data of all ranks has in p.grad().
+void ExpectGradientsOf(const torch::Tensor& loss, Sequential& net) {
+  const std::vector<torch::Tensor> expected = torch::autograd::grad({loss}, net->parameters());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(net->parameters()[i].grad().allclose(expected[i], 1e-4, 1e-5)) << "parameter " << i;
+  }
+}
+
+class SeveralBackwards : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SeveralBackwards, InOneStepAddUp) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(3);
+  RunWorld(3, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, {.strategy = GetParam()});
+    const double factor = GetParam().find("average=false") == std::string::npos ? 1 : 3;
+    const auto all = [&](int part) {
+      return factor / 3 * (data.Loss(net, part, 9) + data.Loss(net, 3 + part, 9) + data.Loss(net, 6 + part, 9));
+    };
+    for (const bool in_place : {true, false, true}) {
+      net->zero_grad(!in_place);
+      data.Loss(net, 3 * world.rank(), 9).backward();
+      data.Loss(net, 3 * world.rank() + 1, 9).backward();
+      ExpectGradientsOf(all(0) + all(1), net);
+      {
+        const DataParallel::NoSync no_sync(replicas);
+        data.Loss(net, 3 * world.rank() + 2, 9).backward();
+      }
+      data.Loss(net, 3 * world.rank() + 2, 9).backward();
+      ExpectGradientsOf(all(0) + all(1) + 2 * all(2), net);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SeveralBackwards,
+                         ::testing::Values("gradient_allreduce", "gradient_allreduce:average=false"),
+                         [](const auto& test) { return test.index == 0 ? "Average" : "Sum"; });
+
+// Two branches, of which a step may use one.
+struct Branches : torch::nn::Module {
+  Linear left = register_module("left", Linear(4, 2));
+  Linear right = register_module("right", Linear(4, 2));
+};
+
+DataParallelOptions AllowUnused(std::string strategy = "gradient_allreduce") {
+  return {.strategy = std::move(strategy), .allow_unused = true};
+}
+
+TEST(UnusedParameters, ThatNoRankUsesAreLeftAloneByOptimizers) {
+  RunWorld(2, [&](Communicator& world) {
+    Branches net;
+    DataParallel replicas(world, net, AllowUnused());
+    torch::optim::Adam optimizer(net.parameters(), torch::optim::AdamOptions(0.1).weight_decay(0.1));
+    torch::Tensor before;
+    for (int step = 0; step < 6; ++step) {
+      optimizer.zero_grad();
+      torch::Tensor loss = net.left->forward(torch::ones({1, 4})).sum();
+      if (step < 3) loss = loss + net.right->forward(torch::ones({1, 4})).sum();  // has momentum from then on
+      loss.backward();
+      EXPECT_EQ(net.right->weight.grad().defined(), step < 3) << "step " << step;
+      if (step == 3) before = net.right->weight.detach().clone();
+      replicas.Step(optimizer);
+    }
+    EXPECT_TRUE(net.right->weight.equal(before));
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(UnusedParameters, AreThoseThatWereFrozenToo) {
+  RunWorld(2, [&](Communicator& world) {
+    Branches net;
+    DataParallel replicas(world, net, AllowUnused());
+    torch::optim::Adam optimizer(net.parameters(), 0.1);
+    torch::Tensor before;
+    for (int step = 0; step < 6; ++step) {
+      optimizer.zero_grad();
+      if (step == 3) {
+        net.right->weight.requires_grad_(false);
+        before = net.right->weight.clone();
+      }
+      (net.left->forward(torch::ones({1, 4})) + net.right->forward(torch::ones({1, 4}))).sum().backward();
+      replicas.Step(optimizer);
+    }
+    EXPECT_TRUE(net.right->weight.equal(before));
+    EXPECT_FALSE(net.right->weight.grad().defined());
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(UnusedParameters, ThatOneRankUsesMoveOnAll) {
+  RunWorld(3, [&](Communicator& world) {
+    Branches net;
+    DataParallel replicas(world, net, AllowUnused("gradient_allreduce:average=false"));
+    for (int step = 0; step < 3; ++step) {
+      net.zero_grad();
+      (world.rank() == step ? net.left : net.right)->forward(torch::ones({1, 4})).sum().backward();
+      EXPECT_TRUE(net.left->weight.grad().equal(torch::ones({2, 4})));
+      EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, 2)));
+    }
+    // What all ranks have is not exchanged once more because nothing was added to it.
+    net.left->forward(torch::ones({1, 4})).sum().backward();
+    EXPECT_TRUE(net.left->weight.grad().equal(torch::full({2, 4}, 4)));
+    EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, 2)));
+  });
+}
+
+TEST(Gradients, ThatBackwardHasNotMadeAreAnErrorOfTheStep) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 1);
+    const std::vector<torch::Tensor> own = torch::autograd::grad({data.Loss(net, world.rank(), 2)}, net->parameters());
+    for (std::size_t i = 0; i < own.size(); ++i) net->parameters()[i].mutable_grad() = own[i].clone();
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }),
+                AllOf(HasSubstr("parameter 0.weight"), HasSubstr("torch::autograd::grad"), HasSubstr("in step 1")));
+    // The step was refused, not taken.
+    EXPECT_EQ(ErrorOf([&] { replicas.CheckReplicas(); }), "");
+    EXPECT_EQ(ErrorOf([&] { Train(net, replicas, optimizer, data, world, 1); }), "");
+    EXPECT_EQ(ErrorOf([&] { replicas.CheckReplicas(); }), "");
+  });
+}
+
+TEST(Gradients, OfABackwardThatFailedAreNotStepped) {
+  RunWorld(1, [&](Communicator& world) {
+    Linear net(2, 2);
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const torch::Tensor before = net->weight.clone();
+    world.Abort(absl::AbortedError("enough"));
+    EXPECT_THAT(ErrorOf([&] { net->forward(torch::ones({1, 2})).sum().backward(); }), HasSubstr("enough"));
+    EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), Not(""));
+    EXPECT_THAT(ErrorOf([&] { replicas.Step([&] { optimizer.step(); }); }), Not(""));
+    EXPECT_THAT(ErrorOf([&] { replicas.Flush(); }), HasSubstr("enough"));
+    EXPECT_TRUE(net->weight.equal(before));
+  });
+}
+
+TEST(Gradients, OfParametersWithoutAnElementAreNotMissing) {
+  RunWorld(2, [](Communicator& world) {
+    torch::nn::Module net;
+    const torch::Tensor q = net.register_parameter("q", torch::empty({0, 3}));
+    DataParallel replicas(world, net);
+    torch::optim::SGD optimizer(net.parameters(), 0.1);
+    for (int step = 0; step < 2; ++step) {
+      EXPECT_EQ(ErrorOf([&] { q.sum().backward(); }), "");
+      EXPECT_EQ(ErrorOf([&] { replicas.Step(optimizer); }), "");
+    }
+  });
+}
+
+TEST(Gradients, MayBeReplacedBetweenBackwardAndStep) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      data.Loss(net, world.rank(), 2).backward();
+      for (torch::Tensor& parameter : net->parameters()) parameter.mutable_grad() = parameter.grad() / 2;
+      replicas.Step(optimizer);
+    }
+    replicas.CheckReplicas();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::nn

@@ -1,0 +1,20 @@
+// As faulty_conformance_test.cc, over UCX.
+#include "tests/transports/faulty.h"
+
+namespace tutti {
+namespace {
+
+std::vector<std::unique_ptr<Transport>> MakeUcx(int size, const TransportOptions& options) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (Rank rank = 0; rank < size; ++rank) transports.push_back(MakeUcxTransport({}, options).value());
+  return transports;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FaultyUcx, TransportConformance,
+    testing::Values(TransportMaker{.name = "no_faults", .make = WithFaults(MakeUcx, {})},
+                    TransportMaker{.name = "nuisances", .make = WithFaults(MakeUcx, Nuisances(2)), .is_prompt = false}),
+    NameOfMaker);
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,94 @@
+// Machines that have too little for UCX. The suite's name ends in DeathTest so that GoogleTest runs it first: it forks
+// before this process has a UCX context.
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kNotPermitted = 77;
+
+// Runs `body` in a process of its own, whose limits it may lower, and returns that one's exit code; -1: it did not
+// exit.
+int ExitCodeOfAChildThat(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(60);
+    body();
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+absl::Status MakeAndConnect() {
+  const auto transport = MakeUcxTransport({}, {.region_bytes = 4096});
+  if (!transport.ok()) return transport.status();
+  return (*transport)->Connect(0, {*(*transport)->Address()}, absl::Now() + absl::Minutes(1));
+}
+
+TEST(UcxLimitsDeathTest, TooFewDescriptorsAreAnErrorThatSaysHowManyAreNeeded) {
+  for (const rlim_t limit : {5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32}) {
+    EXPECT_EQ(ExitCodeOfAChildThat([limit] {
+                rlimit usual;
+                ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+                const rlimit few = {limit, usual.rlim_max};
+                ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+                const absl::Status status = MakeAndConnect();
+                // Sanitizers need descriptors, too, for some of their checks.
+                ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+                if (status.ok()) return;
+                EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+                EXPECT_THAT(status.message(), HasSubstr("ulimit -n"));
+              }),
+              0)
+        << "limit " << limit;
+  }
+}
+
+TEST(UcxLimitsDeathTest, TooSmallASharedMemoryIsAnErrorThatSaysHowMuchIsNeeded) {
+  const int code = ExitCodeOfAChildThat([] {
+    const bool small = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                       mount("none", "/dev/shm", "tmpfs", 0, "size=1m") == 0;
+    if (!small) _exit(kNotPermitted);
+    const absl::Status status = MakeAndConnect();
+    if (status.ok()) return;  // newer versions of UCX do without a small one
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(status.message(), HasSubstr("/dev/shm has 1024 KiB free; each rank of a node needs"));
+  });
+  if (code == kNotPermitted) GTEST_SKIP() << "this user may not mount a /dev/shm of its own";
+  EXPECT_EQ(code, 0);
+}
+
+TEST(UcxLimitsDeathTest, ASharedMemoryThatCannotBeWrittenIsAnErrorThatSaysSo) {
+  const int code = ExitCodeOfAChildThat([] {
+    const bool read_only = unshare(CLONE_NEWNS) == 0 &&
+                           mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                           mount("none", "/dev/shm", "tmpfs", MS_RDONLY, nullptr) == 0;
+    if (!read_only) _exit(kNotPermitted);
+    const absl::Status status = MakeAndConnect();
+    if (status.ok()) return;  // newer versions of UCX do without
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(status.message(), HasSubstr("/dev/shm cannot be written (Read-only file system)"));
+  });
+  if (code == kNotPermitted) GTEST_SKIP() << "this user may not mount a /dev/shm of its own";
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace tutti

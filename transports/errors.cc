@@ -1,0 +1,24 @@
+#include "transports/errors.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+
+absl::Status WrongLength(Rank source, std::uint64_t tag, std::int64_t received, std::int64_t expected) {
+  return absl::InvalidArgumentError(absl::StrCat("message from rank ", source, " with tag ", tag, " holds ", received,
+                                                 " bytes; the receive expects ", expected));
+}
+
+absl::Status Died(Rank rank, absl::string_view evidence) {
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " died: ", evidence));
+}
+
+absl::Status HasShutDown(Rank rank) {
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " has shut its transport down"));
+}
+
+absl::Status DestroyedWithoutShutdown(Rank rank) {
+  return absl::UnavailableError(absl::StrCat("rank ", rank, " destroyed its transport without a Shutdown"));
+}
+
+}  // namespace tutti
