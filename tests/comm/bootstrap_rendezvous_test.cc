@@ -112,7 +112,7 @@ TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
     return paths;
   };
   const auto join = [&] {
-    EXPECT_FALSE(JoinOnNode(Of(0, 2), std::nullopt, directory.path(), NanosIn(absl::Milliseconds(5))).ok());
+    EXPECT_FALSE(JoinOnNode(Of(0, 2), std::nullopt, directory.path(), NanosIn(absl::Milliseconds(200))).ok());
   };
   join();
   EXPECT_EQ(files().size(), 4u) << "process " << pid << " lives";
@@ -139,7 +139,7 @@ TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
 TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
   const StoppedClock stopped;
   TemporaryDirectory directory;
-  const std::int64_t end_ns = NanosIn(absl::Milliseconds(80));
+  const std::int64_t end_ns = NanosIn(absl::Milliseconds(500));
   absl::Status status = JoinOnNode(Of(0, 2), std::nullopt, directory.path(), end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("joining job 'job epoch 0' of 2 ranks: missing ranks: 1 ("));
