@@ -18,22 +18,34 @@ std::unique_ptr<Communicator> WorldOfOne() {
   return *Communicator::Create(bootstrap, *std::move(transport));
 }
 
-// A plan of `steps` copies of one cache line each, in a chain (every step waits for the one before) or all independent.
-Plan Copies(int steps, bool chain) {
-  PlanBuilder builder("copies", {.count = 1, .in_place = true}, 0, 1, {});
-  const Ref lines = builder.Scratch(DType::kF32, 16 * (2 * std::int64_t{steps} + 1));
+constexpr std::int64_t kLine = 16;  // elements of a cache line
+
+// `steps` copies of one cache line each from input to output: in a chain, where every step waits for the one before, or
+// all independent.
+CollectiveSpec SpecOfCopies(int steps, bool chain) { return {.count = chain ? kLine : kLine * steps}; }
+
+absl::StatusOr<Plan> Copies(int steps, bool chain) {
+  PlanBuilder builder("copies", SpecOfCopies(steps, chain), 0, 1, {});
+  const Ref lines = builder.Scratch(DType::kF32, kLine * steps);
   for (int i = 0; i < steps; ++i) {
-    const std::int64_t from = chain ? 16 * i : 32 * i;
-    builder.Copy(lines.Elements(from + 16, 1), lines.Elements(from, 1));
+    if (chain) {
+      builder.Copy(i == steps - 1 ? builder.out() : lines.Elements(kLine * i, kLine),
+                   i == 0 ? builder.in() : lines.Elements(kLine * (i - 1), kLine));
+    } else {
+      builder.Copy(builder.out().Elements(kLine * i, kLine), builder.in().Elements(kLine * i, kLine));
+    }
   }
-  return *std::move(builder).Build();
+  return std::move(builder).Build();
 }
 
 void BM_Step(benchmark::State& state) {
   const std::unique_ptr<Communicator> comm = WorldOfOne();
   const int steps = static_cast<int>(state.range(0));
-  float io = 0;
-  BoundPlan bound = *comm->Bind(Copies(steps, state.range(1) != 0), {.out = &io});
+  const bool chain = state.range(1) != 0;
+  const auto count = static_cast<std::size_t>(SpecOfCopies(steps, chain).count);
+  const std::vector<float> in(count);
+  std::vector<float> out(count);
+  BoundPlan bound = *comm->Bind([&](Rank) { return Copies(steps, chain); }, {.in = in.data(), .out = out.data()});
   for (auto _ : state) benchmark::DoNotOptimize(bound.Start({.caller_drives = true}).Wait().ok());
   state.counters["ns_per_step"] =
       benchmark::Counter(static_cast<double>(steps) * static_cast<double>(state.iterations()),

@@ -56,6 +56,7 @@ struct PlanBuffers {
 };
 
 class Engine;
+struct Strategy;
 
 // A plan with its memory. It can be started any number of times, one run at a time, without allocation or look-up. Must
 // not outlive its communicator. Not thread-safe; different bound plans are independent.
@@ -81,6 +82,9 @@ class BoundPlan {
 // the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root. Equal input and output
 // pointers mean in place, as does, where blocks are gathered or scattered, a pointer to this rank's own block. Memory
 // from Allocate is used where it is; any other memory works through staging.
+//
+// The plan of a call is verified before its first run (docs/verification.md): FailedPrecondition, on every rank, when
+// the plans of the schedule would not do what the collective promises.
 //
 // Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the
 // call and the step that waited; Aborted carries the first cause. After the first error every pending and later call
@@ -137,8 +141,17 @@ class Communicator {
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}) const;
   std::string Explain(const CollectiveSpec& spec) const;
 
-  // Binds a plan of this rank to memory that outlives the result. Every rank must bind and start matching plans.
-  absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
+  // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument
+  // names a buffer that is missing.
+  //
+  // The plan of a call that is made again and again (MPI: a persistent collective), with the schedule of `options`.
+  absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
+                                 const CallOptions& options = {});
+  // The plan for one round of a bucket of `count` elements: see BuildPlan in tutti/algorithm.h.
+  absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
+                                 const PlanBuffers& buffers);
+  // A plan of one's own. First the plans of all ranks are made here and verified together, whatever that costs.
+  absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
 
   // Makes one new communicator per color of the ranks that gave this color, ordered by (key, rank); a rank with a
   // negative color gets null. Collective. Threads may split different communicators at the same time.

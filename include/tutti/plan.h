@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tutti/codec.h"
 #include "tutti/collective.h"
@@ -134,6 +136,9 @@ struct Plan {
 
 // Bytes a rank moves to or from other ranks in one run: messages sent, and reads and writes of mapped peer memory.
 std::int64_t WireBytes(const Plan& plan);
+
+// Makes the plan of any rank of a call: a pure function, the same on all ranks.
+using PlanOfRank = absl::FunctionRef<absl::StatusOr<Plan>(Rank rank)>;
 
 }  // namespace tutti
 

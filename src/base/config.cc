@@ -82,6 +82,12 @@ Expected ParseTransport(absl::string_view text, Config& config) {
   return "auto, inproc or ucx";
 }
 
+Expected ParseVerify(absl::string_view text, Config& config) {
+  config.verify = std::string(text);
+  if (text == "auto" || text == "always" || text == "never") return std::nullopt;
+  return "auto, always or never";
+}
+
 constexpr Variable kVariables[] = {
     Make<&Config::rank>("TUTTI_RANK", "Rank of this process. Set it, with TUTTI_SIZE, when no launcher does."),
     Make<&Config::size>("TUTTI_SIZE", "Number of ranks of the job."),
@@ -123,6 +129,9 @@ constexpr Variable kVariables[] = {
              "with MakeInprocTransport)."},
     Make<&Config::schedule>("TUTTI_SCHEDULE",
                             "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
+    Variable{"TUTTI_VERIFY", ParseVerify, [](const Config& config) { return config.verify; },
+             "Which plans are verified before their first run: auto, all but those beyond the limits of "
+             "docs/verification.md; always, all; never, those given to Communicator::Bind only."},
 };
 
 const Variable* FindVariable(absl::string_view name) {

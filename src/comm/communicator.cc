@@ -166,8 +166,18 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
   return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason);
 }
 
-absl::StatusOr<BoundPlan> Communicator::Bind(Plan plan, const PlanBuffers& buffers) {
-  return impl_->Bind(std::move(plan), buffers);
+absl::StatusOr<BoundPlan> Communicator::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
+                                             const CallOptions& options) {
+  return impl_->Bind(spec, buffers, options);
+}
+
+absl::StatusOr<BoundPlan> Communicator::Bind(PlanOfRank plan_of, const PlanBuffers& buffers) {
+  return impl_->Bind(plan_of, buffers);
+}
+
+absl::StatusOr<BoundPlan> Communicator::Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
+                                             const PlanBuffers& buffers) {
+  return impl_->Bind(strategy, dtype, count, round, buffers);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Group(absl::Span<const Rank> members,

@@ -1,9 +1,15 @@
 #include "comm/communicator_impl.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "comm/plan_verifier.h"
+#include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -45,6 +51,24 @@ absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank 
                                                    ": in and out overlap, but not as the in-place form wants them"));
   }
   return absl::OkStatus();
+}
+
+// The options that plans depend on, as text.
+std::string KeyOf(const PlanOptions& options) {
+  return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
+                      " nodes=", absl::StrJoin(options.nodes, ","));
+}
+
+// The part of `rank` in an all_to_all_v in which no two pairs of ranks in a row exchange equally much, and some
+// nothing.
+CollectiveSpec ExampleOfAllToAllV(Rank rank, int size) {
+  const auto count = [](Rank from, Rank to) { return (2 * from + 3 * to) % 5; };
+  CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = DType::kF32};
+  for (Rank peer = 0; peer < size; ++peer) {
+    spec.send_counts.push_back(count(rank, peer));
+    spec.recv_counts.push_back(count(peer, rank));
+  }
+  return spec;
 }
 
 }  // namespace
@@ -111,30 +135,107 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
   const CallKey key{spec, schedule};
   std::shared_ptr<CallPool> pool = cache_.Find(key);
   if (pool == nullptr) {
-    absl::StatusOr<Plan> plan = PlanFor(spec, schedule);
+    absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, schedule);
     if (!plan.ok()) return plan.status();
     pool = cache_.Insert(key, Compile(*std::move(plan)), *channel);
   }
   return pool->Take();
 }
 
-absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* schedule) const {
+absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec,
+                                                                const Schedule* wanted) const {
   // Selection computes with the sizes, which are meaningless otherwise.
   if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
-  if (const auto configured = runtime->schedules.find(spec.collective);
-      schedule == nullptr && configured != runtime->schedules.end()) {
-    schedule = configured->second;
+  if (wanted != nullptr) return wanted;
+  if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {
+    return configured->second;
   }
-  if (schedule == nullptr) {
-    absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), plan_options);
-    if (!selection.ok()) return selection.status();
-    schedule = selection->schedule;
-  }
-  return BuildPlan(*schedule, spec, channel->rank(), channel->size(), plan_options);
+  absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), plan_options);
+  if (!selection.ok()) return selection.status();
+  return selection->schedule;
 }
 
-absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers& buffers) {
+absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted) const {
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted);
+  if (!schedule.ok()) return schedule.status();
+  return BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
+}
+
+absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule* wanted) const {
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted);
+  if (!schedule.ok()) return schedule.status();
+  absl::StatusOr<Plan> plan = BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckPlan(**schedule, *plan); !status.ok()) return status;
+  return plan;
+}
+
+// Of a call, a rank knows the whole but for two cases: the counts of the other ranks in an all_to_all_v, in whose place
+// an example is verified once for each schedule; and the peer's schedule of a Send or Recv, which is one message.
+absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan) const {
+  const int size = channel->size();
+  const std::string maker =
+      absl::StrCat("schedule ", plan.name, " (", absl::Hex(reinterpret_cast<std::uintptr_t>(&schedule)), ")");
+  const auto kind = [&](const std::string& what) {
+    return PlanVerifier::Kind{.maker = plan.name,
+                              .call = absl::StrCat(maker, " ", what, " on ", size, " ranks ", KeyOf(plan_options))};
+  };
+  PlanVerifier& verifier = PlanVerifier::OfProcess();
+  switch (schedule.collective) {
+    case Collective::kSend:
+    case Collective::kRecv:
+      return absl::OkStatus();
+    case Collective::kAllToAllV: {
+      const auto example_of = [&](Rank rank) {
+        return BuildPlan(schedule, ExampleOfAllToAllV(rank, size), rank, size, plan_options);
+      };
+      const absl::StatusOr<Plan> example = example_of(channel->rank());
+      if (absl::IsUnimplemented(example.status())) return absl::OkStatus();
+      if (!example.ok()) return example.status();
+      return verifier.Check(kind("example"), *example, example_of);
+    }
+    default:
+      return verifier.Check(kind(ToString(plan.spec)), plan,
+                            [&](Rank rank) { return BuildPlan(schedule, plan.spec, rank, size, plan_options); });
+  }
+}
+
+absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
+                                                   const CallOptions& options) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
+  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, options.schedule);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
+  return BindVerified(*std::move(plan), buffers);
+}
+
+absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const PlanBuffers& buffers) {
+  if (in_forked_child()) return NotInForkedChild(channel->rank());
+  absl::StatusOr<Plan> plan = plan_of(channel->rank());
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
+  if (absl::Status status = VerifyPlansOfAllRanks(*plan, plan_of); !status.ok()) return status;
+  return BindVerified(*std::move(plan), buffers);
+}
+
+absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
+                                                   const PlanBuffers& buffers) {
+  if (in_forked_child()) return NotInForkedChild(channel->rank());
+  const int size = channel->size();
+  const auto plan_of = [&](Rank rank) { return BuildPlan(strategy, dtype, count, rank, size, plan_options, round); };
+  absl::StatusOr<Plan> plan = plan_of(channel->rank());
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
+  const std::string name = strategy.ToString();
+  const PlanVerifier::Kind kind = {
+      .maker = name,
+      .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count, " round=", round, " on ", size,
+                           " ranks ", KeyOf(plan_options))};
+  if (absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan, plan_of); !status.ok()) return status;
+  return BindVerified(*std::move(plan), buffers);
+}
+
+absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffers& buffers) const {
   if (plan.rank != channel->rank() || plan.size != channel->size()) {
     return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name, " is for rank ", plan.rank, " of ", plan.size,
                                                    ", this is rank ", channel->rank(), " of ", channel->size()));
@@ -151,6 +252,10 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(Plan plan, const PlanBuffers&
   if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
   if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
   if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(Plan plan, const PlanBuffers& buffers) {
   tutti::Call* const call = tutti::Call::Create(Compile(std::move(plan)), *channel, buffers.scratch);
   auto impl = std::make_unique<BoundPlan::Impl>(call);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {

@@ -34,7 +34,10 @@ class Communicator::Impl {
 
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* schedule) const;
-  absl::StatusOr<BoundPlan> Bind(Plan plan, const PlanBuffers& buffers);
+  absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers, const CallOptions& options);
+  absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
+  absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
+                                 const PlanBuffers& buffers);
   // groups.cc
   absl::StatusOr<std::unique_ptr<Impl>> Split(int color, int key);
   absl::StatusOr<std::unique_ptr<Impl>> Group(absl::Span<const Rank> members, absl::string_view name);
@@ -48,6 +51,13 @@ class Communicator::Impl {
  private:
   // The communicator of a new group; `members` are in its order, and this rank is one of them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
+  absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted) const;
+  absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
+  // Whether `plan` can run here, on `buffers`.
+  absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
+  absl::StatusOr<BoundPlan> BindVerified(Plan plan, const PlanBuffers& buffers);
+  // The plan of a call, verified.
+  absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 
   PlanCache cache_;

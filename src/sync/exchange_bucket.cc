@@ -60,13 +60,12 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   }
   bucket.memory_ = std::make_shared<Buffer>(std::move(memory));
   bucket.out_ = place == nullptr ? bucket.memory_->data() : static_cast<std::byte*>(place);
-  for (Plan& plan : plans) {
+  const PlanBuffers buffers = {
+      .in = bucket.in_.data(), .out = bucket.out_, .state = bucket.state_.data(), .scratch = bucket.scratch_.data()};
+  for (const Plan& plan : plans) {
     // All rounds share one state; a round without states leaves it alone.
     if (!plan.states.empty()) bucket.states_ = plan.states;
-    absl::StatusOr<BoundPlan> bound = communicator.Bind(std::move(plan), {.in = bucket.in_.data(),
-                                                                          .out = bucket.out_,
-                                                                          .state = bucket.state_.data(),
-                                                                          .scratch = bucket.scratch_.data()});
+    absl::StatusOr<BoundPlan> bound = communicator.Bind(strategy, layout.dtype, layout.count, plan.round, buffers);
     if (!bound.ok()) return bound.status();
     bucket.rounds_.push_back(*std::move(bound));
   }

@@ -85,9 +85,13 @@ TEST_P(CommunicatorTest, ValuesThatAreNoEnumeratorsAreRefusedWhereverTheyComeIn)
       EXPECT_THAT(std::string(comm.Call(spec, x, x + 1).Wait().message()), HasSubstr(text));
       EXPECT_THAT(comm.Explain(spec), HasSubstr(text));
       EXPECT_THAT(std::string(comm.PlanFor(spec).status().message()), HasSubstr(text));
-      Plan plan = *comm.PlanFor({.count = 1});
-      plan.spec = spec;
-      EXPECT_THAT(std::string(comm.Bind(std::move(plan), {.in = x, .out = x + 1}).status().message()), HasSubstr(text));
+      EXPECT_THAT(std::string(comm.Bind(spec, {.in = x, .out = x + 1}).status().message()), HasSubstr(text));
+      const auto plan_of = [&, &its_spec = spec](Rank) -> absl::StatusOr<Plan> {
+        Plan plan = *comm.PlanFor({.count = 1});
+        plan.spec = its_spec;
+        return plan;
+      };
+      EXPECT_THAT(std::string(comm.Bind(plan_of, {.in = x, .out = x + 1}).status().message()), HasSubstr(text));
     }
     EXPECT_EQ(comm.Barrier(kInline).Wait(), absl::OkStatus());
   });
@@ -175,9 +179,8 @@ TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
     constexpr std::int64_t kCount = 40'000;
     absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
     ASSERT_TRUE(buffer.ok());
-    absl::StatusOr<Plan> plan = comm.PlanFor({.count = kCount, .in_place = true});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    absl::StatusOr<BoundPlan> bound = comm.Bind(*plan, {.out = buffer->data()});
+    absl::StatusOr<BoundPlan> bound =
+        comm.Bind(CollectiveSpec{.count = kCount, .in_place = true}, {.out = buffer->data()});
     ASSERT_TRUE(bound.ok()) << bound.status();
     for (int round = 0; round < 20; ++round) {
       for (float& x : buffer->as<float>()) x = static_cast<float>(round);

@@ -20,9 +20,7 @@ TEST(Callbacks, RunWhenTheirOwnRunHasEnded) {
   std::atomic<int> early = 0;
   std::atomic<int> called = 0;
   RunWorld(2, [&](Communicator& comm) {
-    absl::StatusOr<Plan> plan = comm.PlanFor({.collective = Collective::kBarrier});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    absl::StatusOr<BoundPlan> barrier = comm.Bind(*std::move(plan), {});
+    absl::StatusOr<BoundPlan> barrier = comm.Bind(CollectiveSpec{.collective = Collective::kBarrier}, {});
     ASSERT_TRUE(barrier.ok()) << barrier.status();
     for (int run = 0; run < kRuns; ++run) {
       const auto work = std::make_shared<Work>(barrier->Start());

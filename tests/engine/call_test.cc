@@ -22,11 +22,12 @@ constexpr std::int64_t kCount = 100'000;
 // A bound plan of low_precision_decentralized, whose output does not depend on what the neighbours send.
 struct Bound {
   explicit Bound(Communicator& comm) {
-    absl::StatusOr<Plan> plan = BuildPlan(*ParseStrategy("low_precision_decentralized:hierarchical=false"), DType::kF32,
-                                          kCount, comm.rank(), comm.size(), comm.plan_options());
+    const Strategy strategy = *ParseStrategy("low_precision_decentralized:hierarchical=false");
+    absl::StatusOr<Plan> plan = BuildPlan(strategy, DType::kF32, kCount, comm.rank(), comm.size(), comm.plan_options());
     EXPECT_TRUE(plan.ok()) << plan.status();
     state.resize(plan->state_bytes);
-    absl::StatusOr<BoundPlan> made = comm.Bind(*std::move(plan), {.out = weights.data(), .state = state.data()});
+    absl::StatusOr<BoundPlan> made =
+        comm.Bind(strategy, DType::kF32, kCount, 0, {.out = weights.data(), .state = state.data()});
     EXPECT_TRUE(made.ok()) << made.status();
     bound = *std::move(made);
   }

@@ -17,10 +17,8 @@ TEST_P(AllocationsTest, ARunOfABoundPlanAllocatesNothing) {
     constexpr std::int64_t kCount = 30'000;
     absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
     ASSERT_TRUE(buffer.ok());
-    absl::StatusOr<Plan> plan =
-        comm.PlanFor({.op = ReduceOp::kAvg, .count = kCount, .in_place = true}, {.schedule = GetParam()});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    absl::StatusOr<BoundPlan> bound = comm.Bind(*std::move(plan), {.out = buffer->data()});
+    const CollectiveSpec spec = {.op = ReduceOp::kAvg, .count = kCount, .in_place = true};
+    absl::StatusOr<BoundPlan> bound = comm.Bind(spec, {.out = buffer->data()}, {.schedule = GetParam()});
     ASSERT_TRUE(bound.ok()) << bound.status();
     const auto runs = [&](int count) {
       for (int i = 0; i < count; ++i) EXPECT_EQ(bound->Start({.caller_drives = true}).Wait(), absl::OkStatus());

@@ -20,10 +20,8 @@ std::vector<Results> ResultsOfRuns() {
     absl::StatusOr<Buffer> buffer = comm.Allocate(kCount * 4);
     ASSERT_TRUE(buffer.ok());
     auto* const values = static_cast<float*>(static_cast<void*>(buffer->data()));
-    absl::StatusOr<Plan> plan =
-        BuildPlan(*ParseStrategy("bytegrad:rounding=stochastic"), DType::kF32, kCount, comm.rank(), comm.size(), {});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    absl::StatusOr<BoundPlan> bound = comm.Bind(*std::move(plan), {.out = buffer->data()});
+    absl::StatusOr<BoundPlan> bound =
+        comm.Bind(*ParseStrategy("bytegrad:rounding=stochastic"), DType::kF32, kCount, 0, {.out = buffer->data()});
     ASSERT_TRUE(bound.ok()) << bound.status();
     for (std::uint64_t run = 0; run < 3; ++run) {
       for (std::int64_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000) * 0.001f;

@@ -1,0 +1,191 @@
+#include "comm/plan_verifier.h"
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/harness/world.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+// An all_reduce whose ranks send each other everything. Its author has forgotten that an average is divided.
+void ForgetTheAverage(PlanBuilder& b) {
+  std::vector<Ref> parts;
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    parts.push_back(peer == b.rank() ? b.in() : b.Scratch(b.spec().dtype, b.spec().count));
+  }
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    if (peer == b.rank()) continue;
+    b.Send(peer, b.in());
+    b.Recv(peer, parts[peer]);
+  }
+  const Ref out[] = {b.out()};
+  b.Reduce(out, parts, ReduceOp::kSum);
+}
+
+constexpr Schedule kNoAverage = {
+    .collective = Collective::kAllReduce,
+    .name = "no_average",
+    .summary = "a mistake",
+    .cost = "",
+    .supports = SupportsAll,
+    .build = ForgetTheAverage,
+};
+
+// An all_to_all_v in which every rank keeps the block that it should send to rank 0.
+void KeepABlock(PlanBuilder& b) {
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    const Ref src = b.in().Elements(sent, b.spec().send_counts[peer]);
+    const Ref dst = b.out().Elements(received, b.spec().recv_counts[peer]);
+    sent += src.count();
+    received += dst.count();
+    if (peer == b.rank()) {
+      b.Copy(dst, src);
+    } else if (peer != 0 && b.rank() != 0) {
+      b.Send(peer, src);
+      b.Recv(peer, dst);
+    }
+  }
+}
+
+constexpr Schedule kKeepsABlock = {
+    .collective = Collective::kAllToAllV,
+    .name = "keeps_a_block",
+    .summary = "a mistake",
+    .cost = "",
+    .supports = SupportsAll,
+    .build = KeepABlock,
+};
+
+TEST(PlanVerifierTest, AScheduleThatForgetsTheAverageDoesNotRun) {
+  RunWorld(3, [](Communicator& comm) {
+    float x = 1;
+    const CallOptions with = {.schedule = &kNoAverage};
+    const absl::Status status = comm.AllReduce(&x, &x, 1, DType::kF32, ReduceOp::kAvg, with).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    for (const std::string& text :
+         {absl::StrCat("rank ", comm.rank(), ": plan all_reduce:no_average of all_reduce f32 avg count=1 in_place on "),
+          std::string("3 ranks is wrong and does not run")}) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+    }
+    EXPECT_EQ(x, 1);
+    EXPECT_EQ(comm.Bind(CollectiveSpec{.op = ReduceOp::kAvg, .count = 1, .in_place = true}, {.out = &x}, with)
+                  .status()
+                  .code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(comm.AllReduce(&x, &x, 1, DType::kF32, ReduceOp::kSum, with).Wait(), absl::OkStatus())
+        << "sums it does right, and the communicator goes on";
+    EXPECT_EQ(x, 3);
+  });
+}
+
+TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
+  RunWorld(3, [](Communicator& comm) {
+    const std::vector<std::int64_t> counts = {0, 0, 0};  // with these the schedule would do no harm
+    const absl::Status status = comm.Call({.collective = Collective::kAllToAllV,
+                                           .dtype = DType::kF32,
+                                           .send_counts = counts,
+                                           .recv_counts = counts},
+                                          nullptr, nullptr, {.schedule = &kKeepsABlock})
+                                    .Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("plan all_to_all_v:keeps_a_block of all_to_all_v"));
+  });
+}
+
+TEST(PlanVerifierTest, APlanOfTheUsersIsVerifiedForAllRanks) {
+  RunWorld(2, [](Communicator& comm) {
+    const CollectiveSpec spec = {.op = ReduceOp::kAvg, .count = 4, .in_place = true};
+    std::vector<float> x(4, 1.0f);
+    const auto bind = [&](const Schedule& wrong, Rank wrong_rank) {
+      return comm
+          .Bind(
+              [&](Rank rank) {
+                return BuildPlan(rank == wrong_rank ? wrong : **FindSchedule(Collective::kAllReduce, "ring"), spec,
+                                 rank, 2, comm.plan_options());
+              },
+              {.out = x.data()})
+          .status();
+    };
+    for (const Rank wrong_rank : {0, 1}) {
+      EXPECT_EQ(bind(kNoAverage, wrong_rank).code(), absl::StatusCode::kFailedPrecondition) << "on both ranks";
+    }
+    EXPECT_EQ(bind(kNoAverage, -1), absl::OkStatus());
+  });
+}
+
+// Plans of a broken schedule for 2 ranks, and how often the verifier has asked for that of rank 1.
+class LimitsTest : public testing::Test {
+ protected:
+  absl::Status Check(PlanVerifier& verifier, std::int64_t count, const std::string& maker = "all_reduce:no_average") {
+    const auto plan_of = [&](Rank rank) {
+      if (rank == 1) ++asked_;
+      return BuildPlan(kNoAverage, {.op = op_, .count = count}, rank, 2, {.segment_bytes = 8});
+    };
+    return verifier.Check({.maker = maker, .call = absl::StrCat(maker, count)}, *plan_of(0), plan_of);
+  }
+
+  ReduceOp op_ = ReduceOp::kSum;
+  int asked_ = 0;
+};
+
+TEST_F(LimitsTest, EachSetOfPlansIsVerifiedOnce) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  for (int time = 0; time < 3; ++time) EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
+  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(Check(verifier, 6), absl::OkStatus());
+  EXPECT_EQ(asked_, 2);
+  op_ = ReduceOp::kAvg;
+  for (int time = 0; time < 3; ++time) {
+    EXPECT_EQ(Check(verifier, 7).code(), absl::StatusCode::kFailedPrecondition) << "also when it is asked again";
+  }
+  EXPECT_EQ(asked_, 3);
+}
+
+TEST_F(LimitsTest, ManyStepsAreSaidOnceToBeUnverified) {
+  op_ = ReduceOp::kAvg;
+  constexpr std::int64_t kMany = 100'000;  // 50,000 segments, of which each rank sends, receives and adds every one
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Check(verifier, kMany), absl::OkStatus());
+  EXPECT_EQ(Check(verifier, kMany + 2), absl::OkStatus());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tutti: plans of all_reduce:no_average for all_reduce f32 avg count=100000 on 2 ranks run unverified: they "
+            "have 300000 steps, more than 200000. TUTTI_VERIFY=always verifies all.\n");
+  EXPECT_EQ(asked_, 0);
+  PlanVerifier always(PlanVerifier::Mode::kAlways);
+  EXPECT_EQ(Check(always, kMany).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  for (int count = 1; count <= PlanVerifier::kMostKinds; ++count) EXPECT_EQ(Check(verifier, count), absl::OkStatus());
+  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  op_ = ReduceOp::kAvg;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Check(verifier, 5000), absl::OkStatus());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("those of 1000 kinds of calls have been verified"));
+  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  EXPECT_EQ(Check(verifier, 5000, "all_reduce:another").code(), absl::StatusCode::kFailedPrecondition)
+      << "each schedule has a limit of its own";
+}
+
+TEST_F(LimitsTest, NeverMeansNever) {
+  op_ = ReduceOp::kAvg;
+  PlanVerifier verifier(PlanVerifier::Mode::kNever);
+  EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
+  EXPECT_EQ(asked_, 0);
+}
+
+}  // namespace
+}  // namespace tutti
