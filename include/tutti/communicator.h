@@ -43,6 +43,9 @@ struct CommunicatorOptions {
 struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
+  // Copied between the callers' buffers and the arena, for calls whose peers must reach memory that is not in the
+  // arena.
+  std::int64_t staged_bytes = 0;
 };
 
 // The memory that a plan runs on. `in` is unused in place. `state` is persistent memory of plan.state_bytes. `scratch`,

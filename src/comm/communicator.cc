@@ -88,7 +88,7 @@ absl::Status Communicator::status() const { return impl_->runtime->engine->stick
 
 Counters Communicator::counters() const {
   const Engine& engine = *impl_->runtime->engine;
-  return {.calls = engine.calls(), .wire_bytes = engine.wire_bytes()};
+  return {.calls = engine.calls(), .wire_bytes = engine.wire_bytes(), .staged_bytes = engine.staged_bytes()};
 }
 
 Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,

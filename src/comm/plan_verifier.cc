@@ -44,9 +44,8 @@ absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of) {
   }
   const absl::Status verified = Verify(plans);
   if (verified.ok()) return verified;
-  return absl::Status(verified.code(),
-                      absl::StrCat("rank ", own.rank, ": plan ", own.name, " of ", ToString(own.spec), " on ", own.size,
-                                   " ranks is wrong and does not run: ", verified.message()));
+  return absl::Status(verified.code(), absl::StrCat("plan ", own.name, " of ", ToString(own.spec), " on ", own.size,
+                                                    " ranks is wrong and does not run: ", verified.message()));
 }
 
 PlanVerifier& PlanVerifier::OfProcess() {

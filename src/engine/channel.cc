@@ -200,7 +200,8 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   const Plan& plan = run.program.plan;
   const CallIdentity& mine = ticket.identity;
   const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
-  if (theirs != mine) return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
+  if (!Match(run.program, mine, theirs))
+    return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
   const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
   const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
   const std::array<std::int64_t, kPeerSpaces> sizes = {plan.in_bytes, plan.out_bytes, plan.scratch_bytes};

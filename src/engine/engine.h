@@ -89,6 +89,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Counted by the driver, read by any thread: see Executor.
   std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
   std::int64_t wire_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->wire_bytes(); }
+  std::int64_t staged_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->staged_bytes(); }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
   bool in_forked_child() const { return !maker_.is_this(); }

@@ -45,8 +45,10 @@ class Executor {
   // The runs that have their place in the order of calls, oldest first.
   virtual absl::Span<Run* const> active() const = 0;
 
-  // Bytes moved to and from other ranks, and calls that have ended OK. Counted by the driver, read by any thread.
+  // Bytes moved to and from other ranks, bytes copied into and out of staging, and calls that have ended OK. Counted by
+  // the driver, read by any thread.
   virtual std::int64_t wire_bytes() const = 0;
+  virtual std::int64_t staged_bytes() const = 0;
   virtual std::int64_t calls() const = 0;
 };
 

@@ -115,7 +115,7 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (!run.program.uses_lane && !run.program.point_to_point) {  // where peers signal, each signal has been compared
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(std::move(status));
   }
-  if (!run.refusal_told_) run.memory_.CopyOut();
+  if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());
   if (run.refusal.ok()) {
@@ -154,7 +154,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   bool moved = false;
   if (!run.started_) {
     if (run.channel.BlockedBy(run).has_value()) return Polled::kNothing;
-    run.Start();
+    Count(staged_bytes_, run.Start());
     moved = true;
   }
   const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };

@@ -36,6 +36,7 @@ class HostExecutor final : public Executor {
   absl::Span<Run* const> active() const override { return active_; }
 
   std::int64_t wire_bytes() const override { return wire_bytes_.load(std::memory_order_relaxed); }
+  std::int64_t staged_bytes() const override { return staged_bytes_.load(std::memory_order_relaxed); }
   std::int64_t calls() const override { return calls_.load(std::memory_order_relaxed); }
 
   // The completion of every message of a HostRun.
@@ -73,6 +74,7 @@ class HostExecutor final : public Executor {
   bool message_completed_ = false;
   // Written by the driver, read by any thread.
   std::atomic<std::int64_t> wire_bytes_{0};
+  std::atomic<std::int64_t> staged_bytes_{0};
   std::atomic<std::int64_t> calls_{0};
 };
 

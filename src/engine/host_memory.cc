@@ -58,16 +58,27 @@ absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std:
   return Place(out, plan.out_bytes, staging_out_, out_base);
 }
 
-void HostMemory::CopyIn() {
+std::int64_t HostMemory::CopyIn() {
   const Plan& plan = program_.plan;
-  if (staging_in_.data() != nullptr) std::memcpy(staging_in_.data(), in_, static_cast<std::size_t>(plan.in_bytes));
-  // Bytes of the output that the call does not write must come back as they were.
-  if (staging_out_.data() != nullptr) std::memcpy(staging_out_.data(), out_, static_cast<std::size_t>(plan.out_bytes));
+  std::int64_t copied = 0;
+  if (staging_in_.data() != nullptr) {
+    std::memcpy(staging_in_.data(), in_, static_cast<std::size_t>(plan.in_bytes));
+    copied += plan.in_bytes;
+  }
+  // In place the output is the input too, and bytes that the call does not write must come back as they were. Otherwise
+  // the plan writes every byte of the output.
+  if (staging_out_.data() != nullptr && plan.spec.in_place) {
+    std::memcpy(staging_out_.data(), out_, static_cast<std::size_t>(plan.out_bytes));
+    copied += plan.out_bytes;
+  }
+  return copied;
 }
 
-void HostMemory::CopyOut() {
-  if (staging_out_.data() == nullptr) return;
-  std::memcpy(out_, staging_out_.data(), static_cast<std::size_t>(program_.plan.out_bytes));
+std::int64_t HostMemory::CopyOut() {
+  if (staging_out_.data() == nullptr) return 0;
+  const std::int64_t bytes = program_.plan.out_bytes;
+  std::memcpy(out_, staging_out_.data(), static_cast<std::size_t>(bytes));
+  return bytes;
 }
 
 std::byte* HostMemory::scratch() const {

@@ -25,9 +25,9 @@ class HostMemory {
   // Names the caller's buffers in `bases`, or the staging that stands for them: memory outside the arena is staged when
   // peers must reach it. Allocates staging and scratch. ResourceExhausted when the arena has no room.
   absl::Status SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
-  // From the caller's buffers into staging, and back.
-  void CopyIn();
-  void CopyOut();
+  // From the caller's buffers into staging, and back. Both return the number of bytes copied.
+  std::int64_t CopyIn();
+  std::int64_t CopyOut();
 
   // The scratch that belongs to this call or its caller; null: there is none, or it is the lane's.
   std::byte* scratch() const;

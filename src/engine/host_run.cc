@@ -54,7 +54,7 @@ absl::Span<std::byte> HostRun::output_lent_to_peers() const {
   return {bases[static_cast<std::size_t>(Space::kOut)], static_cast<std::size_t>(program.plan.out_bytes)};
 }
 
-void HostRun::Start() {
+std::int64_t HostRun::Start() {
   std::copy(program.dependency_counts.begin(), program.dependency_counts.end(), dependencies_left_.begin());
   steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
   messages_left_ = 0;
@@ -65,11 +65,9 @@ void HostRun::Start() {
   std::byte* const scratch = memory_.scratch();
   bases[static_cast<std::size_t>(Space::kScratch)] = scratch != nullptr ? scratch : channel.LaneScratch(ticket);
   started_ = true;
-  if (refusal.ok()) {
-    memory_.CopyIn();
-  } else {
-    TellRefusal(channel.rank());
-  }
+  if (refusal.ok()) return memory_.CopyIn();
+  TellRefusal(channel.rank());
+  return 0;
 }
 
 void HostRun::TellRefusal(Rank by) {

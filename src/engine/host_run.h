@@ -40,7 +40,8 @@ class HostRun final : public Run {
   // Stands in dependencies_left_ for a step that is complete.
   static constexpr std::uint32_t kStepDone = 0xffffffff;
 
-  void Start();
+  // Begins the steps of the run, and returns the number of bytes that were copied into staging.
+  std::int64_t Start();
   void Complete(StepId step);
   // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
   void TellRefusal(Rank by);

@@ -81,6 +81,8 @@ struct Program {
   bool uses_lane = false;
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
+  // Peers find their way in this rank's memory, or this rank in theirs, by whether the call is in place.
+  bool in_place_must_match = false;
   bool point_to_point = false;
   // By peer; empty when no step is a message.
   std::vector<MessageCounts> messages;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -188,6 +189,31 @@ TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
       ASSERT_EQ(work.Wait(), absl::OkStatus());
       ASSERT_EQ(buffer->as<float>()[kCount / 2], static_cast<float>(3 * round));
     }
+  });
+}
+
+// Where peers map memory, ordinary memory is copied into the arena, but not an output that is written anyway.
+TEST(CountersTest, TellWhatWasStaged) {
+  RunWorld(2, [](Communicator& comm) {
+    constexpr std::int64_t kCount = 1000;
+    constexpr std::int64_t kBytes = kCount * 4;
+    std::vector<float> in(kCount, 1);
+    std::vector<float> out(kCount, -1);
+    absl::StatusOr<Buffer> arena = comm.Allocate(kBytes);
+    ASSERT_TRUE(arena.ok());
+    std::memset(arena->data(), 0, kBytes);
+    const auto staged_by = [&](const void* from, void* to) {
+      const std::int64_t before = comm.counters().staged_bytes;
+      EXPECT_EQ(comm.AllReduce(from, to, kCount, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
+      return comm.counters().staged_bytes - before;
+    };
+    EXPECT_EQ(staged_by(in.data(), out.data()), 2 * kBytes) << "the input in, the output out";
+    EXPECT_THAT(out, testing::Each(2));
+    EXPECT_EQ(staged_by(out.data(), out.data()), 2 * kBytes) << "in place: in and out";
+    EXPECT_THAT(out, testing::Each(4));
+    EXPECT_EQ(staged_by(arena->data(), out.data()), kBytes);
+    EXPECT_EQ(staged_by(in.data(), arena->data()), kBytes);
+    EXPECT_EQ(staged_by(arena->data(), arena->data()), 0);
   });
 }
 

@@ -68,6 +68,7 @@ class ScriptedExecutor final : public Executor {
   bool all_in_background() const override { return in_background; }
   absl::Span<Run* const> active() const override { return runs; }
   std::int64_t wire_bytes() const override { return 0; }
+  std::int64_t staged_bytes() const override { return 0; }
   std::int64_t calls() const override { return 0; }
 
   std::vector<Run*> runs;

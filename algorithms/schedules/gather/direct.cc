@@ -1,0 +1,37 @@
+// Gather, direct: every rank writes its block into the mapped output of the root.
+//
+// All ranks meet, every rank copies its block, all meet again. Steps per rank: 2n+1 for n ranks. Bytes written to the
+// root: C, one block, by every other rank, at the same time.
+#include "algorithms/schedules/mapped_peers.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+// The block of this rank in the output of the root, which this rank does not have.
+Ref BlockAtRoot(const PlanBuilder& b) {
+  const std::int64_t count = b.spec().count;
+  if (b.rank() == b.spec().root) return b.out().Elements(b.rank() * count, count);
+  const std::int64_t bytes = count * SizeOf(b.spec().dtype);
+  return Ref{.space = Space::kOut, .dtype = b.spec().dtype, .offset = b.rank() * bytes, .bytes = bytes}.At(
+      b.spec().root);
+}
+
+void Build(PlanBuilder& b) {
+  if (b.spec().count == 0) return;
+  if (b.size() > 1) MeetAll(b);
+  b.Copy(BlockAtRoot(b), b.in());
+  if (b.size() > 1) MeetAll(b);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(gather, direct) = {
+    .collective = tutti::Collective::kGather,
+    .name = "direct",
+    .summary = "every rank writes its block into the mapped output of the root",
+    .cost = "2 rounds of signals, C bytes (C: one block)",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+};
