@@ -31,6 +31,22 @@ inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
   return refs;
 }
 
+// The whole input, or output, of the root, also where this rank has none itself. Only the root knows whether it is in
+// place: the engine lets both names lead to the one memory of a rank that has one (Channel::Signal).
+inline Ref InputOfRoot(const PlanBuilder& b) {
+  const CollectiveSpec& spec = b.spec();
+  if (b.rank() == spec.root) return b.in();
+  return Ref{.space = spec.in_place ? Space::kOut : Space::kIn,
+             .dtype = spec.dtype,
+             .bytes = InputCount(spec, spec.root, b.size()) * SizeOf(spec.dtype)}
+      .At(spec.root);
+}
+inline Ref OutputOfRoot(const PlanBuilder& b) {
+  const CollectiveSpec& spec = b.spec();
+  if (b.rank() == spec.root) return b.out();
+  return Ref{.dtype = spec.dtype, .bytes = OutputCount(spec, spec.root, b.size()) * SizeOf(spec.dtype)}.At(spec.root);
+}
+
 // Chunk `index` of `parts`, cut at cache lines so that no two ranks ever write to one line. Late chunks may be empty.
 inline Range CacheLineChunk(DType dtype, std::int64_t count, int parts, int index) {
   const std::int64_t line = 64 / SizeOf(dtype);

@@ -28,7 +28,7 @@ class PlanVerifier {
   enum class Mode : std::uint8_t { kAuto, kAlways, kNever };
 
   // The plans of all ranks of one call, with more steps than this together, are run unverified in Mode::kAuto. The
-  // verifier takes about a second for so many steps.
+  // verifier takes less than a second for so many steps.
   static constexpr std::size_t kMostSteps = 200'000;
   // So are the plans of a schedule or a strategy of which so many calls of different kinds have been verified.
   static constexpr int kMostKinds = 1000;

@@ -138,8 +138,11 @@ void Channel::Signal(Run& run) {
       return arena_->Contains(base) ? arena_->OffsetOf(base) : 0;
     };
     const CallIdentity& identity = ticket.identity;
-    mine.in = offset_of(Space::kIn);
-    mine.out = offset_of(Space::kOut);
+    // In place there is only an output, and where a collective has a root, the others may have one memory or the other:
+    // peers, who do not know, find it under both names.
+    const Plan& plan = run.program.plan;
+    mine.in = offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
+    mine.out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
     mine.scratch = offset_of(Space::kScratch);
     mine.signature = identity.signature;
     mine.count = identity.count;
@@ -197,14 +200,13 @@ std::optional<Rank> Channel::StillTakesPart(const Ticket& ticket) const {
 // twice.
 absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcement) {
   const Ticket& ticket = run.ticket;
-  const Plan& plan = run.program.plan;
   const CallIdentity& mine = ticket.identity;
   const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
   if (!Match(run.program, mine, theirs))
     return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
   const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
   const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
-  const std::array<std::int64_t, kPeerSpaces> sizes = {plan.in_bytes, plan.out_bytes, plan.scratch_bytes};
+  const std::array<std::int64_t, kPeerSpaces>& sizes = run.program.peer_extents;
   for (std::size_t space = 0; space < kPeerSpaces; ++space) {
     if (offsets[space] < 0 || offsets[space] > region.bytes - sizes[space]) {
       return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",

@@ -117,8 +117,6 @@ std::shared_ptr<const Program> Compile(Plan source) {
   program->dependency_counts.resize(num_steps);
   std::vector<std::uint32_t> successor_counts(num_steps);
   bool shares_scratch = false;
-  const bool has_root = HasRoot(plan.spec.collective);
-  bool reads_root = false;
   for (StepId id = 0; id < num_steps; ++id) {
     const Step& step = plan.steps[id];
     Instruction& instruction = program->instructions.emplace_back(Translate(plan, step));
@@ -130,7 +128,8 @@ std::shared_ptr<const Program> Compile(Plan source) {
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
         instruction.touches_peer = true;
-        reads_root |= has_root && owner == plan.spec.root && ref.space == Space::kIn;
+        std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(ref.space)];
+        extent = std::max(extent, ref.offset + ref.bytes);
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
@@ -147,8 +146,8 @@ std::shared_ptr<const Program> Compile(Plan source) {
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
-  // Only the root knows whether it is in place: plans that do not touch the root's input do not depend on that.
-  program->in_place_must_match = program->uses_lane && (!has_root || reads_root);
+  // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
+  program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
   // A rank whose own steps touch no peer may still be read by one: the root of a rooted collective.
   program->shares_io |= program->uses_lane && !shares_scratch;
   if (program->shares_io) program->output_steps = 0;  // peers may write it, too

@@ -2,6 +2,7 @@
 #ifndef TUTTI_ENGINE_PROGRAM_H_
 #define TUTTI_ENGINE_PROGRAM_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -79,6 +80,8 @@ struct Program {
   std::uint32_t output_steps = 0;
   // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
   bool uses_lane = false;
+  // By space: the ends of the ranges that this rank's steps touch in the memory of peers.
+  std::array<std::int64_t, kPeerSpaces> peer_extents = {};
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
   // Peers find their way in this rank's memory, or this rank in theirs, by whether the call is in place.

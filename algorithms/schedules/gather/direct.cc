@@ -8,19 +8,10 @@
 namespace tutti::schedules {
 namespace {
 
-// The block of this rank in the output of the root, which this rank does not have.
-Ref BlockAtRoot(const PlanBuilder& b) {
-  const std::int64_t count = b.spec().count;
-  if (b.rank() == b.spec().root) return b.out().Elements(b.rank() * count, count);
-  const std::int64_t bytes = count * SizeOf(b.spec().dtype);
-  return Ref{.space = Space::kOut, .dtype = b.spec().dtype, .offset = b.rank() * bytes, .bytes = bytes}.At(
-      b.spec().root);
-}
-
 void Build(PlanBuilder& b) {
   if (b.spec().count == 0) return;
   if (b.size() > 1) MeetAll(b);
-  b.Copy(BlockAtRoot(b), b.in());
+  b.Copy(OutputOfRoot(b).Elements(b.rank() * b.spec().count, b.spec().count), b.in());
   if (b.size() > 1) MeetAll(b);
 }
 

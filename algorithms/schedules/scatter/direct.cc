@@ -1,9 +1,7 @@
-// Scatter, direct: the root writes every rank's block into the mapped output of that rank.
+// Scatter, direct: every rank copies its block from the mapped input of the root.
 //
-// All ranks meet, the root copies all blocks, all meet again. Steps: 2n at every rank but the root, 3n at the root, for
-// n ranks. Bytes written by the root: (n-1)·C, C being one block. The root writes, and the others do not read, because
-// the others do not know whether the root is in place.
-#include "algorithms/schedules/chunks.h"
+// All ranks meet, every rank copies its block, all meet again. Steps per rank: 2n+1 for n ranks. Bytes read from the
+// root: C, one block, by every other rank, at the same time.
 #include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
 
@@ -12,17 +10,9 @@ namespace {
 
 void Build(PlanBuilder& b) {
   if (b.spec().count == 0) return;
-  if (b.size() == 1) return b.Copy(b.out(), b.in());
-
-  MeetAll(b);
-  if (b.rank() == b.spec().root) {
-    const std::vector<Ref> blocks = ChunksOf(b.in(), b.size());
-    const Ref output = {.space = Space::kOut, .dtype = b.spec().dtype, .bytes = blocks[0].bytes};
-    for (Rank rank = 0; rank < b.size(); ++rank) {
-      b.Copy(rank == b.rank() ? b.out() : output.At(rank), blocks[rank]);
-    }
-  }
-  MeetAll(b);
+  if (b.size() > 1) MeetAll(b);
+  b.Copy(b.out(), InputOfRoot(b).Elements(b.rank() * b.spec().count, b.spec().count));
+  if (b.size() > 1) MeetAll(b);
 }
 
 }  // namespace
@@ -31,8 +21,8 @@ void Build(PlanBuilder& b) {
 TUTTI_SCHEDULE(scatter, direct) = {
     .collective = tutti::Collective::kScatter,
     .name = "direct",
-    .summary = "the root writes every block into the mapped output of its rank",
-    .cost = "2 rounds of signals, (n-1)·C bytes by the root (C: one block)",
+    .summary = "every rank copies its block from the mapped input of the root",
+    .cost = "2 rounds of signals, C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
 };
