@@ -78,6 +78,11 @@ BENCHMARK_CAPTURE(Cached, f32_max, DType::kF32, ReduceOp::kMax)->Args({65536, 2}
 BENCHMARK_CAPTURE(Cached, bf16_sum, DType::kBF16, ReduceOp::kSum)->Args({65536, 2});
 BENCHMARK_CAPTURE(Cached, bf16_max, DType::kBF16, ReduceOp::kMax)->Args({65536, 2});
 BENCHMARK_CAPTURE(Cached, f16_sum, DType::kF16, ReduceOp::kSum)->Args({65536, 2});
+BENCHMARK_CAPTURE(Cached, i32_sum, DType::kI32, ReduceOp::kSum)->Args({65536, 2});
+BENCHMARK_CAPTURE(Cached, u8_bor, DType::kU8, ReduceOp::kBitwiseOr)->Args({65536, 2});
+BENCHMARK_CAPTURE(Cached, bool_sum, DType::kBool, ReduceOp::kSum)->Args({65536, 2});
+BENCHMARK_CAPTURE(Cached, c64_sum, DType::kC64, ReduceOp::kSum)->Args({65536, 2});
+BENCHMARK_CAPTURE(Cached, c64_prod, DType::kC64, ReduceOp::kProd)->Args({65536, 2});
 BENCHMARK_CAPTURE(Cached, f64_sum, DType::kF64, ReduceOp::kSum)->Args({65536, 2});
 BENCHMARK_CAPTURE(Cached, i32_sum, DType::kI32, ReduceOp::kSum)->Args({65536, 2});
 

@@ -138,8 +138,8 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
   bench.add_option("-f,--factor", options.factor, "Each size is this many times the one before")
       ->check(CLI::Range(2, 1 << 30))
       ->capture_default_str();
-  AddParsed(bench, "--dtype", options.traffic.dtype, ParseDType, "TYPE", "f32", "f32 f64 f16 bf16 i8 u8 i32 i64");
-  AddParsed(bench, "--op", options.traffic.op, ParseReduceOp, "OP", "sum", "sum avg min max prod");
+  AddParsed(bench, "--dtype", options.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());
+  AddParsed(bench, "--op", options.traffic.op, ParseReduceOp, "OP", "sum", NamesOfOps());
   bench.add_option("--root", options.traffic.root, "Root of broadcast, reduce, gather and scatter")
       ->check(CLI::Range(0, kMaxRanks - 1))
       ->capture_default_str();

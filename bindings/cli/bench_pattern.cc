@@ -15,6 +15,8 @@ constexpr std::int64_t kPeriod = 4093;  // prime
 std::int64_t LargestExact(DType dtype) {
   switch (dtype) {
     case DType::kI8:
+    case DType::kF8E4M3FN:  // as bytes: nothing computes with them
+    case DType::kF8E5M2:
       return 127;
     case DType::kU8:
       return 255;
@@ -36,6 +38,7 @@ std::int64_t Mixed(int rank, std::int64_t index, std::int64_t bound) {
 
 std::int64_t ValueOf(ReduceOp op, DType dtype, int rank, int size, std::int64_t index) {
   const bool chosen = index % size == rank;
+  if (dtype == DType::kBool) return Mixed(rank, index, 2);
   switch (op) {
     case ReduceOp::kAvg:  // a multiple of `size` in sum, so that the average is an integer, too
       return (chosen ? size : 0) + (3 * size <= LargestExact(dtype) ? Mixed(0, index, 3) : 0);
@@ -43,17 +46,31 @@ std::int64_t ValueOf(ReduceOp op, DType dtype, int rank, int size, std::int64_t 
       return chosen ? 1 + Mixed(0, index, 3) : 1;
     case ReduceOp::kMin:
     case ReduceOp::kMax:
+    case ReduceOp::kBitwiseAnd:
+    case ReduceOp::kBitwiseOr:
+    case ReduceOp::kBitwiseXor:
       return Mixed(rank, index, 100);
     case ReduceOp::kSum:
+    case ReduceOp::kPremulSum:
       break;
   }
+  size *= op == ReduceOp::kPremulSum ? 2 : 1;  // factors are at most 2
   return Mixed(rank, index, std::clamp<std::int64_t>(LargestExact(dtype) / size + 1, 2, 8));
 }
 
+std::int64_t ReducedTruth(ReduceOp op, int size, std::int64_t index) {
+  int truths = 0;
+  for (int rank = 0; rank < size; ++rank) truths += ValueOf(op, DType::kBool, rank, size, index) != 0 ? 1 : 0;
+  if (op == ReduceOp::kBitwiseXor) return truths % 2;
+  const bool all = op == ReduceOp::kProd || op == ReduceOp::kMin || op == ReduceOp::kBitwiseAnd;
+  return (all ? truths == size : truths > 0) ? 1 : 0;
+}
+
 std::int64_t Reduced(ReduceOp op, DType dtype, int size, std::int64_t index) {
-  std::int64_t result = ValueOf(op, dtype, 0, size, index);
+  if (dtype == DType::kBool) return ReducedTruth(op, size, index);
+  std::int64_t result = ValueOf(op, dtype, 0, size, index) * FactorOf(op, 0);
   for (int rank = 1; rank < size; ++rank) {
-    const std::int64_t value = ValueOf(op, dtype, rank, size, index);
+    const std::int64_t value = ValueOf(op, dtype, rank, size, index) * FactorOf(op, rank);
     switch (op) {
       case ReduceOp::kMin:
         result = std::min(result, value);
@@ -64,8 +81,18 @@ std::int64_t Reduced(ReduceOp op, DType dtype, int size, std::int64_t index) {
       case ReduceOp::kProd:
         result *= value;
         break;
+      case ReduceOp::kBitwiseAnd:
+        result &= value;
+        break;
+      case ReduceOp::kBitwiseOr:
+        result |= value;
+        break;
+      case ReduceOp::kBitwiseXor:
+        result ^= value;
+        break;
       case ReduceOp::kSum:
       case ReduceOp::kAvg:
+      case ReduceOp::kPremulSum:
         result += value;
         break;
     }
@@ -86,7 +113,14 @@ void Store(T value, std::byte* to) {
   std::memcpy(to, &value, sizeof value);
 }
 
-void StoreAs(DType dtype, std::int64_t value, std::byte* to) {
+// Both parts of a complex number are the integer, because sums go part by part. Products of real numbers stay real.
+template <typename Part>
+void StorePair(std::int64_t value, ReduceOp op, std::byte* to) {
+  Store(static_cast<Part>(value), to);
+  Store(static_cast<Part>(op == ReduceOp::kProd ? 0 : value), to + sizeof(Part));
+}
+
+void StoreAs(DType dtype, ReduceOp op, std::int64_t value, std::byte* to) {
   switch (dtype) {
     case DType::kF32:
       return Store(static_cast<float>(value), to);
@@ -98,18 +132,35 @@ void StoreAs(DType dtype, std::int64_t value, std::byte* to) {
       return Store(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16), to);
     case DType::kI8:
     case DType::kU8:
+    case DType::kBool:
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
       return Store(static_cast<std::uint8_t>(value), to);
+    case DType::kI16:
+    case DType::kU16:
+      return Store(static_cast<std::uint16_t>(value), to);
     case DType::kI32:
-      return Store(static_cast<std::int32_t>(value), to);
+    case DType::kU32:
+      return Store(static_cast<std::uint32_t>(value), to);
     case DType::kI64:
+    case DType::kU64:
       return Store(value, to);
+    case DType::kC64:
+      return StorePair<float>(value, op, to);
+    case DType::kC128:
+      return StorePair<double>(value, op, to);
   }
 }
 
 }  // namespace
 
+std::int64_t FactorOf(ReduceOp op, int rank) { return op == ReduceOp::kPremulSum ? 1 + rank % 2 : 1; }
+
 absl::Status CheckExact(DType dtype, ReduceOp op, int size) {
-  if ((op != ReduceOp::kSum && op != ReduceOp::kAvg) || size <= LargestExact(dtype)) return absl::OkStatus();
+  const bool sums = op == ReduceOp::kSum || op == ReduceOp::kAvg || op == ReduceOp::kPremulSum;
+  const bool arithmetic = sums && HasOp(dtype, ReduceOp::kAvg);  // sums of bools are exact
+  const std::int64_t largest = std::int64_t{size} * (op == ReduceOp::kPremulSum ? 2 : 1);
+  if (!arithmetic || largest <= LargestExact(dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a ", Name(op), " over ", size, " ranks is not exact in ", Name(dtype),
                                                  ": choose a wider --dtype, or --no-check"));
 }
@@ -119,7 +170,7 @@ Pattern::Pattern(DType dtype, ReduceOp op, int size) : element_(static_cast<std:
     std::vector<std::byte>& table = tables_.emplace_back(kPeriod * element_);
     for (std::int64_t i = 0; i < kPeriod; ++i) {
       const std::int64_t value = source == size ? Reduced(op, dtype, size, i) : ValueOf(op, dtype, source, size, i);
-      StoreAs(dtype, value, table.data() + static_cast<std::size_t>(i) * element_);
+      StoreAs(dtype, op, value, table.data() + static_cast<std::size_t>(i) * element_);
     }
   }
 }

@@ -16,6 +16,9 @@ namespace tutti::cli {
 // InvalidArgument when reductions over `size` ranks are not exact in `dtype`.
 absl::Status CheckExact(DType dtype, ReduceOp op, int size);
 
+// What `rank` multiplies its elements by, where `op` is premul_sum; 1 otherwise.
+std::int64_t FactorOf(ReduceOp op, int rank);
+
 class Pattern {
  public:
   Pattern(DType dtype, ReduceOp op, int size);

@@ -141,11 +141,19 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
 
 namespace {
 
+bool IsReduction(const std::string& name) {
+  const absl::StatusOr<Collective> collective = ParseCollective(name);
+  return collective.ok() && Reduces(*collective);
+}
+
 // The benchmarks that were asked for.
 std::vector<std::string> NamesOf(const BenchOptions& options, int ranks) {
   if (options.collective != "all") return {options.collective};
   std::vector<std::string> names = BenchNames();
   if (ranks == 1) names.erase(std::remove(names.begin(), names.end(), "send_recv"), names.end());  // nobody else
+  if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // such elements can be moved only
+    names.erase(std::remove_if(names.begin(), names.end(), IsReduction), names.end());
+  }
   return names;
 }
 
@@ -198,7 +206,9 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
   const int size = communicator.size();
   const absl::StatusOr<Subject> subject = SubjectOf(name, options, rank, size);
   if (!subject.ok()) return subject.status();
-  const CallOptions call{.schedule = subject->schedule, .caller_drives = true};
+  const bool reduces = Reduces(subject->largest.spec.collective);
+  const std::int64_t factor = reduces ? FactorOf(options.traffic.op, rank) : 1;
+  const CallOptions call{.schedule = subject->schedule, .caller_drives = true, .factor = static_cast<double>(factor)};
   const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
   const absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
   if (!memory.ok()) return memory.status();

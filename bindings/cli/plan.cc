@@ -102,8 +102,8 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   plan.add_option("--rank", flags.rank, "Whose steps to print")
       ->check(CLI::Range(0, kMaxRanks - 1))
       ->capture_default_str();
-  AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", "f32 f64 f16 bf16 i8 u8 i32 i64");
-  AddParsed(plan, "--op", request.traffic.op, ParseReduceOp, "OP", "sum", "sum avg min max prod");
+  AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());
+  AddParsed(plan, "--op", request.traffic.op, ParseReduceOp, "OP", "sum", NamesOfOps());
   plan.add_option("--root", request.traffic.root, "Root of broadcast, reduce, gather and scatter")
       ->check(CLI::Range(0, kMaxRanks - 1))
       ->capture_default_str();

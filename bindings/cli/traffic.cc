@@ -3,12 +3,18 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bindings/cli/nearest.h"
 
 namespace tutti::cli {
 namespace {
 
 constexpr absl::string_view kSendRecv = "send_recv";
+
+template <typename Names>
+std::string JoinedNames(const Names& all) {
+  return absl::StrJoin(all, " ", [](std::string* out, auto value) { absl::StrAppend(out, Name(value)); });
+}
 
 // Whether `count` of the call is one of `size` blocks of the size that nccl-tests prints.
 bool IsPerRank(Collective collective) {
@@ -26,6 +32,10 @@ bool IsPerRank(Collective collective) {
 }
 
 }  // namespace
+
+std::string NamesOfDTypes() { return JoinedNames(kAllDTypes); }
+
+std::string NamesOfOps() { return JoinedNames(kAllReduceOps); }
 
 std::vector<std::string> BenchNames() {
   std::vector<std::string> names;

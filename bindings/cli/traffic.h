@@ -16,6 +16,9 @@ namespace tutti::cli {
 // Names of what can be measured: every collective, with send and recv together as "send_recv": each rank sends to the
 // next one and receives from the one before.
 std::vector<std::string> BenchNames();
+// "f32 f64 …" and "sum avg …": what --dtype and --op take.
+std::string NamesOfDTypes();
+std::string NamesOfOps();
 // InvalidArgument lists the names.
 absl::StatusOr<std::string> ParseBenchName(absl::string_view name);
 

@@ -28,6 +28,10 @@ struct CallOptions {
   // random numbers, runs with different numbers draw independent ones. Give every run its own number: rounding is right
   // on average only over many runs.
   std::uint64_t draw = 0;
+  // What ReduceOp::kPremulSum multiplies this rank's elements by. It belongs to the run and not to the plan: ranks may
+  // give different factors, and every call another one. 1 for all other operators. The products are rounded to the
+  // dtype (16-bit types: from fp32) before they are summed.
+  double factor = 1;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
   // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.
   std::uint32_t owner = 0;

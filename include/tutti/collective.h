@@ -73,7 +73,8 @@ struct CollectiveSpec {
 std::int64_t InputCount(const CollectiveSpec& spec, Rank rank, int size);
 std::int64_t OutputCount(const CollectiveSpec& spec, Rank rank, int size);
 
-// InvalidArgument that names the field (root, count, send_counts, in_place …) when the spec makes no sense.
+// InvalidArgument that names the field (root, count, send_counts, in_place …) when the spec makes no sense, and the
+// type and the operator when elements of that type cannot be reduced by it.
 absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size);
 
 // "all_reduce f32 sum count=1024".

@@ -52,7 +52,7 @@ enum class StepKind : std::uint8_t {
   kWait,     // wait until `peer` has made its `ordinal`-th signal of this run
   kReduce,   // every dst ← op(srcs…), combined in the order given; avg divides by `divisor`
   kCopy,     // every dst ← srcs[0], converting when the dtypes differ
-  kScale,    // dsts[0] ← srcs[0] / divisor
+  kScale,    // dsts[0] ← srcs[0] / divisor; if `by_factor`, srcs[0] · factor of the call (CallOptions::factor)
   kCombine,  // dsts[0] ← Σ srcs[i] · coefficients[i], left to right; if `finite`, 0 where that is no finite number
   kEncode,   // dsts[0] (bytes) ← codec(srcs[0])
   kDecode,   // dsts[0] ← codec⁻¹(srcs[0] (bytes)); adds instead when `accumulate`
@@ -71,6 +71,7 @@ struct Step {
   ReduceOp op = ReduceOp::kSum;  // kReduce
   bool accumulate = false;       // kDecode
   bool finite = false;           // kCombine
+  bool by_factor = false;        // kScale
   std::uint16_t codec = 0;       // kEncode, kDecode: index into Plan::codecs
   std::uint32_t ordinal = 0;     // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
   Rank peer = kSelf;             // kSend, kRecv, kWait

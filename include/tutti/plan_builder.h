@@ -30,7 +30,7 @@ Range ChunkOf(std::int64_t count, int parts, int index);
 
 struct PlanOptions {
   // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks. A builder raises it where
-  // the call's longest buffer would have more than 65,536 segments.
+  // the call's longest buffer would have more than 65,536 segments, and to one element where that is longer.
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
@@ -94,7 +94,8 @@ class PlanBuilder {
   void WaitAll();
   void WaitFor(absl::Span<const Rank> peers);
   // Every dst ← op(srcs…), in the order given. Avg divides the sum by the size of the world.
-  // All refs have one length and one dtype per side; f32 sources may be rounded into 16-bit destinations.
+  // All refs have one length and one dtype per side, which has the operator (HasOp) and is not premul_sum; f32 sources
+  // may be rounded into f16 and bf16 destinations.
   // A dst may be one of the srcs (the same range); no two dsts overlap.
   void Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op);
   void Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op);
@@ -105,10 +106,12 @@ class PlanBuilder {
   void Combine(const Ref& dst, absl::Span<const Ref> srcs, absl::Span<const Coefficient> coefficients);
   // dst ← whole - part, or 0 where that is not finite: a residual must not keep one NaN for ever.
   void Remainder(const Ref& dst, const Ref& whole, const Ref& part);
-  // Every dst ← src, converting when the dtypes differ. Copying a range to itself makes no step.
+  // Every dst ← src, converting when the dtypes differ (Converts). Copying a range to itself makes no step.
   void Copy(absl::Span<const Ref> dsts, const Ref& src);
   void Copy(const Ref& dst, const Ref& src);
   void Scale(const Ref& dst, const Ref& src, std::int32_t divisor);
+  // dst ← src · the factor that this rank gives with the call (CallOptions::factor). Floating and complex types.
+  void ScaleByFactor(const Ref& dst, const Ref& src);
   // `dst` is a kU8 range of exactly codec.encoded_bytes(src.count()) bytes; sources and decoded values are f32.
   void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);

@@ -25,6 +25,14 @@ absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
                                                  " must be positive, or 0 for the communicator's"));
 }
 
+// Only a premultiplied sum has a factor: any other call with one was meant as that.
+absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
+  const bool premultiplies = Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum;
+  if (premultiplies || options.factor == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(ToString(spec), " of rank ", rank, ": factor ", options.factor,
+                                                 " must be 1: only op premul_sum multiplies by it"));
+}
+
 // Completes `spec.in_place` from where the caller's memory lies, or says what is wrong with it.
 absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank rank, int size) {
   const std::int64_t in_bytes = InputCount(spec, rank, size) * SizeOf(spec.dtype);
@@ -83,6 +91,7 @@ const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
   if (absl::Status status = CheckTimeout(options, plan().rank); !status.ok()) return Work(status);
+  if (absl::Status status = CheckFactor(options, plan().spec, plan().rank); !status.ok()) return Work(status);
   if (call_->busy()) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
@@ -114,6 +123,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, v
   // Validated first: the sizes below are meaningless otherwise.
   if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
   if (absl::Status status = CheckTimeout(options, rank); !status.ok()) return Work(status);
+  if (absl::Status status = CheckFactor(options, spec, rank); !status.ok()) return Work(status);
   if (absl::Status status = PlaceBuffers(spec, in, out, rank, size); !status.ok()) return Work(status);
   absl::StatusOr<tutti::Call*> taken = IdleCallFor(spec, options.schedule);
   if (!taken.ok()) return Work(taken.status());

@@ -15,7 +15,7 @@ absl::Span<const std::uint8_t> EncodedBytes(const void* memory, std::int64_t byt
 }  // namespace
 
 absl::Status Compute(const Program& program, const Instruction& instruction, absl::Span<void* const> dsts,
-                     absl::Span<const void* const> srcs, std::uint64_t draw) {
+                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor) {
   const kernels::Stores stores = instruction.streaming ? kernels::Stores::kStreaming : kernels::Stores::kCached;
   const auto count = static_cast<std::size_t>(instruction.count);
   switch (instruction.kind) {
@@ -34,6 +34,10 @@ absl::Status Compute(const Program& program, const Instruction& instruction, abs
       }
       return absl::OkStatus();
     case StepKind::kScale:
+      if (instruction.by_factor) {
+        kernels::Multiply(instruction.dst_type, dsts[0], srcs[0], factor, instruction.count);
+        return absl::OkStatus();
+      }
       kernels::Divide(instruction.dst_type, dsts[0], srcs[0], instruction.divisor, instruction.count);
       return absl::OkStatus();
     case StepKind::kCombine:

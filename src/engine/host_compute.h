@@ -11,9 +11,9 @@
 namespace tutti {
 
 // Carries out `instruction` of `program` on its operands' memory. `draw` names the random numbers of a codec that
-// rounds at random. DataLoss when a codec refuses the bytes that it is to decode.
+// rounds at random; `factor` is that of the call. DataLoss when a codec refuses the bytes that it is to decode.
 absl::Status Compute(const Program& program, const Instruction& instruction, absl::Span<void* const> dsts,
-                     absl::Span<const void* const> srcs, std::uint64_t draw);
+                     absl::Span<const void* const> srcs, std::uint64_t draw, double factor);
 
 }  // namespace tutti
 

@@ -225,8 +225,9 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
       for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
       for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
       if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
-      absl::Status status = Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                                    absl::MakeConstSpan(run.srcs_).first(srcs.size()), DrawOf(run, step));
+      absl::Status status =
+          Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                  absl::MakeConstSpan(run.srcs_).first(srcs.size()), DrawOf(run, step), run.call.options().factor);
       if (!status.ok()) return status;
     }
   }

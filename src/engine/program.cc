@@ -66,6 +66,7 @@ Instruction Translate(const Plan& plan, const Step& step) {
   i.op = step.op;
   i.accumulate = step.accumulate;
   i.finite = step.finite;
+  i.by_factor = step.by_factor;
   i.codec = step.codec;
   i.num_dsts = step.num_dsts;
   i.num_srcs = step.num_srcs;

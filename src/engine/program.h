@@ -33,6 +33,7 @@ struct Instruction {
   DType src_type = DType::kF32;
   bool accumulate = false;
   bool finite = false;
+  bool by_factor = false;
   bool streaming = false;
   bool touches_output = false;
   bool touches_peer = false;  // reads or writes a peer's memory

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -6,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/convert_floating.h"
 #include "kernels/float16.h"
@@ -41,14 +41,21 @@ double RoundToOdd(std::int64_t value) {
   return static_cast<double>((value & ~kLowBits) | sticky);
 }
 
-// `value` as a double (exact but for large i64, which are rounded to odd).
+double RoundToOdd(std::uint64_t value) {
+  constexpr std::uint64_t kLowBits = (1 << 11) - 1;
+  if (value >> 53 == 0) return static_cast<double>(value);
+  const std::uint64_t sticky = (value & kLowBits) != 0 ? kLowBits + 1 : 0;
+  return static_cast<double>((value & ~kLowBits) | sticky);
+}
+
+// `value` as a double (exact but for large 64-bit integers, which are rounded to odd).
 template <typename From>
 double Widen(From value) {
   if constexpr (std::is_same_v<From, Float16>) {
     return static_cast<double>(FloatFromFloat16(value.bits));
   } else if constexpr (std::is_same_v<From, BFloat16>) {
     return static_cast<double>(FloatFromBFloat16(value.bits));
-  } else if constexpr (std::is_same_v<From, std::int64_t>) {
+  } else if constexpr (std::is_same_v<From, std::int64_t> || std::is_same_v<From, std::uint64_t>) {
     return RoundToOdd(value);
   } else {
     return static_cast<double>(value);
@@ -63,10 +70,11 @@ To ConvertElement(From value) {
     return {BFloat16FromFloat(RoundToOdd(Widen(value)))};
   } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
     using Limits = std::numeric_limits<To>;
-    return static_cast<To>(std::clamp<std::int64_t>(value, std::int64_t{Limits::min()}, std::int64_t{Limits::max()}));
+    if (std::cmp_less(value, Limits::min())) return Limits::min();
+    return std::cmp_greater(value, Limits::max()) ? Limits::max() : static_cast<To>(value);
   } else if constexpr (std::is_integral_v<To>) {
     const double rounded = std::nearbyint(Widen(value));
-    // The upper limit is a power of two, because the largest i64 is not a double.
+    // The upper limit is a power of two, because the largest 64-bit integers are no doubles.
     const double limit = std::ldexp(1.0, std::numeric_limits<To>::digits);
     if (std::isnan(rounded)) return 0;
     if (rounded >= limit) return std::numeric_limits<To>::max();
@@ -105,6 +113,16 @@ void ConvertTo(void* dst, DType src_type, const void* src, std::int64_t count) {
       return ConvertLoop<To, std::int32_t>(dst, src, count);
     case DType::kI64:
       return ConvertLoop<To, std::int64_t>(dst, src, count);
+    case DType::kI16:
+      return ConvertLoop<To, std::int16_t>(dst, src, count);
+    case DType::kU16:
+      return ConvertLoop<To, std::uint16_t>(dst, src, count);
+    case DType::kU32:
+      return ConvertLoop<To, std::uint32_t>(dst, src, count);
+    case DType::kU64:
+      return ConvertLoop<To, std::uint64_t>(dst, src, count);
+    default:
+      return;  // refused by the contract of Convert
   }
 }
 
@@ -138,6 +156,16 @@ void Convert(DType dst_type, void* dst, DType src_type, const void* src, std::in
       return ConvertTo<std::int32_t>(dst, src_type, src, count);
     case DType::kI64:
       return ConvertTo<std::int64_t>(dst, src_type, src, count);
+    case DType::kI16:
+      return ConvertTo<std::int16_t>(dst, src_type, src, count);
+    case DType::kU16:
+      return ConvertTo<std::uint16_t>(dst, src_type, src, count);
+    case DType::kU32:
+      return ConvertTo<std::uint32_t>(dst, src_type, src, count);
+    case DType::kU64:
+      return ConvertTo<std::uint64_t>(dst, src_type, src, count);
+    default:
+      return;  // refused by the contract of Convert
   }
 }
 

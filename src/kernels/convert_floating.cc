@@ -85,7 +85,9 @@ void ConvertFloating(DType dst_type, void* dst, DType src_type, const void* src,
 }
 
 void CopyStreaming(DType dtype, void* dst, const void* src, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(CopyStreamingHere)(SizeOf(dtype), dst, src, static_cast<std::size_t>(count));
+  const std::int64_t parts = IsComplex(dtype) ? 2 : 1;
+  HWY_DYNAMIC_DISPATCH(CopyStreamingHere)
+  (SizeOf(dtype) / parts, dst, src, static_cast<std::size_t>(parts * count));
 }
 
 }  // namespace tutti::kernels

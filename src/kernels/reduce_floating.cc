@@ -23,6 +23,11 @@ void ReduceFormat(ReduceOp op, const Operands& operands, bool streaming) {
       return ReduceAll<Format, Maximum>(operands, streaming);
     case ReduceOp::kProd:
       return ReduceAll<Format, Product>(operands, streaming);
+    case ReduceOp::kBitwiseAnd:
+    case ReduceOp::kBitwiseOr:
+    case ReduceOp::kBitwiseXor:
+    case ReduceOp::kPremulSum:
+      return;  // refused by the contract of Reduce
   }
 }
 

@@ -20,8 +20,23 @@ T Combine(T a, T b) {
     return std::max(a, b);
   } else if constexpr (kOp == ReduceOp::kProd) {
     return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+  } else if constexpr (kOp == ReduceOp::kBitwiseAnd) {
+    return static_cast<T>(a & b);
+  } else if constexpr (kOp == ReduceOp::kBitwiseOr) {
+    return static_cast<T>(a | b);
+  } else if constexpr (kOp == ReduceOp::kBitwiseXor) {
+    return static_cast<T>(a ^ b);
   } else {
     return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+  }
+}
+
+template <typename T>
+T Quotient(T dividend, std::int32_t divisor) {
+  if constexpr (std::is_signed_v<T>) {
+    return static_cast<T>(std::int64_t{dividend} / divisor);
+  } else {
+    return static_cast<T>(std::uint64_t{dividend} / static_cast<std::uint64_t>(divisor));
   }
 }
 
@@ -37,7 +52,7 @@ void ReduceBlocks(std::int32_t divisor, absl::Span<void* const> dsts, absl::Span
       for (std::size_t i = 0; i < size; ++i) result[i] = Combine<kOp>(result[i], values[i]);
     }
     if constexpr (kOp == ReduceOp::kAvg) {
-      for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<T>(std::int64_t{result[i]} / divisor);
+      for (std::size_t i = 0; i < size; ++i) result[i] = Quotient(result[i], divisor);
     }
     for (void* dst : dsts) std::memcpy(static_cast<T*>(dst) + begin, result, size * sizeof(T));
   }
@@ -57,6 +72,49 @@ void ReduceType(ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
       return ReduceBlocks<T, ReduceOp::kMax>(divisor, dsts, srcs, count);
     case ReduceOp::kProd:
       return ReduceBlocks<T, ReduceOp::kProd>(divisor, dsts, srcs, count);
+    case ReduceOp::kBitwiseAnd:
+      return ReduceBlocks<T, ReduceOp::kBitwiseAnd>(divisor, dsts, srcs, count);
+    case ReduceOp::kBitwiseOr:
+      return ReduceBlocks<T, ReduceOp::kBitwiseOr>(divisor, dsts, srcs, count);
+    case ReduceOp::kBitwiseXor:
+      return ReduceBlocks<T, ReduceOp::kBitwiseXor>(divisor, dsts, srcs, count);
+    case ReduceOp::kPremulSum:
+      return;  // refused by the contract of Reduce
+  }
+}
+
+// Combines truths: a byte is true unless it is 0, and the result is 0 or 1.
+template <ReduceOp kOp>
+void ReduceTruths(absl::Span<void* const> dsts, absl::Span<const void* const> srcs, std::size_t count) {
+  std::uint8_t result[kBlock];
+  const auto truth = [](std::uint8_t byte) { return static_cast<std::uint8_t>(byte != 0); };
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, count - begin);
+    const auto* first = static_cast<const std::uint8_t*>(srcs[0]) + begin;
+    for (std::size_t i = 0; i < size; ++i) result[i] = truth(first[i]);
+    for (const void* operand : srcs.subspan(1)) {
+      const auto* values = static_cast<const std::uint8_t*>(operand) + begin;
+      for (std::size_t i = 0; i < size; ++i) result[i] = Combine<kOp>(result[i], truth(values[i]));
+    }
+    for (void* dst : dsts) std::memcpy(static_cast<std::uint8_t*>(dst) + begin, result, size);
+  }
+}
+
+void ReduceBool(ReduceOp op, absl::Span<void* const> dsts, absl::Span<const void* const> srcs, std::size_t count) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitwiseOr:
+      return ReduceTruths<ReduceOp::kBitwiseOr>(dsts, srcs, count);
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kBitwiseAnd:
+      return ReduceTruths<ReduceOp::kBitwiseAnd>(dsts, srcs, count);
+    case ReduceOp::kBitwiseXor:
+      return ReduceTruths<ReduceOp::kBitwiseXor>(dsts, srcs, count);
+    case ReduceOp::kAvg:
+    case ReduceOp::kPremulSum:
+      return;  // refused by the contract of Reduce
   }
 }
 
@@ -65,10 +123,28 @@ void ReduceType(ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
 void ReduceInteger(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
                    absl::Span<const void* const> srcs, std::int64_t count) {
   const auto size = static_cast<std::size_t>(count);
-  if (dtype == DType::kI8) return ReduceType<std::int8_t>(op, divisor, dsts, srcs, size);
-  if (dtype == DType::kU8) return ReduceType<std::uint8_t>(op, divisor, dsts, srcs, size);
-  if (dtype == DType::kI32) return ReduceType<std::int32_t>(op, divisor, dsts, srcs, size);
-  ReduceType<std::int64_t>(op, divisor, dsts, srcs, size);
+  switch (dtype) {
+    case DType::kI8:
+      return ReduceType<std::int8_t>(op, divisor, dsts, srcs, size);
+    case DType::kU8:
+      return ReduceType<std::uint8_t>(op, divisor, dsts, srcs, size);
+    case DType::kI16:
+      return ReduceType<std::int16_t>(op, divisor, dsts, srcs, size);
+    case DType::kU16:
+      return ReduceType<std::uint16_t>(op, divisor, dsts, srcs, size);
+    case DType::kI32:
+      return ReduceType<std::int32_t>(op, divisor, dsts, srcs, size);
+    case DType::kU32:
+      return ReduceType<std::uint32_t>(op, divisor, dsts, srcs, size);
+    case DType::kI64:
+      return ReduceType<std::int64_t>(op, divisor, dsts, srcs, size);
+    case DType::kU64:
+      return ReduceType<std::uint64_t>(op, divisor, dsts, srcs, size);
+    case DType::kBool:
+      return ReduceBool(op, dsts, srcs, size);
+    default:
+      return;  // refused by the contract of Reduce
+  }
 }
 
 }  // namespace tutti::kernels

@@ -171,6 +171,11 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
   enums.Update(ValidateEnum(spec, rank, "dtype", spec.dtype, kAllDTypes));
   enums.Update(ValidateEnum(spec, rank, "op", spec.op, kAllReduceOps));
   if (!enums.ok()) return enums;
+  if (Reduces(spec.collective)) {
+    if (absl::Status defined = CheckOp(spec.dtype, spec.op); !defined.ok()) {
+      return Invalid(spec, rank, std::string(defined.message()));
+    }
+  }
   const std::int64_t limit = kMostBytes / SizeOf(spec.dtype) / BlocksOf(spec.collective, size);
   if (spec.count < 0 || spec.count > limit) {
     return TooLarge(spec, rank, absl::StrCat("count ", spec.count), limit);

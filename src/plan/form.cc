@@ -118,6 +118,8 @@ class Former {
     if (step.op != ReduceOp::kSum && step.kind != StepKind::kReduce) return "op means nothing here";
     if (step.first_coefficient != 0 && step.kind != StepKind::kCombine) return "coefficients mean nothing here";
     if (step.finite && step.kind != StepKind::kCombine) return "finite means nothing here";
+    if (step.by_factor && step.kind != StepKind::kScale) return "by_factor means nothing here";
+    if (step.by_factor && step.divisor != 1) return absl::StrCat("divisor ", step.divisor, " beside the factor");
     if (step.accumulate && step.kind != StepKind::kDecode) return "accumulate means nothing here";
     if (!shape.codec && step.codec != 0) return "codec means nothing here";
     if (shape.codec && step.codec >= plan.codecs.size()) return absl::StrCat("codec ", step.codec, " does not exist");
@@ -190,9 +192,19 @@ class Former {
     for (const Ref& ref : plan.srcs(step)) {
       if (ref.dtype != src.dtype || ref.count() != dst.count()) return "srcs differ in dtype or length";
     }
-    const bool rounds = step.kind == StepKind::kReduce && src.dtype == DType::kF32 && SizeOf(dst.dtype) == 2;
-    if (step.kind == StepKind::kCombine && !IsFloating(src.dtype)) return "combines integers";
+    const bool rounds =
+        step.kind == StepKind::kReduce && src.dtype == DType::kF32 && AccumulatorOf(dst.dtype) == DType::kF32;
+    if (step.kind == StepKind::kCombine && !IsFloating(src.dtype)) return "combines what is not floating";
+    if (step.kind == StepKind::kCopy && !Converts(src.dtype, dst.dtype)) {
+      return absl::StrCat("converts ", Name(src.dtype), " into ", Name(dst.dtype));
+    }
     if (step.kind != StepKind::kCopy && src.dtype != dst.dtype && !rounds) return "dtypes of dsts and srcs differ";
+    if (step.kind == StepKind::kReduce && (!HasOp(src.dtype, step.op) || step.op == ReduceOp::kPremulSum)) {
+      return absl::StrCat("reduces ", Name(src.dtype), " with ", Name(step.op));
+    }
+    if (step.kind == StepKind::kScale && !HasOp(src.dtype, step.by_factor ? ReduceOp::kPremulSum : ReduceOp::kAvg)) {
+      return absl::StrCat("scales ", Name(src.dtype));
+    }
     return "";
   }
 

@@ -56,6 +56,7 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   if (!status_.ok()) return;
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.
+  options_.segment_bytes = std::max(options_.segment_bytes, SizeOf(spec.dtype));
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
     const std::int64_t least = Quotient(longest, kMostSegments) * SizeOf(AccumulatorOf(spec.dtype));
@@ -221,7 +222,7 @@ Step& PlanBuilder::Append(const Step& step, absl::Span<const Ref> dsts, absl::Sp
 // work on one chunk are cut at the same elements.
 std::int64_t PlanBuilder::SegmentCount(DType dtype) const {
   const DType accumulator = AccumulatorOf(spec().dtype);
-  return options_.segment_bytes / SizeOf(dtype == spec().dtype ? accumulator : dtype);
+  return std::max<std::int64_t>(options_.segment_bytes / SizeOf(dtype == spec().dtype ? accumulator : dtype), 1);
 }
 
 void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs) {
@@ -295,6 +296,11 @@ void PlanBuilder::AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref>
   }
   const DType into = to[0].dtype;
   const DType type = from[0].dtype;
+  if (absl::Status defined = CheckOp(type, op); !defined.ok()) {
+    return Fail(absl::StrCat("reduce: ", defined.message()));
+  }
+  if (op == ReduceOp::kPremulSum)
+    return Fail("reduce: op premul_sum is a sum of ranges that ScaleByFactor has written");
   const bool rounds = type == DType::kF32 && AccumulatorOf(into) == DType::kF32;
   if (into != type && !rounds) {
     return Fail(absl::StrCat("reduce: dsts of ", Name(into), " cannot hold srcs of ", Name(type),
@@ -361,6 +367,9 @@ void PlanBuilder::Copy(absl::Span<const Ref> dsts, const Ref& src) {
       return Fail(absl::StrCat("copy: dsts of ", ref.count(), " elements, srcs[0] of ", from.count()));
     }
   }
+  if (!Converts(from.dtype, to[0].dtype)) {
+    return Fail(absl::StrCat("copy: ", Name(from.dtype), " cannot be converted into ", Name(to[0].dtype)));
+  }
   AppendSegments({.kind = StepKind::kCopy}, to, {&from, 1});
 }
 
@@ -376,7 +385,19 @@ void PlanBuilder::Scale(const Ref& dst, const Ref& src, std::int32_t divisor) {
   if (!CheckRefs(StepKind::kScale, {&to, 1}, {&from, 1})) return;
   if (divisor < 1) return Fail(absl::StrCat("scale: divisor ", divisor, " must be at least 1"));
   if (to.dtype != from.dtype || to.count() != from.count()) return Fail("scale: dst and src differ in dtype or length");
+  if (!HasOp(to.dtype, ReduceOp::kAvg)) return Fail(absl::StrCat("scale: ", Name(to.dtype), " cannot be divided"));
   AppendSegments({.kind = StepKind::kScale, .divisor = divisor}, {&to, 1}, {&from, 1});
+}
+
+void PlanBuilder::ScaleByFactor(const Ref& dst, const Ref& src) {
+  Ref to = dst;
+  Ref from = src;
+  if (!CheckRefs(StepKind::kScale, {&to, 1}, {&from, 1})) return;
+  if (to.dtype != from.dtype || to.count() != from.count()) return Fail("scale: dst and src differ in dtype or length");
+  if (!HasOp(to.dtype, ReduceOp::kPremulSum)) {
+    return Fail(absl::StrCat("scale: ", Name(to.dtype), " cannot be multiplied by the factor of a call"));
+  }
+  AppendSegments({.kind = StepKind::kScale, .by_factor = true}, {&to, 1}, {&from, 1});
 }
 
 bool PlanBuilder::CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain, const CodecChoice& choice) {

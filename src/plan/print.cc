@@ -53,7 +53,8 @@ std::string Operands(const Plan& plan, const Step& step) {
     case StepKind::kCopy:
       return absl::StrCat(dsts, " = ", srcs);
     case StepKind::kScale:
-      return absl::StrCat(dsts, " = ", srcs, " / ", step.divisor);
+      return step.by_factor ? absl::StrCat(dsts, " = ", srcs, " · factor")
+                            : absl::StrCat(dsts, " = ", srcs, " / ", step.divisor);
     case StepKind::kCombine:
       return absl::StrCat(dsts, " = ", Sum(plan, step), step.finite ? ", finite" : "");
     case StepKind::kEncode:

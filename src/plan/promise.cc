@@ -26,6 +26,7 @@ class Tracer {
     Rank rank;
     std::int64_t index;
     double coefficient;
+    Rank factor_of = kSelf;  // the rank whose factor the input was multiplied by; kSelf: it was not
   };
 
   Tracer(const Symbols& symbols, const Plan& plan, bool combined)
@@ -34,7 +35,8 @@ class Tracer {
         combined_(combined),
         mixes_(!plan.mixing.empty()),
         nodes_(plan.mixing_nodes),
-        sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg) {}
+        sums_(plan.spec.op == ReduceOp::kSum || plan.spec.op == ReduceOp::kAvg ||
+              plan.spec.op == ReduceOp::kPremulSum) {}
 
   // Traces `value` to its inputs; false when something other than the promised computation stands between. The replica
   // of a rank's weights counts as the input of that rank, or as the average of its node's inputs. A residual counts for
@@ -68,7 +70,18 @@ class Tracer {
         // Integers truncate: only the finished sum may be divided.
         if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;
         return Trace(term(0), coefficient / symbol.divisor, false, in_message);
+      case Kind::kScaled: {
+        if (!combined_ || spec_.op != ReduceOp::kPremulSum) return false;
+        const std::size_t first = leaves.size();
+        if (!Trace(term(0), coefficient, false, in_message)) return false;
+        for (std::size_t i = first; i < leaves.size(); ++i) {
+          if (leaves[i].factor_of != kSelf) return false;  // multiplied twice
+          leaves[i].factor_of = symbol.rank;
+        }
+        return true;
+      }
       case Kind::kRound:
+        if (!IsFloating(spec_.dtype)) return false;  // nothing but floating numbers may be rounded
         return Trace(term(0), coefficient, outermost, in_message);
       case Kind::kDecoded: {
         std::int64_t at = value.index;
@@ -130,6 +143,7 @@ bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::ve
   for (Rank rank = 0; rank < plan.size; ++rank) {
     const Tracer::Leaf& leaf = leaves[rank];
     if (leaf.rank != rank || leaf.index != index || !Near(leaf.coefficient, coefficient)) return false;
+    if (leaf.factor_of != (plan.spec.op == ReduceOp::kPremulSum ? rank : kSelf)) return false;
   }
   return true;
 }

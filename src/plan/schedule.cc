@@ -17,6 +17,22 @@ absl::Status SupportsMappedPeers(const CollectiveSpec& /*spec*/, int /*size*/, c
   return absl::UnimplementedError("it reads and writes peers' memory, which is not mapped on this transport");
 }
 
+namespace {
+
+// Writes a premultiplied sum: every rank multiplies its own elements, and `schedule` sums the products. The products of
+// an all_reduce lie in the output, those of other collectives in scratch, because only some ranks have an output as
+// long as their input, and the input keeps its value.
+void BuildPremulSum(PlanBuilder& b, const Schedule& schedule) {
+  CollectiveSpec sum = b.spec();
+  sum.op = ReduceOp::kSum;
+  sum.in_place = sum.collective == Collective::kAllReduce;
+  const Ref products = sum.in_place ? b.out() : b.Scratch(sum.dtype, b.in().count());
+  b.ScaleByFactor(products, b.in());
+  b.Within(sum, products, b.out(), schedule.build);
+}
+
+}  // namespace
+
 absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name) {
   std::vector<absl::string_view> valid;
   for (const Schedule* schedule : AllSchedules()) {
@@ -40,7 +56,11 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
     return absl::Status(status.code(), absl::StrCat("schedule ", name, ": ", status.message()));
   }
   PlanBuilder builder(name, spec, rank, size, options);
-  schedule.build(builder);
+  if (Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum) {
+    BuildPremulSum(builder, schedule);
+  } else {
+    schedule.build(builder);
+  }
   return std::move(builder).Build();
 }
 

@@ -97,12 +97,18 @@ Value Symbols::Divide(const Value& value, std::int32_t divisor) {
   return {Intern(std::move(symbol)), value.index};
 }
 
+Value Symbols::TimesFactor(const Value& value, Rank rank) {
+  Symbol symbol{.kind = Kind::kScaled, .rank = rank, .terms = {{value.symbol, 0, 0}}};
+  symbol.rounded = symbols_[value.symbol].rounded;
+  return {Intern(std::move(symbol)), value.index};
+}
+
 Value Symbols::Convert(const Value& value, DType from, DType to) {
   const Symbol& whole = symbols_[value.symbol];
   if (Widens(from, to) || (whole.exact && whole.exact_in == to)) return value;
   Symbol symbol{.kind = Kind::kRound, .dtype = to, .terms = {{value.symbol, 0, 0}}};
-  // A sum may be built on inputs that were cast to a narrower type, but not on sums that were.
-  symbol.rounded = !IsUnknown(whole.kind);
+  // A sum may be built on inputs, scaled or not, that were cast to a narrower type, but not on sums that were.
+  symbol.rounded = whole.rounded || !(IsUnknown(whole.kind) || whole.kind == Kind::kScaled);
   symbol.exact = true;
   symbol.exact_in = to;
   return {Intern(std::move(symbol)), value.index};
@@ -161,6 +167,8 @@ std::string Symbols::Describe(const Value& value) const {
     }
     case Kind::kDivide:
       return absl::StrCat(term(0), " / ", symbol.divisor);
+    case Kind::kScaled:
+      return absl::StrCat(term(0), " · factor@", symbol.rank);
     case Kind::kCombine: {
       std::string text = symbol.finite ? "finite(" : "combine(";
       for (std::size_t i = 0; i < symbol.terms.size() && text.size() < kLongest; ++i) {

@@ -30,6 +30,7 @@ struct Symbol {
     kReplica,  // the weights of `rank` before the run, which several ranks hold
     kFold,     // op over terms, left to right
     kDivide,   // terms[0] / divisor
+    kScaled,   // terms[0] times the factor that `rank` gives with its call
     kRound,    // terms[0] rounded to dtype
     kCombine,  // terms times coefficients, added from left to right
     kEncoded,  // bytes of a message of `codec` that holds terms one after the other
@@ -74,6 +75,8 @@ class Symbols {
   Value Fold(ReduceOp op, absl::Span<const Value> values);
   Value Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite);
   Value Divide(const Value& value, std::int32_t divisor);
+  // `value` times the factor of the call of `rank`.
+  Value TimesFactor(const Value& value, Rank rank);
   // `value` of type `from` stored as `to`.
   Value Convert(const Value& value, DType from, DType to);
   // The first byte of the message that step `step` of the world encodes.

@@ -137,7 +137,8 @@ class Simulation {
         const Run& r = operands[i][run[i]];
         n = std::min(n, r.count - done[i]);
         values[i] = r.value + done[i];
-        const bool computes = operands.size() > 1 || step.divisor > 1 || step.kind == StepKind::kCombine;
+        const bool computes =
+            operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
         if (arithmetic && computes && symbols_[r.value.symbol].rounded) {
           error_ = absl::StrCat("rounds twice: it computes with ", symbols_.Describe(values[i]));
           return {};
@@ -145,7 +146,8 @@ class Simulation {
       }
       const Value value = step.kind == StepKind::kCombine
                               ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
-                              : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
+                          : step.by_factor ? symbols_.TimesFactor(values[0], plan.rank)
+                                           : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
       // Elements of 16-bit types are computed in f32.
       Append(result, {n, symbols_.Convert(value, AccumulatorOf(from), to)});
       for (std::size_t i = 0; i < operands.size(); ++i) {

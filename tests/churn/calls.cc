@@ -8,7 +8,18 @@ namespace {
 // The block that all_to_all_v moves from one rank to another: `unit` times 0, 1, 2 or 3 elements.
 std::int64_t BlockCount(std::int64_t unit, Rank from, Rank to) { return (from * 3 + to * 5) % 4 * unit; }
 
+// A world of one rank computes nothing: bools stay the bytes that they are.
+int CombinedTruth(const SharedCall& call, int size, std::int64_t i) {
+  if (size == 1) return InputValue(call, 0, i);
+  int truths = 0;
+  for (Rank rank = 0; rank < size; ++rank) truths += InputValue(call, rank, i) != 0 ? 1 : 0;
+  if (call.op == ReduceOp::kBitwiseXor) return truths % 2;
+  const bool all = call.op == ReduceOp::kMin || call.op == ReduceOp::kBitwiseAnd;
+  return (all ? truths == size : truths > 0) ? 1 : 0;
+}
+
 int Combined(const SharedCall& call, int size, std::int64_t i) {
+  if (call.dtype == DType::kBool) return CombinedTruth(call, size, i);
   int result = InputValue(call, 0, i);
   for (Rank rank = 1; rank < size; ++rank) {
     const int value = InputValue(call, rank, i);
@@ -16,6 +27,12 @@ int Combined(const SharedCall& call, int size, std::int64_t i) {
       result = std::min(result, value);
     } else if (call.op == ReduceOp::kMax) {
       result = std::max(result, value);
+    } else if (call.op == ReduceOp::kBitwiseAnd) {
+      result &= value;
+    } else if (call.op == ReduceOp::kBitwiseOr) {
+      result |= value;
+    } else if (call.op == ReduceOp::kBitwiseXor) {
+      result ^= value;
     } else {
       result += value;
     }

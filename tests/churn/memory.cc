@@ -46,6 +46,21 @@ void PutNumber(std::byte* to, DType dtype, int value) {
       return Put(to, static_cast<std::int32_t>(value));
     case DType::kI64:
       return Put(to, static_cast<std::int64_t>(value));
+    case DType::kI16:
+    case DType::kU16:
+      return Put(to, static_cast<std::uint16_t>(value));
+    case DType::kU32:
+      return Put(to, static_cast<std::uint32_t>(value));
+    case DType::kU64:
+      return Put(to, static_cast<std::uint64_t>(value));
+    case DType::kBool:
+    case DType::kF8E4M3FN:  // as bytes
+    case DType::kF8E5M2:
+      return Put(to, static_cast<std::uint8_t>(value));
+    case DType::kC64:  // both parts are the integer
+    case DType::kC128:
+      PutNumber(to, PartOf(dtype), value);
+      return PutNumber(to + SizeOf(PartOf(dtype)), PartOf(dtype), value);
   }
 }
 
@@ -98,6 +113,21 @@ double NumberAt(const std::byte* at, DType dtype, std::int64_t i) {
       return Get<std::int32_t>(element);
     case DType::kI64:
       return Get<std::int64_t>(element);
+    case DType::kI16:
+      return Get<std::int16_t>(element);
+    case DType::kU16:
+      return Get<std::uint16_t>(element);
+    case DType::kU32:
+      return Get<std::uint32_t>(element);
+    case DType::kU64:
+      return Get<std::uint64_t>(element);
+    case DType::kBool:
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
+      return Get<std::uint8_t>(element);
+    case DType::kC64:
+    case DType::kC128:
+      return NumberAt(element, PartOf(dtype), 0);
   }
   return 0;
 }

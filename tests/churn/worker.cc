@@ -11,7 +11,8 @@
 namespace tutti::churn {
 namespace {
 
-constexpr std::array<ReduceOp, 3> kExactOps = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
+constexpr std::array<ReduceOp, 6> kExactOps = {ReduceOp::kSum,        ReduceOp::kMin,       ReduceOp::kMax,
+                                               ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor};
 constexpr std::size_t kMostGroupsKept = 3;
 
 }  // namespace
@@ -66,6 +67,7 @@ absl::StatusOr<Worker::PlannedCall> Worker::Plan(Communicator& on) {
   call.collective = kAllCollectives[static_cast<std::size_t>(choices_.Below(10))];  // all but send and recv
   call.dtype = choices_.Of<DType>(kAllDTypes);
   call.op = choices_.Of<ReduceOp>(kExactOps);
+  while (Reduces(call.collective) && !HasOp(call.dtype, call.op)) call.dtype = choices_.Of<DType>(kAllDTypes);
   call.root = choices_.Below(on.size());
   call.in_place = HasInPlaceForm(call.collective) && choices_.OneIn(2);
   call.salt = choices_.Below(static_cast<int>(kPeriod));

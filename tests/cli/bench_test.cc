@@ -105,6 +105,27 @@ TEST(BenchTest, ReducesDTypesRightly) {
   }
 }
 
+TEST(BenchTest, ReducesTheTypesOfFrameworksRightly) {
+  for (const char* type_and_op :
+       {"bool --op sum", "bool --op bxor", "i16 --op min", "u16 --op band", "u32 --op bor", "u64 --op bxor",
+        "c64 --op prod", "c128 --op avg", "bf16 --op premul_sum", "c64 --op premul_sum"}) {
+    const nlohmann::json rows =
+        BenchRows(std::string("all_reduce --transport inproc --ranks 3 -b 16 -e 16K -f 1024 --dtype ") + type_and_op);
+    ASSERT_EQ(rows.size(), 2U);
+    for (const nlohmann::json& row : rows) EXPECT_EQ(row["wrong"], 0) << row;
+  }
+}
+
+TEST(BenchTest, MovesWhatItCannotReduce) {
+  std::set<std::string> collectives;
+  for (const nlohmann::json& row : BenchRows("all --transport inproc --ranks 2 -b 64 -e 64 --dtype f8e5m2")) {
+    EXPECT_EQ(row["wrong"], 0) << row;
+    collectives.insert(row["collective"]);
+  }
+  EXPECT_THAT(collectives, testing::AllOf(testing::Contains("all_gather"), testing::Contains("send_recv"),
+                                          testing::Not(testing::Contains("all_reduce"))));
+}
+
 TEST(BenchTest, GoesOnAfterTheSizeOfNothing) {
   const auto sizes = [](const std::string& arguments) {
     std::vector<std::int64_t> bytes;
@@ -189,6 +210,8 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
        "--schedule direct of all_reduce: it reads and writes peers' memory, which is not mapped on this transport "
        "(--messages); valid: halving_doubling, recursive_doubling, ring"},
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
+      {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},
+      {"bench all_reduce --op bxor", "op bxor is not defined for f32; valid for f32: sum, avg, min, max, prod"},
       {"bench send_recv --ranks 1", "must be another rank"},
   };
   for (const Mistake& mistake : mistakes) {

@@ -161,6 +161,15 @@ TEST(PlanTest, RefusesOtherPicturesBeforeItPrintsAnything) {
   }
 }
 
+TEST(PlanTest, ShowsAndVerifiesAPremultipliedSum) {
+  const CommandRun run =
+      RunTutti("plan reduce_scatter:ring --op premul_sum --dtype bf16 --ranks 3 --bytes 64 --verify");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("scale   scratch["));
+  EXPECT_THAT(run.out, HasSubstr(" bf16 · factor"));
+  EXPECT_THAT(run.out, HasSubstr("verified: all 3 ranks"));
+}
+
 TEST(PlanTest, SaysWhatWouldBeRight) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"plan", "spec is required"},
@@ -171,6 +180,7 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan bytegrad --op max --root 1", "--op, --root: bytegrad decides that itself; leave it out"},
       {"plan bytegrad --out-of-place", "--in-place: bytegrad decides that itself"},
       {"plan bytegrad:", "an option is empty"},
+      {"plan all_reduce --op bor", "op bor is not defined for f32"},
       {"plan gradient_allreduce:codec=topk", "is no cast"},
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
       {"plan all_reduce --bytes 1 --count 1", "excludes"},

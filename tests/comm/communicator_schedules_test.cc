@@ -38,13 +38,14 @@ void RunCase(Communicator& comm, const Schedule& schedule, const CollectiveSpec&
     (in_count < out_count ? in : out) += rank * std::min(in_count, out_count) * SizeOf(spec.dtype);
   }
   for (std::int64_t i = 0; i < in_count; ++i) {
-    kernels::StoreElement(spec.dtype, in, i, InputElement(spec, rank, i));
+    kernels::StoreNumber(spec.dtype, in, i, InputElement(spec, rank, i));
   }
   CollectiveSpec call = spec;
   call.in_place = false;  // found out from the pointers
-  ASSERT_EQ(comm.Call(call, in, out, {.schedule = &schedule}).Wait(), absl::OkStatus());
+  const CallOptions options = {.schedule = &schedule, .factor = FactorOf(spec, rank)};
+  ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
   for (std::int64_t i = 0; i < out_count; ++i) {
-    ASSERT_EQ(kernels::LoadElement(spec.dtype, out, i), OutputElement(spec, count, rank, size, i))
+    ASSERT_EQ(kernels::LoadNumber(spec.dtype, out, i), OutputElement(spec, count, rank, size, i))
         << schedule.name << " " << ToString(spec) << " rank " << rank << " of " << size << " element " << i;
   }
 }
@@ -91,12 +92,22 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
 TEST_P(CollectivesTest, EveryTypeAndOperator) {
   const std::string& transport = std::get<0>(GetParam());
   const Schedule* const schedule = std::get<1>(GetParam());
-  if (schedule->collective != Collective::kAllReduce) GTEST_SKIP() << "types are the kernels' business elsewhere";
+  if (schedule->collective == Collective::kSend || schedule->collective == Collective::kRecv) {
+    GTEST_SKIP() << "point to point: see communicator_test.cc";
+  }
+  if (schedule->collective == Collective::kBarrier) GTEST_SKIP() << "moves no elements";
   RunWorld(3, {.transport = transport}, [&](Communicator& comm) {
     for (const DType dtype : kAllDTypes) {
       for (const ReduceOp op : kAllReduceOps) {
+        if (Reduces(schedule->collective) ? !HasOp(dtype, op) : op != ReduceOp::kSum) continue;
         for (const std::int64_t count : {5, 9001}) {
-          RunCase(comm, *schedule, {.collective = schedule->collective, .dtype = dtype, .op = op}, count, true);
+          for (const bool in_place : {false, true}) {
+            if (in_place && !HasInPlaceForm(schedule->collective)) continue;
+            const CollectiveSpec spec = {
+                .collective = schedule->collective, .dtype = dtype, .op = op, .root = 1, .in_place = in_place};
+            if (!schedule->supports(SpecOf(spec, count, comm.rank(), 3), 3, comm.plan_options()).ok()) continue;
+            RunCase(comm, *schedule, spec, count, /*arena=*/in_place == (count > 5));
+          }
         }
       }
     }

@@ -52,13 +52,14 @@ inline Outcome CallOnce(Communicator& comm, const Schedule& schedule, std::int64
       SpecOf({.collective = schedule.collective, .root = static_cast<Rank>(count % size)}, count, rank, size);
   std::vector<float> in(InputCount(spec, rank, size)), out(OutputCount(spec, rank, size));
   for (std::size_t i = 0; i < in.size(); ++i) {
-    in[i] = static_cast<float>(InputElement(spec, rank, static_cast<std::int64_t>(i)));
+    in[i] = static_cast<float>(InputElement(spec, rank, static_cast<std::int64_t>(i)).real());
   }
   if (absl::Status status = comm.Call(spec, in.data(), out.data(), {.schedule = &schedule}).Wait(); !status.ok()) {
     return {status, ""};
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto expected = static_cast<float>(OutputElement(spec, count, rank, size, static_cast<std::int64_t>(i)));
+    const auto expected =
+        static_cast<float>(OutputElement(spec, count, rank, size, static_cast<std::int64_t>(i)).real());
     if (out[i] == expected) continue;
     return {absl::OkStatus(), absl::StrCat(schedule.name, ": element ", i, " is ", out[i], ", expected ", expected)};
   }

@@ -79,6 +79,10 @@ TEST(ConvertTest, NarrowsWiderTypesTo16BitsWithoutRoundingTwice) {
   const std::vector<std::uint16_t> from_i64 = ConvertAll<std::uint16_t>(DType::kBF16, DType::kI64, integers);
   EXPECT_EQ(from_i64[0] + 1, from_i64[1]);
   EXPECT_EQ(from_i64[1] | 0x8000, from_i64[2]);
+  constexpr std::uint64_t kLargeTie = (std::uint64_t{1} << 63) + (std::uint64_t{1} << 55);
+  const std::vector<std::uint64_t> naturals = {kLargeTie, kLargeTie + 1};
+  const std::vector<std::uint16_t> from_u64 = ConvertAll<std::uint16_t>(DType::kBF16, DType::kU64, naturals);
+  EXPECT_EQ(from_u64[0] + 1, from_u64[1]);
 }
 
 TEST(ConvertTest, FloatToIntegerRoundsToEvenAndSaturates) {
@@ -91,19 +95,24 @@ TEST(ConvertTest, FloatToIntegerRoundsToEvenAndSaturates) {
   const std::vector<std::int64_t> wide = ConvertAll<std::int64_t>(DType::kI64, DType::kF32, values);
   EXPECT_EQ(wide[5], std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(wide[6], std::numeric_limits<std::int64_t>::min());
+  const std::vector<std::uint64_t> natural = ConvertAll<std::uint64_t>(DType::kU64, DType::kF32, values);
+  EXPECT_EQ(natural[5], std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(natural[6], 0);
 }
 
 TEST(ConvertTest, SmallIntegersAreExactBetweenAllTypes) {
   for (DType from : kAllDTypes) {
     for (DType to : kAllDTypes) {
+      if (!Converts(from, to)) continue;
       for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
         for (std::int64_t count : {0, 1, 5, 64, 67, 100}) {
           for (std::int64_t offset : {0, 1, 3}) {
-            std::vector<std::uint8_t> src(1024), dst(1024, 0xA5);
-            for (std::int64_t i = 0; i < count; ++i) StoreElement(from, src.data(), offset + i, i);
+            std::vector<std::uint8_t> src(2048), dst(2048, 0xA5);
+            for (std::int64_t i = 0; i < count; ++i) StoreNumber(from, src.data(), offset + i, {i * 1.0L, 1});
             Convert(to, dst.data() + offset * SizeOf(to), from, src.data() + offset * SizeOf(from), count, stores);
             for (std::int64_t i = 0; i < count; ++i) {
-              ASSERT_EQ(LoadElement(to, dst.data(), offset + i), i) << Name(from) << " to " << Name(to);
+              ASSERT_EQ(LoadNumber(to, dst.data(), offset + i), LoadNumber(from, src.data(), offset + i))
+                  << Name(from) << " to " << Name(to);
             }
             ASSERT_EQ(dst[static_cast<std::size_t>((offset + count) * SizeOf(to))], 0xA5);
           }
@@ -120,6 +129,16 @@ TEST(ConvertTest, IntegersSaturate) {
   EXPECT_EQ(ConvertAll<std::int32_t>(DType::kI32, DType::kI64, values),
             (std::vector<std::int32_t>{-1, 256, std::numeric_limits<std::int32_t>::max(),
                                        std::numeric_limits<std::int32_t>::min(), 100}));
+  EXPECT_EQ(ConvertAll<std::uint64_t>(DType::kU64, DType::kI64, values),
+            (std::vector<std::uint64_t>{0, 256, 1ULL << 40, 0, 100}));
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const std::vector<std::uint64_t> natural = {0, 1ULL << 63, kMost};
+  EXPECT_EQ(ConvertAll<std::int64_t>(DType::kI64, DType::kU64, natural),
+            (std::vector<std::int64_t>{0, std::numeric_limits<std::int64_t>::max(),
+                                       std::numeric_limits<std::int64_t>::max()}));
+  EXPECT_EQ(ConvertAll<std::uint16_t>(DType::kU16, DType::kU64, natural),
+            (std::vector<std::uint16_t>{0, 65535, 65535}));
+  EXPECT_EQ(ConvertAll<double>(DType::kF64, DType::kU64, natural), (std::vector<double>{0, 0x1p63, 0x1p64}));
 }
 
 TEST(ConvertTest, CopiesKeepEveryBit) {

@@ -2,9 +2,12 @@
 #ifndef TESTS_KERNELS_ELEMENT_VALUES_H_
 #define TESTS_KERNELS_ELEMENT_VALUES_H_
 
+#include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/float16.h"
@@ -24,7 +27,8 @@ void StoreAs(void* data, std::int64_t i, T value) {
   std::memcpy(static_cast<char*>(data) + i * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-// long double holds every value of every dtype exactly.
+// long double holds every value of every real dtype exactly. A bool is its byte, and so is an 8-bit floating element,
+// which nothing computes with.
 inline long double LoadElement(DType dtype, const void* data, std::int64_t i) {
   switch (dtype) {
     case DType::kF32:
@@ -43,6 +47,21 @@ inline long double LoadElement(DType dtype, const void* data, std::int64_t i) {
       return LoadAs<std::int32_t>(data, i);
     case DType::kI64:
       return static_cast<long double>(LoadAs<std::int64_t>(data, i));
+    case DType::kI16:
+      return LoadAs<std::int16_t>(data, i);
+    case DType::kU16:
+      return LoadAs<std::uint16_t>(data, i);
+    case DType::kU32:
+      return LoadAs<std::uint32_t>(data, i);
+    case DType::kU64:
+      return static_cast<long double>(LoadAs<std::uint64_t>(data, i));
+    case DType::kBool:
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
+      return LoadAs<std::uint8_t>(data, i);
+    case DType::kC64:
+    case DType::kC128:
+      break;  // LoadNumber
   }
   return 0;
 }
@@ -65,7 +84,45 @@ inline void StoreElement(DType dtype, void* data, std::int64_t i, long double va
       return StoreAs(data, i, static_cast<std::int32_t>(value));
     case DType::kI64:
       return StoreAs(data, i, static_cast<std::int64_t>(value));
+    case DType::kI16:
+      return StoreAs(data, i, static_cast<std::int16_t>(value));
+    case DType::kU16:
+      return StoreAs(data, i, static_cast<std::uint16_t>(value));
+    case DType::kU32:
+      return StoreAs(data, i, static_cast<std::uint32_t>(value));
+    case DType::kU64:
+      return StoreAs(data, i, static_cast<std::uint64_t>(value));
+    case DType::kBool:
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
+      return StoreAs(data, i, static_cast<std::uint8_t>(value));
+    case DType::kC64:
+    case DType::kC128:
+      return;  // StoreNumber
   }
+}
+
+// An element of any dtype: the imaginary part of a real one is 0.
+using Number = std::complex<long double>;
+
+inline Number LoadNumber(DType dtype, const void* data, std::int64_t i) {
+  if (!IsComplex(dtype)) return LoadElement(dtype, data, i);
+  return {LoadElement(PartOf(dtype), data, 2 * i), LoadElement(PartOf(dtype), data, 2 * i + 1)};
+}
+
+inline void StoreNumber(DType dtype, void* data, std::int64_t i, Number value) {
+  if (!IsComplex(dtype)) return StoreElement(dtype, data, i, value.real());
+  StoreElement(PartOf(dtype), data, 2 * i, value.real());
+  StoreElement(PartOf(dtype), data, 2 * i + 1, value.imag());
+}
+
+// The operators that Reduce has for `dtype`.
+inline std::vector<ReduceOp> OpsOf(DType dtype) {
+  std::vector<ReduceOp> ops;
+  for (const ReduceOp op : kAllReduceOps) {
+    if (HasOp(dtype, op) && op != ReduceOp::kPremulSum) ops.push_back(op);
+  }
+  return ops;
 }
 
 // `values` combined left to right in T.
@@ -78,11 +135,25 @@ T Combined(ReduceOp op, std::int32_t divisor, const std::vector<long double>& va
     if (op == ReduceOp::kMax) result = operand > result ? operand : result;
     if (op == ReduceOp::kProd) result = static_cast<T>(result * operand);
     if (op == ReduceOp::kSum || op == ReduceOp::kAvg) result = static_cast<T>(result + operand);
+    if constexpr (std::is_integral_v<T>) {
+      if (op == ReduceOp::kBitwiseAnd) result = result & operand;
+      if (op == ReduceOp::kBitwiseOr) result = result | operand;
+      if (op == ReduceOp::kBitwiseXor) result = result ^ operand;
+    }
   }
   return op == ReduceOp::kAvg ? static_cast<T>(result / static_cast<T>(divisor)) : result;
 }
 
-// What Reduce promises for one element (integers: as long as products fit into 64 bits).
+// The truths `values` combined: bytes are true unless they are 0.
+inline bool CombinedTruth(ReduceOp op, const std::vector<long double>& values) {
+  const auto truths = static_cast<std::size_t>(
+      std::count_if(values.begin(), values.end(), [](long double value) { return value != 0; }));
+  if (op == ReduceOp::kBitwiseXor) return truths % 2 == 1;
+  const bool all = op == ReduceOp::kProd || op == ReduceOp::kMin || op == ReduceOp::kBitwiseAnd;
+  return all ? truths == values.size() : truths > 0;
+}
+
+// What Reduce promises for one real element (integers: as long as products fit into 64 bits).
 inline long double ReducedElement(DType dtype, ReduceOp op, std::int32_t divisor,
                                   const std::vector<long double>& values) {
   if (dtype == DType::kF64) return Combined<double>(op, divisor, values);
@@ -91,10 +162,44 @@ inline long double ReducedElement(DType dtype, ReduceOp op, std::int32_t divisor
     StoreElement(dtype, element, 0, Combined<float>(op, divisor, values));
     return LoadElement(dtype, element, 0);
   }
-  const std::int64_t wide = Combined<std::int64_t>(op == ReduceOp::kAvg ? ReduceOp::kSum : op, 1, values);
+  if (dtype == DType::kBool) return CombinedTruth(op, values) ? 1 : 0;
+  const ReduceOp fold = op == ReduceOp::kAvg ? ReduceOp::kSum : op;
+  const auto wide = dtype == DType::kU64 ? Combined<std::uint64_t>(fold, 1, values)
+                                         : static_cast<std::uint64_t>(Combined<std::int64_t>(fold, 1, values));
   std::memcpy(element, &wide, sizeof(wide));  // the low bytes: wraps around
   const long double wrapped = LoadElement(dtype, element, 0);
   return op == ReduceOp::kAvg ? std::trunc(wrapped / divisor) : wrapped;
+}
+
+// The product of complex numbers whose parts are T, left to right.
+template <typename T>
+Number Product(const std::vector<Number>& values) {
+  T real = static_cast<T>(values[0].real());
+  T imaginary = static_cast<T>(values[0].imag());
+  for (std::size_t s = 1; s < values.size(); ++s) {
+    const T c = static_cast<T>(values[s].real());
+    const T d = static_cast<T>(values[s].imag());
+    const T product = real * c - imaginary * d;
+    imaginary = real * d + imaginary * c;
+    real = product;
+  }
+  return {real, imaginary};
+}
+
+// What Reduce promises for one element of any dtype.
+inline Number ReducedNumber(DType dtype, ReduceOp op, std::int32_t divisor, const std::vector<Number>& values) {
+  if (IsComplex(dtype) && op == ReduceOp::kProd) {
+    return dtype == DType::kC64 ? Product<float>(values) : Product<double>(values);
+  }
+  std::vector<long double> real;
+  std::vector<long double> imaginary;
+  for (const Number& value : values) {
+    real.push_back(value.real());
+    imaginary.push_back(value.imag());
+  }
+  const long double first = ReducedElement(PartOf(dtype), op, divisor, real);
+  if (!IsComplex(dtype)) return first;
+  return {first, ReducedElement(PartOf(dtype), op, divisor, imaginary)};
 }
 
 }  // namespace tutti::kernels

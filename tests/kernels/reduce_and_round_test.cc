@@ -11,7 +11,7 @@ namespace {
 // Equal to reducing in fp32 and rounding once, for any number of sources and any length.
 TEST(ReduceAndRoundTest, IsAReductionInFp32RoundedOnce) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    for (const ReduceOp op : kAllReduceOps) {
+    for (const ReduceOp op : OpsOf(dtype)) {
       for (const std::size_t sources : {1, 2, 5, 64, 65, 130}) {
         for (const std::int64_t count : {0, 1, 2047, 2048, 5001}) {
           std::vector<std::vector<float>> values(sources, std::vector<float>(count));

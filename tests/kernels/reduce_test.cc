@@ -1,5 +1,6 @@
 #include "kernels/reduce.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,11 +32,21 @@ class Operand {
   }
 
   void* data() { return data_; }
-  void Set(std::int64_t i, long double value) { StoreElement(dtype_, data_, i, value); }
-  long double Get(std::int64_t i) const { return LoadElement(dtype_, data_, i); }
+  void Set(std::int64_t i, Number value) { StoreNumber(dtype_, data_, i, value); }
+  Number Get(std::int64_t i) const { return LoadNumber(dtype_, data_, i); }
+  long double Real(std::int64_t i) const { return LoadElement(dtype_, data_, i); }
+  // Small integers; bools are any byte.
   void Randomize(std::mt19937& random) {
-    std::uniform_int_distribution<int> small(dtype_ == DType::kU8 ? 0 : -9, 9);
-    for (std::int64_t i = 0; i < count_; ++i) Set(i, small(random));
+    std::uniform_int_distribution<int> small(IsUnsigned() ? 0 : -9, 9);
+    constexpr int kBytes[] = {0, 0, 1, 2, 128, 255};
+    std::uniform_int_distribution<int> byte(0, 5);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      if (dtype_ == DType::kBool) {
+        Set(i, kBytes[byte(random)]);
+      } else {
+        Set(i, {static_cast<long double>(small(random)), static_cast<long double>(small(random))});
+      }
+    }
   }
   bool GuardsAreIntact() const {
     const auto untouched = [](std::uint8_t byte) { return byte == 0xA5; };
@@ -45,6 +56,9 @@ class Operand {
 
  private:
   std::int64_t Bytes() const { return count_ * SizeOf(dtype_); }
+  bool IsUnsigned() const {
+    return dtype_ == DType::kU8 || dtype_ == DType::kU16 || dtype_ == DType::kU32 || dtype_ == DType::kU64;
+  }
 
   DType dtype_;
   std::int64_t count_;
@@ -81,11 +95,11 @@ void CheckReduce(DType dtype, ReduceOp op, const Shape& shape, Stores stores) {
   }
   for (int k = 0; k < shape.num_dsts; ++k) dsts.push_back(operands[shape.in_place ? k : shape.num_srcs + k].data());
 
-  std::vector<long double> expected(static_cast<std::size_t>(shape.count));
-  std::vector<long double> values(static_cast<std::size_t>(shape.num_srcs));
+  std::vector<Number> expected(static_cast<std::size_t>(shape.count));
+  std::vector<Number> values(static_cast<std::size_t>(shape.num_srcs));
   for (std::int64_t i = 0; i < shape.count; ++i) {
     for (int s = 0; s < shape.num_srcs; ++s) values[s] = operands[s].Get(i);
-    expected[i] = ReducedElement(dtype, op, divisor, values);
+    expected[i] = ReducedNumber(dtype, op, divisor, values);
   }
   Reduce(dtype, op, divisor, dsts, srcs, shape.count, stores);
   for (int k = 0; k < shape.num_dsts; ++k) {
@@ -128,9 +142,9 @@ TEST_P(ReduceTest, StreamsWhenAllDestinationsShareAMisalignment) {
     void* dsts[] = {first.data(), second.data()};
     Reduce(dtype, op, 2, dsts, srcs, 1000, Stores::kStreaming);
     for (std::int64_t i = 0; i < 1000; ++i) {
-      const long double value = src.Get(i);
-      const std::vector<long double> values = {value, value};
-      ASSERT_EQ(first.Get(i), ReducedElement(dtype, op, 2, values)) << i;
+      const Number value = src.Get(i);
+      const std::vector<Number> values = {value, value};
+      ASSERT_EQ(first.Get(i), ReducedNumber(dtype, op, 2, values)) << i;
       ASSERT_EQ(second.Get(i), first.Get(i)) << i;
     }
     EXPECT_TRUE(first.GuardsAreIntact() && second.GuardsAreIntact());
@@ -142,14 +156,21 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<DType, ReduceOp>>& 
   return std::string(dtype.data(), dtype.size()) + "_" + std::string(op.data(), op.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ReduceTest,
-                         testing::Combine(testing::ValuesIn(kAllDTypes), testing::ValuesIn(kAllReduceOps)), CaseName);
+std::vector<std::tuple<DType, ReduceOp>> EveryTypeWithItsOperators() {
+  std::vector<std::tuple<DType, ReduceOp>> cases;
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : OpsOf(dtype)) cases.emplace_back(dtype, op);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReduceTest, testing::ValuesIn(EveryTypeWithItsOperators()), CaseName);
 
 class FloatingReduceTest : public testing::TestWithParam<DType> {};
 
 TEST_P(FloatingReduceTest, NanInAnyOperandReachesTheResult) {
   const long double nan = std::numeric_limits<long double>::quiet_NaN();
-  for (ReduceOp op : kAllReduceOps) {
+  for (ReduceOp op : OpsOf(GetParam())) {
     for (int poisoned = 0; poisoned < 3; ++poisoned) {
       for (std::int64_t count : {1, 200}) {
         std::vector<Operand> operands;
@@ -162,7 +183,7 @@ TEST_P(FloatingReduceTest, NanInAnyOperandReachesTheResult) {
         Operand result(GetParam(), count, 0);
         void* dst = result.data();
         Reduce(GetParam(), op, 3, {&dst, 1}, srcs, count, Stores::kCached);
-        for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(std::isnan(result.Get(i)), i % 3 == 0) << Name(op) << i;
+        for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(std::isnan(result.Real(i)), i % 3 == 0) << Name(op) << i;
       }
     }
   }
@@ -180,15 +201,15 @@ TEST_P(FloatingReduceTest, InfinitiesFollowIeee) {
   void* dst = result.data();
   const auto run = [&](ReduceOp op) { Reduce(GetParam(), op, 2, {&dst, 1}, srcs, 4, Stores::kCached); };
   run(ReduceOp::kSum);
-  EXPECT_EQ(result.Get(0), inf);
-  EXPECT_EQ(result.Get(1), -inf);
-  EXPECT_TRUE(std::isnan(result.Get(2)));
+  EXPECT_EQ(result.Real(0), inf);
+  EXPECT_EQ(result.Real(1), -inf);
+  EXPECT_TRUE(std::isnan(result.Real(2)));
   run(ReduceOp::kMin);
-  EXPECT_EQ(result.Get(0), 1);
-  EXPECT_EQ(result.Get(2), -inf);
+  EXPECT_EQ(result.Real(0), 1);
+  EXPECT_EQ(result.Real(2), -inf);
   run(ReduceOp::kMax);
-  EXPECT_EQ(result.Get(0), inf);
-  EXPECT_EQ(result.Get(1), 1);
+  EXPECT_EQ(result.Real(0), inf);
+  EXPECT_EQ(result.Real(1), 1);
 }
 
 TEST_P(FloatingReduceTest, RoundsEveryElementAlikeWhateverItsPosition) {
@@ -202,15 +223,15 @@ TEST_P(FloatingReduceTest, RoundsEveryElementAlikeWhateverItsPosition) {
     for (std::int64_t i = 0; i < kCount; ++i) operand.Set(i, normal(random));
   }
   for (Operand& operand : operands) srcs.push_back(operand.data());
-  for (ReduceOp op : kAllReduceOps) {
+  for (ReduceOp op : OpsOf(GetParam())) {
     for (int divisor : {3, 4}) {
       Operand result(GetParam(), kCount, 1);
       void* dst = result.data();
       Reduce(GetParam(), op, divisor, {&dst, 1}, srcs, kCount, Stores::kStreaming);
       for (std::int64_t i = 0; i < kCount; ++i) {
         std::vector<long double> values;
-        for (const Operand& operand : operands) values.push_back(operand.Get(i));
-        ASSERT_EQ(result.Get(i), ReducedElement(GetParam(), op, divisor, values)) << Name(op) << " [" << i << "]";
+        for (const Operand& operand : operands) values.push_back(operand.Real(i));
+        ASSERT_EQ(result.Real(i), ReducedElement(GetParam(), op, divisor, values)) << Name(op) << " [" << i << "]";
       }
     }
   }
@@ -239,6 +260,97 @@ TEST(ReduceIntegerTest, SumsWrapAroundAndAveragesTruncate) {
   dst = wide;
   Reduce(DType::kI64, ReduceOp::kSum, 1, {&dst, 1}, wide_srcs, 1, Stores::kCached);
   EXPECT_EQ(wide[0], std::numeric_limits<std::int64_t>::min());
+}
+
+TEST(ReduceIntegerTest, UnsignedIntegersUseTheirWholeRange) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t a[] = {kMost, 1, 7}, b[] = {1, kMost, kMost - 3};
+  std::uint64_t result[3];
+  const void* srcs[] = {a, b};
+  void* dst = result;
+  const auto run = [&](ReduceOp op) { Reduce(DType::kU64, op, 2, {&dst, 1}, srcs, 3, Stores::kCached); };
+  run(ReduceOp::kSum);
+  EXPECT_THAT(result, testing::ElementsAre(0, 0, 3));
+  run(ReduceOp::kMax);
+  EXPECT_THAT(result, testing::ElementsAre(kMost, kMost, kMost - 3));
+  run(ReduceOp::kMin);
+  EXPECT_THAT(result, testing::ElementsAre(1, 1, 7));
+  run(ReduceOp::kBitwiseXor);
+  EXPECT_THAT(result, testing::ElementsAre(kMost - 1, kMost - 1, kMost - 4));
+  const void* large[] = {a};
+  Reduce(DType::kU64, ReduceOp::kAvg, 2, {&dst, 1}, large, 3, Stores::kCached);
+  EXPECT_THAT(result, testing::ElementsAre(kMost / 2, 0, 3));
+}
+
+TEST(ReduceBoolTest, EveryByteButZeroIsTrueAndResultsAreZeroOrOne) {
+  const std::uint8_t a[] = {0, 0, 2, 4}, b[] = {0, 255, 0, 2};
+  std::uint8_t result[4];
+  const void* srcs[] = {a, b};
+  void* dst = result;
+  const auto run = [&](ReduceOp op) { Reduce(DType::kBool, op, 1, {&dst, 1}, srcs, 4, Stores::kCached); };
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kBitwiseOr}) {
+    run(op);
+    EXPECT_THAT(result, testing::ElementsAre(0, 1, 1, 1)) << Name(op);
+  }
+  for (const ReduceOp op : {ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kBitwiseAnd}) {
+    run(op);
+    EXPECT_THAT(result, testing::ElementsAre(0, 0, 0, 1)) << Name(op);
+  }
+  run(ReduceOp::kBitwiseXor);
+  EXPECT_THAT(result, testing::ElementsAre(0, 1, 1, 0));
+}
+
+// Numbers whose products are not exact: every place of an element gives the same bits.
+TEST(ReduceComplexTest, ProductsAreRoundedAlikeWhateverTheirPlace) {
+  std::mt19937 random(13);
+  std::normal_distribution<double> normal(0.0, 1.0);
+  constexpr std::int64_t kCount = 131;
+  for (const DType dtype : {DType::kC64, DType::kC128}) {
+    std::vector<Operand> operands;
+    std::vector<const void*> srcs;
+    for (int s = 0; s < 4; ++s) {
+      Operand& operand = operands.emplace_back(dtype, kCount, s % 3);
+      for (std::int64_t i = 0; i < kCount; ++i) operand.Set(i, {normal(random), normal(random)});
+    }
+    for (Operand& operand : operands) srcs.push_back(operand.data());
+    Operand result(dtype, kCount, 1);
+    void* dst = result.data();
+    Reduce(dtype, ReduceOp::kProd, 1, {&dst, 1}, srcs, kCount, Stores::kCached);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      std::vector<Number> values;
+      for (const Operand& operand : operands) values.push_back(operand.Get(i));
+      ASSERT_EQ(result.Get(i), ReducedNumber(dtype, ReduceOp::kProd, 1, values)) << Name(dtype) << " [" << i << "]";
+    }
+  }
+}
+
+TEST(MultiplyTest, RoundsEveryProductOnceInPlaceAndOut) {
+  std::mt19937 random(17);
+  std::normal_distribution<double> normal(0.0, 1.0);
+  constexpr double kFactor = -1.0 / 3.0;
+  for (const DType dtype : kAllDTypes) {
+    if (!HasOp(dtype, ReduceOp::kPremulSum)) continue;
+    for (const std::int64_t count : {0, 1, 7, 64, 131}) {
+      Operand src(dtype, count, 1), out(dtype, count, 2);
+      for (std::int64_t i = 0; i < count; ++i) src.Set(i, {normal(random), normal(random)});
+      Multiply(dtype, out.data(), src.data(), kFactor, count);
+      const bool wide = PartOf(dtype) == DType::kF64;
+      const auto product = [&](long double part) -> long double {
+        if (wide) return static_cast<double>(part) * kFactor;
+        std::uint8_t element[4];
+        StoreElement(PartOf(dtype), element, 0, static_cast<float>(part) * static_cast<float>(kFactor));
+        return LoadElement(PartOf(dtype), element, 0);
+      };
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Number value = src.Get(i);
+        ASSERT_EQ(out.Get(i), Number(product(value.real()), IsComplex(dtype) ? product(value.imag()) : 0))
+            << Name(dtype) << " [" << i << "]";
+      }
+      Multiply(dtype, src.data(), src.data(), kFactor, count);
+      for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(src.Get(i), out.Get(i));
+      EXPECT_TRUE(src.GuardsAreIntact() && out.GuardsAreIntact());
+    }
+  }
 }
 
 TEST(DivideTest, DividesTrulyOrTruncates) {

@@ -16,6 +16,7 @@
 #include "kernels/quantize.h"
 #include "kernels/reduce.h"
 #include "tests/codecs/inputs.h"
+#include "tests/kernels/element_values.h"
 #include "tutti/codec.h"
 
 namespace tutti::kernels {
@@ -64,7 +65,7 @@ TEST(TargetsTest, ReduceGivesTheSameBytes) {
   for (DType dtype : kFloatingDTypes) {
     const std::vector<std::uint8_t> a = MakeOperand(dtype, 1), b = MakeOperand(dtype, 2), c = MakeOperand(dtype, 3);
     const void* srcs[] = {a.data(), b.data(), c.data()};
-    for (ReduceOp op : kAllReduceOps) {
+    for (ReduceOp op : OpsOf(dtype)) {
       for (std::size_t num_srcs : {2u, 3u}) {
         SCOPED_TRACE(testing::Message() << Name(dtype) << " " << Name(op) << " of " << num_srcs);
         ExpectSameBytes([&] {
@@ -75,6 +76,21 @@ TEST(TargetsTest, ReduceGivesTheSameBytes) {
         });
       }
     }
+  }
+}
+
+TEST(TargetsTest, ProductsOfComplexNumbersAreTheSame) {
+  for (DType dtype : {DType::kC64, DType::kC128}) {
+    const DType part = PartOf(dtype);
+    const std::vector<std::uint8_t> a = MakeOperand(part, 1), b = MakeOperand(part, 2), c = MakeOperand(part, 3);
+    const void* srcs[] = {a.data(), b.data(), c.data()};
+    SCOPED_TRACE(testing::Message() << Name(dtype));
+    ExpectSameBytes([&] {
+      std::vector<std::uint8_t> result(a.size());
+      void* dst = result.data();
+      Reduce(dtype, ReduceOp::kProd, 1, {&dst, 1}, srcs, kCount / 2, Stores::kCached);
+      return result;
+    });
   }
 }
 

@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace tutti {
 namespace {
@@ -89,12 +95,67 @@ TEST(CollectiveTest, ErrorsNameTheField) {
   }
 }
 
+TEST(CollectiveTest, TypesAndOperatorsKeepTheirNumbers) {
+  for (std::size_t i = 0; i < kAllDTypes.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(kAllDTypes[i]), i);
+    EXPECT_EQ(*ParseDType(Name(kAllDTypes[i])), kAllDTypes[i]);
+    EXPECT_GT(SizeOf(kAllDTypes[i]), 0);
+  }
+  for (std::size_t i = 0; i < kAllReduceOps.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(kAllReduceOps[i]), i);
+    EXPECT_EQ(*ParseReduceOp(Name(kAllReduceOps[i])), kAllReduceOps[i]);
+  }
+}
+
+TEST(CollectiveTest, WhatCannotBeReducedCanStillBeMoved) {
+  EXPECT_EQ(ErrorOf({.dtype = DType::kF8E4M3FN}),
+            "all_reduce of rank 0: op sum is not defined for f8e4m3fn, which can be moved (all_gather, broadcast, send "
+            "…) but not reduced: reduce in f32, f16 or bf16");
+  EXPECT_EQ(ErrorOf({.collective = Collective::kReduce, .dtype = DType::kBF16, .op = ReduceOp::kBitwiseXor}),
+            "reduce of rank 0: op bxor is not defined for bf16; valid for bf16: sum, avg, min, max, prod, premul_sum");
+  EXPECT_EQ(ErrorOf({.collective = Collective::kReduceScatter, .dtype = DType::kC64, .op = ReduceOp::kMax}),
+            "reduce_scatter of rank 0: op max is not defined for c64; valid for c64: sum, avg, prod, premul_sum");
+  EXPECT_EQ(
+      ErrorOf({.dtype = DType::kBool, .op = ReduceOp::kAvg}),
+      "all_reduce of rank 0: op avg is not defined for bool; valid for bool: sum, min, max, prod, band, bor, bxor; "
+      "for the share of ranks that are true, average f32");
+  EXPECT_EQ(
+      ErrorOf({.dtype = DType::kI32, .op = ReduceOp::kPremulSum}),
+      "all_reduce of rank 0: op premul_sum is not defined for i32; valid for i32: sum, avg, min, max, prod, band, "
+      "bor, bxor");
+  for (DType dtype : kAllDTypes) {
+    for (Collective collective : kAllCollectives) {
+      if (Reduces(collective)) continue;
+      CollectiveSpec spec{.collective = collective, .dtype = dtype, .root = HasRoot(collective) ? 1 : 0};
+      if (collective == Collective::kAllToAllV) spec.send_counts = spec.recv_counts = {1, 2, 3, 4};
+      EXPECT_EQ(ErrorOf(spec), "");
+    }
+  }
+}
+
+TEST(CollectiveTest, TheDocsHaveTheOperatorsOfEveryType) {
+  std::ifstream page(TUTTI_SOURCE_DIR "/docs/types.md");
+  std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  for (DType dtype : kAllDTypes) {
+    const std::string row_begin = absl::StrCat("\n| `", Name(dtype), "` | ", SizeOf(dtype), " | ");
+    const std::size_t begin = text.find(row_begin);
+    ASSERT_NE(begin, text.npos) << row_begin;
+    const std::string row = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+    std::string ops;
+    for (ReduceOp op : kAllReduceOps) {
+      if (HasOp(dtype, op)) absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(op));
+    }
+    const std::string row_end = absl::StrCat(" | ", ops.empty() ? "none: it can only be moved" : ops, " |");
+    EXPECT_EQ(row.substr(row.size() - std::min(row.size(), row_end.size())), row_end);
+  }
+}
+
 TEST(CollectiveTest, ValuesThatAreNoEnumeratorsAreRefusedByNumber) {
   EXPECT_EQ(ErrorOf({.collective = Collective{55}}), "? of rank 0: collective 55 must be in 0…11");
-  EXPECT_EQ(ErrorOf({.dtype = DType{99}}), "all_reduce of rank 0: dtype 99 must be in 0…7");
-  EXPECT_EQ(ErrorOf({.op = ReduceOp{99}}), "all_reduce of rank 0: op 99 must be in 0…4");
-  EXPECT_EQ(ToString({.collective = Collective{12}, .dtype = DType{8}}), "? ? count=0");
-  EXPECT_EQ(Name(ReduceOp{5}), "?");
+  EXPECT_EQ(ErrorOf({.dtype = DType{99}}), "all_reduce of rank 0: dtype 99 must be in 0…16");
+  EXPECT_EQ(ErrorOf({.op = ReduceOp{99}}), "all_reduce of rank 0: op 99 must be in 0…8");
+  EXPECT_EQ(ToString({.collective = Collective{12}, .dtype = DType{17}}), "? ? count=0");
+  EXPECT_EQ(Name(ReduceOp{9}), "?");
 }
 
 // 2^47 bytes.

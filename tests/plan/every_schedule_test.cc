@@ -19,13 +19,19 @@ struct Type {
 };
 
 std::vector<Type> TypesFor(Collective collective, int size) {
-  if (!Reduces(collective)) return {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kSum}};
+  if (!Reduces(collective)) {
+    return {{DType::kF32, ReduceOp::kSum}, {DType::kC128, ReduceOp::kSum}, {DType::kF8E5M2, ReduceOp::kSum}};
+  }
   std::vector<Type> types = {{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}};
   if (size > 17) return types;
   types.insert(types.end(), {{DType::kI32, ReduceOp::kAvg},
                              {DType::kF16, ReduceOp::kMax},
                              {DType::kF64, ReduceOp::kProd},
-                             {DType::kU8, ReduceOp::kMin}});
+                             {DType::kU8, ReduceOp::kMin},
+                             {DType::kBool, ReduceOp::kSum},
+                             {DType::kU64, ReduceOp::kBitwiseXor},
+                             {DType::kC128, ReduceOp::kProd},
+                             {DType::kBF16, ReduceOp::kPremulSum}});
   return types;
 }
 

@@ -239,6 +239,18 @@ TEST(PlanBuilderTest, SixteenBitRangesAreCutWhereTheirAccumulatorsAre) {
   EXPECT_EQ(plan.steps[5].divisor, 4);
 }
 
+TEST(PlanBuilderTest, ASegmentHoldsAtLeastOneElement) {
+  PlanBuilder b = Builder({.collective = Collective::kBroadcast, .dtype = DType::kC128, .count = 8},
+                          {.segment_bytes = 8, .peers_mapped = false}, 0);
+  b.Send(1, b.in());
+  EXPECT_EQ(b.options().segment_bytes, 16);
+  EXPECT_EQ(Built(b).steps.size(), 8u);
+  PlanBuilder narrow = Builder({.collective = Collective::kBroadcast, .dtype = DType::kU8, .count = 8},
+                               {.segment_bytes = 8, .peers_mapped = false}, 0);
+  narrow.Send(1, narrow.Scratch(DType::kC128, 3));
+  EXPECT_EQ(Built(narrow).steps.size(), 3u);
+}
+
 TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
   struct Row {
     std::function<void(PlanBuilder&)> author;
@@ -269,6 +281,21 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
       {[](PlanBuilder& b) { b.Scratch(DType{99}, 8); }, "scratch: dtype 99 does not exist"},
       {[](PlanBuilder& b) { b.Send(0, {.space = Space::kOut, .dtype = DType{99}}); }, "dtype 99 does not exist"},
       {[](PlanBuilder& b) { b.Scale(b.out(), b.in(), 0); }, "scale: divisor 0"},
+      {[](PlanBuilder& b) { b.Reduce(b.out(), {b.in()}, ReduceOp::kBitwiseOr); },
+       "reduce: op bor is not defined for f32; valid for f32: sum, avg, min, max, prod, premul_sum"},
+      {[](PlanBuilder& b) { b.Reduce(b.out(), {b.in()}, ReduceOp::kPremulSum); },
+       "reduce: op premul_sum is a sum of ranges that ScaleByFactor has written"},
+      {[](PlanBuilder& b) { b.Copy(b.out(), b.Scratch(DType::kC64, 8)); }, "copy: c64 cannot be converted into f32"},
+      {[](PlanBuilder& b) {
+         const Ref truths = b.Scratch(DType::kBool, 8);
+         b.Scale(truths, truths, 2);
+       },
+       "scale: bool cannot be divided"},
+      {[](PlanBuilder& b) {
+         const Ref integers = b.Scratch(DType::kI32, 8);
+         b.ScaleByFactor(integers, integers);
+       },
+       "scale: i32 cannot be multiplied by the factor of a call"},
       {[](PlanBuilder& b) { b.WaitAll(); }, "wait: WaitAll and WaitFor need a Signal"},
       {[](PlanBuilder& b) { b.Scratch(DType::kF32, -1); }, "scratch: count -1"},
       {[](PlanBuilder& b) { b.Copy(b.out(), b.Residual("residual", DType::kF32, 8).At(0)); },

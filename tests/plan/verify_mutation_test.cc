@@ -23,6 +23,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -252,6 +253,13 @@ bool FlipFinite(Plan& plan, Random& random) {
   return true;
 }
 
+bool FlipByFactor(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kScale; });
+  if (step == nullptr) return false;
+  step->by_factor = !step->by_factor;
+  return true;
+}
+
 bool ChangeKind(Plan& plan, Random& random) {
   AnyStep(plan, random).kind = static_cast<StepKind>(Pick(10, random));
   return true;
@@ -277,7 +285,7 @@ struct Mutation {
   bool (*apply)(Plan& plan, Random& random);  // false: found nothing to change
 };
 
-constexpr std::array<Mutation, 23> kMutations = {{{"drop_step", DropStep},
+constexpr std::array<Mutation, 24> kMutations = {{{"drop_step", DropStep},
                                                   {"duplicate_step", DuplicateStep},
                                                   {"drop_dep", DropDep},
                                                   {"move_dep", MoveDep},
@@ -299,13 +307,15 @@ constexpr std::array<Mutation, 23> kMutations = {{{"drop_step", DropStep},
                                                   {"drop_source", DropSource},
                                                   {"repeat_source", RepeatSource},
                                                   {"change_coefficient", ChangeCoefficient},
-                                                  {"flip_finite", FlipFinite}}};
+                                                  {"flip_finite", FlipFinite},
+                                                  {"flip_by_factor", FlipByFactor}}};
 
 // Text is the whole plan but for the lists' places in their pools.
 bool SamePlan(const Plan& a, const Plan& b) {
   if (ToText(a) == ToText(b) &&
-      std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
-                 [](const Step& x, const Step& y) { return x.divisor == y.divisor && x.accumulate == y.accumulate; })) {
+      std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), [](const Step& x, const Step& y) {
+        return x.divisor == y.divisor && x.accumulate == y.accumulate && x.by_factor == y.by_factor;
+      })) {
     return true;
   }
   Plan without_deps = b;
@@ -368,8 +378,13 @@ class MutationTest : public ::testing::Test {
 TEST_F(MutationTest, OfEverySchedule) {
   for (const Schedule* schedule : AllSchedules()) {
     for (int size : {2, 3, 4, 6}) {
-      for (DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const WorldCall& call : CallsOf(schedule->collective, dtype, ReduceOp::kAvg, 13, size)) {
+      for (const auto& [dtype, op] : {std::pair{DType::kF32, ReduceOp::kAvg},
+                                      {DType::kBF16, ReduceOp::kAvg},
+                                      {DType::kF32, ReduceOp::kPremulSum},
+                                      {DType::kI32, ReduceOp::kBitwiseXor},
+                                      {DType::kBool, ReduceOp::kSum}}) {
+        if (op != ReduceOp::kAvg && !Reduces(schedule->collective)) continue;
+        for (const WorldCall& call : CallsOf(schedule->collective, dtype, op, 13, size)) {
           const PlanOptions options{.segment_bytes = 32, .peers_mapped = true};
           const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
           if (absl::IsUnimplemented(plans.status())) continue;

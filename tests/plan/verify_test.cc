@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tutti/plan_builder.h"
 
 namespace tutti {
@@ -177,6 +178,102 @@ TEST(VerifyTest, SixteenBitSumsAreRoundedOnce) {
                         b.Reduce(b.out(), {sum, all[2]}, ReduceOp::kSum);
                       }),
               HasSubstr("rounds twice: it computes with bf16(sum(in@0[0], in@1[0]))"));
+}
+
+// Exactly once: some operators give the same value when a rank contributes twice, xor gives another one.
+TEST(VerifyTest, EveryRankContributesOnceWithEveryOperator) {
+  for (const auto& [dtype, op] :
+       {std::pair{DType::kI32, ReduceOp::kBitwiseAnd}, std::pair{DType::kU8, ReduceOp::kBitwiseOr},
+        std::pair{DType::kU64, ReduceOp::kBitwiseXor}, std::pair{DType::kBool, ReduceOp::kSum},
+        std::pair{DType::kBool, ReduceOp::kBitwiseXor}, std::pair{DType::kC64, ReduceOp::kProd}}) {
+    const CollectiveSpec spec{.dtype = dtype, .op = op, .count = 4};
+    EXPECT_EQ(ErrorOf(spec, 3, [](PlanBuilder& b) { AllToAllThenReduce(b, b.spec().op); }), "");
+    const auto adds_again = [](PlanBuilder& b) {
+      AllToAllThenReduce(b, b.spec().op);
+      b.Reduce(b.out(), {b.out(), b.in()}, b.spec().op);
+    };
+    EXPECT_THAT(ErrorOf(spec, 3, adds_again),
+                HasSubstr(absl::StrCat(Name(op), " of element 0 of all 3 ranks is expected")));
+    const auto twice_again = [](PlanBuilder& b) {
+      AllToAllThenReduce(b, b.spec().op);
+      b.Reduce(b.out(), {b.out(), b.in(), b.in()}, b.spec().op);
+    };
+    EXPECT_THAT(ErrorOf(spec, 3, twice_again), HasSubstr("is expected, found"));
+    const auto leaves_out = [](PlanBuilder& b) { b.Copy(b.out(), b.in()); };
+    EXPECT_THAT(ErrorOf(spec, 3, leaves_out), HasSubstr("is expected, found in@0[0]"));
+  }
+  const CollectiveSpec sum{.dtype = DType::kBool, .count = 4};
+  EXPECT_THAT(ErrorOf(sum, 2, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kBitwiseAnd); }),
+              HasSubstr("found band(in@0[0], in@1[0])"));
+}
+
+TEST(VerifyTest, StepsMustBeDefinedForTheirTypes) {
+  std::vector<Plan> plans = Plans({.dtype = DType::kI32, .op = ReduceOp::kBitwiseXor, .count = 2}, 2,
+                                  [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kBitwiseXor); });
+  for (Plan& plan : plans) {
+    plan.spec.dtype = DType::kF32;
+    plan.spec.op = ReduceOp::kSum;
+    for (Ref& ref : plan.refs) ref.dtype = DType::kF32;
+  }
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("reduces f32 with bxor"));
+  for (Plan& plan : plans) plan.steps.back().op = ReduceOp::kPremulSum;
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("reduces f32 with premul_sum"));
+  const Author copies = [](PlanBuilder& b) {
+    const Ref other = b.Scratch(DType::kI16, 1);
+    b.Copy(other, b.in());
+    b.Copy(b.out(), other);
+  };
+  plans = Plans({.dtype = DType::kU16, .count = 1}, 1, copies);
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("found u16(i16(in@0[0]))"));  // saturates
+  for (Ref& ref : plans[0].refs) {
+    if (ref.dtype == DType::kI16) ref.dtype = DType::kBF16;
+  }
+  plans[0].spec.dtype = DType::kF16;
+  for (Ref& ref : plans[0].refs) {
+    if (ref.dtype == DType::kU16) ref.dtype = DType::kF16;
+  }
+  EXPECT_EQ(std::string(Verify(plans).message()), "");  // floating numbers may be rounded
+}
+
+TEST(VerifyTest, PremultipliedSumsTakeEveryRanksOwnFactorOnce) {
+  const CollectiveSpec spec{.op = ReduceOp::kPremulSum, .count = 4};
+  // Each rank sends its elements times its factor, `times` times over.
+  const auto with_factors = [](int times) {
+    return [times](PlanBuilder& b) {
+      const Ref mine = b.Scratch(b.in().dtype, 4);
+      const Ref theirs = b.Scratch(b.in().dtype, 4);
+      b.Copy(mine, b.in());
+      for (int i = 0; i < times; ++i) b.ScaleByFactor(mine, mine);
+      b.Send(1 - b.rank(), mine);
+      b.Recv(1 - b.rank(), theirs);
+      b.Reduce(b.out(), {b.rank() == 0 ? mine : theirs, b.rank() == 0 ? theirs : mine}, ReduceOp::kSum);
+    };
+  };
+  EXPECT_EQ(ErrorOf(spec, 2, with_factors(1)), "");
+  EXPECT_EQ(ErrorOf({.dtype = DType::kBF16, .op = ReduceOp::kPremulSum, .count = 4}, 2, with_factors(1)), "");
+  EXPECT_EQ(ErrorOf({.dtype = DType::kC64, .op = ReduceOp::kPremulSum, .count = 4}, 2, with_factors(1)), "");
+  EXPECT_THAT(ErrorOf(spec, 2, with_factors(0)), HasSubstr("premul_sum of element 0 of all 2 ranks is expected"));
+  EXPECT_THAT(ErrorOf(spec, 2, with_factors(2)), HasSubstr("in@0[0] · factor@0 · factor@0"));
+  EXPECT_THAT(ErrorOf({.count = 4}, 2, with_factors(1)), HasSubstr("sum of element 0 of all 2 ranks is expected"));
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        AllToAllThenReduce(b, ReduceOp::kSum);
+                        b.ScaleByFactor(b.out(), b.out());
+                      }),
+              HasSubstr("found sum(in@0[0], in@1[0]) · factor@0"));
+  // Every rank multiplies what it has received by its own factor.
+  EXPECT_THAT(
+      ErrorOf(spec, 2,
+              [](PlanBuilder& b) {
+                const Ref theirs = b.Scratch(b.in().dtype, 4);
+                b.Send(1 - b.rank(), b.in());
+                b.Recv(1 - b.rank(), theirs);
+                const Ref mine = b.Scratch(b.in().dtype, 4);
+                b.ScaleByFactor(mine, b.in());
+                b.ScaleByFactor(theirs, theirs);
+                b.Reduce(b.out(), {b.rank() == 0 ? mine : theirs, b.rank() == 0 ? theirs : mine}, ReduceOp::kSum);
+              }),
+      HasSubstr("found sum(in@0[0] · factor@0, in@1[0] · factor@0)"));
 }
 
 TEST(VerifyTest, ReplicasMustBeComputedAlike) {

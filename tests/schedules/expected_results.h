@@ -10,20 +10,50 @@
 
 namespace tutti {
 
+using kernels::Number;
+
+inline bool IsUnsigned(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
+}
+
 // Element `i` of the input of `rank`. Integers so small that every order of summation in the accumulator gives the same
-// bits, but so large that sums of 16-bit types have to be rounded, so that rounding twice shows.
-inline long double InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
+// bits, but so large that sums of 16-bit types have to be rounded, so that rounding twice shows. Bools are equal on all
+// ranks at some elements, and differ at others. Products of complex numbers turn around in all four directions.
+inline Number InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
+  if (spec.dtype == DType::kBool) return static_cast<long double>(i % 3 == 2 ? (rank + i) % 2 : i % 3);
+  if (spec.op == ReduceOp::kProd && IsComplex(spec.dtype)) {
+    return (rank + i) % 4 == 0 ? Number(1, 2) : Number(0, (rank + i) % 4 == 1 ? -1 : 1);
+  }
   if (spec.op == ReduceOp::kProd) return (rank + i) % 4 == 0 ? 3 : 1;
   const std::int64_t value = (rank * 37 + i * 11) % 251;
   if (spec.dtype == DType::kI8) return static_cast<long double>(value % 7 - 3);
   if (spec.dtype == DType::kU8) return static_cast<long double>(value % 8);
+  if (SizeOf(spec.dtype) == 1 || IsUnsigned(spec.dtype)) return static_cast<long double>(value);
+  if (IsComplex(spec.dtype)) return {static_cast<long double>(value - 100), static_cast<long double>(value % 13)};
   return static_cast<long double>(value - 100);
 }
 
-inline long double Combined(const CollectiveSpec& spec, int size, std::int64_t i) {
-  std::vector<long double> values;
-  for (Rank rank = 0; rank < size; ++rank) values.push_back(InputElement(spec, rank, i));
-  return kernels::ReducedElement(spec.dtype, spec.op, size, values);
+// What ReduceOp::kPremulSum multiplies the elements of `rank` by: products of 16-bit elements have to be rounded.
+inline double FactorOf(const CollectiveSpec& spec, Rank rank) {
+  constexpr double kFactors[] = {3, -0.5, 1, 2};
+  return Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum ? kFactors[rank % 4] : 1;
+}
+
+// The contribution of `rank` to a sum: its element times its factor, as an element again.
+inline Number Contribution(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
+  const Number element = InputElement(spec, rank, i);
+  if (spec.op != ReduceOp::kPremulSum) return element;
+  std::uint8_t product[16];
+  kernels::StoreNumber(spec.dtype, product, 0, element * static_cast<long double>(FactorOf(spec, rank)));
+  return kernels::LoadNumber(spec.dtype, product, 0);
+}
+
+inline Number Combined(const CollectiveSpec& spec, int size, std::int64_t i) {
+  std::vector<Number> values;
+  for (Rank rank = 0; rank < size; ++rank) values.push_back(Contribution(spec, rank, i));
+  if (size == 1) return values[0];  // nothing is computed, of bools either
+  const ReduceOp op = spec.op == ReduceOp::kPremulSum ? ReduceOp::kSum : spec.op;
+  return kernels::ReducedNumber(spec.dtype, op, size, values);
 }
 
 // The block that all_to_all_v moves from one rank to another: `unit` times 0, 1, 2 or 3 elements.
@@ -43,7 +73,7 @@ inline CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank,
 }
 
 // Element `i` of the output of `rank`.
-inline long double OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i) {
+inline Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i) {
   switch (spec.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:

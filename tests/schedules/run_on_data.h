@@ -34,8 +34,8 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
     const std::int64_t inputs = InputCount(spec, rank, call.size);
     const bool own_block = spec.in_place && inputs < OutputCount(spec, rank, call.size);
     for (std::int64_t i = 0; i < inputs; ++i) {
-      kernels::StoreElement(spec.dtype, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count + i : i,
-                            InputElement(spec, rank, i));
+      kernels::StoreNumber(spec.dtype, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count + i : i,
+                           InputElement(spec, rank, i));
     }
     plans.push_back(*std::move(plan));
     ins.push_back(std::move(in));
@@ -43,6 +43,7 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
   }
 
   SequentialExecutor executor(plans, std::move(ins), std::move(outs), order);
+  executor.SetFactors([&](Rank rank) { return FactorOf(call.spec, rank); });
   ASSERT_EQ(executor.Run(), "") << ToString(plans[0].spec) << " of " << call.size << " ranks";
 
   for (Rank rank = 0; rank < call.size; ++rank) {
@@ -51,7 +52,7 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
     const bool own_block = spec.in_place && outputs < InputCount(spec, rank, call.size);
     Bytes expected(static_cast<std::size_t>(outputs * SizeOf(spec.dtype)));
     for (std::int64_t i = 0; i < outputs; ++i) {
-      kernels::StoreElement(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
+      kernels::StoreNumber(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
     }
     const auto begin = executor.out(rank).begin() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
     ASSERT_EQ(Bytes(begin, begin + static_cast<std::ptrdiff_t>(expected.size())), expected)

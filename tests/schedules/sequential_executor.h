@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -44,6 +45,9 @@ class SequentialExecutor {
     signals_.resize(plans.size());
     ended_.resize(plans.size());
   }
+
+  // The factor of every rank's call; without this 1.
+  void SetFactors(std::function<double(Rank)> factor_of) { factor_of_ = std::move(factor_of); }
 
   // Runs every rank but `held` as far as it gets; "" when all of these ended, otherwise who waits for what.
   std::string Run(Rank held = kSelf) {
@@ -136,6 +140,11 @@ class SequentialExecutor {
         return true;
       }
       case StepKind::kScale:
+        if (step.by_factor) {
+          kernels::Multiply(dsts[0].dtype, Address(rank, dsts[0]), Address(rank, srcs[0]), factor_of_(rank),
+                            dsts[0].count());
+          return true;
+        }
         kernels::Divide(dsts[0].dtype, Address(rank, dsts[0]), Address(rank, srcs[0]), step.divisor, dsts[0].count());
         return true;
       case StepKind::kCombine: {
@@ -182,6 +191,7 @@ class SequentialExecutor {
 
   const std::vector<Plan>& plans_;
   Order order_;
+  std::function<double(Rank)> factor_of_ = [](Rank) { return 1.0; };
   std::vector<std::array<Bytes, 4>> memory_;  // by rank, then Space
   std::map<std::tuple<Rank, Rank, std::uint32_t>, StepId> sends_;
   std::vector<std::vector<bool>> done_;

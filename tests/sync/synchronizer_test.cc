@@ -328,7 +328,7 @@ TEST(Synchronizer, RefusesWhatMakesNoSense) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("parameter q: count 17592186044416 is not in 0…8796093022208"));
     status = Synchronizer::Create(world, {{"w", DType{99}, 1, "1"}}, {}).status();
-    EXPECT_THAT(std::string(status.message()), HasSubstr("parameter w: dtype 99 must be in 0…7"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("parameter w: dtype 99 must be in 0…16"));
     status = Synchronizer::Create(world, SmallModel(), SmallBuckets("bytegrad")).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(status.message()), HasSubstr("gradients of f64"));

@@ -16,6 +16,7 @@
 
 namespace tutti::nn {
 
+// The type of elements that have gradients, and that can be averaged.
 inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
   switch (type) {
     case torch::kFloat32:
@@ -26,9 +27,13 @@ inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
       return DType::kF16;
     case torch::kBFloat16:
       return DType::kBF16;
+    case torch::kComplexFloat:
+      return DType::kC64;
+    case torch::kComplexDouble:
+      return DType::kC128;
     default:
-      return absl::UnimplementedError(
-          absl::StrCat(c10::toString(type), " gradients; supported: float32, float64, float16, bfloat16"));
+      return absl::UnimplementedError(absl::StrCat(
+          c10::toString(type), " gradients; supported: float32, float64, float16, bfloat16, complex64, complex128"));
   }
 }
 
