@@ -126,9 +126,9 @@ absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, con
     schedule = configured->second;
   }
   if (schedule == nullptr) {
-    absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), plan_options);
-    if (!selection.ok()) return selection.status();
-    schedule = selection->schedule;
+    absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), plan_options);
+    if (!chosen.ok()) return chosen.status();
+    schedule = *chosen;
   }
   return BuildPlan(*schedule, spec, channel->rank(), channel->size(), plan_options);
 }
