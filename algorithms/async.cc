@@ -27,7 +27,7 @@ constexpr AlgorithmOption kOptions[] = {
 
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
-  return SelectSchedule(bucket, size, plan).status();
+  return CheckServed(bucket, size, plan);
 }
 
 void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildSelected(b); }

@@ -19,7 +19,7 @@ constexpr AlgorithmOption kOptions[] = {
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   absl::Status valid = CheckEncodable("gradients", bucket.dtype, " (use gradient_allreduce)");
   if (!valid.ok()) return valid;
-  return SelectSchedule(bucket, size, plan).status();
+  return CheckServed(bucket, size, plan);
 }
 
 void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {

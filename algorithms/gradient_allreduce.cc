@@ -20,15 +20,6 @@ constexpr AlgorithmOption kOptions[] = {
     {"schedule", "auto", "auto, or a schedule of all_reduce", "how the bucket's bytes move", CheckSchedule},
 };
 
-// The schedule that the option names, or the one that suits the bucket.
-absl::StatusOr<const Schedule*> ScheduleOf(const Strategy& strategy, const CollectiveSpec& bucket, int size,
-                                           const PlanOptions& plan) {
-  if (strategy.option("schedule") != "auto") return FindSchedule(Collective::kAllReduce, strategy.option("schedule"));
-  absl::StatusOr<Selection> selection = SelectSchedule(bucket, size, plan);
-  if (!selection.ok()) return selection.status();
-  return selection->schedule;
-}
-
 // A codec casts f32. It would not change a bucket of its own type, unless it rounds the result at random.
 absl::Status CheckCast(const CodecChoice& codec, DType dtype) {
   const bool at_random = codec.options.rounding == Rounding::kStochastic;
@@ -63,7 +54,8 @@ absl::Status CheckCodec(const Strategy& strategy, DType dtype, const PlanOptions
 
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckCodec(strategy, bucket.dtype, plan); !valid.ok()) return valid;
-  absl::StatusOr<const Schedule*> schedule = ScheduleOf(strategy, bucket, size, plan);
+  if (strategy.option("schedule") == "auto") return CheckServed(bucket, size, plan);
+  absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, strategy.option("schedule"));
   if (!schedule.ok()) return schedule.status();
   absl::Status supported = (*schedule)->supports(bucket, size, plan);
   if (supported.ok()) return supported;
@@ -88,7 +80,8 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     }
     return CastAndReduce(**FindSchedule(Collective::kAllReduce, strategy.option("schedule")), *codec.codec->linear, b);
   }
-  (*ScheduleOf(strategy, b.spec(), b.size(), b.options()))->build(b);
+  if (strategy.option("schedule") == "auto") return BuildSelected(b);
+  (*FindSchedule(Collective::kAllReduce, strategy.option("schedule")))->build(b);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
 
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckEncodable("momentum", bucket.dtype); !valid.ok()) return valid;
-  return SelectSchedule(bucket, size, plan).status();
+  return CheckServed(bucket, size, plan);
 }
 
 void Build(const Strategy& strategy, int round, PlanBuilder& b) {

@@ -49,6 +49,7 @@ struct BenchRow {
   bool rewrite = false;
   bool in_place = false;
   int calls = 0;
+  double predicted_us = 0;  // what the selector predicts of the schedule
 };
 
 }  // namespace tutti::cli

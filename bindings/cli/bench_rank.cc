@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tutti/schedule.h"
+#include "tutti/selector.h"
 
 namespace tutti::cli {
 namespace {
@@ -103,6 +104,15 @@ absl::StatusOr<std::vector<std::int64_t>> BenchRank::TimeCalls() {
   return times;
 }
 
+absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(traffic_.spec.collective, name);
+  if (!schedule.ok()) return schedule.status();
+  const absl::StatusOr<double> seconds =
+      PredictSeconds(**schedule, traffic_.spec, traffic_.size, communicator_.plan_options());
+  if (!seconds.ok()) return seconds.status();
+  return *seconds * 1e6;
+}
+
 absl::StatusOr<BenchRow> BenchRank::Measure() {
   std::vector<std::int64_t> wrong = {0};
   if (options_.check) {
@@ -119,8 +129,11 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
   const double median = Microseconds((*times)[calls / 2]);
   const absl::StatusOr<Plan> plan = communicator_.PlanFor(traffic_.spec, call_);
   if (!plan.ok()) return plan.status();
+  const std::string schedule = plan->name.substr(plan->name.find(':') + 1);
+  const absl::StatusOr<double> predicted = Predict(schedule);
+  if (!predicted.ok()) return predicted.status();
   return BenchRow{.collective = traffic_.name,
-                  .schedule = plan->name.substr(plan->name.find(':') + 1),
+                  .schedule = schedule,
                   .transport = std::string(communicator_.transport()),
                   .ranks = traffic_.size,
                   .bytes = traffic_.bytes(),
@@ -136,7 +149,8 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
                   .buffers = options_.buffers,
                   .rewrite = options_.rewrite,
                   .in_place = traffic_.spec.in_place,
-                  .calls = static_cast<int>(calls)};
+                  .calls = static_cast<int>(calls),
+                  .predicted_us = *predicted};
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,8 @@ class BenchRank {
   absl::StatusOr<std::vector<std::int64_t>> TimeCalls();
   // As many calls as fit into the time, equal on all ranks; warms up.
   absl::StatusOr<int> AgreeOnCalls();
+  // Microseconds that a call is predicted to take with the schedule of that name.
+  absl::StatusOr<double> Predict(const std::string& name);
   template <typename T>
   absl::Status ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op);
 

@@ -24,7 +24,7 @@ struct PlanFlags {
   bool messages = false;
   bool verify = false;
   bool cost = false;
-  CostModel model;
+  CostModel model = DefaultCostModel();
   std::string draw;
 };
 
@@ -39,6 +39,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (flags.mapped && !options.peers_mapped) {
     return absl::InvalidArgumentError("--mapped: memory is mapped on one node only; leave out --ranks-per-node");
   }
+  options.cost_model = std::make_shared<const CostModel>(flags.model);
   const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
   if (!family.ok()) return family.status();
   if (flags.rank >= family->ranks) {
@@ -75,10 +76,11 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
 }
 
 void AddLink(CLI::App& plan, const std::string& prefix, LinkModel& link, const std::string& where) {
-  plan.add_option("--" + prefix + "latency", link.latency_s, "For --cost: seconds of a message of no bytes, " + where)
+  plan.add_option("--" + prefix + "latency", link.latency_s,
+                  "For the choice and --cost: seconds that a message of no bytes is on its way, " + where)
       ->check(NumberWithin(0, 1))
       ->capture_default_str();
-  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, "For --cost: bytes per second, " + where)
+  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, "The same: bytes per second, " + where)
       ->check(NumberWithin(1, 1e15))
       ->capture_default_str();
 }
@@ -116,6 +118,10 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   plan.add_flag("--cost", flags.cost,
                 "Steps, bytes and time on a model machine; of a collective alone, for each schedule");
   plan.add_option("--ranks-per-node", flags.model.ranks_per_node, "How many ranks share a node; 0: all do")
+      ->check(CLI::Range(0, kMaxRanks))
+      ->capture_default_str();
+  plan.add_option("--cores", flags.model.cores_per_node,
+                  "For the choice and --cost: processors of a node, which its ranks share; 0: every rank has its own")
       ->check(CLI::Range(0, kMaxRanks))
       ->capture_default_str();
   AddLink(plan, "", flags.model.within_node, "inside a node");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tutti/cost.h"
 #include "tutti/schedule.h"
 
 namespace tutti::cli {
@@ -20,20 +21,10 @@ absl::StatusOr<std::string> Row(const PlanRequest& request, const CostModel& mod
                          cost->wire_bytes, cost->memory_bytes, cost->seconds * 1e6);
 }
 
-std::string Describe(const LinkModel& link) {
-  return absl::StrFormat("%.1f µs + bytes / %.1f GB/s", link.latency_s * 1e6, link.bytes_per_s / 1e9);
-}
-
 std::string Heading(const CostModel& model) {
-  std::string text = absl::StrCat("cost of the busiest rank; messages take ", Describe(model.within_node));
-  if (model.ranks_per_node > 0) {
-    absl::StrAppend(&text, " inside a node of ", model.ranks_per_node, " ranks, ", Describe(model.between_nodes),
-                    " between nodes");
-  }
-  absl::StrAppend(&text, absl::StrFormat("; memory %.1f GB/s; a step %.0f ns\n", model.memory_bytes_per_s / 1e9,
-                                         model.step_s * 1e9));
-  return text + absl::StrFormat("%-32s %10s %10s %14s %14s %12s\n", "", "steps", "messages", "wire bytes",
-                                "memory bytes", "time (µs)");
+  return absl::StrCat("cost of the busiest rank; ", ToString(model), "\n") +
+         absl::StrFormat("%-32s %10s %10s %14s %14s %12s\n", "", "steps", "messages", "wire bytes", "memory bytes",
+                         "time (µs)");
 }
 
 }  // namespace

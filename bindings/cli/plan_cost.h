@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "bindings/cli/plan_request.h"
-#include "tutti/cost.h"
+#include "tutti/cost_model.h"
 
 namespace tutti::cli {
 

@@ -31,7 +31,7 @@ absl::StatusOr<PlanFamily> ResolveCollective(const PlanRequest& request, Collect
     const absl::StatusOr<Selection> selection = SelectSchedule(*spec, request.ranks, request.options);
     if (!selection.ok()) return selection.status();
     schedule = selection->schedule;
-    family.explanation = absl::StrCat("chosen: ", schedule->name, "\n", selection->reason);
+    family.explanation = absl::StrCat("chosen: ", schedule->name, "\n", selection->reason());
   } else {
     const absl::StatusOr<const Schedule*> found = FindSchedule(collective, schedule_name);
     if (!found.ok()) return found.status();

@@ -18,6 +18,8 @@
 
 namespace tutti {
 
+struct CostModel;  // cost_model.h
+
 // A half-open range of elements.
 struct Range {
   std::int64_t begin = 0;
@@ -34,8 +36,11 @@ struct PlanOptions {
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
-  // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not.
+  // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not. Within WithinGroup: of each
+  // rank of the group.
   std::vector<int> nodes = {};
+  // The machine for which schedules are chosen; nullptr: DefaultCostModel(). Equal on all ranks.
+  std::shared_ptr<const CostModel> cost_model = nullptr;
 
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;

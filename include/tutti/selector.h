@@ -1,24 +1,50 @@
-// The selector: which schedule serves a call when the caller names none.
+// The selector: which schedule serves a call when the caller names none. That is the one whose plans are predicted to
+// take the least time on the machine that PlanOptions::cost_model describes; docs/selection.md says how.
 #ifndef TUTTI_SELECTOR_H_
 #define TUTTI_SELECTOR_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 
-struct Selection {
+// A schedule of the call's collective.
+struct Candidate {
   const Schedule* schedule = nullptr;
-  std::string reason;  // one line per schedule that was considered
+  absl::Status refusal;  // the reason why the schedule cannot serve the call, or OK
+  double seconds = 0;  // predicted, from when all ranks make the call until the last one has its result; if not refused
 };
 
-// Chooses by its arguments alone, so that all ranks choose alike. Unimplemented, with the reason of every schedule,
-// when no schedule serves the call.
-absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
+struct Selection {
+  const Schedule* schedule = nullptr;
+  std::vector<Candidate> candidates;  // the fastest first; then the refused ones
 
-// Writes the call of `builder` with the schedule that SelectSchedule chooses; some schedule must serve the call.
+  // One line per candidate: "ring: 12.3 µs, 2(n-1) steps, …" or "direct: refused, …".
+  std::string reason() const;
+};
+
+// Both choose by their arguments alone, so that all ranks choose alike; of two schedules that are predicted to take the
+// same time they take the one whose name comes first. Unimplemented, with the reason of every schedule, when no
+// schedule serves the call. ChooseSchedule remembers the choices that its thread made last, and predicts nothing when
+// there is nothing to choose.
+absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
+absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
+
+// OK when some schedule serves the call; otherwise the error of SelectSchedule.
+absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options);
+
+// The seconds that the call is predicted to take with `schedule`, as in Candidate; a pure function. What is played has
+// a bound: long buffers are cut into few segments, and in large worlds the plans of some ranks stand for those of all.
+// Of all_to_all_v no rank knows all counts: the prediction is that of equal blocks. Of send and recv it is that of one
+// end. Errors are those of BuildPlan.
+absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
+                                      const PlanOptions& options);
+
+// Writes the call of `builder` with the schedule that ChooseSchedule chooses; some schedule must serve the call.
 void BuildSelected(PlanBuilder& builder);
 
 }  // namespace tutti

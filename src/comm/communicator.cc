@@ -163,7 +163,7 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
   if (absl::Status status = Validate(spec, rank(), size()); !status.ok()) return std::string(status.message());
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
   if (!selection.ok()) return std::string(selection.status().message());
-  return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason);
+  return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason());
 }
 
 absl::StatusOr<BoundPlan> Communicator::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,

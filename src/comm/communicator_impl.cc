@@ -160,9 +160,7 @@ absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const Collective
   if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {
     return configured->second;
   }
-  absl::StatusOr<Selection> selection = SelectSchedule(spec, channel->size(), plan_options);
-  if (!selection.ok()) return selection.status();
-  return selection->schedule;
+  return ChooseSchedule(spec, channel->size(), plan_options);
 }
 
 absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted) const {

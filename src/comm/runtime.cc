@@ -29,24 +29,36 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
   return presence;
 }
 
-// The node of each rank of the world, equal on all ranks: those of one node map the memory of the same ranks, each
-// other among them.
-absl::StatusOr<std::vector<int>> AgreeOnNodes(Store& store, const std::vector<Presence*>& presence, Rank rank,
-                                              std::int64_t end_ns) {
+// What the ranks have found out about where they run; equal on all ranks.
+struct Places {
+  std::vector<int> nodes;  // of each rank of the world
+  int cores = 0;           // of the node that has fewest
+};
+
+// Ranks of one node map the memory of the same ranks, each other among them.
+absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>& presence, int cores, Rank rank,
+                                     std::int64_t end_ns) {
   const auto size = static_cast<int>(presence.size());
   std::string mapped;
   for (const Presence* peer : presence) mapped.push_back(peer != nullptr ? '1' : '0');
-  const absl::StatusOr<std::vector<std::string>> all =
-      ExchangeBlobs(store, "mapped", rank, size, mapped, TimeAt(end_ns));
+  absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(store, "mapped", rank, size, absl::StrCat(mapped, " ", cores), TimeAt(end_ns));
   if (!all.ok()) return all.status();
-  std::vector<int> nodes;
+  Places places{.nodes = {}, .cores = cores};
   for (Rank here = 0; here < size; ++here) {
-    const std::string& view = (*all)[here];
+    std::string& view = (*all)[here];
+    int its_cores = 0;
+    const std::vector<std::string> words = absl::StrSplit(view, ' ');
+    if (words.size() != 2 || words[0].size() != presence.size() || !absl::SimpleAtoi(words[1], &its_cores)) {
+      return absl::InternalError(absl::StrCat("rank ", here, " sent '", view, "' in place of which ranks it maps"));
+    }
+    places.cores = std::min(places.cores, its_cores);
+    view = words[0];
     Rank first = 0;
     while (first < here && ((*all)[first] != view || view[first] != '1')) ++first;
-    nodes.push_back(first < here ? nodes[first] : here);
+    places.nodes.push_back(first < here ? places.nodes[first] : here);
   }
-  return nodes;
+  return places;
 }
 
 // The cause that another rank has left under the key of FirstCause when it gave up; nullopt when it cannot be read.
@@ -178,10 +190,14 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   engine_options.presence = PresenceOfAll(wire, rank, size);
   const auto mapped = std::count_if(engine_options.presence.begin(), engine_options.presence.end(),
                                     [](const Presence* p) { return p != nullptr; });
-  engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(std::thread::hardware_concurrency());
-  absl::StatusOr<std::vector<int>> nodes = AgreeOnNodes(*runtime->store, engine_options.presence, rank, end_ns);
-  if (!nodes.ok()) return give_up(nodes.status());
-  runtime->nodes = *std::move(nodes);
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(cores);
+  absl::StatusOr<Places> places = AgreeOnPlaces(*runtime->store, engine_options.presence, cores, rank, end_ns);
+  if (!places.ok()) return give_up(places.status());
+  runtime->nodes = std::move(places->nodes);
+  CostModel model = DefaultCostModel();
+  model.cores_per_node = places->cores;
+  runtime->cost_model = std::make_shared<const CostModel>(model);
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
   auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank]);
@@ -191,7 +207,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
 }
 
 PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
-  PlanOptions options = {.segment_bytes = runtime.segment_bytes};
+  PlanOptions options = {.segment_bytes = runtime.segment_bytes, .cost_model = runtime.cost_model};
   for (Rank rank = 0; rank < channel.size(); ++rank) {
     options.nodes.push_back(runtime.nodes[channel.peer(rank).world_rank]);
   }

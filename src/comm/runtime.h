@@ -18,6 +18,7 @@
 #include "memory/arena.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
+#include "tutti/cost_model.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -41,7 +42,8 @@ struct Runtime {
   std::shared_ptr<LentMemory> lent;
   std::shared_ptr<ControlBlocks> blocks;
   absl::Duration timeout;
-  std::vector<int> nodes;  // by rank of the world; any numbers
+  std::vector<int> nodes;                       // by rank of the world; any numbers
+  std::shared_ptr<const CostModel> cost_model;  // equal on all ranks
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;

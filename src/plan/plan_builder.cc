@@ -465,6 +465,7 @@ void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec
   const auto own = std::find(group.begin(), group.end(), rank());
   if (own == group.end()) return Fail(absl::StrCat("a part for a group that lacks this rank, ", rank()));
   std::vector<Rank> world_ranks;
+  std::vector<int> nodes;
   for (const Rank member : group) {
     if (member < 0 || member >= size()) {
       return Fail(absl::StrCat("a part for a group: rank ", member, " must be in 0…", size() - 1));
@@ -473,11 +474,14 @@ void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec
       return Fail(absl::StrCat("a part for a group: rank ", member, " is in it twice"));
     }
     world_ranks.push_back(WorldRank(member));
+    if (!options_.nodes.empty()) nodes.push_back(options_.nodes[member]);
   }
   const std::vector<Rank> outer_group = std::exchange(group_, std::move(world_ranks));
   const Rank outer_rank = std::exchange(rank_, static_cast<Rank>(own - group.begin()));
   const int outer_size = std::exchange(size_, static_cast<int>(group.size()));
+  const std::vector<int> outer_nodes = std::exchange(options_.nodes, std::move(nodes));
   Within(spec, in, out, write);
+  options_.nodes = outer_nodes;
   group_ = outer_group;
   rank_ = outer_rank;
   size_ = outer_size;

@@ -33,7 +33,8 @@ TEST(BenchTest, WritesTheRowsItPrints) {
     for (const auto& [key, value] : row.items()) keys.insert(key);
     EXPECT_EQ(keys, (std::set<std::string>{"collective", "schedule", "transport", "ranks", "bytes", "dtype", "op",
                                            "p50_us", "p99_us", "max_us", "algbw_gb_s", "busbw_gb_s", "wrong", "buffers",
-                                           "rewrite", "in_place", "calls"}));
+                                           "rewrite", "in_place", "calls", "predicted_us"}));
+    EXPECT_GT(row["predicted_us"].get<double>(), 0);
     EXPECT_EQ(row["collective"], "all_reduce");
     EXPECT_EQ(row["ranks"], 2);
     EXPECT_EQ(row["bytes"], bytes);

@@ -42,7 +42,15 @@ TEST(PlanTest, ExplainsWhatWouldBeChosen) {
   const CommandRun run = RunTutti("plan all_reduce --ranks 4 --bytes 1M --messages");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("chosen: "));
-  EXPECT_THAT(run.out, HasSubstr("direct: "));
+  EXPECT_THAT(run.out, testing::ContainsRegex("\nring: predicted [0-9.]+ µs, 2"));
+  EXPECT_THAT(run.out, HasSubstr("\ndirect: refused, it reads and writes peers' memory"));
+}
+
+TEST(PlanTest, ChoosesForTheLinksAtHand) {
+  const std::string call = "plan all_reduce --ranks 8 --bytes 64K --messages ";
+  EXPECT_THAT(RunTutti(call + "--latency 1e-3").out, testing::StartsWith("chosen: recursive_doubling\n"));
+  EXPECT_THAT(RunTutti(call + "--latency 0 --bandwidth 1e6").out,
+              testing::Not(testing::StartsWith("chosen: recursive_doubling\n")));
 }
 
 TEST(PlanTest, ShowsStrategiesInFull) {
@@ -68,7 +76,7 @@ TEST(PlanTest, ShowsTheRoundOfAStep) {
 TEST(PlanTest, CostsEveryScheduleOfACollective) {
   const CommandRun run = RunTutti("plan all_reduce --ranks 4 --bytes 1M --messages --cost --ranks-per-node 2");
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("2 ranks, 1.0 µs"));
+  EXPECT_THAT(run.out, HasSubstr("inside a node of 2 ranks, "));
   EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:ring +[0-9]+ +[0-9]+ +1572864 "));  // 2·3/4 of 1 MiB
   EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:direct +.*mapped"));
 }

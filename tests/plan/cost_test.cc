@@ -17,6 +17,7 @@ constexpr CostModel kModel{.within_node = {.latency_s = 1, .bytes_per_s = 10},
                            .between_nodes = {.latency_s = 5, .bytes_per_s = 2},
                            .ranks_per_node = 0,
                            .step_s = 0,
+                           .signal_s = 1,
                            .memory_bytes_per_s = 100};
 
 // Every rank of a broadcast of 10 elements (40 bytes) writes its plan with `author`.

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr PlanOptions kMapped{.peers_mapped = true};
+const PlanOptions kMapped{.peers_mapped = true};
 
 PlanBuilder Builder(const CollectiveSpec& spec = {.count = 8}, const PlanOptions& options = kMapped, Rank rank = 1,
                     int size = 4) {

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Whether schedules are as fast as predicted: every schedule of every collective that has several, measured on this
+machine over sizes, worlds and links, beside what `tutti bench` predicts.
+
+    bench/selection/agreement.py [--rounds 3] [--ranks 2 4 8] [--json rows.json] [--page page.md]
+
+A cell is a call (collective, size, world, links) and two schedules of which one took more than 20 % longer than the other
+in every round. The share of cells whose predicted order is the measured one is printed, by links and world. Rounds are
+interleaved, and every call starts from a barrier (--rewrite of `tutti bench`), so that a call is measured and not the
+rate of many.
+
+Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are this
+machine, whose cores they share; that is no property of nodes, so worlds between nodes have at most as many ranks as the
+machine has cores. Nothing else may run on the machine. Needs build/release (`make build`), or --tutti.
+"""
+
+import argparse
+import collections
+import itertools
+import json
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORES = os.cpu_count()
+DIFFERENT = 1.2  # the least ratio of two times that differ
+LINKS = ("mapped", "messages", "nodes")
+# A rank that calls itself a node. The program and its arguments follow.
+AS_NODE = 'TUTTI_NODE=node$TUTTI_RANK exec "$0" "$@"'
+TIMEOUT_S = 300
+
+
+def schedules_of(tutti):
+    """The names of the schedules of each collective that has several."""
+    page = subprocess.run([tutti, "docs", "schedules"], check=True, capture_output=True, text=True).stdout
+    found = {}
+    for section in page.split("\n## ")[1:]:
+        collective = section.split("\n")[0]
+        names = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        if len(names) > 1:
+            found[collective] = names
+    return found
+
+
+def serves(tutti, collective, schedule, ranks, links):
+    """Whether the schedule can serve a call over these links."""
+    command = [tutti, "plan", f"{collective}:{schedule}", "--ranks", str(ranks)]
+    return subprocess.run(command + ["--messages"] * (links != "mapped"), capture_output=True).returncode == 0
+
+
+def command_of(options, collective, schedule, ranks, links):
+    bench = [options.tutti, "bench", collective, "--schedule", schedule, "--rewrite", "--no-check", "-b", "4", "-e",
+             options.max_bytes, "-f", "8", "--warmup", "3", "--min-time", str(options.min_time), "--json", "-"]
+    if links == "nodes":
+        return [options.tutti, "launch", "-n", str(ranks), "--", "sh", "-c", AS_NODE] + bench
+    return bench + ["--ranks", str(ranks)] + ["--messages"] * (links == "messages")
+
+
+def measure(options):
+    """Rows of {round, links, ranks, collective, schedule, bytes, measured, predicted}, in microseconds."""
+    schedules = schedules_of(options.tutti)
+    worlds = [(links, ranks) for ranks in options.ranks for links in options.links if links != "nodes" or ranks <= CORES]
+    rows = []
+    for turn in range(options.rounds):
+        for links, ranks in worlds:
+            for collective, names in schedules.items():
+                for schedule in names:
+                    if not serves(options.tutti, collective, schedule, ranks, links):
+                        continue
+                    run = subprocess.run(command_of(options, collective, schedule, ranks, links), check=True,
+                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S)
+                    rows += [{"round": turn, "links": links, "ranks": ranks, "collective": collective,
+                              "schedule": schedule, "bytes": row["bytes"], "measured": row["p50_us"],
+                              "predicted": row["predicted_us"]} for row in json.loads(run.stdout)["rows"]]
+            print(f"# round {turn + 1} of {options.rounds}: {ranks} ranks, {links}", file=sys.stderr, flush=True)
+    return rows
+
+
+def calls_of(rows):
+    """{(links, ranks, collective, bytes): {schedule: ([measured of each round], predicted)}}"""
+    calls = collections.defaultdict(dict)
+    for row in rows:
+        call = calls[row["links"], row["ranks"], row["collective"], row["bytes"]]
+        call.setdefault(row["schedule"], ([], row["predicted"]))[0].append(row["measured"])
+    return calls
+
+
+def cells_of(call):
+    """(faster, slower) of every two schedules that differ in every round."""
+    for pair in itertools.combinations(sorted(call), 2):
+        for fast, slow in (pair, pair[::-1]):
+            rounds = zip(call[fast][0], call[slow][0])
+            if all(b > DIFFERENT * a for a, b in rounds):
+                yield fast, slow
+
+
+def summarize(calls):
+    """{(links, ranks): [cells, agreeing cells, [slowdown of each choice]]} and the cells that disagree."""
+    worlds = collections.defaultdict(lambda: [0, 0, []])
+    wrong = []
+    for (links, ranks, collective, size), call in sorted(calls.items()):
+        world = worlds[links, ranks]
+        for fast, slow in cells_of(call):
+            agrees = call[fast][1] < call[slow][1]
+            world[0] += 1
+            world[1] += agrees
+            if not agrees:
+                wrong.append((links, ranks, collective, size, fast, slow, call))
+        if len(call) > 1:
+            median = {name: statistics.median(times) for name, (times, _) in call.items()}
+            chosen = min(sorted(call), key=lambda name: call[name][1])
+            world[2].append(median[chosen] / min(median.values()))
+    return worlds, wrong
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.0f} %" if whole else "–"
+
+
+def page_of(worlds, wrong, options):
+    total = [sum(world[0] for world in worlds.values()), sum(world[1] for world in worlds.values())]
+    slowdowns = [s for world in worlds.values() for s in world[2]]
+    mean = math.exp(statistics.mean(map(math.log, slowdowns)))
+    lines = [
+        "# Predicted and measured order of schedules", "",
+        f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores. [selection.md](../selection.md) says what is "
+        "predicted and how.", "",
+        f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
+        f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
+        f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
+        "| links | ranks | cells | predicted order is measured | time of the choice over the fastest: mean, worst |",
+        "|---|---|---|---|---|"]
+    for (links, ranks), (cells, agreeing, slow) in sorted(worlds.items()):
+        lines.append(f"| {links} | {ranks} | {cells} | {percent(agreeing, cells)} | "
+                     f"{math.exp(statistics.mean(map(math.log, slow))):.2f}, {max(slow):.2f} |")
+    lines += ["", "Cells in which the predicted order is not the measured one (medians, in µs):", "",
+              "| links | ranks | call | faster | slower | measured | predicted |", "|---|---|---|---|---|---|---|"]
+    for links, ranks, collective, size, fast, slow, call in wrong:
+        measured = " / ".join(f"{statistics.median(call[name][0]):.1f}" for name in (fast, slow))
+        predicted = " / ".join(f"{call[name][1]:.1f}" for name in (fast, slow))
+        lines.append(f"| {links} | {ranks} | {collective} of {size} bytes | {fast} | {slow} | {measured} | {predicted} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tutti", default=str(ROOT / "build/release/bin/tutti"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS))
+    parser.add_argument("--max-bytes", default="16M")
+    parser.add_argument("--min-time", type=float, default=0.02, help="seconds that the timed calls of one size take")
+    parser.add_argument("--json", type=pathlib.Path, help="rows are kept here; a file that is there is not measured anew")
+    parser.add_argument("--page", type=pathlib.Path, help="in place of standard output")
+    options = parser.parse_args()
+    if options.json and options.json.exists():
+        rows = json.loads(options.json.read_text(encoding="utf-8"))
+    else:
+        rows = measure(options)
+        if options.json:
+            options.json.write_text(json.dumps(rows), encoding="utf-8")
+    page = page_of(*summarize(calls_of(rows)), options)
+    if options.page:
+        options.page.write_text(page, encoding="utf-8")
+    else:
+        print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+// The machine for which plans are costed and schedules are chosen, as a few numbers.
+//
+// Example: what the ring would cost over a network of 100 Gb/s, and which schedule would be chosen there.
+//   CostModel model = DefaultCostModel();
+//   model.between_nodes = {.latency_s = 5e-6, .bytes_per_s = 12e9, .message_s = 1e-6};
+//   PlanOptions options = {.nodes = {0, 1, 2, 3}, .cost_model = std::make_shared<const CostModel>(model)};
+//   const absl::StatusOr<Selection> chosen = SelectSchedule(spec, /*size=*/4, options);
+#ifndef TUTTI_COST_MODEL_H_
+#define TUTTI_COST_MODEL_H_
+
+#include <string>
+
+namespace tutti {
+
+// One direction of a rank's connection. A message of b bytes takes latency_s + b / bytes_per_s on the way (Hockney's
+// model); all messages of a rank in one direction share its bandwidth, one after the other. Each end spends besides
+// message_s + b / copy_bytes_per_s of its processor's time on the message.
+struct LinkModel {
+  double latency_s = 0;
+  double bytes_per_s = 10e9;
+  double message_s = 0;
+  double copy_bytes_per_s = 0;  // 0: the hardware moves the bytes
+
+  bool operator==(const LinkModel&) const = default;
+};
+
+struct CostModel {
+  // Messages between ranks of one node, which are staged: both ends copy them. Mapped memory costs no message: a step
+  // that reads or writes it pays memory_bytes_per_s or copy_bytes_per_s once.
+  LinkModel within_node;
+  LinkModel between_nodes;
+  // Consecutive ranks that share a node, for plans whose ranks have no nodes (see CostOf); 0: all ranks do.
+  int ranks_per_node = 0;
+  // The time to issue one step. Steps of one rank that compute run one after the other.
+  double step_s = 0;
+  // The time from a rank's signal until a peer's Wait sees it.
+  double signal_s = 0;
+  // Bytes that a rank can read or write per second, wherever they lie, in steps that compute.
+  double memory_bytes_per_s = 10e9;
+  // The same in steps that copy without converting; 0: as memory_bytes_per_s.
+  double copy_bytes_per_s = 0;
+  // Processors that the ranks of a node share; 0: every rank has its own. Where ranks outnumber them, a processor that
+  // turns to another rank needs switch_s.
+  int cores_per_node = 0;
+  double switch_s = 0;
+
+  bool operator==(const CostModel&) const = default;
+};
+
+// Measured, as docs/selection.md says.
+const CostModel& DefaultCostModel();
+
+// "messages take 0.5 µs + bytes / 6.0 GB/s inside a node, …": one line, without its end.
+std::string ToString(const CostModel& model);
+
+}  // namespace tutti
+
+#endif  // TUTTI_COST_MODEL_H_

@@ -1,0 +1,312 @@
+#include "plan/player.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Number = std::uint32_t;  // of a step: those of all plans are counted, plan by plan
+
+constexpr Number kNone = ~Number{0};
+
+// Lists of numbers, one list for each of `size` owners, filled in two passes: Count every entry, then Add every entry.
+class Lists {
+ public:
+  explicit Lists(std::size_t size) : first_(size + 1) {}
+
+  void Count(std::size_t owner) { ++first_[owner + 1]; }
+  void EndCount() {
+    for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    entries_.resize(first_.back());
+    next_.assign(first_.begin(), first_.end() - 1);
+  }
+  void Add(std::size_t owner, Number entry) { entries_[next_[owner]++] = entry; }
+  absl::Span<const Number> of(std::size_t owner) const {
+    return {entries_.data() + first_[owner], first_[owner + 1] - first_[owner]};
+  }
+
+ private:
+  std::vector<std::uint32_t> first_;
+  std::vector<std::uint32_t> next_;
+  std::vector<Number> entries_;
+};
+
+// The processors that the ranks of one node share.
+class Cores {
+ public:
+  explicit Cores(int count) : cores_(static_cast<std::size_t>(count)) {}
+
+  // Lets `rank` work for `busy` seconds, from `time` at the earliest, and returns when the rank is done.
+  double Run(Rank rank, double time, double busy, double switch_s) {
+    Core* best = nullptr;
+    double earliest = 0;
+    for (Core& core : cores_) {
+      const double start = std::max(time, core.free) + (core.rank == rank ? 0 : switch_s);
+      if (best == nullptr || start < earliest) {
+        best = &core;
+        earliest = start;
+      }
+    }
+    best->rank = rank;
+    best->free = earliest + busy;
+    return best->free;
+  }
+
+ private:
+  struct Core {
+    double free = 0;
+    Rank rank = kSelf;
+  };
+  std::vector<Core> cores_;
+};
+
+class Player {
+ public:
+  Player(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model)
+      : plans_(plans), nodes_(nodes), model_(model), ranks_(static_cast<std::size_t>(plans[0].size)) {
+    for (const Plan& plan : plans_) ranks_[plan.rank].plan = &plan;
+    for (const Plan& plan : plans_) {
+      ranks_[plan.rank].first = static_cast<Number>(steps_.size());
+      for (const Step& step : plan.steps) steps_.push_back({.plan = &plan, .step = &step});
+    }
+    if (model_.cores_per_node > 0) ShareCores();
+    Match();
+  }
+
+  double Play() {
+    Lists after(steps_.size());
+    std::vector<Number> missing(steps_.size(), 0);
+    const auto for_each_edge = [&](auto edge) {
+      for (Number n = 0; n < steps_.size(); ++n) {
+        const Number first = ranks_[steps_[n].plan->rank].first;
+        for (const StepId dep : steps_[n].plan->deps_of(*steps_[n].step)) edge(first + dep, n);
+        if (steps_[n].source != kNone) edge(steps_[n].source, n);
+      }
+    };
+    for_each_edge([&](Number from, Number /*to*/) { after.Count(from); });
+    after.EndCount();
+    for_each_edge([&](Number from, Number to) {
+      after.Add(from, to);
+      ++missing[to];
+    });
+    using Entry = std::pair<double, Number>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    for (Number n = 0; n < steps_.size(); ++n) {
+      if (missing[n] == 0) queue.emplace(0, n);
+    }
+    double last = 0;
+    while (!queue.empty()) {
+      const Number n = queue.top().second;
+      queue.pop();
+      Take(steps_[n]);
+      last = std::max(last, steps_[n].end);
+      for (const Number next : after.of(n)) {
+        Played& waiting = steps_[next];
+        // A Recv or Wait is posted early, so its message or signal counts from its arrival on.
+        if (waiting.source != n) waiting.ready = std::max(waiting.ready, steps_[n].end);
+        if (--missing[next] == 0) queue.emplace(std::max(waiting.ready, ArrivalOf(waiting)), next);
+      }
+    }
+    return last;
+  }
+
+ private:
+  struct Played {
+    const Plan* plan = nullptr;
+    const Step* step = nullptr;
+    Number source = kNone;  // of a Recv or Wait: the Send or Signal
+    bool mirrored = false;  // the source is this rank's own, in the place of that of a peer without a plan
+    double ready = 0;
+    double end = 0;
+    double arrival = 0;  // of a Send or Signal: when the message or signal is at the peer
+    double leaves = 0;   // of a Send: when its message leaves
+  };
+
+  struct RankState {
+    const Plan* plan = nullptr;
+    Number first = 0;                    // of its plan
+    double engine = 0, out = 0, in = 0;  // the times at which each is free again
+    Cores* cores = nullptr;              // nullptr: the rank has a processor of its own
+    double slower = 1;                   // how many ranks share a processor, where only some of them are played
+    double others = 0;                   // how many other ranks share its processor
+  };
+
+  int NodeOf(Rank rank) const {
+    if (!nodes_.empty()) return nodes_[rank];
+    return model_.ranks_per_node == 0 ? 0 : rank / model_.ranks_per_node;
+  }
+  const LinkModel& Link(Rank a, Rank b) const {
+    return NodeOf(a) == NodeOf(b) ? model_.within_node : model_.between_nodes;
+  }
+
+  // Ranks that outnumber the processors of their node take turns. Where only some of the ranks are played, the others
+  // are taken to have as much to do.
+  void ShareCores() {
+    std::vector<std::pair<int, Rank>> by_node;
+    for (Rank rank = 0; rank < static_cast<Rank>(ranks_.size()); ++rank) by_node.emplace_back(NodeOf(rank), rank);
+    std::sort(by_node.begin(), by_node.end());
+    cores_.reserve(ranks_.size());
+    const bool all = plans_.size() == ranks_.size();
+    for (std::size_t begin = 0, end = 0; begin < by_node.size(); begin = end) {
+      while (end < by_node.size() && by_node[end].first == by_node[begin].first) ++end;
+      const auto here = static_cast<int>(end - begin);
+      if (here <= model_.cores_per_node) continue;
+      if (all) cores_.emplace_back(model_.cores_per_node);
+      for (std::size_t i = begin; i < end; ++i) {
+        RankState& rank = ranks_[by_node[i].second];
+        if (all) rank.cores = &cores_.back();
+        if (!all) rank.slower = static_cast<double>(here) / model_.cores_per_node;
+        rank.others = static_cast<double>(here) / model_.cores_per_node - 1;
+      }
+    }
+  }
+
+  // Finds the Send of every Recv and the Signal of every Wait.
+  void Match() {
+    const std::size_t size = ranks_.size();
+    const auto pair = [&](std::size_t plan, Rank peer) { return plan * size + static_cast<std::size_t>(peer); };
+    Lists sends(plans_.size() * size);  // by plan and receiver
+    Lists own(plans_.size());           // all sends of a plan
+    Lists signals(plans_.size());
+    std::vector<std::size_t> place(size, plans_.size());
+    const auto for_each = [&](auto visit) {
+      Number n = 0;
+      for (std::size_t p = 0; p < plans_.size(); ++p) {
+        for (const Step& step : plans_[p].steps) visit(p, step, n++);
+      }
+    };
+    for (std::size_t p = 0; p < plans_.size(); ++p) place[plans_[p].rank] = p;
+    for_each([&](std::size_t p, const Step& step, Number /*n*/) {
+      if (step.kind == StepKind::kSignal) signals.Count(p);
+      if (step.kind != StepKind::kSend) return;
+      sends.Count(pair(p, step.peer));
+      own.Count(p);
+    });
+    sends.EndCount();
+    own.EndCount();
+    signals.EndCount();
+    for_each([&](std::size_t p, const Step& step, Number n) {
+      if (step.kind == StepKind::kSignal) signals.Add(p, n);
+      if (step.kind != StepKind::kSend) return;
+      sends.Add(pair(p, step.peer), n);
+      own.Add(p, n);
+    });
+    std::vector<std::size_t> received(plans_.size(), 0);  // messages of peers without a plan
+    for_each([&](std::size_t p, const Step& step, Number n) {
+      if (step.kind != StepKind::kRecv && step.kind != StepKind::kWait) return;
+      const std::size_t from = place[step.peer];
+      const bool known = from < plans_.size();
+      Played& waiting = steps_[n];
+      waiting.mirrored = !known;
+      if (step.kind == StepKind::kWait) {
+        const absl::Span<const Number> made = signals.of(known ? from : p);
+        if (step.ordinal <= made.size()) waiting.source = made[step.ordinal - 1];
+      } else if (known) {
+        const absl::Span<const Number> sent = sends.of(pair(from, plans_[p].rank));
+        if (step.ordinal < sent.size()) waiting.source = sent[step.ordinal];
+      } else {
+        const absl::Span<const Number> sent = own.of(p);
+        const auto before = static_cast<std::size_t>(std::lower_bound(sent.begin(), sent.end(), n) - sent.begin());
+        if (before > 0) waiting.source = sent[std::min(received[p], before - 1)];
+        ++received[p];
+      }
+    });
+  }
+
+  // The time at which the message or signal that a step waits for is there.
+  double ArrivalOf(const Played& at) const {
+    const Step& step = *at.step;
+    if (step.kind != StepKind::kRecv && step.kind != StepKind::kWait) return 0;
+    if (step.kind == StepKind::kWait) return at.source == kNone ? 0 : steps_[at.source].arrival;
+    if (at.source != kNone && !at.mirrored) return steps_[at.source].arrival;
+    const LinkModel& link = Link(step.peer, at.plan->rank);
+    const RankState& mine = ranks_[at.plan->rank];
+    const double leaves = at.source == kNone ? 0 : steps_[at.source].leaves;
+    return std::max(leaves + link.latency_s, mine.in) +
+           static_cast<double>(at.plan->dsts(step)[0].bytes) / link.bytes_per_s;
+  }
+
+  // Lets a rank work for `busy` seconds, from `time` at the earliest; returns the end.
+  double Work(Rank rank, double time, double busy) {
+    RankState& mine = ranks_[rank];
+    time = std::max(time, mine.engine);
+    if (mine.cores != nullptr) return mine.engine = mine.cores->Run(rank, time, busy, model_.switch_s);
+    return mine.engine = time + busy * mine.slower;
+  }
+
+  // The time of a rank's processor that a message takes at each of its ends.
+  static double Handling(const LinkModel& link, std::int64_t bytes) {
+    return link.message_s + (link.copy_bytes_per_s > 0 ? static_cast<double>(bytes) / link.copy_bytes_per_s : 0);
+  }
+
+  double Computing(const Plan& plan, const Step& step) const {
+    const bool copies = step.kind == StepKind::kCopy && model_.copy_bytes_per_s > 0 &&
+                        plan.dsts(step)[0].dtype == plan.srcs(step)[0].dtype;
+    return static_cast<double>(TouchedBytes(plan, step)) /
+           (copies ? model_.copy_bytes_per_s : model_.memory_bytes_per_s);
+  }
+
+  void Take(Played& at) {
+    const Plan& plan = *at.plan;
+    const Step& step = *at.step;
+    const Rank rank = plan.rank;
+    if (step.kind == StepKind::kRecv || step.kind == StepKind::kWait) {
+      const double arrival = ArrivalOf(at);
+      at.end = std::max(at.ready + model_.step_s, arrival);
+      // A rank that shares its processor sees what has arrived when its turn comes, after those of the others.
+      const bool waited = arrival > at.ready;
+      if (waited) at.end += ranks_[rank].others * model_.switch_s;
+      double busy = 0;
+      if (step.kind == StepKind::kRecv) {
+        if (at.mirrored || at.source == kNone) ranks_[rank].in = arrival;
+        busy = Handling(Link(step.peer, rank), plan.dsts(step)[0].bytes);
+      }
+      if (busy > 0 || (waited && ranks_[rank].cores != nullptr)) at.end = Work(rank, at.end, busy);
+      return;
+    }
+    double busy = model_.step_s;
+    if (Computes(step)) busy += Computing(plan, step);
+    if (step.kind == StepKind::kSend) busy += Handling(Link(rank, step.peer), plan.srcs(step)[0].bytes);
+    at.end = Work(rank, at.ready, busy);
+    at.arrival = at.end + model_.signal_s;
+    if (step.kind != StepKind::kSend) return;
+    const LinkModel& link = Link(rank, step.peer);
+    RankState& mine = ranks_[rank];
+    RankState& theirs = ranks_[step.peer];
+    const double transfer = static_cast<double>(plan.srcs(step)[0].bytes) / link.bytes_per_s;
+    at.leaves = std::max(at.end, mine.out);
+    mine.out = at.end = at.leaves + transfer;
+    at.arrival = std::max(at.leaves + link.latency_s, theirs.in) + transfer;
+    theirs.in = at.arrival;
+  }
+
+  absl::Span<const Plan> plans_;
+  absl::Span<const int> nodes_;
+  const CostModel& model_;
+  std::vector<Played> steps_;
+  std::vector<RankState> ranks_;
+  std::vector<Cores> cores_;
+};
+
+}  // namespace
+
+bool Computes(const Step& step) { return step.num_dsts > 0 && step.num_srcs > 0; }
+
+std::int64_t TouchedBytes(const Plan& plan, const Step& step) {
+  std::int64_t bytes = 0;
+  for (const Ref& ref : plan.dsts(step)) bytes += ref.bytes * (step.accumulate ? 2 : 1);
+  for (const Ref& ref : plan.srcs(step)) bytes += ref.bytes;
+  return bytes;
+}
+
+double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model) {
+  if (plans.empty()) return 0;
+  return Player(plans, nodes, model).Play();
+}
+
+}  // namespace tutti

@@ -1,0 +1,32 @@
+// The simulation of plans on a machine that a few numbers describe.
+#ifndef TUTTI_PLAN_PLAYER_H_
+#define TUTTI_PLAN_PLAYER_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tutti/cost_model.h"
+#include "tutti/plan.h"
+
+namespace tutti {
+
+// Whether the step works in memory, as a reduction and a copy do, and how many bytes the step then reads and writes.
+bool Computes(const Step& step);
+std::int64_t TouchedBytes(const Plan& plan, const Step& step);
+
+// The seconds from the common start of `plans` until the last of their steps ends. A step starts as soon as its
+// dependencies, its message or its signal is there and its rank has time for the step. `nodes` is the node of each rank
+// of the world; empty: all ranks are on one node.
+//
+// `plans` may be those of some ranks only, each once. A peer without a plan is taken to do what the rank that waits for
+// the peer does itself at that point: the k-th message that a rank receives from such peers leaves when this rank's own
+// k-th message does (or the last that it sends before that Recv; at the start, when there is none), and a signal is
+// made when this rank makes the corresponding one. For schedules in which all ranks do the same, such as a ring, one
+// plan is enough.
+//
+// The form of the plans must be valid. Steps that wait for each other in a circle never end and are left out.
+double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model);
+
+}  // namespace tutti
+
+#endif  // TUTTI_PLAN_PLAYER_H_

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "plan/player.h"
+#include "tutti/cost_model.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+// Of all_to_all_v no rank knows all counts: the prediction is that of equal blocks of this size.
+constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
+// The longest buffer of the call is cut into at most this many segments, which are enough to show what overlaps.
+constexpr std::int64_t kMostSegments = 16;
+// No further plan is built once the plans that are there have this many steps.
+constexpr std::size_t kMostSteps = 400;
+// A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.
+constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the world
+
+bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > kMostPlannedRanks; }
+
+// The call that stands for `spec`.
+CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
+  CollectiveSpec same = spec;
+  // With fewer elements than ranks, ranks that have no chunk do less than others, and would not stand for them.
+  const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
+                      spec.collective == Collective::kReduce;
+  if (is_cut && spec.count > 0 && IsPlayedInPart(size)) same.count = std::max<std::int64_t>(spec.count, size);
+  if (spec.collective == Collective::kAllToAllV) {
+    const auto blocks = static_cast<std::size_t>(size);
+    same.send_counts.assign(blocks, kUnknownBlockBytes / SizeOf(spec.dtype));
+    same.recv_counts = same.send_counts;
+  }
+  return same;
+}
+
+// The rank whose plan comes first: the root, which has most to do where there is one, or the rank with the first chunk,
+// which is the longest.
+Rank FirstRank(const CollectiveSpec& spec) {
+  if (spec.collective == Collective::kSend || spec.collective == Collective::kRecv) return spec.root == 0 ? 1 : 0;
+  return HasRoot(spec.collective) ? spec.root : 0;
+}
+
+PlanOptions Coarse(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  PlanOptions coarse = options;
+  const Rank first = FirstRank(spec);
+  const std::int64_t longest = std::max(InputCount(spec, first, size), OutputCount(spec, first, size));
+  const std::int64_t least = (longest + kMostSegments - 1) / kMostSegments * SizeOf(AccumulatorOf(spec.dtype));
+  coarse.segment_bytes = std::max(options.segment_bytes, least);
+  return coarse;
+}
+
+// The ranks in the order in which their plans are wanted: the first rank; the rank before it, which is the deepest of a
+// tree; those that speak before a rank whose plan is there has said anything, because that rank does not show what they
+// do; then the other peers.
+class Wanted {
+ public:
+  Wanted(int size, Rank first) : seen_(static_cast<std::size_t>(size)) {
+    Add(speakers_, first);
+    Add(speakers_, (first + size - 1) % size);
+  }
+
+  // False when no rank is left that the plans speak of.
+  bool Next(Rank& rank) {
+    for (auto* const queue : {&speakers_, &others_}) {
+      while (queue->next < queue->ranks.size()) {
+        rank = queue->ranks[queue->next++];
+        if (std::exchange(seen_[rank].taken, true)) continue;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Heed(const Plan& plan) {
+    bool has_spoken = false;
+    for (const Step& step : plan.steps) {
+      has_spoken = has_spoken || step.kind == StepKind::kSend;
+      if (step.kind == StepKind::kRecv && !has_spoken) Add(speakers_, step.peer);
+      if (step.peer != kSelf) Add(others_, step.peer);
+    }
+  }
+
+ private:
+  struct Queue {
+    std::vector<Rank> ranks;
+    std::size_t next = 0;
+  };
+  struct Seen {
+    bool speaker = false;
+    bool other = false;
+    bool taken = false;
+  };
+
+  void Add(Queue& queue, Rank rank) {
+    bool& known = &queue == &speakers_ ? seen_[rank].speaker : seen_[rank].other;
+    if (!std::exchange(known, true)) queue.ranks.push_back(rank);
+  }
+
+  std::vector<Seen> seen_;
+  Queue speakers_;
+  Queue others_;
+};
+
+}  // namespace
+
+absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
+                                      const PlanOptions& options) {
+  const CollectiveSpec call = Representative(spec, size);
+  if (absl::Status valid = Validate(call, FirstRank(call), size); !valid.ok()) return valid;
+  if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
+  }
+  const bool message = call.collective == Collective::kSend || call.collective == Collective::kRecv;
+  const PlanOptions coarse = Coarse(call, size, options);
+  std::vector<Plan> plans;
+  std::size_t steps = 0;
+  Wanted wanted(size, FirstRank(call));
+  Rank rank = 0;
+  while (wanted.Next(rank)) {
+    absl::StatusOr<Plan> plan = BuildPlan(schedule, call, rank, size, coarse);
+    if (!plan.ok()) return plan.status();
+    steps += plan->steps.size();
+    wanted.Heed(*plan);
+    plans.push_back(*std::move(plan));
+    const std::size_t next = plans.size() + 1;
+    // A plan more would be about as long as those that are there.
+    if (message || steps / plans.size() * next > kMostSteps || next * size > kMostPlannedRanks) break;
+  }
+  // Steps that could begin at the same time are taken in the order of their ranks.
+  std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
+  const CostModel& model = options.cost_model != nullptr ? *options.cost_model : DefaultCostModel();
+  return Play(plans, options.nodes, model);
+}
+
+}  // namespace tutti

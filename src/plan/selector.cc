@@ -1,0 +1,127 @@
+#include "tutti/selector.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tutti/cost_model.h"
+
+namespace tutti {
+namespace {
+
+const CostModel& ModelOf(const PlanOptions& options) {
+  return options.cost_model != nullptr ? *options.cost_model : DefaultCostModel();
+}
+
+// The choices that a thread made last. An algorithm asks for the same choice when it checks a bucket, and when it
+// writes the plan of each rank.
+class Memory {
+ public:
+  const Schedule* Find(const CollectiveSpec& spec, int size, const PlanOptions& options) const {
+    for (const Choice& choice : choices_) {
+      if (choice.schedule != nullptr && choice.size == size && choice.spec == spec &&
+          choice.options.segment_bytes == options.segment_bytes &&
+          choice.options.peers_mapped == options.peers_mapped && choice.options.nodes == options.nodes &&
+          ModelOf(choice.options) == ModelOf(options)) {
+        return choice.schedule;
+      }
+    }
+    return nullptr;
+  }
+
+  void Keep(const CollectiveSpec& spec, int size, const PlanOptions& options, const Schedule* schedule) {
+    choices_[next_] = {.schedule = schedule, .spec = spec, .size = size, .options = options};
+    next_ = (next_ + 1) % choices_.size();
+  }
+
+ private:
+  struct Choice {
+    const Schedule* schedule = nullptr;
+    CollectiveSpec spec;
+    int size = 0;
+    PlanOptions options;
+  };
+  std::array<Choice, 8> choices_;
+  std::size_t next_ = 0;
+};
+
+bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
+
+std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  std::vector<Candidate> candidates;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective != spec.collective) continue;
+    candidates.push_back({.schedule = schedule, .refusal = schedule->supports(spec, size, options)});
+  }
+  return candidates;
+}
+
+void Predict(std::vector<Candidate>& candidates, const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  for (Candidate& candidate : candidates) {
+    if (!Serves(candidate)) continue;
+    const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
+    if (seconds.ok()) candidate.seconds = *seconds;
+    candidate.refusal = seconds.status();
+  }
+}
+
+absl::Status NoneServes(const Selection& selection, const CollectiveSpec& spec, int size) {
+  return absl::UnimplementedError(
+      absl::StrCat("no schedule serves ", ToString(spec), " on ", size, " ranks:\n", selection.reason()));
+}
+
+bool IsBetter(const Candidate& a, const Candidate& b) {
+  return std::pair(!a.refusal.ok(), a.seconds) < std::pair(!b.refusal.ok(), b.seconds);
+}
+
+}  // namespace
+
+std::string Selection::reason() const {
+  std::string text;
+  for (const Candidate& candidate : candidates) {
+    absl::StrAppend(&text, candidate.schedule->name, ": ");
+    if (candidate.refusal.ok()) {
+      absl::StrAppendFormat(&text, "predicted %.2f µs, %s\n", candidate.seconds * 1e6, candidate.schedule->cost);
+    } else {
+      absl::StrAppend(&text, "refused, ", candidate.refusal.message(), "\n");
+    }
+  }
+  return text;
+}
+
+absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  Selection selection{.schedule = nullptr, .candidates = CandidatesOf(spec, size, options)};
+  Predict(selection.candidates, spec, size, options);
+  // Equals stay in the order of their names.
+  std::stable_sort(selection.candidates.begin(), selection.candidates.end(), IsBetter);
+  if (selection.candidates.empty() || !Serves(selection.candidates[0])) return NoneServes(selection, spec, size);
+  selection.schedule = selection.candidates[0].schedule;
+  return selection;
+}
+
+absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  thread_local Memory memory;
+  if (const Schedule* known = memory.Find(spec, size, options); known != nullptr) return known;
+  const std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  const auto first = std::find_if(candidates.begin(), candidates.end(), Serves);
+  if (std::count_if(candidates.begin(), candidates.end(), Serves) == 1) return first->schedule;
+  absl::StatusOr<Selection> selection = SelectSchedule(spec, size, options);
+  if (!selection.ok()) return selection.status();
+  memory.Keep(spec, size, options, selection->schedule);
+  return selection->schedule;
+}
+
+absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  const Selection selection{.schedule = nullptr, .candidates = CandidatesOf(spec, size, options)};
+  const bool served = std::any_of(selection.candidates.begin(), selection.candidates.end(), Serves);
+  return served ? absl::OkStatus() : NoneServes(selection, spec, size);
+}
+
+void BuildSelected(PlanBuilder& builder) {
+  (*ChooseSchedule(builder.spec(), builder.size(), builder.options()))->build(builder);
+}
+
+}  // namespace tutti

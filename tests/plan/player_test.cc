@@ -1,0 +1,80 @@
+#include "plan/player.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+std::vector<Plan> PlansOf(const Schedule& schedule, const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, size, options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+// Where all ranks do the same, one of them shows what all do.
+TEST(PlayerTest, OnePlanStandsForAllWhereRanksAreAlike) {
+  const CostModel& model = DefaultCostModel();
+  for (const auto& [collective, name] :
+       std::vector<std::pair<Collective, std::string>>{{Collective::kAllReduce, "direct"},
+                                                       {Collective::kAllReduce, "halving_doubling"},
+                                                       {Collective::kAllReduce, "recursive_doubling"},
+                                                       {Collective::kAllReduce, "ring"},
+                                                       {Collective::kReduceScatter, "ring"},
+                                                       {Collective::kAllGather, "ring"},
+                                                       {Collective::kAllGather, "direct"},
+                                                       {Collective::kAllToAll, "pairwise"},
+                                                       {Collective::kBarrier, "dissemination"}}) {
+    for (const std::int64_t count : {1 << 10, 1 << 20}) {
+      CollectiveSpec spec{.collective = collective, .count = collective == Collective::kBarrier ? 0 : count};
+      const std::vector<Plan> plans = PlansOf(**FindSchedule(collective, name), spec, 8, {.peers_mapped = true});
+      const double all = Play(plans, {}, model);
+      EXPECT_GT(all, 0);
+      EXPECT_NEAR(Play(absl::MakeConstSpan(plans).first(1), {}, model), all, all * 0.1)
+          << Name(collective) << ":" << name << " " << count;
+    }
+  }
+}
+
+TEST(PlayerTest, RanksThatShareAProcessorTakeTurns) {
+  const CollectiveSpec spec{.collective = Collective::kAllReduce, .count = 1 << 20};
+  const std::vector<Plan> plans =
+      PlansOf(**FindSchedule(Collective::kAllReduce, "direct"), spec, 8, {.peers_mapped = true});
+  CostModel model = DefaultCostModel();
+  const double alone = Play(plans, {}, model);
+  model.cores_per_node = 8;
+  EXPECT_DOUBLE_EQ(Play(plans, {}, model), alone);
+  model.cores_per_node = 2;
+  EXPECT_GT(Play(plans, {}, model), 3.5 * alone);
+  // Nodes of two ranks have enough.
+  EXPECT_DOUBLE_EQ(Play(plans, {0, 0, 1, 1, 2, 2, 3, 3}, model), alone);
+  model.cores_per_node = 1;
+  model.switch_s = 1;
+  EXPECT_GT(Play(plans, {0, 0, 1, 1, 2, 2, 3, 3}, model), 1);
+}
+
+TEST(PlayerTest, BothEndsOfAMessageHandleIt) {
+  CostModel model;
+  model.within_node = {.latency_s = 1, .bytes_per_s = 10, .message_s = 2, .copy_bytes_per_s = 20};
+  std::vector<Plan> plans;
+  for (const Rank rank : {0, 1}) {
+    PlanBuilder b("test", {.collective = Collective::kBroadcast, .count = 10}, rank, 2, {});
+    rank == 0 ? b.Send(1, b.in()) : b.Recv(0, b.out());
+    plans.push_back(*std::move(b).Build());
+  }
+  EXPECT_DOUBLE_EQ(Play(plans, {}, model), (2 + 2) + 1 + 4 + (2 + 2));
+  // The end that has no peer to play with waits for a message that left at the start.
+  EXPECT_DOUBLE_EQ(Play({plans[1]}, {}, model), 1 + 4 + (2 + 2));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,210 @@
+// The choice of a schedule, and the table of choices of the default model, which is compared with
+// tests/plan/choices.txt. The target `regenerate` (or TUTTI_UPDATE_GOLDEN=1) writes the table anew.
+#include "tutti/selector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tutti/cost.h"
+#include "tutti/cost_model.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::shared_ptr<const CostModel> Share(const CostModel& model) { return std::make_shared<const CostModel>(model); }
+
+// The links that ranks may have to each other.
+struct Links {
+  const char* name;
+  bool mapped;
+  int ranks_per_node;  // 0: one node
+};
+constexpr Links kLinks[] = {{"mapped memory", true, 0},
+                            {"messages inside a node", false, 0},
+                            {"one rank per node", false, 1},
+                            {"nodes of 8", false, 8}};
+
+PlanOptions OptionsOf(const Links& links, int size) {
+  PlanOptions options{.peers_mapped = links.mapped};
+  for (Rank rank = 0; rank < size && links.ranks_per_node > 0; ++rank) {
+    options.nodes.push_back(rank / links.ranks_per_node);
+  }
+  return options;
+}
+
+// The call of about `bytes` in the longer of a rank's buffers.
+CollectiveSpec CallOf(Collective collective, std::int64_t bytes, int size) {
+  CollectiveSpec spec{.collective = collective, .count = bytes / 4};
+  const bool blocks = collective == Collective::kReduceScatter || collective == Collective::kAllGather ||
+                      collective == Collective::kGather || collective == Collective::kScatter ||
+                      collective == Collective::kAllToAll;
+  if (blocks) spec.count = (spec.count + size - 1) / size;
+  if (collective == Collective::kBarrier || collective == Collective::kAllToAllV) spec.count = 0;
+  if (collective == Collective::kAllToAllV) {
+    spec.send_counts.assign(static_cast<std::size_t>(size), 1);
+    spec.recv_counts = spec.send_counts;
+  }
+  return spec;
+}
+
+bool HasChoice(Collective collective) {
+  const auto schedules = AllSchedules();
+  return std::count_if(schedules.begin(), schedules.end(),
+                       [&](const Schedule* schedule) { return schedule->collective == collective; }) > 1;
+}
+
+std::string TableOfChoices() {
+  std::string table = absl::StrCat("Schedules that are chosen by default.\n", ToString(DefaultCostModel()), "\n");
+  constexpr std::int64_t kSizes[] = {4, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
+  for (const Collective collective : kAllCollectives) {
+    if (!HasChoice(collective)) continue;
+    for (const Links& links : kLinks) {
+      absl::StrAppend(&table, "\n", Name(collective), ", ", links.name, "\n");
+      absl::StrAppendFormat(&table, "%6s", "ranks");
+      for (const char* bytes : {"4", "1K", "16K", "256K", "4M", "64M"}) {
+        absl::StrAppendFormat(&table, " %18s", collective == Collective::kBarrier ? "" : bytes);
+        if (collective == Collective::kBarrier) break;
+      }
+      table += "\n";
+      for (const int size : {2, 3, 4, 8, 16, 24, 64, 256}) {
+        if (links.ranks_per_node > 1 && size <= links.ranks_per_node) continue;
+        absl::StrAppendFormat(&table, "%6d", size);
+        for (const std::int64_t bytes : kSizes) {
+          const absl::StatusOr<const Schedule*> chosen =
+              ChooseSchedule(CallOf(collective, bytes, size), size, OptionsOf(links, size));
+          absl::StrAppendFormat(&table, " %18s", chosen.ok() ? (*chosen)->name : "-");
+          if (collective == Collective::kBarrier) break;
+        }
+        table += "\n";
+      }
+    }
+  }
+  return table;
+}
+
+TEST(GoldenTest, ChoicesAreAsRecorded) {
+  const std::string path = TUTTI_SOURCE_DIR "/tests/plan/choices.txt";
+  const std::string table = TableOfChoices();
+  if (std::getenv("TUTTI_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << table;
+  std::ostringstream recorded;
+  recorded << std::ifstream(path).rdbuf();
+  EXPECT_EQ(table, recorded.str()) << "build the target `regenerate` if that is intended";
+}
+
+TEST(SelectorTest, TheFastestServes) {
+  const CollectiveSpec spec{.count = 1 << 16};
+  const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});
+  ASSERT_TRUE(selection.ok()) << selection.status();
+  EXPECT_EQ(selection->schedule, selection->candidates[0].schedule);
+  EXPECT_EQ(selection->candidates.size(), 4U);
+  double before = 0;
+  for (const Candidate& candidate : selection->candidates) {
+    if (!candidate.refusal.ok()) continue;
+    EXPECT_LE(before, candidate.seconds);
+    before = candidate.seconds;
+    EXPECT_EQ(candidate.seconds, *PredictSeconds(*candidate.schedule, spec, 5, {}));
+  }
+  EXPECT_EQ(selection->candidates.back().schedule->name, "direct");
+  EXPECT_THAT(selection->reason(), HasSubstr("direct: refused, it reads and writes peers' memory"));
+  EXPECT_THAT(selection->reason(), testing::ContainsRegex("ring: predicted [0-9.]+ µs, 2"));
+  EXPECT_EQ(*ChooseSchedule(spec, 5, {}), selection->schedule);
+}
+
+// Every schedule is chosen by nothing but the time that its plans take: in worlds that are played whole, that is the
+// time that CostOf finds.
+TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective == Collective::kSend || schedule->collective == Collective::kRecv ||
+        schedule->collective == Collective::kAllToAllV) {
+      continue;
+    }
+    const CollectiveSpec spec = CallOf(schedule->collective, 16 << 10, 4);
+    const PlanOptions options{.peers_mapped = true};
+    std::vector<Plan> plans;
+    for (Rank rank = 0; rank < 4; ++rank) plans.push_back(*BuildPlan(*schedule, spec, rank, 4, options));
+    const absl::StatusOr<double> seconds = PredictSeconds(*schedule, spec, 4, options);
+    ASSERT_TRUE(seconds.ok()) << seconds.status();
+    const double cost = CostOf(plans, DefaultCostModel())->seconds;
+    EXPECT_NEAR(*seconds, cost, 1e-6 * cost) << Name(schedule->collective) << ":" << schedule->name;
+  }
+}
+
+TEST(SelectorTest, TheModelDecides) {
+  const CollectiveSpec spec{.count = 1 << 14};
+  CostModel model = DefaultCostModel();
+  model.within_node = {.latency_s = 1e-3, .bytes_per_s = 1e12};
+  EXPECT_EQ((*ChooseSchedule(spec, 8, {.cost_model = Share(model)}))->name, "recursive_doubling");
+  model.within_node = {.latency_s = 0, .bytes_per_s = 1e6};
+  EXPECT_NE((*ChooseSchedule(spec, 8, {.cost_model = Share(model)}))->name, "recursive_doubling");
+  // Signals that are slower than any message.
+  model = DefaultCostModel();
+  const PlanOptions mapped{.peers_mapped = true};
+  EXPECT_EQ((*ChooseSchedule(spec, 8, mapped))->name, "direct");
+  model.signal_s = 1;
+  EXPECT_NE((*ChooseSchedule(spec, 8, {.peers_mapped = true, .cost_model = Share(model)}))->name, "direct");
+}
+
+TEST(SelectorTest, RanksThatSpeakOfDifferentNodesChooseAlike) {
+  const CollectiveSpec spec{.count = 1 << 12};
+  const absl::StatusOr<Selection> a = SelectSchedule(spec, 6, {.nodes = {0, 0, 1, 1, 2, 2}});
+  const absl::StatusOr<Selection> b = SelectSchedule(spec, 6, {.nodes = {7, 7, 9, 9, 4, 4}});
+  for (std::size_t i = 0; i < a->candidates.size(); ++i) {
+    EXPECT_EQ(a->candidates[i].schedule, b->candidates[i].schedule);
+    EXPECT_EQ(a->candidates[i].seconds, b->candidates[i].seconds);
+  }
+}
+
+TEST(SelectorTest, CountsOfOneRankDoNotMatter) {
+  CollectiveSpec few = CallOf(Collective::kAllToAllV, 0, 3);
+  CollectiveSpec many = few;
+  many.send_counts = {1, 1 << 20, 5};
+  const Schedule& schedule = **FindSchedule(Collective::kAllToAllV, "pairwise");
+  EXPECT_EQ(*PredictSeconds(schedule, few, 3, {}), *PredictSeconds(schedule, many, 3, {}));
+}
+
+TEST(SelectorTest, LargeWorldsArePlayedInPart) {
+  for (const Collective collective : kAllCollectives) {
+    const CollectiveSpec spec = CallOf(collective, 1 << 20, 4096);
+    const PlanOptions options = OptionsOf(kLinks[3], 4096);
+    const absl::StatusOr<Selection> selection = SelectSchedule({.collective = collective,
+                                                                .count = spec.count,
+                                                                .root = 1,
+                                                                .send_counts = spec.send_counts,
+                                                                .recv_counts = spec.recv_counts},
+                                                               4096, options);
+    ASSERT_TRUE(selection.ok()) << selection.status();
+    EXPECT_GT(selection->candidates[0].seconds, 0) << Name(collective);
+  }
+}
+
+TEST(SelectorTest, NothingIsPredictedForACallThatNobodyServes) {
+  // The count is too large for the memory that the plan would need.
+  const absl::StatusOr<Selection> selection = SelectSchedule({.collective = Collective::kAllReduce, .root = 0}, 0, {});
+  EXPECT_FALSE(selection.ok());
+  EXPECT_THAT(std::string(selection.status().message()), HasSubstr("no schedule serves all_reduce"));
+}
+
+TEST(SelectorTest, PartsOfAPlanAreChosenForTheirOwnNodes) {
+  // Leaders of nodes are further apart than the ranks of one node.
+  std::vector<int> seen;
+  PlanBuilder b("test", {.count = 4}, 2, 4, {.nodes = {5, 5, 6, 6}});
+  b.WithinGroup({0, 2}, {.count = 4}, b.in(), b.out(), [&](PlanBuilder& part) { seen = part.options().nodes; });
+  EXPECT_EQ(seen, (std::vector<int>{5, 6}));
+  EXPECT_EQ(b.options().nodes, (std::vector<int>{5, 5, 6, 6}));
+}
+
+}  // namespace
+}  // namespace tutti
