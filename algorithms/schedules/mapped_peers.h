@@ -32,7 +32,8 @@ inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
 }
 
 // The whole input, or output, of the root, also where this rank has none itself. Only the root knows whether it is in
-// place: the engine lets both names lead to the one memory of a rank that has one (Channel::Signal).
+// place: the engine lets both names lead to the one memory of a rank that has one (Channel::Signal). For whole calls:
+// the buffers of a part (PlanBuilder::Within) may lie elsewhere.
 inline Ref InputOfRoot(const PlanBuilder& b) {
   const CollectiveSpec& spec = b.spec();
   if (b.rank() == spec.root) return b.in();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "comm/plan_verifier.h"
 #include "tutti/algorithm.h"
+#include "tutti/cost_model.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -64,7 +65,8 @@ absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank 
 // The options that plans depend on, as text.
 std::string KeyOf(const PlanOptions& options) {
   return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
-                      " nodes=", absl::StrJoin(options.nodes, ","));
+                      " nodes=", absl::StrJoin(options.nodes, ","),
+                      options.cost_model == nullptr ? "" : absl::StrCat(" on ", ToString(*options.cost_model)));
 }
 
 // The part of `rank` in an all_to_all_v in which no two pairs of ranks in a row exchange equally much, and some
