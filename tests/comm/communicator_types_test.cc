@@ -111,9 +111,8 @@ TEST_P(CommunicatorTypesTest, EveryRankAndEveryRunHasAFactorOfItsOwn) {
   Run(3, [](Communicator& comm) {
     const float in[2] = {1, 10};
     float out[2];
-    absl::StatusOr<Plan> plan = comm.PlanFor({.op = ReduceOp::kPremulSum, .count = 2});
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    absl::StatusOr<BoundPlan> bound = comm.Bind(*std::move(plan), {.in = in, .out = out});
+    absl::StatusOr<BoundPlan> bound =
+        comm.Bind(CollectiveSpec{.op = ReduceOp::kPremulSum, .count = 2}, {.in = in, .out = out});
     ASSERT_TRUE(bound.ok()) << bound.status();
     for (int run = 0; run < 20; ++run) {
       const double factor = comm.rank() == 0 ? 0.5 * run : comm.rank() - 3;
