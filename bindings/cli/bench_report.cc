@@ -18,14 +18,14 @@ std::string Wrong(const BenchRow& row) { return row.wrong < 0 ? "N/A" : absl::St
 
 std::string TableHeading() {
   return absl::StrFormat(
-      "#%12s %12s %6s %6s %9s %8s %8s %7s %9s %9s %9s  %-18s %9s\n#%12s %12s %6s %6s %9s %8s %8s %7s %9s %9s %9s  "
+      "#%12s %12s %8s %10s %9s %8s %8s %7s %9s %9s %9s  %-18s %9s\n#%12s %12s %8s %10s %9s %8s %8s %7s %9s %9s %9s  "
       "%-18s %9s",
       "size", "count", "type", "op", "time", "algbw", "busbw", "#wrong", "p50", "p99", "max", "schedule", "predicted",
       "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "", "(us)");
 }
 
 std::string TableLine(const BenchRow& row) {
-  return absl::StrFormat(" %12d %12d %6s %6s %9s %8.2f %8.2f %7s %9s %9s %9s  %-18s %9s", row.bytes, row.count,
+  return absl::StrFormat(" %12d %12d %8s %10s %9s %8.2f %8.2f %7s %9s %9s %9s  %-18s %9s", row.bytes, row.count,
                          Name(row.dtype), row.op, Time(row.p50_us), row.algbw_gb_s, row.busbw_gb_s, Wrong(row),
                          Time(row.p50_us), Time(row.p99_us), Time(row.max_us), row.schedule, Time(row.predicted_us));
 }

@@ -1,6 +1,7 @@
 #include "kernels/reduce.h"
 
 #include "kernels/combine.h"
+#include "kernels/reduce_bits.h"
 #include "kernels/reduce_complex.h"
 #include "kernels/reduce_floating.h"
 #include "kernels/reduce_integer.h"
@@ -14,6 +15,8 @@ void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* con
     ReduceFloating(PartOf(dtype), op, divisor, dsts, srcs, 2 * count, stores);
   } else if (IsFloating(dtype)) {
     ReduceFloating(dtype, op, divisor, dsts, srcs, count, stores);
+  } else if (dtype == DType::kBool) {
+    ReduceTruths(op, dsts, srcs, count);
   } else {
     ReduceInteger(dtype, op, divisor, dsts, srcs, count);
   }

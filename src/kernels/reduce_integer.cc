@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/reduce_bits.h"
+
 namespace tutti::kernels {
 namespace {
 
@@ -20,12 +22,6 @@ T Combine(T a, T b) {
     return std::max(a, b);
   } else if constexpr (kOp == ReduceOp::kProd) {
     return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
-  } else if constexpr (kOp == ReduceOp::kBitwiseAnd) {
-    return static_cast<T>(a & b);
-  } else if constexpr (kOp == ReduceOp::kBitwiseOr) {
-    return static_cast<T>(a | b);
-  } else if constexpr (kOp == ReduceOp::kBitwiseXor) {
-    return static_cast<T>(a ^ b);
   } else {
     return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
   }
@@ -73,46 +69,9 @@ void ReduceType(ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
     case ReduceOp::kProd:
       return ReduceBlocks<T, ReduceOp::kProd>(divisor, dsts, srcs, count);
     case ReduceOp::kBitwiseAnd:
-      return ReduceBlocks<T, ReduceOp::kBitwiseAnd>(divisor, dsts, srcs, count);
     case ReduceOp::kBitwiseOr:
-      return ReduceBlocks<T, ReduceOp::kBitwiseOr>(divisor, dsts, srcs, count);
     case ReduceOp::kBitwiseXor:
-      return ReduceBlocks<T, ReduceOp::kBitwiseXor>(divisor, dsts, srcs, count);
-    case ReduceOp::kPremulSum:
-      return;  // refused by the contract of Reduce
-  }
-}
-
-// Combines truths: a byte is true unless it is 0, and the result is 0 or 1.
-template <ReduceOp kOp>
-void ReduceTruths(absl::Span<void* const> dsts, absl::Span<const void* const> srcs, std::size_t count) {
-  std::uint8_t result[kBlock];
-  const auto truth = [](std::uint8_t byte) { return static_cast<std::uint8_t>(byte != 0); };
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t size = std::min(kBlock, count - begin);
-    const auto* first = static_cast<const std::uint8_t*>(srcs[0]) + begin;
-    for (std::size_t i = 0; i < size; ++i) result[i] = truth(first[i]);
-    for (const void* operand : srcs.subspan(1)) {
-      const auto* values = static_cast<const std::uint8_t*>(operand) + begin;
-      for (std::size_t i = 0; i < size; ++i) result[i] = Combine<kOp>(result[i], truth(values[i]));
-    }
-    for (void* dst : dsts) std::memcpy(static_cast<std::uint8_t*>(dst) + begin, result, size);
-  }
-}
-
-void ReduceBool(ReduceOp op, absl::Span<void* const> dsts, absl::Span<const void* const> srcs, std::size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kMax:
-    case ReduceOp::kBitwiseOr:
-      return ReduceTruths<ReduceOp::kBitwiseOr>(dsts, srcs, count);
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
-    case ReduceOp::kBitwiseAnd:
-      return ReduceTruths<ReduceOp::kBitwiseAnd>(dsts, srcs, count);
-    case ReduceOp::kBitwiseXor:
-      return ReduceTruths<ReduceOp::kBitwiseXor>(dsts, srcs, count);
-    case ReduceOp::kAvg:
+      return ReduceBits(op, dsts, srcs, static_cast<std::int64_t>(count * sizeof(T)));
     case ReduceOp::kPremulSum:
       return;  // refused by the contract of Reduce
   }
@@ -140,8 +99,6 @@ void ReduceInteger(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<vo
       return ReduceType<std::int64_t>(op, divisor, dsts, srcs, size);
     case DType::kU64:
       return ReduceType<std::uint64_t>(op, divisor, dsts, srcs, size);
-    case DType::kBool:
-      return ReduceBool(op, dsts, srcs, size);
     default:
       return;  // refused by the contract of Reduce
   }

@@ -94,6 +94,23 @@ TEST(TargetsTest, ProductsOfComplexNumbersAreTheSame) {
   }
 }
 
+TEST(TargetsTest, BitsAndTruthsAreTheSame) {
+  const std::vector<std::uint8_t> a = MakeOperand(DType::kU8, 1), b = MakeOperand(DType::kU8, 2);
+  const std::vector<std::uint8_t> c = MakeOperand(DType::kU8, 3);
+  const void* srcs[] = {a.data(), b.data(), c.data()};
+  for (DType dtype : {DType::kU8, DType::kBool}) {
+    for (ReduceOp op : {ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor}) {
+      SCOPED_TRACE(testing::Message() << Name(dtype) << " " << Name(op));
+      ExpectSameBytes([&] {
+        std::vector<std::uint8_t> result(a.size());
+        void* dst = result.data();
+        Reduce(dtype, op, 1, {&dst, 1}, srcs, kCount, Stores::kCached);
+        return result;
+      });
+    }
+  }
+}
+
 TEST(TargetsTest, ConvertGivesTheSameBytes) {
   for (DType from : kFloatingDTypes) {
     const std::vector<std::uint8_t> src = MakeOperand(from, 4);
