@@ -135,7 +135,7 @@ void Channel::Signal(Run& run) {
   if (ticket.signals == 0) {
     const auto offset_of = [&](Space space) {
       const std::byte* base = run.bases[static_cast<std::size_t>(space)];
-      return arena_->Contains(base) ? arena_->OffsetOf(base) : 0;
+      return arena_->Contains(base) ? arena_->OffsetOf(base) : Announcement::kNotLent;
     };
     const CallIdentity& identity = ticket.identity;
     // In place there is only an output, and where a collective has a root, the others may have one memory or the other:
@@ -208,6 +208,13 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
   const std::array<std::int64_t, kPeerSpaces>& sizes = run.program.peer_extents;
   for (std::size_t space = 0; space < kPeerSpaces; ++space) {
+    if (sizes[space] == 0) continue;
+    if (offsets[space] == Announcement::kNotLent) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("plan ", run.program.plan.name, " of rank ", run.program.plan.rank, " touches the ",
+                       Name(static_cast<Space>(space)), " of rank ", peer,
+                       ", which has lent none: all ranks must touch the same spaces of their peers"));
+    }
     if (offsets[space] < 0 || offsets[space] > region.bytes - sizes[space]) {
       return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",
                                               offsets[space], ", region of ", region.bytes, " bytes)"));

@@ -26,6 +26,9 @@ inline constexpr std::int64_t kLaneScratchBytes = 64 << 10;
 // One cache line, written by its owner only: the signal of a run, and with it everything a peer needs to know about
 // the run. Peers read the other fields only after they have seen the signal.
 struct alignas(64) Announcement {
+  // In place of an offset: peers may not touch this memory, or there is none.
+  static constexpr std::int64_t kNotLent = -1;
+
   std::atomic<std::uint64_t> signal{0};  // run of the lane << 16 | signals made in that run
   std::int64_t in = 0;                   // offsets in the owner's region
   std::int64_t out = 0;

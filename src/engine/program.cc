@@ -149,8 +149,10 @@ std::shared_ptr<const Program> Compile(Plan source) {
   }
   // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
-  // A rank whose own steps touch no peer may still be read by one: the root of a rooted collective.
-  program->shares_io |= program->uses_lane && !shares_scratch;
+  // A rank whose own steps touch no input or output of a peer may still be touched by one where the steps of the ranks
+  // differ: where a collective has a root. Otherwise ranks that touch only scratch of their peers are touched only
+  // there.
+  program->shares_io |= program->uses_lane && (HasRoot(plan.spec.collective) || !shares_scratch);
   if (program->shares_io) program->output_steps = 0;  // peers may write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {

@@ -127,6 +127,19 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
   }
 }
 
+// As when the plans of the ranks touch different spaces of each other: memory at offset 0 is the presence of the peer.
+TEST_F(ChannelTest, MemoryThatThePeerHasNotLentIsNotTouched) {
+  Run& mine = NewRun(0);
+  Run& theirs = NewRun(1);
+  theirs.bases[static_cast<std::size_t>(Space::kIn)] = nullptr;
+  ASSERT_TRUE(channel(0).Admit(mine));
+  ASSERT_TRUE(channel(1).Admit(theirs));
+  channel(1).Signal(theirs);
+  const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("touches the in of rank 1, which has lent none"));
+}
+
 TEST_F(ChannelTest, ARefusalEndsTheRunWhenAllHaveHeardOfIt) {
   Run& mine = NewRun(0);
   Run& theirs = NewRun(1);
