@@ -41,6 +41,7 @@ struct Config {
   std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";
   std::string schedule;
+  bool measure_links = false;
 };
 
 // InvalidArgument names the variable, its value and what would be right.
