@@ -5,9 +5,9 @@ machine over sizes, worlds and links, beside what `tutti bench` predicts.
     bench/selection/agreement.py [--rounds 3] [--ranks 2 4 8] [--json rows.json] [--page page.md]
 
 A cell is a call (collective, size, world, links) and two schedules of which one took more than 20 % longer than the other
-in every round. The share of cells whose predicted order is the measured one is printed, by links and world. Rounds are
-interleaved, and every call starts from a barrier (--rewrite of `tutti bench`), so that a call is measured and not the
-rate of many.
+in every round. The share of cells whose predicted order is the measured one is printed, by links and world, and how much
+longer the choice took than the fastest schedule, each in its best round. Rounds are interleaved. Every call starts from a
+barrier (--rewrite of `tutti bench`), so that a call is measured and not the rate of many.
 
 Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are this
 machine, whose cores they share; that is no property of nodes, so worlds between nodes have at most as many ranks as the
@@ -112,9 +112,9 @@ def summarize(calls):
             if not agrees:
                 wrong.append((links, ranks, collective, size, fast, slow, call))
         if len(call) > 1:
-            median = {name: statistics.median(times) for name, (times, _) in call.items()}
+            best = {name: min(times) for name, (times, _) in call.items()}
             chosen = min(sorted(call), key=lambda name: call[name][1])
-            world[2].append(median[chosen] / min(median.values()))
+            world[2].append(best[chosen] / min(best.values()))
     return worlds, wrong
 
 
@@ -128,8 +128,8 @@ def page_of(worlds, wrong, options):
     mean = math.exp(statistics.mean(map(math.log, slowdowns)))
     lines = [
         "# Predicted and measured order of schedules", "",
-        f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores. [selection.md](../selection.md) says what is "
-        "predicted and how.", "",
+        f"Written by `bench/selection/agreement.py`: {options.rounds} rounds on {CORES} cores.",
+        "[selection.md](../selection.md) says what is predicted and how.", "",
         f"Of {total[0]} cells (two schedules of one call, of which one took more than 20 % longer in every round) "
         f"{total[1]} have the predicted order: **{percent(total[1], total[0])}**. The chosen schedule took "
         f"{100 * (mean - 1):.0f} % longer than the fastest one, as the geometric mean over {len(slowdowns)} calls.", "",
@@ -138,10 +138,10 @@ def page_of(worlds, wrong, options):
     for (links, ranks), (cells, agreeing, slow) in sorted(worlds.items()):
         lines.append(f"| {links} | {ranks} | {cells} | {percent(agreeing, cells)} | "
                      f"{math.exp(statistics.mean(map(math.log, slow))):.2f}, {max(slow):.2f} |")
-    lines += ["", "Cells in which the predicted order is not the measured one (medians, in µs):", "",
+    lines += ["", "Cells in which the predicted order is not the measured one (best rounds, in µs):", "",
               "| links | ranks | call | faster | slower | measured | predicted |", "|---|---|---|---|---|---|---|"]
     for links, ranks, collective, size, fast, slow, call in wrong:
-        measured = " / ".join(f"{statistics.median(call[name][0]):.1f}" for name in (fast, slow))
+        measured = " / ".join(f"{min(call[name][0]):.1f}" for name in (fast, slow))
         predicted = " / ".join(f"{call[name][1]:.1f}" for name in (fast, slow))
         lines.append(f"| {links} | {ranks} | {collective} of {size} bytes | {fast} | {slow} | {measured} | {predicted} |")
     return "\n".join(lines) + "\n"

@@ -62,6 +62,13 @@ std::string Print(std::int64_t value) {
   return absl::StrCat(value);
 }
 
+Expected Parse(absl::string_view text, bool& value) {
+  value = text == "1";
+  if (text == "0" || text == "1") return std::nullopt;
+  return "0 or 1";
+}
+std::string Print(bool value) { return value ? "1" : "0"; }
+
 struct Variable {
   absl::string_view name;
   Expected (*parse)(absl::string_view text, Config& config);
@@ -132,6 +139,10 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_VERIFY", ParseVerify, [](const Config& config) { return config.verify; },
              "Which plans are verified before their first run: auto, all but those beyond the limits of "
              "docs/verification.md; always, all; never, those given to Communicator::Bind only."},
+    Make<&Config::measure_links>("TUTTI_MEASURE_LINKS",
+                                 "1: the latency and bandwidth of messages are measured at set-up between two ranks of "
+                                 "a node and two of different nodes, and schedules are chosen for them. Equal on all "
+                                 "ranks."),
 };
 
 const Variable* FindVariable(absl::string_view name) {

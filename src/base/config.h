@@ -42,6 +42,7 @@ struct Config {
   std::string transport = "auto";
   std::string schedule;
   std::string verify = "auto";
+  bool measure_links = false;
 };
 
 // InvalidArgument names the variable, its value and what would be right.

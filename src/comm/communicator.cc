@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/fork.h"
 #include "comm/communicator_impl.h"
+#include "comm/link_measurement.h"
 #include "comm/transport_choice.h"
 #include "tutti/selector.h"
 
@@ -69,8 +70,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
     world.push_back({.world_rank = rank, .channel = 0, .offset = (*offsets)[rank]});
   }
   std::unique_ptr<Channel> channel = OpenChannel(**runtime, bootstrap.identity.rank, world);
-  return absl::WrapUnique(
-      new Communicator(std::make_unique<Impl>(*std::move(runtime), std::move(channel), bootstrap.store)));
+  auto communicator =
+      absl::WrapUnique(new Communicator(std::make_unique<Impl>(*runtime, std::move(channel), bootstrap.store)));
+  if ((*runtime)->measures_links) {
+    const absl::StatusOr<CostModel> measured = MeasureLinks(*communicator, *(*runtime)->cost_model);
+    if (!measured.ok()) return measured.status();
+    (*runtime)->cost_model = std::make_shared<const CostModel>(*measured);
+    communicator->impl_->plan_options.cost_model = (*runtime)->cost_model;
+  }
+  return communicator;
 }
 
 Rank Communicator::rank() const { return impl_->channel->rank(); }

@@ -46,7 +46,7 @@ class Communicator::Impl {
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
   const std::shared_ptr<Store> store;  // keys of this group alone
-  const PlanOptions plan_options;
+  PlanOptions plan_options;            // as they are once the communicator has been made
 
  private:
   // The communicator of a new group; `members` are in its order, and this rank is one of them.

@@ -157,6 +157,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"segment_bytes", absl::StrCat(options.segment_bytes)},
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},
                           {"schedules", schedule_names},
+                          {"measure_links", config->measure_links ? "1" : "0"},
                           {"lanes", absl::StrCat(kLanes)}},
                          TimeAt(end_ns));
       !status.ok()) {
@@ -198,6 +199,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   CostModel model = DefaultCostModel();
   model.cores_per_node = places->cores;
   runtime->cost_model = std::make_shared<const CostModel>(model);
+  runtime->measures_links = config->measure_links;
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
   auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank]);

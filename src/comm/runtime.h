@@ -44,6 +44,7 @@ struct Runtime {
   absl::Duration timeout;
   std::vector<int> nodes;                       // by rank of the world; any numbers
   std::shared_ptr<const CostModel> cost_model;  // equal on all ranks
+  bool measures_links = false;                  // replaces the model's links at set-up
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;

@@ -8,19 +8,19 @@ namespace {
 
 // Every rank has a processor of its own, on a machine like that of docs/selection.md. Between nodes: TCP.
 constexpr CostModel kDefault = {
-    .within_node = {.latency_s = 1e-6, .bytes_per_s = 8e9, .message_s = 0.1e-6, .copy_bytes_per_s = 4.2e9},
-    .between_nodes = {.latency_s = 7e-6, .bytes_per_s = 10e9, .message_s = 1.6e-6, .copy_bytes_per_s = 2.2e9},
+    .within_node = {.latency_s = 0.25e-6, .bytes_per_s = 16e9, .message_s = 0.1e-6, .copy_bytes_per_s = 10.5e9},
+    .between_nodes = {.latency_s = 3.7e-6, .bytes_per_s = 10e9, .message_s = 1.8e-6, .copy_bytes_per_s = 5.6e9},
     .ranks_per_node = 0,
-    .step_s = 0.075e-6,
-    .signal_s = 0.5e-6,
-    .memory_bytes_per_s = 19e9,
-    .copy_bytes_per_s = 50e9,
+    .step_s = 0.05e-6,
+    .signal_s = 0.22e-6,
+    .memory_bytes_per_s = 49e9,
+    .copy_bytes_per_s = 60e9,
     .cores_per_node = 0,
-    .switch_s = 1.8e-6,
+    .switch_s = 0.8e-6,
 };
 
 std::string ToString(const LinkModel& link) {
-  std::string text = absl::StrFormat("%.1f µs + bytes / %.1f GB/s", link.latency_s * 1e6, link.bytes_per_s / 1e9);
+  std::string text = absl::StrFormat("%.2f µs + bytes / %.1f GB/s", link.latency_s * 1e6, link.bytes_per_s / 1e9);
   if (link.message_s > 0 || link.copy_bytes_per_s > 0) {
     absl::StrAppendFormat(&text, " (each end: %.1f µs", link.message_s * 1e6);
     if (link.copy_bytes_per_s > 0) absl::StrAppendFormat(&text, " + bytes / %.1f GB/s", link.copy_bytes_per_s / 1e9);

@@ -116,6 +116,8 @@ class Player {
   }
 
  private:
+  enum class Crosses : std::uint8_t { kUnknown, kNo, kYes };
+
   struct Played {
     const Plan* plan = nullptr;
     const Step* step = nullptr;
@@ -218,17 +220,34 @@ class Player {
     });
   }
 
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  // Whether some rank has the rank that is `distance` places ahead on another node.
+  bool SomeCrosses(int distance) {
+    crosses_.resize(ranks_.size(), Crosses::kUnknown);
+    Crosses& known = crosses_[distance];
+    for (Rank rank = 0; known == Crosses::kUnknown && rank < size(); ++rank) {
+      if (NodeOf(rank) != NodeOf((rank + distance) % size())) known = Crosses::kYes;
+    }
+    if (known == Crosses::kUnknown) known = Crosses::kNo;
+    return known == Crosses::kYes;
+  }
+
   // The time at which the message or signal that a step waits for is there.
-  double ArrivalOf(const Played& at) const {
+  double ArrivalOf(const Played& at) {
     const Step& step = *at.step;
     if (step.kind != StepKind::kRecv && step.kind != StepKind::kWait) return 0;
     if (step.kind == StepKind::kWait) return at.source == kNone ? 0 : steps_[at.source].arrival;
     if (at.source != kNone && !at.mirrored) return steps_[at.source].arrival;
-    const LinkModel& link = Link(step.peer, at.plan->rank);
-    const RankState& mine = ranks_[at.plan->rank];
-    const double leaves = at.source == kNone ? 0 : steps_[at.source].leaves;
-    return std::max(leaves + link.latency_s, mine.in) +
-           static_cast<double>(at.plan->dsts(step)[0].bytes) / link.bytes_per_s;
+    const Rank rank = at.plan->rank;
+    const double bytes = static_cast<double>(at.plan->dsts(step)[0].bytes);
+    const bool known = at.source != kNone;
+    // Ranks that all send to the rank so many places ahead go at the pace of the slowest of these links.
+    const bool passes_on = known && steps_[at.source].step->peer != step.peer;
+    const bool far = passes_on && SomeCrosses((rank - step.peer + size()) % size());
+    const LinkModel& link = far ? model_.between_nodes : Link(step.peer, rank);
+    const double leaves = known ? steps_[at.source].leaves : 0;
+    return std::max(leaves + link.latency_s, ranks_[rank].in) + bytes / link.bytes_per_s;
   }
 
   // Lets a rank work for `busy` seconds, from `time` at the earliest; returns the end.
@@ -291,6 +310,7 @@ class Player {
   std::vector<Played> steps_;
   std::vector<RankState> ranks_;
   std::vector<Cores> cores_;
+  std::vector<Crosses> crosses_;  // by distance
 };
 
 }  // namespace

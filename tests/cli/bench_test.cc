@@ -83,6 +83,22 @@ TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
   EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface or address of this node"));
 }
 
+// Links that are measured at set-up give other predictions, on all ranks of one node and of different ones.
+TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
+  const std::string command = std::string(TUTTI_COMMAND) + " bench all_gather -b 1M -e 1M --messages --json -" + kQuick;
+  const auto predicted = [&](const std::string& environment) {
+    const CommandRun run = RunTutti("launch -n 3 -- sh -c '" + environment + " " + command + "'");
+    EXPECT_EQ(run.exit_code, 0) << environment << "\n" << run.err;
+    return run.exit_code == 0 ? nlohmann::json::parse(run.out)["rows"][0]["predicted_us"].get<double>() : 0;
+  };
+  for (const std::string node : {"TUTTI_NODE=same", "TUTTI_NODE=node$TUTTI_RANK", "TUTTI_NODE=node$((TUTTI_RANK/2))"}) {
+    EXPECT_NE(predicted(node), predicted(node + " TUTTI_MEASURE_LINKS=1")) << node;
+  }
+  const CommandRun run = RunTutti("launch -n 2 -- sh -c 'TUTTI_MEASURE_LINKS=$TUTTI_RANK " + command + "'");
+  EXPECT_NE(run.exit_code, 0);
+  EXPECT_THAT(run.err, HasSubstr("measure_links"));
+}
+
 TEST(BenchTest, MeasuresTheScheduleItWasTold) {
   const nlohmann::json rows =
       BenchRows("all_reduce --transport inproc --schedule ring --dtype bf16 --op avg -b 1K -e 1K");
