@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,6 +13,7 @@
 #include "base/config.h"
 #include "base/told_by.h"
 #include "comm/bootstrap_exchange.h"
+#include "comm/processors.h"
 #include "engine/host_executor.h"
 
 namespace tutti {
@@ -29,34 +29,43 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
   return presence;
 }
 
-// What the ranks have found out about where they run; equal on all ranks.
+// What the ranks have found out about where they run.
 struct Places {
   std::vector<int> nodes;  // of each rank of the world
-  int cores = 0;           // of the node that has fewest
+  // Processors that the ranks of a node may run on: of this rank's node, and of the node that has fewest, which is
+  // equal on all ranks; 0: not known.
+  int own_cores = 0;
+  int fewest_cores = 0;
 };
 
 // Ranks of one node map the memory of the same ranks, each other among them.
-absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>& presence, int cores, Rank rank,
+absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>& presence, Rank rank,
                                      std::int64_t end_ns) {
   const auto size = static_cast<int>(presence.size());
   std::string mapped;
   for (const Presence* peer : presence) mapped.push_back(peer != nullptr ? '1' : '0');
-  absl::StatusOr<std::vector<std::string>> all =
-      ExchangeBlobs(store, "mapped", rank, size, absl::StrCat(mapped, " ", cores), TimeAt(end_ns));
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(store, "places", rank, size, absl::StrCat(mapped, " ", AllowedProcessors()), TimeAt(end_ns));
   if (!all.ok()) return all.status();
-  Places places{.nodes = {}, .cores = cores};
+  std::vector<std::string> views;
+  std::map<int, std::vector<std::string>> processors;  // by node
+  Places places;
   for (Rank here = 0; here < size; ++here) {
-    std::string& view = (*all)[here];
-    int its_cores = 0;
-    const std::vector<std::string> words = absl::StrSplit(view, ' ');
-    if (words.size() != 2 || words[0].size() != presence.size() || !absl::SimpleAtoi(words[1], &its_cores)) {
-      return absl::InternalError(absl::StrCat("rank ", here, " sent '", view, "' in place of which ranks it maps"));
+    const std::pair<std::string, std::string> said = absl::StrSplit((*all)[here], absl::MaxSplits(' ', 1));
+    const std::string& view = said.first;
+    if (view.size() != presence.size()) {
+      return absl::InternalError(absl::StrCat("rank ", here, " does not say which ranks it maps"));
     }
-    places.cores = std::min(places.cores, its_cores);
-    view = words[0];
     Rank first = 0;
-    while (first < here && ((*all)[first] != view || view[first] != '1')) ++first;
+    while (first < here && (views[first] != view || view[first] != '1')) ++first;
     places.nodes.push_back(first < here ? places.nodes[first] : here);
+    processors[places.nodes.back()].push_back(said.second);
+    views.push_back(view);
+  }
+  places.own_cores = CountProcessors(processors[places.nodes[rank]]);
+  places.fewest_cores = places.own_cores;
+  for (const auto& [node, allowed] : processors) {
+    places.fewest_cores = std::min(places.fewest_cores, CountProcessors(allowed));
   }
   return places;
 }
@@ -191,13 +200,12 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   engine_options.presence = PresenceOfAll(wire, rank, size);
   const auto mapped = std::count_if(engine_options.presence.begin(), engine_options.presence.end(),
                                     [](const Presence* p) { return p != nullptr; });
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(cores);
-  absl::StatusOr<Places> places = AgreeOnPlaces(*runtime->store, engine_options.presence, cores, rank, end_ns);
+  absl::StatusOr<Places> places = AgreeOnPlaces(*runtime->store, engine_options.presence, rank, end_ns);
   if (!places.ok()) return give_up(places.status());
+  engine_options.may_spin = mapped <= static_cast<std::ptrdiff_t>(places->own_cores);
   runtime->nodes = std::move(places->nodes);
   CostModel model = DefaultCostModel();
-  model.cores_per_node = places->cores;
+  model.cores_per_node = places->fewest_cores;
   runtime->cost_model = std::make_shared<const CostModel>(model);
   runtime->measures_links = config->measure_links;
   runtime->segment_bytes = options.segment_bytes;

@@ -26,6 +26,8 @@ bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > k
 // The call that stands for `spec`.
 CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   CollectiveSpec same = spec;
+  // Some ranks may be in place and others not, and all must choose alike.
+  same.in_place = false;
   // With fewer elements than ranks, ranks that have no chunk do less than others, and would not stand for them.
   const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
                       spec.collective == Collective::kReduce;

@@ -104,6 +104,26 @@ TEST(GoldenTest, ChoicesAreAsRecorded) {
   EXPECT_EQ(table, recorded.str()) << "build the target `regenerate` if that is intended";
 }
 
+// Where a collective has a root, only the root knows whether it is in place; over messages every rank may do as it
+// likes.
+TEST(SelectorTest, RanksInPlaceChooseAsOthersDo) {
+  for (const Collective collective : kAllCollectives) {
+    if (!HasInPlaceForm(collective)) continue;
+    for (const Links& links : kLinks) {
+      for (const std::int64_t bytes : {4, 1 << 10, 16 << 10, 256 << 10, 4 << 20}) {
+        CollectiveSpec call = CallOf(collective, bytes, 6);
+        const absl::StatusOr<const Schedule*> others = ChooseSchedule(call, 6, OptionsOf(links, 6));
+        call.in_place = true;
+        const absl::StatusOr<Selection> in_place = SelectSchedule(call, 6, OptionsOf(links, 6));
+        ASSERT_EQ(others.ok(), in_place.ok());
+        if (others.ok()) {
+          EXPECT_EQ(*others, in_place->schedule) << ToString(call) << ", " << links.name;
+        }
+      }
+    }
+  }
+}
+
 TEST(SelectorTest, TheFastestServes) {
   const CollectiveSpec spec{.count = 1 << 16};
   const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});

@@ -1,0 +1,43 @@
+#include "comm/processors.h"
+
+#include <sched.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tutti {
+namespace {
+
+TEST(ProcessorsTest, OfBoundRanksAreAddedUp) {
+  EXPECT_EQ(CountProcessors({"01", "02", "04", "80"}), 4);
+  EXPECT_EQ(CountProcessors({"03", "03"}), 2) << "shared processors count once";
+  EXPECT_EQ(CountProcessors({"01", "000001"}), 2) << "some ranks may name more processors than others";
+  EXPECT_EQ(CountProcessors({"ff", ""}), 0) << "one rank does not know";
+  for (const char* wrong : {"0", "xy", "0x01", "01 02"}) EXPECT_EQ(CountProcessors({"01", wrong}), 0) << wrong;
+}
+
+TEST(ProcessorsTest, AThreadThatIsBoundMayRunOnOne) {
+  const std::string all = AllowedProcessors();
+  EXPECT_EQ(CountProcessors({all}), static_cast<int>(std::thread::hardware_concurrency()));
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  std::vector<std::string> each;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &allowed)) continue;
+    std::thread([&] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(processor, &one);
+      ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+      each.push_back(AllowedProcessors());
+    }).join();
+    EXPECT_EQ(CountProcessors({each.back()}), 1);
+  }
+  EXPECT_EQ(CountProcessors(each), CountProcessors({all}));
+}
+
+}  // namespace
+}  // namespace tutti
