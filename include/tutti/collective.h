@@ -60,7 +60,7 @@ struct CollectiveSpec {
   Rank root = 0;
   // Input and output are the same memory. all_gather, gather: the input is this rank's block of the output;
   // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value. False
-  // where the collective has no in-place form. Equal on all ranks.
+  // if the collective has no in-place form. Equal on all ranks if peers map memory and the collective has no root.
   bool in_place = false;
   std::vector<std::int64_t> send_counts = {};
   std::vector<std::int64_t> recv_counts = {};

@@ -23,7 +23,7 @@ struct Selection {
   const Schedule* schedule = nullptr;
   std::vector<Candidate> candidates;  // the fastest first; then the refused ones
 
-  // One line per candidate: "ring: 12.3 µs, 2(n-1) steps, …" or "direct: refused, …".
+  // One line per candidate: "ring: predicted 12.30 µs, 2(n-1) steps, …" or "direct: refused, …".
   std::string reason() const;
 };
 

@@ -169,6 +169,11 @@ absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const Cal
 
 std::string Communicator::Explain(const CollectiveSpec& spec) const {
   if (absl::Status status = Validate(spec, rank(), size()); !status.ok()) return std::string(status.message());
+  const auto configured = impl_->runtime->schedules.find(spec.collective);
+  if (configured != impl_->runtime->schedules.end()) {
+    return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", configured->second->name,
+                        ", as TUTTI_SCHEDULE or CommunicatorOptions::schedules says\n");
+  }
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
   if (!selection.ok()) return std::string(selection.status().message());
   return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason());

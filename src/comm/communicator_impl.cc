@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "comm/plan_verifier.h"
 #include "tutti/algorithm.h"
 #include "tutti/cost_model.h"
 #include "tutti/selector.h"
@@ -62,11 +62,23 @@ absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank 
   return absl::OkStatus();
 }
 
+// The model of the machine, on which the choice of schedules in a plan depends, to the last bit.
+std::string KeyOf(const CostModel& model) {
+  std::string key;
+  for (const LinkModel& link : {model.within_node, model.between_nodes}) {
+    absl::StrAppendFormat(&key, "%a %a %a %a ", link.latency_s, link.bytes_per_s, link.message_s,
+                          link.copy_bytes_per_s);
+  }
+  absl::StrAppendFormat(&key, "%a %a %a %a %a %d %d", model.step_s, model.signal_s, model.memory_bytes_per_s,
+                        model.copy_bytes_per_s, model.switch_s, model.cores_per_node, model.ranks_per_node);
+  return key;
+}
+
 // The options that plans depend on, as text.
 std::string KeyOf(const PlanOptions& options) {
   return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
-                      " nodes=", absl::StrJoin(options.nodes, ","),
-                      options.cost_model == nullptr ? "" : absl::StrCat(" on ", ToString(*options.cost_model)));
+                      " nodes=", absl::StrJoin(options.nodes, ","), " on ",
+                      options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
 // The part of `rank` in an all_to_all_v in which no two pairs of ranks in a row exchange equally much, and some
@@ -202,12 +214,24 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
       const absl::StatusOr<Plan> example = example_of(channel->rank());
       if (absl::IsUnimplemented(example.status())) return absl::OkStatus();
       if (!example.ok()) return example.status();
-      return verifier.Check(kind("example"), *example, example_of);
+      return verifier.Check(kind("example"), *example, example_of, kinds_made_);
     }
     default:
-      return verifier.Check(kind(ToString(plan.spec)), plan,
-                            [&](Rank rank) { return BuildPlan(schedule, plan.spec, rank, size, plan_options); });
+      break;
   }
+  // Where a collective has a root, only the root knows whether it is in place: all ranks verify both forms.
+  for (const bool in_place : {false, true}) {
+    if (in_place != plan.spec.in_place && !HasRoot(schedule.collective)) continue;
+    CollectiveSpec spec = plan.spec;
+    spec.in_place = in_place;
+    const auto plan_of = [&](Rank rank) { return BuildPlan(schedule, spec, rank, size, plan_options); };
+    const absl::StatusOr<Plan> form = plan_of(channel->rank());
+    if (!form.ok()) return form.status();
+    if (absl::Status checked = verifier.Check(kind(ToString(spec)), *form, plan_of, kinds_made_); !checked.ok()) {
+      return checked;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
@@ -241,7 +265,9 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
       .maker = name,
       .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count, " round=", round, " on ", size,
                            " ranks ", KeyOf(plan_options))};
-  if (absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan, plan_of); !status.ok()) return status;
+  if (absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan, plan_of, kinds_made_); !status.ok()) {
+    return status;
+  }
   return BindVerified(*std::move(plan), buffers);
 }
 

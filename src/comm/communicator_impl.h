@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "comm/plan_cache.h"
+#include "comm/plan_verifier.h"
 #include "comm/runtime.h"
 #include "tutti/communicator.h"
 
@@ -61,6 +62,8 @@ class Communicator::Impl {
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 
   PlanCache cache_;
+  // PlanVerifier's own record, which const calls add to.
+  mutable PlanVerifier::KindsMade kinds_made_;
 };
 
 }  // namespace tutti

@@ -91,8 +91,12 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
         if (world.rank() == pair.first) nanos[at] = *fastest;
       }
     }
+    // With a schedule of its own: a choice for the model before the measurement must not be remembered.
+    const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
+    if (!binomial.ok()) return binomial.status();
     const absl::Status told =
-        world.Broadcast(nanos.data(), nanos.data(), std::ssize(nanos), DType::kI64, pair.first).Wait();
+        world.Broadcast(nanos.data(), nanos.data(), std::ssize(nanos), DType::kI64, pair.first, {.schedule = *binomial})
+            .Wait();
     if (!told.ok()) return told;
     LinkModel& link = share ? measured.within_node : measured.between_nodes;
     link = Fit(link, model, static_cast<double>(nanos[0]) * 0.5e-9, static_cast<double>(nanos[1]) * 0.5e-9);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
@@ -13,7 +14,8 @@
 namespace tutti {
 namespace {
 
-// The most sets of plans that a process remembers. After that it forgets all, and verifies again what it meets.
+// The most sets of plans that a process remembers. After that it forgets those that are right, and verifies again what
+// it meets.
 constexpr std::size_t kMostRemembered = 16'384;
 
 PlanVerifier::Mode ModeOf(const absl::StatusOr<Config>& config) {
@@ -33,19 +35,34 @@ std::vector<Rank> RanksThatTakePart(const Plan& own) {
   return ranks;
 }
 
-}  // namespace
-
-absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of) {
+// The plans of all ranks; fewer once they have more than `most_steps` together. The order in which plans are made does
+// not depend on the rank that asks.
+absl::StatusOr<std::vector<Plan>> MakePlans(const Plan& own, PlanOfRank plan_of, std::size_t most_steps,
+                                            std::size_t& steps) {
   std::vector<Plan> plans;
   for (const Rank rank : RanksThatTakePart(own)) {
     absl::StatusOr<Plan> plan = rank == own.rank ? own : plan_of(rank);
     if (!plan.ok()) return plan.status();
+    steps += plan->steps.size();
+    if (steps > most_steps) return plans;
     plans.push_back(*std::move(plan));
   }
-  const absl::Status verified = Verify(plans);
+  return plans;
+}
+
+absl::Status VerifyPlans(const Plan& own, const std::vector<Plan>& plans) {
+  const absl::Status verified = tutti::Verify(plans);
   if (verified.ok()) return verified;
   return absl::Status(verified.code(), absl::StrCat("plan ", own.name, " of ", ToString(own.spec), " on ", own.size,
                                                     " ranks is wrong and does not run: ", verified.message()));
+}
+
+}  // namespace
+
+absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of) {
+  std::size_t steps = 0;
+  const absl::StatusOr<std::vector<Plan>> plans = MakePlans(own, plan_of, static_cast<std::size_t>(-1), steps);
+  return plans.ok() ? VerifyPlans(own, *plans) : plans.status();
 }
 
 PlanVerifier& PlanVerifier::OfProcess() {
@@ -53,41 +70,63 @@ PlanVerifier& PlanVerifier::OfProcess() {
   return verifier;
 }
 
-std::string PlanVerifier::ReasonNotTo(const Maker& maker, std::size_t steps) const {
-  if (mode_ == Mode::kAlways) return "";
-  if (steps > kMostSteps) return absl::StrCat("they have ", steps, " steps, more than ", kMostSteps);
-  if (maker.kinds >= kMostKinds) return absl::StrCat("those of ", kMostKinds, " kinds of calls have been verified");
-  return "";
-}
-
-absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank plan_of) {
-  if (mode_ == Mode::kNever) return absl::OkStatus();
+void PlanVerifier::ReportUnverified(const Kind& kind, const Plan& own, absl::string_view reason) {
+  if (own.rank != 0) return;
   {
     const MutexLock lock(mutex_);
-    // A rank that is a thread of this process may be verifying the same plans.
-    changed_.Wait(mutex_, [&]() TUTTI_REQUIRES(mutex_) {
-      const auto found = results_.find(kind.call);
-      return found == results_.end() || found->second.has_value();
-    });
-    if (const auto found = results_.find(kind.call); found != results_.end()) return *found->second;
-    Maker& maker = makers_[kind.maker];
-    const std::string reason = ReasonNotTo(maker, own.steps.size() * static_cast<std::size_t>(own.size));
-    if (!reason.empty()) {
-      if (own.rank == 0 && !std::exchange(maker.reported, true)) {
-        const std::string line =
-            absl::StrCat("tutti: plans of ", kind.maker, " for ", ToString(own.spec), " on ", own.size,
-                         " ranks run unverified: ", reason, ". TUTTI_VERIFY=always verifies all.\n");
-        std::fputs(line.c_str(), stderr);
-      }
-      return absl::OkStatus();
-    }
-    ++maker.kinds;
-    if (results_.size() >= kMostRemembered) {
-      absl::erase_if(results_, [](const auto& entry) { return entry.second.has_value(); });
-    }
-    results_[kind.call] = std::nullopt;
+    if (!reported_.insert(std::string(kind.maker)).second) return;
   }
-  const absl::Status verified = VerifyPlansOfAllRanks(own, plan_of);
+  const std::string line = absl::StrCat("tutti: plans of ", kind.maker, " for ", ToString(own.spec), " on ", own.size,
+                                        " ranks run unverified: ", reason, ". TUTTI_VERIFY=always verifies all.\n");
+  std::fputs(line.c_str(), stderr);
+}
+
+absl::Status PlanVerifier::Verify(const Kind& kind, const Plan& own, PlanOfRank plan_of) {
+  if (mode_ == Mode::kAlways) return VerifyPlansOfAllRanks(own, plan_of);
+  std::size_t steps = 0;
+  const absl::StatusOr<std::vector<Plan>> plans = MakePlans(own, plan_of, kMostSteps, steps);
+  if (!plans.ok()) return plans.status();
+  if (steps <= kMostSteps) return VerifyPlans(own, *plans);
+  ReportUnverified(kind, own, absl::StrCat("they have more than ", kMostSteps, " steps together"));
+  return absl::OkStatus();
+}
+
+void PlanVerifier::Forget(const std::string& call) {
+  {
+    const MutexLock lock(mutex_);
+    results_.erase(call);
+  }
+  changed_.NotifyAll();
+}
+
+absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank plan_of, KindsMade& made) {
+  if (mode_ == Mode::kNever) return absl::OkStatus();
+  bool too_many = false;
+  {
+    const MutexLock lock(mutex_);
+    // Counted whether the result is known or not, because ranks may know different results.
+    too_many = mode_ == Mode::kAuto && made[kind.maker]++ >= kMostKinds;
+    if (!too_many) {
+      // A rank that is a thread of this process may be verifying the same plans.
+      changed_.Wait(mutex_, [&]() TUTTI_REQUIRES(mutex_) {
+        const auto found = results_.find(kind.call);
+        return found == results_.end() || found->second.has_value();
+      });
+      if (const auto found = results_.find(kind.call); found != results_.end()) return *found->second;
+      if (results_.size() >= kMostRemembered) {
+        absl::erase_if(results_, [](const auto& entry) { return entry.second.has_value() && entry.second->ok(); });
+      }
+      results_[kind.call] = std::nullopt;
+    }
+  }
+  if (too_many) {
+    ReportUnverified(kind, own, absl::StrCat(kMostKinds, " kinds of calls of a communicator have been verified"));
+    return absl::OkStatus();
+  }
+  // Nobody waits for ever where `plan_of`, which may be the user's, throws.
+  absl::Cleanup give_up = [&] { Forget(kind.call); };
+  const absl::Status verified = Verify(kind, own, plan_of);
+  std::move(give_up).Cancel();
   {
     const MutexLock lock(mutex_);
     results_[kind.call] = verified;

@@ -167,6 +167,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},
                           {"schedules", schedule_names},
                           {"measure_links", config->measure_links ? "1" : "0"},
+                          {"verify", config->verify},
                           {"lanes", absl::StrCat(kLanes)}},
                          TimeAt(end_ns));
       !status.ok()) {

@@ -66,7 +66,7 @@ std::int64_t HostMemory::CopyIn() {
     copied += plan.in_bytes;
   }
   // In place the output is the input too, and bytes that the call does not write must come back as they were. Otherwise
-  // the plan writes every byte of the output.
+  // a plan that keeps its promise writes every byte of the output.
   if (staging_out_.data() != nullptr && plan.spec.in_place) {
     std::memcpy(staging_out_.data(), out_, static_cast<std::size_t>(plan.out_bytes));
     copied += plan.out_bytes;

@@ -121,7 +121,10 @@ absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions
 }
 
 void BuildSelected(PlanBuilder& builder) {
-  (*ChooseSchedule(builder.spec(), builder.size(), builder.options()))->build(builder);
+  // In a part of a plan the buffers of the root may lie anywhere, so that no peer could name them.
+  PlanOptions options = builder.options();
+  options.peers_mapped &= !HasRoot(builder.spec().collective);
+  (*ChooseSchedule(builder.spec(), builder.size(), options))->build(builder);
 }
 
 }  // namespace tutti

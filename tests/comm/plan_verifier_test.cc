@@ -1,7 +1,7 @@
 #include "comm/plan_verifier.h"
 
-#include <atomic>
 #include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -131,11 +131,12 @@ class LimitsTest : public testing::Test {
       if (rank == 1) ++asked_;
       return BuildPlan(kNoAverage, {.op = op_, .count = count}, rank, 2, {.segment_bytes = 8});
     };
-    return verifier.Check({.maker = maker, .call = absl::StrCat(maker, count)}, *plan_of(0), plan_of);
+    return verifier.Check({.maker = maker, .call = absl::StrCat(maker, count)}, *plan_of(0), plan_of, made_);
   }
 
   ReduceOp op_ = ReduceOp::kSum;
   int asked_ = 0;
+  PlanVerifier::KindsMade made_;
 };
 
 TEST_F(LimitsTest, EachSetOfPlansIsVerifiedOnce) {
@@ -160,8 +161,8 @@ TEST_F(LimitsTest, ManyStepsAreSaidOnceToBeUnverified) {
   EXPECT_EQ(Check(verifier, kMany + 2), absl::OkStatus());
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tutti: plans of all_reduce:no_average for all_reduce f32 avg count=100000 on 2 ranks run unverified: they "
-            "have 300000 steps, more than 200000. TUTTI_VERIFY=always verifies all.\n");
-  EXPECT_EQ(asked_, 0);
+            "have more than 200000 steps together. TUTTI_VERIFY=always verifies all.\n");
+  EXPECT_EQ(asked_, 2) << "each time until the sum was known";
   PlanVerifier always(PlanVerifier::Mode::kAlways);
   EXPECT_EQ(Check(always, kMany).code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -173,10 +174,33 @@ TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
   op_ = ReduceOp::kAvg;
   testing::internal::CaptureStderr();
   EXPECT_EQ(Check(verifier, 5000), absl::OkStatus());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("those of 1000 kinds of calls have been verified"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("1000 kinds of calls of a communicator have been verified"));
   EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
   EXPECT_EQ(Check(verifier, 5000, "all_reduce:another").code(), absl::StatusCode::kFailedPrecondition)
       << "each schedule has a limit of its own";
+}
+
+// A rank may know the result of what its peers still have to verify: that must not give it a longer memory.
+TEST_F(LimitsTest, KindsCountForEachCommunicatorWhetherTheyAreKnownOrNot) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  for (int count = 1; count <= PlanVerifier::kMostKinds; ++count) EXPECT_EQ(Check(verifier, count), absl::OkStatus());
+  made_.clear();  // another communicator
+  for (int count = 1; count <= PlanVerifier::kMostKinds; ++count) EXPECT_EQ(Check(verifier, count), absl::OkStatus());
+  EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
+  op_ = ReduceOp::kAvg;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Check(verifier, 5000), absl::OkStatus());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("run unverified"));
+}
+
+TEST_F(LimitsTest, APlanThatThrowsIsAskedForAgain) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  const Plan own = *BuildPlan(kNoAverage, {.count = 1}, 0, 2, {});
+  const auto throws = [](Rank) -> absl::StatusOr<Plan> { throw std::bad_alloc(); };
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_THROW((void)verifier.Check({.maker = "m", .call = "c"}, own, throws, made_), std::bad_alloc);
+  }
 }
 
 TEST_F(LimitsTest, NeverMeansNever) {

@@ -211,7 +211,7 @@ TEST(SelectorTest, LargeWorldsArePlayedInPart) {
 }
 
 TEST(SelectorTest, NothingIsPredictedForACallThatNobodyServes) {
-  // The count is too large for the memory that the plan would need.
+  // No world has no ranks: every prediction is refused.
   const absl::StatusOr<Selection> selection = SelectSchedule({.collective = Collective::kAllReduce, .root = 0}, 0, {});
   EXPECT_FALSE(selection.ok());
   EXPECT_THAT(std::string(selection.status().message()), HasSubstr("no schedule serves all_reduce"));

@@ -312,9 +312,9 @@ TEST(DataParallel, DifferentModelsAreAnErrorThatNamesRankAndParameter) {
 TEST(DataParallel, AMistakeOfOneRankIsAnErrorOnAll) {
   RunWorld(2, [&](Communicator& world) {
     Linear imaginary(2, 2);
-    if (world.rank() == 1) imaginary->to(torch::kComplexFloat);
+    if (world.rank() == 1) imaginary->to(torch::kComplexHalf);
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }),
-                HasSubstr("rank 1 has arguments=parameter weight: ComplexFloat"));
+                HasSubstr("rank 1 has arguments=parameter weight: ComplexHalf"));
 
     Linear wrapped(2, 2);
     const absl::StatusOr<std::unique_ptr<Communicator>> own = world.Split(/*color=*/world.rank(), /*key=*/0);
@@ -345,8 +345,8 @@ TEST(DataParallel, RefusesWhatItCannotSynchronize) {
     EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("sparse gradients"));
 
     Linear imaginary(2, 2);
-    imaginary->to(torch::kComplexFloat);
-    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }), HasSubstr("parameter weight: ComplexFloat"));
+    imaginary->to(torch::kComplexHalf);
+    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }), HasSubstr("parameter weight: ComplexHalf"));
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *Linear(2, 2), {.strategy = "bytgrad"}); }),
                 HasSubstr("valid: async, bytegrad"));
   });
