@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -30,8 +31,8 @@ std::vector<Rank> RanksThatTakePart(const Plan& own) {
     if (peer < 0 || peer >= own.size || peer == own.rank) return {own.rank};
     return {std::min(own.rank, peer), std::max(own.rank, peer)};
   }
-  std::vector<Rank> ranks;
-  for (Rank rank = 0; rank < own.size; ++rank) ranks.push_back(rank);
+  std::vector<Rank> ranks(static_cast<std::size_t>(own.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
 
@@ -51,7 +52,7 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Plan& own, PlanOfRank plan_of,
 }
 
 absl::Status VerifyPlans(const Plan& own, const std::vector<Plan>& plans) {
-  const absl::Status verified = tutti::Verify(plans);
+  absl::Status verified = tutti::Verify(plans);
   if (verified.ok()) return verified;
   return absl::Status(verified.code(), absl::StrCat("plan ", own.name, " of ", ToString(own.spec), " on ", own.size,
                                                     " ranks is wrong and does not run: ", verified.message()));
@@ -125,7 +126,7 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
   }
   // Nobody waits for ever where `plan_of`, which may be the user's, throws.
   absl::Cleanup give_up = [&] { Forget(kind.call); };
-  const absl::Status verified = Verify(kind, own, plan_of);
+  absl::Status verified = Verify(kind, own, plan_of);
   std::move(give_up).Cancel();
   {
     const MutexLock lock(mutex_);

@@ -150,6 +150,7 @@ class Player {
   // are taken to have as much to do.
   void ShareCores() {
     std::vector<std::pair<int, Rank>> by_node;
+    by_node.reserve(ranks_.size());
     for (Rank rank = 0; rank < static_cast<Rank>(ranks_.size()); ++rank) by_node.emplace_back(NodeOf(rank), rank);
     std::sort(by_node.begin(), by_node.end());
     cores_.reserve(ranks_.size());
