@@ -120,7 +120,9 @@ TEST_P(ReduceTest, MatchesScalarReferenceForEveryShape) {
         for (int misalignment : {0, 1, 3}) {
           for (bool in_place : {false, true}) {
             if (in_place && num_dsts > num_srcs) continue;
-            if (count > 1000 && misalignment == 3) continue;
+            // Long ranges differ from shorter ones in how often a loop runs, not in what it does.
+            if (count >= 1000 && misalignment == 3) continue;
+            if (count > 1000 && (num_dsts > 1 || num_srcs % 2 == 0)) continue;
             for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
               CheckReduce(dtype, op, {count, num_srcs, num_dsts, misalignment, in_place}, stores);
               if (HasFatalFailure()) return;
