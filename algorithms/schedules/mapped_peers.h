@@ -21,6 +21,13 @@ inline void MeetAll(PlanBuilder& b) {
   b.WaitAll();
 }
 
+// A copy of this rank's input in scratch, which peers may read until the next run.
+inline Ref InputInScratch(PlanBuilder& b) {
+  const Ref copy = b.Scratch(b.in().dtype, b.in().count());
+  b.Copy(copy, b.in());
+  return copy;
+}
+
 inline Ref OnRank(const PlanBuilder& b, Rank rank, const Ref& ref) { return rank == b.rank() ? ref : ref.At(rank); }
 
 // The same range in the memory of every rank, in rank order.

@@ -18,8 +18,7 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(own_block, b.in());
 
   if (b.out().bytes <= kOneShotBytes) {
-    const Ref input = b.Scratch(b.in().dtype, count);
-    b.Copy(input, b.in());
+    const Ref input = InputInScratch(b);
     MeetAll(b);
     for (Rank rank = 0; rank < b.size(); ++rank) {
       b.Copy(b.out().Elements(rank * count, count), OnRank(b, rank, input));

@@ -16,8 +16,7 @@ namespace tutti::schedules {
 namespace {
 
 void BuildOneShot(PlanBuilder& b) {
-  const Ref input = b.Scratch(b.in().dtype, b.in().count());
-  b.Copy(input, b.in());
+  const Ref input = InputInScratch(b);
   MeetAll(b);
   b.Reduce({b.out()}, OnEveryRank(b, input), b.spec().op);
 }

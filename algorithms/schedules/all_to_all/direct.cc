@@ -18,11 +18,7 @@ void Build(PlanBuilder& b) {
 
   const std::int64_t count = b.spec().count;
   const bool one_shot = b.in().bytes <= kOneShotBytes;
-  Ref input = b.in();
-  if (one_shot) {
-    input = b.Scratch(b.in().dtype, b.in().count());
-    b.Copy(input, b.in());
-  }
+  const Ref input = one_shot ? InputInScratch(b) : b.in();
   MeetAll(b);
   for (int distance = 0; distance < b.size(); ++distance) {
     const Rank from = OnRing(b.rank() + 1 + distance, b.size());
