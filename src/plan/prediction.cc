@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "plan/model_of.h"
 #include "plan/player.h"
-#include "tutti/cost_model.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -136,8 +136,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
   }
   // Steps that could begin at the same time are taken in the order of their ranks.
   std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
-  const CostModel& model = options.cost_model != nullptr ? *options.cost_model : DefaultCostModel();
-  return Play(plans, options.nodes, model);
+  return Play(plans, options.nodes, ModelOf(options));
 }
 
 }  // namespace tutti

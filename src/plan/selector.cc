@@ -7,14 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tutti/cost_model.h"
+#include "plan/model_of.h"
 
 namespace tutti {
 namespace {
-
-const CostModel& ModelOf(const PlanOptions& options) {
-  return options.cost_model != nullptr ? *options.cost_model : DefaultCostModel();
-}
 
 // The choices that a thread made last. An algorithm asks for the same choice when it checks a bucket, and when it
 // writes the plan of each rank.
