@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// What idle operations of one communicator may hold of the arena; less where that is small.
+// The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.
 constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;
 
 absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
@@ -192,8 +192,8 @@ absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& s
   return plan;
 }
 
-// Of a call, a rank knows the whole but for two cases: the counts of the other ranks in an all_to_all_v, in whose place
-// an example is verified once for each schedule; and the peer's schedule of a Send or Recv, which is one message.
+// A rank knows the whole of a call but in two cases: it does not know the counts of the other ranks in an all_to_all_v,
+// in whose place an example is verified once for each schedule, nor the peer's schedule of a Send or Recv, one message.
 absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan) const {
   const int size = channel->size();
   const std::string maker =
@@ -219,19 +219,17 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
     default:
       break;
   }
+  const auto check = [&](const Plan& own) {
+    const auto plan_of = [&](Rank rank) { return BuildPlan(schedule, own.spec, rank, size, plan_options); };
+    return verifier.Check(kind(ToString(own.spec)), own, plan_of, kinds_made_);
+  };
+  absl::Status checked = check(plan);
+  if (!checked.ok() || !HasRoot(schedule.collective)) return checked;
   // Where a collective has a root, only the root knows whether it is in place: all ranks verify both forms.
-  for (const bool in_place : {false, true}) {
-    if (in_place != plan.spec.in_place && !HasRoot(schedule.collective)) continue;
-    CollectiveSpec spec = plan.spec;
-    spec.in_place = in_place;
-    const auto plan_of = [&](Rank rank) { return BuildPlan(schedule, spec, rank, size, plan_options); };
-    const absl::StatusOr<Plan> form = plan_of(channel->rank());
-    if (!form.ok()) return form.status();
-    if (absl::Status checked = verifier.Check(kind(ToString(spec)), *form, plan_of, kinds_made_); !checked.ok()) {
-      return checked;
-    }
-  }
-  return absl::OkStatus();
+  CollectiveSpec other = plan.spec;
+  other.in_place = !other.in_place;
+  const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, plan_options);
+  return form.ok() ? check(*form) : form.status();
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
