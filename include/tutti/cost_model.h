@@ -37,7 +37,7 @@ struct CostModel {
   double signal_s = 0;
   // Bytes that a rank can read or write per second, wherever they lie, in steps that compute.
   double memory_bytes_per_s = 10e9;
-  // The same in steps that copy without converting; 0: as memory_bytes_per_s.
+  // Bytes read or written per second by steps that copy without converting; 0: as memory_bytes_per_s.
   double copy_bytes_per_s = 0;
   // Processors that the ranks of a node share; 0: every rank has its own. Where ranks outnumber them, a processor that
   // turns to another rank needs switch_s.

@@ -39,7 +39,7 @@ const std::string* Find(const Fields& fields, absl::string_view key) {
   return found == fields.end() ? nullptr : &found->second;
 }
 
-// What `rank` has otherwise than rank 0.
+// The fields of `rank` that differ from those of rank 0.
 void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vector<std::string>& differences) {
   for (const auto& [key, value] : of_rank_0) {
     const std::string* other = Find(fields, key);

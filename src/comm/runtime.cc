@@ -29,7 +29,7 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
   return presence;
 }
 
-// What the ranks have found out about where they run.
+// The nodes and the processors of the ranks, as the ranks have told each other.
 struct Places {
   std::vector<int> nodes;  // of each rank of the world
   // Processors that the ranks of a node may run on: of this rank's node, and of the node that has fewest, which is

@@ -298,8 +298,8 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
   return std::nullopt;
 }
 
-// Of a collective: channel (19 bits) · 0 · hash of the call (8) · message between the two ranks (20).
-// Of Send and Recv: channel (19 bits) · 1 · message between the two ranks (28).
+// The tag of a collective: channel (19 bits) · 0 · hash of the call (8) · message between the two ranks (20).
+// The tag of a Send or Recv: channel (19 bits) · 1 · message between the two ranks (28).
 //
 // The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag,
 // and no two channels that a rank has in a world have one number: so no message of a group can meet a receive of
