@@ -21,4 +21,9 @@ absl::Status DestroyedWithoutShutdown(Rank rank) {
   return absl::UnavailableError(absl::StrCat("rank ", rank, " destroyed its transport without a Shutdown"));
 }
 
+absl::Status HasBeenDiscarded(Rank source, std::uint32_t group) {
+  return absl::CancelledError(
+      absl::StrCat("group ", group, " has been given up: its message from rank ", source, " is no longer received"));
+}
+
 }  // namespace tutti

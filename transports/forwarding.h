@@ -29,7 +29,11 @@ class ForwardingTransport : public Transport {
   bool Drain() override { return inner_->Drain(); }
   void Sleep(absl::Time until) override { inner_->Sleep(until); }
   void Wake() override { inner_->Wake(); }
-  absl::Status Check() override { return inner_->Check(); }
+  absl::Span<const Loss> Check() override { return inner_->Check(); }
+  void Disconnect(Rank peer, const absl::Status& cause) override { inner_->Disconnect(peer, cause); }
+  void Discard(std::uint32_t group) override { inner_->Discard(group); }
+  void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override { inner_->Tell(peer, group, cause); }
+  std::optional<Note> TakeNote() override { return inner_->TakeNote(); }
   bool HasLeft(Rank peer) override { return inner_->HasLeft(peer); }
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { inner_->ShowWaitsFor(waits_for); }
   void AskWaitsFor(Rank peer) override { inner_->AskWaitsFor(peer); }

@@ -14,7 +14,8 @@ struct CallOptions {
   // Which schedule serves the call; nullptr: the selector decides, equally on all ranks.
   const Schedule* schedule = nullptr;
   // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
-  // when the call has its place among the calls. Ranks may give different ones.
+  // when the call has its place among the calls; that of a Recv, which may be posted long before its message is due,
+  // not before somebody waits for it (Work::Wait, OnDone or AwaitElsewhere). Ranks may give different ones.
   absl::Duration timeout = absl::ZeroDuration();
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
   // make no progress until then.

@@ -170,8 +170,8 @@ class Communicator {
   // member that has died or left; DeadlineExceeded, after the communicator's timeout, names members that have not come.
   absl::StatusOr<std::unique_ptr<Communicator>> Group(absl::Span<const Rank> members, absl::string_view name);
 
-  // Ends every pending and later call of this rank and its peers with `cause`; with InvalidArgument if that is OK. Any
-  // thread, any time.
+  // Ends every pending and later call of this communicator, on all its ranks, with `cause`; with InvalidArgument if
+  // that is OK. Other communicators go on. Any thread, any time.
   void Abort(const absl::Status& cause);
   // OK, or the first error of this communicator.
   absl::Status status() const;

@@ -49,12 +49,31 @@ class Endpoint {
 };
 
 inline constexpr int kTagBits = 48;
+// The upper bits of a tag name a group of ranks, by the number that the receiver has given the group; the other bits
+// number the messages of that group.
+inline constexpr int kGroupShift = 29;
+constexpr std::uint32_t GroupOf(std::uint64_t tag) { return static_cast<std::uint32_t>(tag >> kGroupShift); }
+
+// A peer that this rank has lost: from now on no message comes from the peer or goes to it.
+struct Loss {
+  Rank peer = 0;
+  // Unavailable that names the peer, or the cause with which the peer shut down (the code of that cause; its text ends
+  // with "(told by rank N)"), or what Disconnect was told.
+  absl::Status cause;
+};
+
+// What a peer has told this rank: that a group which both are in has failed, or, with an OK cause, that the peer has
+// left the group.
+struct Note {
+  Rank from = 0;
+  std::uint32_t group = 0;  // the number that this rank has given the group; the peer's word, it may be any number
+  absl::Status cause;       // the peer's own words
+};
 
 // No function waits without an end, whatever the peers do or fail to do: each names its bound.
 //
-// Threads: Send, Recv, Progress, Drain, Sleep, Check, HasLeft, Seclude, ShowWaitsFor, AskWaitsFor, WaitsFor and
-// Shutdown are called by one thread at a time (the engine's driver, which may move between threads); Wake may be called
-// by any thread at any time between Connect and Shutdown.
+// Threads: one thread at a time calls the functions of a transport and its endpoints (the engine's driver, which may
+// move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
 //
 // A forked child may call only Shutdown and the destructor of its parent's transports; in the child they reach no peer
 // and end no message, because the messages are the parent's. Every descriptor that a transport has opened is
@@ -93,14 +112,35 @@ class Transport {
   virtual void Sleep(absl::Time until) = 0;
   virtual void Wake() = 0;
 
-  // The first fault that is known: Unavailable that names a dead rank, or the cause with which this rank or a peer
-  // aborted (the code of that cause; its text ends with "(told by rank N)"). The first such error stays; OK while there
-  // is none. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough to be called every few
-  // milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of the call, also when no
-  // message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the engine's. An error ends no
-  // message by itself: an unfinished message with a dead rank ends by Shutdown, or before that with the error that
-  // Check returns.
-  virtual absl::Status Check() = 0;
+  // The peers lost so far, in the order in which they were found: one that died (Unavailable that names it), one that
+  // shut down with an error, and one that Disconnect was called for. The list grows at its end only, and is valid until
+  // the next call. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough to be called
+  // every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of the call, also
+  // when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the engine's. Every
+  // unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so does every
+  // message with it that is posted afterwards. One exception: a Recv which has begun to arrive from a peer that still
+  // lives, or lived on another node, ends when the rest arrives, or by Shutdown.
+  virtual absl::Span<const Loss> Check() = 0;
+
+  // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. For a peer that takes nothing for so
+  // long that what was sent to it must be taken back. Not to be called for this rank itself.
+  virtual void Disconnect(Rank peer, const absl::Status& cause) = 0;
+
+  // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
+  // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message
+  // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. That is
+  // done by Discard, Drain and Check. The transport remembers the last kMostDiscarded groups. For a number that no
+  // Recv uses again.
+  static constexpr std::size_t kMostDiscarded = 4096;
+  virtual void Discard(std::uint32_t group) = 0;
+
+  // Tells `peer` that the group to which the peer has given the number `group` has failed, in words that may be cut to
+  // 512 bytes; with an OK cause, that this rank has left the group. Waits for nothing. Lost where the peer is lost.
+  virtual void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) = 0;
+  // The next note that a peer has told this rank, in the order of their coming; nullopt: none. Notes are taken in by
+  // Progress, Drain, Check and HasLeft. A transport keeps the last kMostNotes that nobody has taken.
+  static constexpr std::size_t kMostNotes = 4096;
+  virtual std::optional<Note> TakeNote() = 0;
 
   // True once `peer` has said goodbye (its Shutdown with OK) and all that it had sent to this rank has arrived here: a
   // Recv from it that is unfinished now never ends well. Stays true, also when the process of `peer` dies later. False
@@ -136,7 +176,7 @@ class Transport {
   // this process, from which no memory can be withdrawn.
   virtual absl::Status Seclude(std::byte* data, std::int64_t bytes) = 0;
 
-  // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then returns `cause`. An OK cause
+  // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then lists this rank. An OK cause
   // is an orderly goodbye, after which peers do not take this rank for dead. What this rank sent before is still
   // received; only a peer on another node that takes nothing for as long as Shutdown lasts loses it, and takes this
   // rank for dead. Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at

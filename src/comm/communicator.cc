@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   absl::StatusOr<std::vector<std::int64_t>> offsets =
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
   if (!offsets.ok()) {
-    (*runtime)->engine->Abort(offsets.status());  // for the peers, which would hear a goodbye
+    (*runtime)->engine->Stop(offsets.status());  // for the peers, which would hear a goodbye
     return offsets.status();
   }
   std::vector<GroupMember> world;
@@ -91,8 +91,8 @@ absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) {
   if (impl_->in_forked_child()) return NotInForkedChild(rank());
   return impl_->runtime->arena->Allocate(bytes);
 }
-void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(cause); }
-absl::Status Communicator::status() const { return impl_->runtime->engine->sticky()->Get(); }
+void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(*impl_->channel, cause); }
+absl::Status Communicator::status() const { return impl_->channel->sticky().Get(); }
 
 Counters Communicator::counters() const {
   const Engine& engine = *impl_->runtime->engine;

@@ -16,6 +16,9 @@
 namespace tutti {
 namespace {
 
+// The bytes of ordinary memory that the plans of one communicator may take: some ten thousand plans of few ranks.
+constexpr std::int64_t kMostPlanBytes = std::int64_t{32} << 20;
+
 // The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.
 constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;
 
@@ -120,7 +123,7 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       channel(std::move(its_channel)),
       store(std::move(its_store)),
       plan_options(PlanOptionsOf(*runtime, *channel)),
-      cache_(std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
+      cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
 }
 

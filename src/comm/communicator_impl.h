@@ -30,7 +30,7 @@ class BoundPlan::Impl {
 class Communicator::Impl {
  public:
   Impl(std::shared_ptr<Runtime> runtime, std::unique_ptr<Channel> channel, std::shared_ptr<Store> store);
-  // Waits for nothing: unfinished calls end with Aborted, and so do those of every communicator of this runtime.
+  // Unfinished calls end with Aborted: see Engine::Close.
   ~Impl();
 
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);

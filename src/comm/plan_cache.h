@@ -31,12 +31,14 @@ struct CallKey {
   }
 };
 
-// Thread-safe. Bounded in plans and in the bytes of the arena that their idle calls hold (staging and scratch):
-// what was used least recently goes first. Calls in use stay valid.
+// Thread-safe. Bounded in the bytes of the plans, and in the bytes of the arena that their idle calls hold (staging and
+// scratch): what was used least recently goes first. Calls in use stay valid.
 class PlanCache {
  public:
-  // Keeps idle calls of up to `most_idle_bytes`, and those of the plan used last whatever they hold.
-  explicit PlanCache(std::int64_t most_idle_bytes) : most_idle_bytes_(most_idle_bytes) {}
+  // Keeps plans of up to `most_plan_bytes` (see BytesOf) and idle calls of up to `most_idle_bytes`, and the plan used
+  // last whatever it holds.
+  PlanCache(std::int64_t most_plan_bytes, std::int64_t most_idle_bytes)
+      : most_plan_bytes_(most_plan_bytes), most_idle_bytes_(most_idle_bytes) {}
 
   std::shared_ptr<CallPool> Find(const CallKey& key) {
     const MutexLock lock(mutex_);
@@ -53,11 +55,14 @@ class PlanCache {
   std::shared_ptr<CallPool> Insert(const CallKey& key, std::shared_ptr<const Program> program, Channel& channel) {
     const MutexLock lock(mutex_);
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
-    if (pools_.size() >= kMostPlans) {
+    const std::int64_t bytes = BytesOf(*program);
+    plan_bytes_ += bytes;
+    while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
+      plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
       pools_.pop_back();
     }
-    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_)});
+    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes});
     places_.emplace(key, pools_.begin());
     if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
     return pools_.front().pool;
@@ -70,11 +75,10 @@ class PlanCache {
   }
 
  private:
-  static constexpr std::size_t kMostPlans = 1024;
-
   struct Entry {
     CallKey key;
     std::shared_ptr<CallPool> pool;
+    std::int64_t bytes = 0;  // of the plan
   };
 
   void Trim() TUTTI_REQUIRES(mutex_) {
@@ -84,9 +88,11 @@ class PlanCache {
     }
   }
 
+  const std::int64_t most_plan_bytes_;
   const std::int64_t most_idle_bytes_;
   const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);
   Mutex mutex_;
+  std::int64_t plan_bytes_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::list<Entry> pools_ TUTTI_GUARDED_BY(mutex_);  // used last: first
   absl::flat_hash_map<CallKey, std::list<Entry>::iterator> places_ TUTTI_GUARDED_BY(mutex_);
 };

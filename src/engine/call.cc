@@ -52,6 +52,7 @@ std::uint32_t Call::Submit(const CallOptions& options) {
 absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns) {
   Milestone& milestone = output_only ? output() : end_;
   if (!milestone.passed(run)) {
+    awaited_run_.store(run, std::memory_order_relaxed);
     if (absl::Status status = engine_->Wait(milestone, run, options_.background, end_ns); !status.ok()) return status;
   }
   return result();
@@ -83,6 +84,7 @@ absl::Status Call::result() const {
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
   if (done(run)) return callback(result());
+  awaited_run_.store(run, std::memory_order_relaxed);
   engine_->callbacks().Start();
   {
     const MutexLock lock(mutex_);
@@ -93,6 +95,7 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
 }
 
 void Call::AwaitElsewhere(std::uint32_t run) {
+  awaited_run_.store(run, std::memory_order_relaxed);
   {
     const MutexLock lock(mutex_);
     if (done(run) || awaited_elsewhere_) return;

@@ -59,6 +59,8 @@ class Call {
   // Calls `callback` when `run` has ended, once, on the engine's thread for callbacks; at once, on this thread, when it
   // has ended already.
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
+  // Whether somebody waits for the run under way, here or elsewhere, or has a callback for it.
+  bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }
   // Somebody waits for `run` elsewhere: until it has ended, the engine's thread polls as a thread in Wait does.
   void AwaitElsewhere(std::uint32_t run);
   // CLOCK_MONOTONIC when the last timed run ended.
@@ -97,6 +99,7 @@ class Call {
   std::shared_ptr<CallPool> pool_;
   std::atomic<int> references_{1};
   std::uint32_t runs_started_ = 0;
+  std::atomic<std::uint32_t> awaited_run_{0};  // the last one that somebody has waited for
   CallOptions options_;
   Milestone output_;
   Milestone end_;

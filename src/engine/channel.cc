@@ -34,13 +34,18 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
       peers_(std::move(peers)),
       borrowers_(BorrowersAmong(peers_, rank)),
       control_(peer(rank).control),
+      generation_(peer(rank).generation & 0xffffffff),
+      left_(peers_.size()),
       messages_(peers_.size()),
       point_messages_(peers_.size()) {
   for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
   for (const Peer& peer : peers_) {
     Presence* const theirs = engine.options().presence[static_cast<std::size_t>(peer.world_rank)];
-    if (theirs != nullptr && &peer != &this->peer(rank)) sleepers_.push_back(theirs);
+    if (theirs != nullptr && &peer != &this->peer(rank)) {
+      neighbours_.push_back({.presence = theirs, .world_rank = peer.world_rank});
+    }
   }
+  engine_.Open(*this);
 }
 
 Channel::~Channel() {
@@ -51,10 +56,11 @@ Channel::~Channel() {
 }
 
 void Channel::RingSleepers(std::uint32_t least) const {
-  for (Presence* const theirs : sleepers_) {
-    if (theirs->sleeping.load(std::memory_order_seq_cst) < least) continue;
-    theirs->doorbell.fetch_add(1, std::memory_order_seq_cst);
-    FutexWakeAll(theirs->doorbell);
+  for (const Neighbour& neighbour : neighbours_) {
+    Presence& theirs = *neighbour.presence;
+    if (theirs.sleeping.load(std::memory_order_seq_cst) < least) continue;
+    theirs.doorbell.fetch_add(1, std::memory_order_seq_cst);
+    FutexWakeAll(theirs.doorbell);
   }
 }
 
@@ -281,7 +287,14 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
     if (generation > p.generation + 1) return true;
     if (generation > p.generation && calls <= run.ticket.sequence) return true;
   }
-  return engine_.transport().HasLeft(p.world_rank);
+  return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
+}
+
+std::optional<Rank> Channel::RankOf(Rank world_rank) const {
+  for (Rank rank = 0; rank < size(); ++rank) {
+    if (peer(rank).world_rank == world_rank) return rank;
+  }
+  return std::nullopt;
 }
 
 std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) const {

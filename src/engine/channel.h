@@ -1,4 +1,5 @@
-// The ranks of one communicator as its engine sees them, and the lanes on which their collectives run.
+// The ranks of one communicator as its engine sees them, the lanes on which their collectives run, and how they fail
+// together.
 #ifndef TUTTI_ENGINE_CHANNEL_H_
 #define TUTTI_ENGINE_CHANNEL_H_
 
@@ -12,6 +13,7 @@
 #include "engine/control_block.h"
 #include "engine/lent_memory.h"
 #include "engine/run.h"
+#include "engine/sticky_status.h"
 #include "tutti/buffer.h"
 #include "tutti/transport.h"
 
@@ -25,7 +27,6 @@ class Engine;
 // closed since, and which nobody received, can therefore never meet a receive of a later channel.
 inline constexpr int kMostChannels = 1 << 19;
 
-// Everything here but the constructor and the destructor belongs to the engine's driver.
 class Channel {
  public:
   struct Peer {
@@ -42,6 +43,13 @@ class Channel {
           std::shared_ptr<ControlBlocks> blocks, Rank rank, std::vector<Peer> peers);
   // The engine has closed the channel. Tells the peers that this rank has left.
   ~Channel();
+
+  // ---- any thread ----
+  // The first error of the channel, with which every later call of it ends.
+  StickyStatus& sticky() { return sticky_; }
+  const StickyStatus& sticky() const { return sticky_; }
+
+  // ---- the driver ----
 
   // Gives `run` its ticket, the place in the order of calls; false when its lane is taken.
   bool Admit(Run& run);
@@ -80,6 +88,32 @@ class Channel {
   // A mapped peer that has not made the call of `ticket`, a collective; `preferred` if it has not.
   std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;
 
+  // ---- failure: see channel_failure.cc ----
+  // How far the failure of the channel has come, for the engine.
+  struct Failure {
+    bool begun = false;         // the peers have been told; no run of the channel moves on
+    bool over = false;          // its runs have ended
+    bool took_outputs = false;  // Transport::Seclude has been tried
+    bool secluded = false;      // and has worked
+    bool disconnected = false;  // from peers that take no messages
+    std::int64_t told_ns = 0;   // CLOCK_MONOTONIC
+  };
+  Failure failure;
+  // Tells the peers why this rank gives the channel up: those that map its memory see it at once.
+  void TellFailure(const absl::Status& cause);
+  // Whether a peer has told this rank in memory that it has given the channel up.
+  bool peer_failed() const { return FailedBy(control_->failed_by.load(std::memory_order_seq_cst)) != 0; }
+  // The error that such a peer has told.
+  absl::Status FailureOfPeer() const;
+  // After TellFailure: whether a peer is still, or may be, in the middle of a step that touches this rank's memory.
+  bool PeersTouchMemory() const;
+  // `peer` has left the group without a failure: a peer whose memory is not mapped has said so.
+  void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
+  // The rank of the group that is rank `world_rank` of the world; nullopt: none.
+  std::optional<Rank> RankOf(Rank world_rank) const;
+  // Tells the peers whose memory is not mapped that this rank closes the channel, which has not failed.
+  void SayGoodbye();
+
   std::uint64_t TagOf(const Run& run, const Instruction& message) const;
   // The scratch of the lane of `ticket`, kLaneScratchBytes long; null without a lane.
   std::byte* LaneScratch(const Ticket& ticket) const;
@@ -90,6 +124,8 @@ class Channel {
   const std::shared_ptr<const Borrowers>& borrowers() const { return borrowers_; }
   Rank rank() const { return rank_; }
   int size() const { return static_cast<int>(peers_.size()); }
+  // The number that this rank has given the group.
+  std::uint32_t number() const { return peer(rank_).channel; }
   const Peer& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
  private:
@@ -107,6 +143,10 @@ class Channel {
     return HalfOf(*this->peer(peer).control, ticket);
   }
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
+  // The rank of the group + 1 that `failed_by` of this rank's block names; 0: it is not about this channel.
+  std::uint32_t FailedBy(std::uint64_t failed_by) const {
+    return failed_by >> 32 == generation_ ? static_cast<std::uint32_t>(failed_by) : 0;
+  }
   // Wakes the peers that sleep and wait for `least` or more (kAwaitsNews, kAwaitsCompletions).
   void RingSleepers(std::uint32_t least) const;
   // Gives the messages of `run` the numbers that follow `counts`.
@@ -122,7 +162,15 @@ class Channel {
   const std::vector<Peer> peers_;
   const std::shared_ptr<const Borrowers> borrowers_;
   ControlBlock* const control_;
-  std::vector<Presence*> sleepers_;  // of the mapped peers
+  const std::uint64_t generation_;  // of `control_`, in the 32 bits that failures have for it
+  StickyStatus sticky_;
+  struct Neighbour {
+    Presence* presence = nullptr;
+    Rank world_rank = 0;
+    std::uint32_t touching = 0;  // as it was when the neighbour had been told of a failure
+  };
+  std::vector<Neighbour> neighbours_;  // the mapped peers
+  std::vector<bool> left_;             // by rank: see Left
   std::array<Lane, kLanes> lanes_;
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer

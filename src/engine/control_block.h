@@ -1,5 +1,5 @@
-// What a rank publishes to peers that map its region: signals, where its buffers are, what it has called, whether it
-// sleeps, and why its engine failed.
+// What a rank publishes to peers that map its region: signals, where its buffers are, what it has called, why one of
+// its channels failed, and whether it sleeps.
 //
 // Who may write and who may reuse
 //   A control block and a presence are written by their owner, but for the fields that say otherwise. Peers may read
@@ -66,6 +66,16 @@ struct alignas(64) CallRecord {
 // The last calls of a channel that a rank remembers.
 inline constexpr std::size_t kCallRecords = 32;
 
+// Why the owner has given a channel up.
+struct FailureCause {
+  static constexpr std::size_t kMostBytes = 1000;  // of the text, which is cut to it
+
+  // Generation of the block << 32 | absl::StatusCode; 0: never. Written last, before any peer is told.
+  std::atomic<std::uint64_t> code{0};
+  std::uint32_t bytes = 0;
+  std::array<char, kMostBytes> text{};
+};
+
 // Of one channel.
 struct ControlBlock {
   std::array<LaneControl, kLanes> lanes;
@@ -73,15 +83,12 @@ struct ControlBlock {
   alignas(64) std::atomic<std::uint64_t> generation{0};
   alignas(64) std::atomic<std::uint64_t> calls{0};  // collectives that the owner has begun in this channel
   std::array<CallRecord, kCallRecords> records;
+  // Generation of the block << 32 | rank of the group + 1: a peer that gives the channel up writes itself here, unless
+  // the generation of what stands here is as late, before it gives the memory of its calls back. From then on no step
+  // of the owner touches that peer's memory, and no call of the channel ends OK on the owner.
+  alignas(64) std::atomic<std::uint64_t> failed_by{0};
+  FailureCause failure;
   alignas(64) std::array<std::array<std::byte, kLaneScratchBytes>, 2 * kLanes> scratch;
-};
-
-// Why an engine failed. Written once, before any peer is told.
-struct FailureCause {
-  static constexpr std::size_t kMostBytes = 1000;  // of the text, which is cut to it
-  std::atomic<std::int32_t> code{0};               // absl::StatusCode; 0: the engine has not failed
-  std::uint32_t bytes = 0;
-  std::array<char, kMostBytes> text{};
 };
 
 inline constexpr std::uint32_t kAwake = 0;
@@ -97,13 +104,12 @@ struct Presence {
   // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.
   alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // CLOCK_MONOTONIC
   std::atomic<std::int32_t> waits_for{-1};                // rank of the world
-  // A peer whose engine has failed writes its rank + 1 here, if 0, before it gives the memory of its calls back: from
-  // then on no step of this rank touches that peer's memory, and no call of this rank ends OK.
-  alignas(64) std::atomic<std::int32_t> failed_peer{0};
-  // Not 0 while a step of this rank may touch a peer's memory. Such a step looks at `failed_peer` after it has set
-  // this, and a peer that fails looks at this after it has set `failed_peer`: one of them sees the other.
+  // Odd while a step of this rank may touch a peer's memory; grows by one when such a step begins and when it ends. A
+  // step looks at ControlBlock::failed_by after it has begun, and a peer that gives the channel up looks at this number
+  // after it has written there: one of them sees the other.
   alignas(64) std::atomic<std::uint32_t> touching{0};
-  alignas(64) FailureCause failure;
+  // The engine thread sleeps on this word while nothing is to do. Whoever has work or news for the thread counts it up.
+  alignas(64) std::atomic<std::uint32_t> thread_calls{0};
 };
 
 }  // namespace tutti

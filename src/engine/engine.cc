@@ -21,6 +21,9 @@ constexpr std::uint32_t kPollsBetweenLooks = 64;
 // In the background it does not wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
 constexpr absl::Duration kNap = absl::Milliseconds(10);
 
+// While a channel fails, whose memory the peers are about to leave.
+constexpr absl::Duration kFailingSlice = absl::Microseconds(500);
+
 // So long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they wait:
 // time for several questions, one after the other, each answered within kRestSlice.
 constexpr absl::Duration kLongestLead = absl::Seconds(2);
@@ -49,7 +52,7 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
 
 Engine::~Engine() { Stop(); }
 
-void Engine::Stop() {
+void Engine::Stop(const absl::Status& cause) {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_seq_cst);
   WakeDriver();
@@ -57,9 +60,7 @@ void Engine::Stop() {
   thread_.join();
   {
     const MutexLock driver(driver_mutex_);
-    // An abort that nobody has driven yet is told like any other.
-    if (!sticky_->ok()) Fail(sticky_->Get());
-    transport_->Shutdown(absl::OkStatus());
+    transport_->Shutdown(cause);
   }
   callbacks_.Stop();
 }
@@ -84,8 +85,8 @@ void Engine::WakeDriver() {
 }
 
 void Engine::WakeThread() {
-  thread_calls_.fetch_add(1, std::memory_order_seq_cst);
-  if (thread_sleeps_.load(std::memory_order_seq_cst)) FutexWakeAll(thread_calls_);
+  presence_.thread_calls.fetch_add(1, std::memory_order_seq_cst);
+  if (thread_sleeps_.load(std::memory_order_seq_cst)) FutexWakeAll(presence_.thread_calls);
 }
 
 void Engine::ClaimDriver() {
@@ -131,18 +132,27 @@ void Engine::LeaveSeat() {
 }
 
 void Engine::ThreadMain() {
-  std::uint32_t seen = 0;
+  const bool alone = options_.presence.size() == 1;
+  const absl::Duration tick = alone ? absl::Hours(1) : std::min(options_.idle_tick, absl::Hours(1));
+  std::uint32_t seen = presence_.thread_calls.load(std::memory_order_seq_cst);
   while (!stop_.load(std::memory_order_seq_cst)) {
-    const std::uint32_t calls = thread_calls_.load(std::memory_order_seq_cst);
+    std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
     if (calls == seen) {
       thread_sleeps_.store(true, std::memory_order_seq_cst);
-      FutexWait(thread_calls_, seen, absl::Hours(1));
+      FutexWait(presence_.thread_calls, seen, tick);
       thread_sleeps_.store(false, std::memory_order_seq_cst);
+      calls = presence_.thread_calls.load(std::memory_order_seq_cst);
+    }
+    if (calls == seen) {
+      if (!driver_mutex_.TryLock()) continue;  // whoever drives looks around
+      LookAround();
+      LeaveSeat();
       continue;
     }
     seen = calls;
     {
       const MutexLock driver(driver_mutex_);
+      FailWhatPeersGaveUp();  // one of them may have called
       thread_drives_.store(true, std::memory_order_relaxed);
       const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
       Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
@@ -177,36 +187,34 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Show({});
 }
 
+bool Engine::TakeSubmissions() {
+  if (queue_.empty()) return false;
+  for (Call* call = queue_.TakeAll(); call != nullptr;) {
+    Call* const next = call->next_submitted.load(std::memory_order_relaxed);
+    Channel::Failure& failure = call->run().channel.failure;
+    if (failure.over) ++failing_;  // EndFailures ends this call too
+    failure.over = false;
+    executor_->Add(call->run());
+    call = next;
+  }
+  return true;
+}
+
 bool Engine::Poll() {
-  bool moved = false;
-  if (!queue_.empty()) {
-    for (Call* call = queue_.TakeAll(); call != nullptr;) {
-      Call* const next = call->next_submitted.load(std::memory_order_relaxed);
-      executor_->Add(call->run());
-      call = next;
-    }
-    moved = true;
-  }
-  if (!sticky_->ok()) {
-    Fail(sticky_->Get());
-    return true;
-  }
-  if (presence_.failed_peer.load(std::memory_order_seq_cst) != 0 && !failed_) {
-    Fail(FailureOfPeer());
-    return true;
-  }
+  bool moved = TakeSubmissions();
+  FailWhatWasGivenUp();
   const Executor::Polled polled = executor_->Poll();
-  if (polled == Executor::Polled::kFailed) {
-    Fail(executor_->error());
-    return true;
-  }
-  if (++polls_ % kPollsBetweenLooks == 0) {
-    if (absl::Status status = CheckHealth(options_.now_ns()); !status.ok()) {
-      Fail(status);
-      return true;
-    }
-  }
-  return moved || polled == Executor::Polled::kMoved;
+  moved |= polled != Executor::Polled::kNothing;
+  if (polled == Executor::Polled::kFailed) Fail(executor_->failed_channel(), executor_->error());
+  if (++polls_ % kPollsBetweenLooks == 0) CheckHealth(options_.now_ns());
+  if (failing_ > 0) moved |= EndFailures();
+  return moved;
+}
+
+void Engine::LookAround() {
+  transport_->Drain();
+  TakeInNews();
+  Poll();
 }
 
 void Engine::Rest(std::int64_t end_ns) {
@@ -216,13 +224,10 @@ void Engine::Rest(std::int64_t end_ns) {
     const Rank awaited = AwaitedBy(*executor_->active().front());
     Show({.awaited = awaited, .culprit = awaited});  // until CheckHealth finds out more
   }
-  if (absl::Status status = CheckHealth(now_ns); !status.ok()) {
-    Fail(status);
-    return;
-  }
+  CheckHealth(now_ns);
   // Not beyond a deadline.
-  const absl::Duration slice =
-      std::clamp(absl::Nanoseconds(std::min(next_deadline_ns_, end_ns) - now_ns), absl::Microseconds(100), kRestSlice);
+  const absl::Duration slice = std::clamp(absl::Nanoseconds(std::min(next_deadline_ns_, end_ns) - now_ns),
+                                          absl::Microseconds(100), failing_ > 0 ? kFailingSlice : kRestSlice);
   driver_sleeps_.store(true, std::memory_order_seq_cst);
   presence_.sleeping.store(executor_->waits_for_completions() ? kAwaitsCompletions : kAwaitsNews,
                            std::memory_order_seq_cst);
@@ -243,22 +248,25 @@ void Engine::Rest(std::int64_t end_ns) {
   driver_sleeps_.store(false, std::memory_order_relaxed);
 }
 
-absl::Status Engine::CheckHealth(std::int64_t now_ns) {
+void Engine::CheckHealth(std::int64_t now_ns) {
   const bool recently_checked = now_ns - last_check_ns_ < absl::ToInt64Nanoseconds(kRestSlice) / 2;
   next_deadline_ns_ = kNeverNanos;
   for (Run* const run : executor_->active()) {
+    if (run->channel.failure.begun) continue;
     std::int64_t& deadline_ns = run->watch.deadline_ns;
-    if (deadline_ns == 0) deadline_ns = NanosAfter(now_ns, TimeoutOf(*run));
-    next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+    // A receive may be posted long before its message is due: its clock starts when somebody waits for it.
+    const bool counts = run->program.plan.spec.collective != Collective::kRecv || run->call.awaited();
+    if (deadline_ns == 0 && counts) deadline_ns = NanosAfter(now_ns, TimeoutOf(*run));
+    if (deadline_ns != 0) next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
-  if (recently_checked && now_ns < next_deadline_ns_) return absl::OkStatus();
+  if (recently_checked && now_ns < next_deadline_ns_) return;
   last_check_ns_ = now_ns;
-  if (absl::Status status = transport_->Check(); !status.ok()) return status;
+  TakeInNews();
   for (Run* const run : executor_->active()) {
-    if (absl::Status status = CheckRun(*run, now_ns); !status.ok()) return status;
+    if (run->channel.failure.begun) continue;
+    if (absl::Status status = CheckRun(*run, now_ns); !status.ok()) Fail(run->channel, status);
   }
   if (presence_.waits_for.load(std::memory_order_relaxed) != kNobody) Show(FindHeldUp(now_ns));
-  return absl::OkStatus();
 }
 
 absl::Duration Engine::TimeoutOf(const Run& run) const {
@@ -271,6 +279,7 @@ absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
   }
   if (absl::Status status = CheckLeavers(run); !status.ok()) return status;
+  if (run.watch.deadline_ns == 0) return absl::OkStatus();
   if (now_ns >= run.watch.deadline_ns) return Overdue(run, now_ns);
   const std::int64_t lead_ns = absl::ToInt64Nanoseconds(std::min(TimeoutOf(run) / 2, kLongestLead));
   if (now_ns >= run.watch.deadline_ns - lead_ns) AskWhoHoldsUp(run, now_ns);
@@ -333,6 +342,7 @@ void Engine::AskWhoHoldsUp(const Run& run, std::int64_t now_ns) {
 Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
   HeldUp held_up;
   for (const Run* const run : executor_->active()) {
+    if (run->channel.failure.begun) continue;
     const Rank awaited = AwaitedBy(*run);
     if (awaited == kNobody) continue;
     const std::optional<Rank> culprit = WhoHoldsUp(awaited, now_ns);
@@ -365,33 +375,45 @@ absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
                    blocker.has_value() ? blocker->Place() : "its end"));
 }
 
-void Engine::Fail(const absl::Status& cause) {
-  sticky_->Set(cause);
-  const absl::Status first = sticky_->Get();
-  if (!failed_) {
-    failed_ = true;
-    const std::int64_t told_ns = options_.now_ns();
-    TellPeersInMemory(first);
-    transport_->Shutdown(first);  // meanwhile peers leave the memory of this rank's calls
-    TakeMemoryBack(told_ns);
+void Engine::Open(Channel& channel) {
+  ClaimDriver();
+  channels_.push_back(&channel);
+  const absl::Span<const Loss> losses = transport_->Check();
+  for (std::size_t i = 0; i < losses_seen_; ++i) {
+    if (channel.RankOf(losses[i].peer).has_value()) Fail(channel, losses[i].cause);
   }
-  executor_->EndAll(first);
+  const std::deque<Note> early = std::exchange(early_notes_, {});
+  for (const Note& note : early) TakeInNote(note);
+  LeaveSeat();
 }
 
-void Engine::Close(const Channel& channel) {
+void Engine::Close(Channel& channel) {
   ClaimDriver();
   Poll();
-  if (!executor_->idle()) WakeThread();
   if (executor_->Uses(channel)) {
-    Fail(absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
+    Fail(channel,
+         absl::AbortedError(absl::StrCat("rank ", options_.rank, " destroyed a communicator with calls under way")));
   }
-  driver_mutex_.Unlock();
+  while (channel.failure.begun && !channel.failure.over) {
+    if (!Poll()) Rest(kNeverNanos);
+    if (claims_.load() == 0) continue;
+    driver_mutex_.Unlock();
+    ClaimDriver();
+  }
+  if (!channel.failure.begun) {
+    channel.SayGoodbye();
+    transport_->Discard(channel.number());
+  }
+  std::erase(channels_, &channel);
+  LeaveSeat();
 }
 
-void Engine::Abort(const absl::Status& cause) {
-  sticky_->Set(!cause.ok() ? cause
+void Engine::Abort(Channel& channel, const absl::Status& cause) {
+  channel.sticky().Set(!cause.ok()
+                           ? cause
                            : absl::InvalidArgumentError(absl::StrCat(
                                  "rank ", options_.rank, " called Abort with an OK status, which is no cause")));
+  aborted_.store(true, std::memory_order_seq_cst);
   WakeDriver();
   WakeThread();
 }

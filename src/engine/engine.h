@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -20,7 +21,6 @@
 #include "engine/executor.h"
 #include "engine/inquiries.h"
 #include "engine/run.h"
-#include "engine/sticky_status.h"
 #include "engine/submission_queue.h"
 #include "tutti/transport.h"
 
@@ -37,6 +37,9 @@ struct EngineOptions {
   std::vector<Presence*> presence;
   // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
   bool may_spin = false;
+  // How often a rank that has nothing to do looks around: for peers that say goodbye, ask, or wait until a message that
+  // they sent is thrown away.
+  absl::Duration idle_tick = absl::Milliseconds(200);
   // Nanoseconds of CLOCK_MONOTONIC; tests have a clock of their own.
   std::int64_t (*now_ns)() = MonotonicNanos;
 };
@@ -46,24 +49,32 @@ struct EngineOptions {
 //
 // Time: the clock of a call starts when a driver first looks at the time, after some polls or when it first rests,
 // after the call got its place in the order of calls, and the call fails when its timeout (CallOptions::timeout, or
-// else that of the engine) has passed. All calls under way are looked at, not the oldest alone. The error names the
-// rank that holds up all others: ranks of one node show in memory for whom they wait (of several calls, in the oldest
-// that is not in a circle), and shortly before the deadline the engine asks those of other nodes.
+// else that of the engine) has passed; the clock of a receive not before somebody waits for it. All calls under way are
+// looked at, not the oldest alone. The error names the rank that holds up all others: ranks of one node show in memory
+// for whom they wait (of several calls, in the oldest that is not in a circle), and shortly before the deadline the
+// engine asks those of other nodes.
 //
-// Failure: the first error ends every call of the engine. Before a call ends with it, this rank has told the peers
-// (over the transport, and in their Presence, which they see at once), and no step of a peer writes to the memory of
-// the call any more: the engine waits until the peers have left it, and after 40 ms takes the outputs out of the reach
-// of those that have not, which may be stopped (Transport::Seclude). A stopped peer may still read an input. Where the
-// peers are threads, or there is no memory for a copy, the engine waits for up to 30 s instead, and gives up then.
+// Failure: the first error of a channel ends every call of the channel, on all its ranks, and no call of another one. A
+// rank that is lost (dead, or one that takes no messages) ends the channels that the rank is in. Before a call ends
+// with the error, two things have happened:
+// - This rank has told the peers (in their control blocks, which they see at once, or over the transport), and no step
+//   of a peer writes to the memory of the call any more: the engine waits until the peers have left it, and after 40 ms
+//   takes the outputs out of the reach of those that have not, which may be stopped (Transport::Seclude). A stopped
+//   peer may still read an input. Where the peers are threads, or there is no memory for a copy, the engine waits for
+//   up to 30 s instead, and gives up then.
+// - No message of the channel is under way: receives have been cancelled, sends taken or thrown away by the peers
+//   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second is
+//   given up (Transport::Disconnect); if a message is still not back a second later, the whole transport is shut down.
+// The driver never waits for any of that: calls of other channels go on meanwhile.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,
          EngineOptions options);
   ~Engine();
   // Every channel is closed. Returns when all callbacks have run (unless a callback calls it) and the engine's threads
-  // have ended; says an orderly goodbye, unless something failed. Calls that are still held keep the engine, which does
+  // have ended. The peers hear `cause`; OK is an orderly goodbye. Calls that are still held keep the engine, which does
   // nothing any more.
-  void Stop();
+  void Stop(const absl::Status& cause = absl::OkStatus());
 
   // See Executor::NewRun.
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program,
@@ -79,12 +90,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Between the two, the engine's thread polls as eagerly as a thread in Wait does: somebody waits elsewhere.
   void BeginEagerWait();
   void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
-  // InvalidArgument is the cause when `cause` is OK.
-  void Abort(const absl::Status& cause);
-  // Called before `channel` goes away: calls that are still under way on it end now, with Aborted.
-  void Close(const Channel& channel);
+  // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
+  void Abort(Channel& channel, const absl::Status& cause);
+  // From now on `channel` hears of failures, also when it has no calls.
+  void Open(Channel& channel);
+  // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
+  // end of a failed channel takes (above).
+  void Close(Channel& channel);
 
-  const std::shared_ptr<StickyStatus>& sticky() const { return sticky_; }
   CallbackThread& callbacks() { return callbacks_; }
   // Counted by the driver, read by any thread: see Executor.
   std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
@@ -107,8 +120,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool Poll() TUTTI_REQUIRES(driver_mutex_);
   // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
-  void Fail(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
-  absl::Status CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // Takes calls in from the queue; true when there were any.
+  bool TakeSubmissions() TUTTI_REQUIRES(driver_mutex_);
+  // What is done while nothing is to do: peers are answered, and what they have told is taken in.
+  void LookAround() TUTTI_REQUIRES(driver_mutex_);
+  void CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   // Unavailable when `run` waits for a rank that has left.
   absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(driver_mutex_);
@@ -130,14 +146,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   };
   HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   void Show(HeldUp held_up) TUTTI_REQUIRES(driver_mutex_);
-  // The error of the peer that has written itself into this rank's presence.
-  absl::Status FailureOfPeer() const;
-  void TellPeersInMemory(const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
-  // Returns when no peer writes to the memory of this rank's calls any more; peers have known since `told_ns`.
-  void TakeMemoryBack(std::int64_t told_ns) TUTTI_REQUIRES(driver_mutex_);
-  // Whether a peer is, or may be, in the middle of a step that touches this rank's memory.
-  bool PeersTouchMemory() TUTTI_REQUIRES(driver_mutex_);
-  bool PeersLeaveMemoryBy(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
+  // ---- engine_failure.cc ----
+  // `channel` begins to fail, unless it has begun.
+  void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
+  // Channels that Abort was called for, and those whose calls under way a peer has given up.
+  void FailWhatWasGivenUp() TUTTI_REQUIRES(driver_mutex_);
+  // Channels that a peer has given up, whether calls are under way or not.
+  void FailWhatPeersGaveUp() TUTTI_REQUIRES(driver_mutex_);
+  // What the transport knows of lost peers and what peers have told.
+  void TakeInNews() TUTTI_REQUIRES(driver_mutex_);
+  void TakeInNote(const Note& note) TUTTI_REQUIRES(driver_mutex_);
+  // Ends the failures whose memory is back; true when there were any.
+  bool EndFailures() TUTTI_REQUIRES(driver_mutex_);
+  // Whether no peer writes to the memory of the calls of `channel` any more.
+  bool MemoryIsBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // Whether no message of `channel` is under way any more.
+  bool MessagesAreBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(driver_mutex_);
   void LeaveSeat() TUTTI_RELEASE(driver_mutex_);
   // Takes the driver's seat, from the engine thread if that has it.
   void ClaimDriver() TUTTI_ACQUIRE(driver_mutex_);
@@ -152,12 +177,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const EngineOptions options_;
   const MakerProcess maker_;
   Presence& presence_;
-  const std::shared_ptr<StickyStatus> sticky_ = std::make_shared<StickyStatus>();
   SubmissionQueue queue_;
 
   Mutex driver_mutex_;  // held by the driver
   const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(driver_mutex_);
-  bool failed_ TUTTI_GUARDED_BY(driver_mutex_) = false;
+  std::vector<Channel*> channels_ TUTTI_GUARDED_BY(driver_mutex_);  // those that are open
+  int failing_ TUTTI_GUARDED_BY(driver_mutex_) = 0;                 // channels whose failure is not over
+  std::size_t losses_seen_ TUTTI_GUARDED_BY(driver_mutex_) = 0;     // of Transport::Check
+  // Of groups that this rank does not know: those that it is about to open, and others that it has closed.
+  std::deque<Note> early_notes_ TUTTI_GUARDED_BY(driver_mutex_);
   std::int64_t last_check_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
   // The earliest of the calls under way, as of the last look at them.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
@@ -168,9 +196,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<Rank> held_up_by_{-1};
   std::atomic<bool> driver_sleeps_{false};
   std::atomic<bool> thread_drives_{false};
-  std::atomic<int> claims_{0};                  // callers that want to drive instead of the engine thread
-  std::atomic<int> eager_waits_{0};             // see BeginEagerWait
-  std::atomic<std::uint32_t> thread_calls_{0};  // futex word of the engine thread
+  std::atomic<int> claims_{0};        // callers that want to drive instead of the engine thread
+  std::atomic<int> eager_waits_{0};   // see BeginEagerWait
+  std::atomic<bool> aborted_{false};  // Abort was called for a channel
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;

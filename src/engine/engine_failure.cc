@@ -1,11 +1,10 @@
-// How an engine that fails tells the peers that map its memory, and gets the memory of its calls back from them.
+// How a channel fails: its peers are told, and the memory of its calls is got back from them.
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/futex.h"
 #include "base/told_by.h"
 #include "engine/channel.h"
 #include "engine/engine.h"
@@ -18,65 +17,123 @@ namespace {
 constexpr absl::Duration kGrace = absl::Milliseconds(40);
 // Where that cannot be done they have all the time that a step may take, on however busy a machine.
 constexpr absl::Duration kLongGrace = absl::Seconds(30);
-constexpr absl::Duration kLook = absl::Microseconds(200);
+// A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
+constexpr absl::Duration kMessageGrace = absl::Seconds(1);
+constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+// Notes that are kept for groups which this rank may be about to open.
+constexpr std::size_t kMostEarlyNotes = 256;
 
 }  // namespace
 
-absl::Status Engine::FailureOfPeer() const {
-  const Rank peer = presence_.failed_peer.load(std::memory_order_acquire) - 1;
-  const Presence* const theirs = peer >= 0 && static_cast<std::size_t>(peer) < options_.presence.size()
-                                     ? options_.presence[static_cast<std::size_t>(peer)]
-                                     : nullptr;
-  const std::int32_t code = theirs != nullptr ? theirs->failure.code.load(std::memory_order_acquire) : 0;
-  if (code <= 0) return absl::DataLossError(absl::StrCat("rank ", peer, " is said to have failed, but gives no cause"));
-  const std::size_t bytes = std::min<std::size_t>(theirs->failure.bytes, FailureCause::kMostBytes);
-  return ToldBy(
-      peer, absl::Status(static_cast<absl::StatusCode>(code), absl::string_view(theirs->failure.text.data(), bytes)));
+void Engine::Fail(Channel& channel, const absl::Status& cause) {
+  channel.sticky().Set(cause);
+  Channel::Failure& failure = channel.failure;
+  if (failure.begun) return;
+  failure.begun = true;
+  failure.told_ns = MonotonicNanos();
+  ++failing_;
+  channel.TellFailure(channel.sticky().Get());
+  transport_->Discard(channel.number());
 }
 
-void Engine::TellPeersInMemory(const absl::Status& cause) {
-  const absl::string_view text = cause.message().substr(0, FailureCause::kMostBytes);
-  std::copy(text.begin(), text.end(), presence_.failure.text.begin());
-  presence_.failure.bytes = static_cast<std::uint32_t>(text.size());
-  presence_.failure.code.store(cause.raw_code(), std::memory_order_release);
-  for (Presence* const theirs : options_.presence) {
-    if (theirs == nullptr || theirs == &presence_) continue;
-    std::int32_t nobody = 0;
-    theirs->failed_peer.compare_exchange_strong(nobody, options_.rank + 1, std::memory_order_seq_cst);
-    theirs->doorbell.fetch_add(1, std::memory_order_seq_cst);
-    FutexWakeAll(theirs->doorbell);
+void Engine::FailWhatWasGivenUp() {
+  if (aborted_.load(std::memory_order_seq_cst)) {
+    aborted_.store(false, std::memory_order_seq_cst);
+    for (Channel* const channel : channels_) {
+      if (!channel->sticky().ok()) Fail(*channel, channel->sticky().Get());
+    }
+  }
+  for (Run* const run : executor_->active()) {
+    Channel& channel = run->channel;
+    if (!channel.failure.begun && channel.peer_failed()) Fail(channel, channel.FailureOfPeer());
   }
 }
 
-bool Engine::PeersTouchMemory() {
-  for (std::size_t rank = 0; rank < options_.presence.size(); ++rank) {
-    const Presence* const theirs = options_.presence[rank];
-    if (theirs == nullptr || theirs == &presence_ || theirs->touching.load(std::memory_order_seq_cst) == 0) continue;
-    if (!transport_->HasEnded(static_cast<Rank>(rank))) return true;
+void Engine::FailWhatPeersGaveUp() {
+  for (Channel* const channel : channels_) {
+    if (!channel->failure.begun && channel->peer_failed()) Fail(*channel, channel->FailureOfPeer());
   }
-  return false;
 }
 
-bool Engine::PeersLeaveMemoryBy(std::int64_t end_ns) {
-  while (PeersTouchMemory()) {
-    if (MonotonicNanos() >= end_ns) return false;
-    absl::SleepFor(kLook);
+void Engine::TakeInNews() {
+  const absl::Span<const Loss> losses = transport_->Check();
+  for (; losses_seen_ < losses.size(); ++losses_seen_) {
+    const Loss& loss = losses[losses_seen_];
+    for (Channel* const channel : channels_) {
+      if (channel->RankOf(loss.peer).has_value()) Fail(*channel, loss.cause);
+    }
   }
-  return true;
+  while (const std::optional<Note> note = transport_->TakeNote()) TakeInNote(*note);
+  FailWhatPeersGaveUp();
 }
 
-void Engine::TakeMemoryBack(std::int64_t told_ns) {
-  if (PeersLeaveMemoryBy(NanosAfter(told_ns, kGrace))) return;
+void Engine::TakeInNote(const Note& note) {
+  for (Channel* const channel : channels_) {
+    if (channel->number() != note.group) continue;
+    const std::optional<Rank> from = channel->RankOf(note.from);
+    if (!from.has_value()) return;
+    note.cause.ok() ? channel->Left(*from) : Fail(*channel, ToldBy(note.from, note.cause));
+    return;
+  }
+  early_notes_.push_back(note);
+  if (early_notes_.size() > kMostEarlyNotes) early_notes_.pop_front();
+}
+
+bool Engine::EndFailures() {
+  const std::int64_t now_ns = MonotonicNanos();
+  bool ended = false;
+  for (Channel* const channel : channels_) {
+    Channel::Failure& failure = channel->failure;
+    if (!failure.begun || failure.over) continue;
+    const bool memory = MemoryIsBack(*channel, now_ns);
+    const bool messages = MessagesAreBack(*channel, now_ns);
+    if (!memory || !messages) continue;
+    failure.over = true;
+    --failing_;
+    executor_->End(*channel, channel->sticky().Get());
+    ended = true;
+  }
+  return ended;
+}
+
+bool Engine::MemoryIsBack(Channel& channel, std::int64_t now_ns) {
+  Channel::Failure& failure = channel.failure;
+  if (failure.secluded || !channel.PeersTouchMemory()) return true;
+  if (now_ns < NanosAfter(failure.told_ns, kGrace)) return false;
+  if (!std::exchange(failure.took_outputs, true)) failure.secluded = SecludeOutputs(channel);
+  // Otherwise the peers are threads, which go on; or there is no memory for a copy, and time is the next best thing.
+  return failure.secluded || now_ns >= NanosAfter(failure.told_ns, kLongGrace);
+}
+
+bool Engine::SecludeOutputs(const Channel& channel) {
   bool all_secluded = true;
   for (const Run* const run : executor_->active()) {
+    if (&run->channel != &channel) continue;
     const absl::Span<std::byte> output = run->output_lent_to_peers();
     if (output.empty()) continue;
     const absl::Span<std::byte> pages = arena_->OwnPagesOf(output.data(), static_cast<std::int64_t>(output.size()));
     if (pages.empty()) continue;
     all_secluded &= transport_->Seclude(pages.data(), static_cast<std::int64_t>(pages.size())).ok();
   }
-  // The peers are threads, which go on; or there is no memory for a copy, and time is the next best thing.
-  if (!all_secluded) PeersLeaveMemoryBy(NanosAfter(told_ns, kLongGrace));
+  return all_secluded;
+}
+
+bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
+  const std::vector<Rank> peers = executor_->MessagePeers(channel);
+  if (peers.empty()) return true;
+  Channel::Failure& failure = channel.failure;
+  if (now_ns >= NanosAfter(failure.told_ns, kShutdownGrace)) {
+    transport_->Shutdown(channel.sticky().Get());
+    for (Channel* const other : channels_) Fail(*other, channel.sticky().Get());
+  } else if (now_ns >= NanosAfter(failure.told_ns, kMessageGrace) && !std::exchange(failure.disconnected, true)) {
+    for (const Rank rank : peers) {
+      const Rank peer = channel.peer(rank).world_rank;
+      transport_->Disconnect(peer, absl::UnavailableError(absl::StrCat(
+                                       "rank ", peer, " has taken no messages of rank ", options_.rank, " for ",
+                                       absl::FormatDuration(kMessageGrace), ", not even to throw them away")));
+    }
+  }
+  return false;
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -23,14 +24,18 @@ class Executor {
 
   // Queues a run, which starts when its lane is free, in the order of the calls.
   virtual void Add(Run& run) = 0;
-  // Advances everything as far as it goes now. Once a peer has failed (Presence::failed_peer), no step touches a peer's
-  // memory and nothing ends: EndAll is due.
+  // Advances everything as far as it goes now, but for the runs of channels that fail (Channel::failure). Once a peer
+  // has given a channel up (Channel::peer_failed), no step of the channel touches a peer's memory and no run of it
+  // ends: the channel is to fail here too. After kFailed the others have perhaps not been advanced.
   enum class Polled : std::uint8_t { kNothing, kMoved, kFailed };
   virtual Polled Poll() = 0;
-  // After kFailed: the error of a step or a message.
+  // After kFailed: the error of a step or a message, and the channel that it ends.
   virtual const absl::Status& error() const = 0;
-  // Ends every run with `cause`. No message is under way any more.
-  virtual void EndAll(const absl::Status& cause) = 0;
+  virtual Channel& failed_channel() const = 0;
+  // The ranks of the group with which messages of `channel` are under way; empty: none are.
+  virtual std::vector<Rank> MessagePeers(const Channel& channel) const = 0;
+  // Ends every run of `channel` with `cause`. No message of the channel is under way any more.
+  virtual void End(Channel& channel, const absl::Status& cause) = 0;
 
   // Whether a run of `channel` has not ended.
   virtual bool Uses(const Channel& channel) const = 0;

@@ -20,25 +20,26 @@ std::uint64_t DrawOf(const HostRun& run, StepId step) {
   return (run.call.options().draw * kOdd + rank) * kOdd + step;
 }
 
-// While one lives, a peer that fails waits before it gives its memory back: see Presence::touching.
+// While one lives, a peer that gives the channel up waits before it gives its memory back: see Presence::touching.
 class PeerAccess {
  public:
-  explicit PeerAccess(Presence& presence) : presence_(presence) {}
+  PeerAccess(Presence& presence, const Channel& channel) : presence_(presence), channel_(channel) {}
   ~PeerAccess() {
-    if (begun_) presence_.touching.store(0, std::memory_order_release);
+    if (begun_) presence_.touching.fetch_add(1, std::memory_order_release);
   }
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // False when a peer has failed: its memory must not be touched.
+  // False when a peer has given the channel up: its memory must not be touched.
   bool Begin() {
-    if (!begun_) presence_.touching.store(1, std::memory_order_seq_cst);
+    if (!begun_) presence_.touching.fetch_add(1, std::memory_order_seq_cst);
     begun_ = true;
-    return presence_.failed_peer.load(std::memory_order_seq_cst) == 0;
+    return !channel_.peer_failed();
   }
 
  private:
   Presence& presence_;
+  const Channel& channel_;
   bool begun_ = false;
 };
 
@@ -69,7 +70,7 @@ bool HostExecutor::AdmitPending() {
         std::any_of(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(kept), [&](const Run* before) {
           return &before->channel == &run->channel && !before->program.point_to_point;
         });
-    if (!overtakes && run->channel.Admit(*run)) {
+    if (!run->channel.failure.begun && !overtakes && run->channel.Admit(*run)) {
       active_.push_back(run);
       admitted = true;
     } else {
@@ -87,14 +88,17 @@ Executor::Polled HostExecutor::Poll() {
     transport_.Progress();
     moved |= message_completed_;
   }
-  if (!message_error_.ok()) return Fail(message_error_);  // perhaps of a message that ended in Transport::Drain
   std::size_t kept = 0;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     HostRun& run = HostRunOf(active_[i]);
+    if (run.channel.failure.begun) {
+      active_[kept++] = &run;
+      continue;
+    }
     const Polled advanced = Advance(run);
     const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
     if (ended == Polled::kFailed) {
-      // The list stays whole: EndAll ends every run on it.
+      // The list stays whole: End ends the runs of the channel on it.
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
                     active_.begin() + static_cast<std::ptrdiff_t>(i));
       return ended;
@@ -110,10 +114,10 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.steps_left_ > 0 && !run.refusal_told_) return Polled::kNothing;
   if (!run.started_ || run.messages_left_ > 0) return Polled::kNothing;
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
-  // A peer that has failed may have used its memory for something else before the steps read it.
-  if (peer_failed()) return Polled::kNothing;
+  // A peer that has given the channel up may have used its memory for something else before the steps read it.
+  if (run.channel.peer_failed()) return Polled::kNothing;
   if (!run.program.uses_lane && !run.program.point_to_point) {  // where peers signal, each signal has been compared
-    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(std::move(status));
+    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
@@ -136,22 +140,36 @@ void HostExecutor::Finish(HostRun& run, const absl::Status& status) {
   call.Finish(status);
 }
 
-void HostExecutor::EndAll(const absl::Status& cause) {
+std::vector<Rank> HostExecutor::MessagePeers(const Channel& channel) const {
+  std::vector<Rank> peers;
+  for (Run* const its_run : active_) {
+    if (&its_run->channel == &channel) HostRunOf(its_run).AddMessagePeers(peers);
+  }
+  return peers;
+}
+
+void HostExecutor::End(Channel& channel, const absl::Status& cause) {
   for (std::vector<Run*>* const list : {&active_, &pending_}) {
-    for (Run* const its_run : *list) {
+    std::vector<Run*> ended;
+    std::erase_if(*list, [&](Run* run) {
+      if (&run->channel != &channel) return false;
+      ended.push_back(run);
+      return true;
+    });
+    for (Run* const its_run : ended) {
       HostRun& run = HostRunOf(its_run);
       run.failed_ = true;
       run.refusal = absl::OkStatus();
-      run.channel.GiveUp(run);
+      run.message_error_ = absl::OkStatus();
+      channel.GiveUp(run);
       Finish(run, cause);
     }
-    list->clear();
   }
-  messages_ = 0;
 }
 
 Executor::Polled HostExecutor::Advance(HostRun& run) {
   bool moved = false;
+  if (!run.message_error_.ok()) return Fail(run, run.message_error_);
   if (!run.started_) {
     if (run.channel.BlockedBy(run).has_value()) return Polled::kNothing;
     Count(staged_bytes_, run.Start());
@@ -159,13 +177,13 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   }
   const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };
   if (run.refusal_told_) return so_far();
-  PeerAccess access(presence_);
+  PeerAccess access(presence_, run.channel);
   do {
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
       if (run.program.instructions[step].touches_peer && !access.Begin()) return so_far();
       run.ready_.pop_back();
-      if (absl::Status status = Execute(run, step); !status.ok()) return Fail(std::move(status));
+      if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;
     }
     if (run.waiting_.empty()) break;
@@ -184,7 +202,7 @@ Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
     Signalled signalled = Signalled::kNotYet;
     if (channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) {
       const absl::StatusOr<Signalled> has = channel.HasSignalled(run, wait.peer, wait.ordinal);
-      if (!has.ok()) return Fail(has.status());
+      if (!has.ok()) return Fail(run, has.status());
       signalled = *has;
     }
     if (signalled == Signalled::kNever) {
@@ -242,6 +260,7 @@ void HostExecutor::PostMessage(HostRun& run, StepId step) {
   std::byte* const memory = run.AddressOf(run.program.operands[instruction.first_operand]);
   ++messages_;
   ++run.messages_left_;
+  run.messages_[step].under_way = true;
   Count(wire_bytes_, instruction.wire_bytes);
   if (instruction.kind == StepKind::kSend) {
     endpoint.Send(tag, memory, instruction.bytes, &run.messages_[step]);
@@ -257,10 +276,11 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
   --executor.messages_;
   executor.message_completed_ = true;
   --run.messages_left_;
+  message.under_way = false;
   if (status.ok()) {
     run.Complete(message.step);
-  } else if (executor.message_error_.ok()) {
-    executor.message_error_ = status;
+  } else if (run.message_error_.ok()) {
+    run.message_error_ = status;
   }
 }
 

@@ -25,7 +25,9 @@ class HostExecutor final : public Executor {
   void Add(Run& run) override;
   Polled Poll() override;
   const absl::Status& error() const override { return error_; }
-  void EndAll(const absl::Status& cause) override;
+  Channel& failed_channel() const override { return *failed_channel_; }
+  std::vector<Rank> MessagePeers(const Channel& channel) const override;
+  void End(Channel& channel, const absl::Status& cause) override;
 
   bool Uses(const Channel& channel) const override;
   bool idle() const override { return active_.empty() && pending_.empty(); }
@@ -52,8 +54,9 @@ class HostExecutor final : public Executor {
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);
   void Finish(HostRun& run, const absl::Status& status);
-  Polled Fail(absl::Status error) {
+  Polled Fail(HostRun& run, absl::Status error) {
     error_ = std::move(error);
+    failed_channel_ = &run.channel;
     return Polled::kFailed;
   }
 
@@ -61,7 +64,6 @@ class HostExecutor final : public Executor {
   static void Count(std::atomic<std::int64_t>& counter, std::int64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
-  bool peer_failed() const { return presence_.failed_peer.load(std::memory_order_seq_cst) != 0; }
 
   Transport& transport_;
   Presence& presence_;
@@ -69,8 +71,8 @@ class HostExecutor final : public Executor {
   std::vector<Run*> pending_;
   int in_foreground_ = 0;      // runs that are not in the background
   std::int64_t messages_ = 0;  // sends and receives under way
-  absl::Status message_error_;
   absl::Status error_;
+  Channel* failed_channel_ = nullptr;
   bool message_completed_ = false;
   // Written by the driver, read by any thread.
   std::atomic<std::int64_t> wire_bytes_{0};

@@ -95,8 +95,10 @@ void HostMemory::GiveBack(LentMemory& lent, std::shared_ptr<const Borrowers> bor
   if (lane >= 0) lent.Keep(std::move(shared_scratch_), std::move(borrowers), lane, run);
 }
 
-void HostMemory::GiveBackAfterFailure(LentMemory& lent) {
-  for (Buffer* const buffer : {&shared_scratch_, &staging_in_, &staging_out_}) lent.KeepToTheEnd(std::move(*buffer));
+void HostMemory::GiveBackAfterFailure(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers) {
+  for (Buffer* const buffer : {&shared_scratch_, &staging_in_, &staging_out_}) {
+    lent.KeepUntilClosed(std::move(*buffer), borrowers);
+  }
 }
 
 }  // namespace tutti

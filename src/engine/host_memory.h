@@ -38,9 +38,9 @@ class HostMemory {
   std::int64_t held_bytes() const;
 
   // Hands what peers may still read over to `lent`: scratch until the borrowers have completed `run` of `lane`
-  // (-1: no run has used it), or, after a failure, everything to the end.
+  // (-1: no run has used it), or, after a failure, everything until they have closed the channel.
   void GiveBack(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run);
-  void GiveBackAfterFailure(LentMemory& lent);
+  void GiveBackAfterFailure(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers);
 
  private:
   absl::Status AllocateScratch();

@@ -37,7 +37,7 @@ HostRun::HostRun(HostExecutor& executor, Call& its_call, Channel& its_channel, c
 
 HostRun::~HostRun() {
   if (failed_) {
-    memory_.GiveBackAfterFailure(*lent_);
+    memory_.GiveBackAfterFailure(*lent_, borrowers_);
   } else {
     memory_.GiveBack(*lent_, borrowers_, ticket.lent_lane, ticket.lent_run);
   }
@@ -86,6 +86,14 @@ void HostRun::Complete(StepId step) {
   for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
     const StepId successor = program.successors[instruction.first_successor + i];
     if (--dependencies_left_[successor] == 0) ready_.push_back(successor);
+  }
+}
+
+void HostRun::AddMessagePeers(std::vector<Rank>& peers) const {
+  for (const Message& message : messages_) {
+    const Rank peer = program.instructions[message.step].peer;
+    const bool is_new = std::find(peers.begin(), peers.end(), peer) == peers.end();
+    if (message.under_way && is_new) peers.push_back(peer);
   }
 }
 

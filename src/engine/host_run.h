@@ -35,6 +35,7 @@ class HostRun final : public Run {
   struct Message : Completion {
     HostRun* run = nullptr;
     StepId step = 0;
+    bool under_way = false;
   };
 
   // Stands in dependencies_left_ for a step that is complete.
@@ -45,13 +46,16 @@ class HostRun final : public Run {
   void Complete(StepId step);
   // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
   void TellRefusal(Rank by);
+  // Adds the ranks with which messages are under way, each once.
+  void AddMessagePeers(std::vector<Rank>& peers) const;
   std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
 
   HostExecutor& executor_;
   HostMemory memory_;
   bool started_ = false;
   bool refusal_told_ = false;
-  bool failed_ = false;  // a run has ended with an error of its group: nobody says when peers have left its memory
+  bool failed_ = false;  // a run has ended with an error of its group: no peer says when it has left the run's memory
+  absl::Status message_error_;  // the first of the run's messages
   std::uint32_t steps_left_ = 0;
   std::uint32_t output_steps_left_ = 0;
   std::uint32_t messages_left_ = 0;  // under way

@@ -1,6 +1,7 @@
 #include "engine/lent_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -27,6 +28,9 @@ void Clear(ControlBlock& block) {
   block.calls.store(0, std::memory_order_relaxed);
 }
 
+// A run that no peer ever completes: what is lent until then is lent until the peers have closed the channel.
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
 }  // namespace
 
 std::vector<LentMemory::Loan> LentMemory::TakeEnded(std::size_t most) {
@@ -50,10 +54,8 @@ void LentMemory::Keep(Buffer buffer, std::shared_ptr<const Borrowers> borrowers,
   TakeEnded(kLooks);
 }
 
-void LentMemory::KeepToTheEnd(Buffer buffer) {
-  if (buffer.data() == nullptr) return;
-  const MutexLock lock(mutex_);
-  kept_.push_back(std::move(buffer));
+void LentMemory::KeepUntilClosed(Buffer buffer, std::shared_ptr<const Borrowers> borrowers) {
+  Keep(std::move(buffer), std::move(borrowers), /*lane=*/0, kNever);
 }
 
 void LentMemory::Sweep() { TakeEnded(SIZE_MAX); }
@@ -87,6 +89,8 @@ absl::StatusOr<ControlBlock*> ControlBlocks::Open() {
   for (CallRecord& record : block->records) new (&record) CallRecord;
   new (&block->generation) std::atomic<std::uint64_t>(0);
   new (&block->calls) std::atomic<std::uint64_t>(0);
+  new (&block->failed_by) std::atomic<std::uint64_t>(0);
+  new (&block->failure) FailureCause;
   const MutexLock lock(mutex_);
   memory_.push_back(*std::move(memory));
   return block;

@@ -41,8 +41,9 @@ class LentMemory {
  public:
   // Frees `buffer` some time after every borrower has completed `run` of `lane`.
   void Keep(Buffer buffer, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run);
-  // Of a call that failed: nobody will say that the peers have left it.
-  void KeepToTheEnd(Buffer buffer);
+  // Of a call that failed, whose runs no peer completes: frees `buffer` some time after every borrower has closed the
+  // channel.
+  void KeepUntilClosed(Buffer buffer, std::shared_ptr<const Borrowers> borrowers);
   // Frees all that the peers have left.
   void Sweep();
 
@@ -59,7 +60,6 @@ class LentMemory {
 
   Mutex mutex_;
   std::deque<Loan> loans_ TUTTI_GUARDED_BY(mutex_);
-  std::vector<Buffer> kept_ TUTTI_GUARDED_BY(mutex_);
 };
 
 // The control blocks of a rank. Their memory never serves anything else: see control_block.h. Thread-safe.

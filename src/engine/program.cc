@@ -172,6 +172,16 @@ std::shared_ptr<const Program> Compile(Plan source) {
   return program;
 }
 
+std::int64_t BytesOf(const Program& program) {
+  const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
+  const Plan& plan = program.plan;
+  constexpr std::size_t kPerStepOfARun = 64;  // its dependencies, its message, and its place in the list of ready steps
+  return static_cast<std::int64_t>(
+      sizeof(Program) + of(program.instructions, program.operands, program.successors, program.dependency_counts) +
+      of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
+      of(plan.spec.send_counts, plan.spec.recv_counts) + kPerStepOfARun * program.instructions.size());
+}
+
 bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs) {
   if (program.in_place_must_match) return mine == theirs;
   CallIdentity comparable = theirs;

@@ -101,6 +101,8 @@ struct Program {
 };
 
 std::shared_ptr<const Program> Compile(Plan plan);
+// About how much memory `program` takes, with its plan and one call that runs it, the data aside.
+std::int64_t BytesOf(const Program& program);
 
 // Whether `mine`, a call of `program`, and `theirs` may be one call. Where peers find each other's memory, all of it
 // must be equal; where messages are sent, some ranks may work in place and others not.

@@ -43,20 +43,29 @@ class ScriptedExecutor final : public Executor {
     return std::make_unique<ScriptedRun>(call, channel, program);
   }
   void Add(Run& run) override {
-    EXPECT_TRUE(run.channel.Admit(run));
+    if (!run.channel.failure.begun) {
+      EXPECT_TRUE(run.channel.Admit(run));
+    }
     runs.push_back(&run);
   }
   Polled Poll() override {
     ++polls;
-    if (!failure.ok()) return Polled::kFailed;
-    if (!ends_next || runs.empty()) return Polled::kNothing;
-    ends_next = false;
-    End(*runs.front(), absl::OkStatus());
+    if (!failure.ok() && !runs.empty() && !runs.front()->channel.failure.begun) return Polled::kFailed;
+    if (!(ends_next || ends_last) || runs.empty()) return Polled::kNothing;
+    EndRun(ends_next ? *runs.front() : *runs.back(), absl::OkStatus());
+    ends_next = ends_last = false;
     return Polled::kMoved;
   }
   const absl::Status& error() const override { return failure; }
-  void EndAll(const absl::Status& cause) override {
-    while (!runs.empty()) End(*runs.front(), cause);
+  Channel& failed_channel() const override { return runs.front()->channel; }
+  std::vector<Rank> MessagePeers(const Channel& channel) const override {
+    return Uses(channel) ? message_peers : std::vector<Rank>();
+  }
+  void End(Channel& channel, const absl::Status& cause) override {
+    const std::vector<Run*> before = runs;
+    for (Run* const run : before) {
+      if (&run->channel == &channel) EndRun(*run, cause);
+    }
   }
   bool Uses(const Channel& channel) const override {
     return std::any_of(runs.begin(), runs.end(), [&](const Run* run) { return &run->channel == &channel; });
@@ -73,13 +82,15 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<Run*> runs;
   absl::Status failure;
+  std::vector<Rank> message_peers;      // of every channel that has runs
   std::atomic<bool> ends_next = false;  // set by the test while the engine's thread may drive
+  std::atomic<bool> ends_last = false;
   bool by_messages = false;
   bool in_background = false;
   std::atomic<int> polls = 0;
 
  private:
-  void End(Run& run, const absl::Status& status) {
+  void EndRun(Run& run, const absl::Status& status) {
     runs.erase(std::find(runs.begin(), runs.end(), &run));
     run.channel.GiveUp(run);
     run.watch = {};
@@ -100,6 +111,7 @@ class EngineTest : public ::testing::Test {
  protected:
   EngineTest() { TestClock::step_ns = 0; }
   Engine& engine() { return *world_.ranks[0].engine; }
+  Channel& channel() { return *world_.ranks[0].channel; }
   ScriptedExecutor& executor() { return static_cast<ScriptedExecutor&>(*world_.ranks[0].executor); }
   TestTransport& transport() { return *world_.ranks[0].transport; }
 
@@ -121,7 +133,7 @@ class EngineTest : public ::testing::Test {
 TEST_F(EngineTest, ACallEndsWhenItsExecutorSaysSo) {
   executor().ends_next = true;
   EXPECT_EQ(Run(NewCall()), absl::OkStatus());
-  EXPECT_EQ(engine().sticky()->Get(), absl::OkStatus());
+  EXPECT_EQ(channel().sticky().Get(), absl::OkStatus());
 }
 
 TEST_F(EngineTest, ACallThatWaitsTooLongNamesRankCallAndStep) {
@@ -131,7 +143,7 @@ TEST_F(EngineTest, ACallThatWaitsTooLongNamesRankCallAndStep) {
   EXPECT_THAT(
       std::string(status.message()),
       AllOf(HasSubstr("rank 0 waited 10s for rank 1 in call 0, all_reduce:direct"), HasSubstr("step 3 (recv)")));
-  EXPECT_EQ(engine().sticky()->Get(), status);
+  EXPECT_EQ(channel().sticky().Get(), status);
   EXPECT_EQ(Run(NewCall()), status) << "later calls end likewise";
 }
 
@@ -174,7 +186,7 @@ TEST_F(EngineTest, WaitMayEndBeforeTheCall) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("it goes on"));
   EXPECT_FALSE(call.done(run));
-  EXPECT_EQ(engine().sticky()->Get(), absl::OkStatus());
+  EXPECT_EQ(channel().sticky().Get(), absl::OkStatus());
   executor().ends_next = true;
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
 }
@@ -183,7 +195,7 @@ TEST_F(EngineTest, ADeadRankEndsEveryCall) {
   Call& first = NewCall();
   Call& second = NewCall();
   const std::uint32_t run = first.Submit(kDrives);
-  transport().check = absl::UnavailableError("rank 1 died");
+  transport().losses = {{1, absl::UnavailableError("rank 1 died")}};
   TestClock::step_ns = kSecond;
   EXPECT_EQ(Run(second), absl::UnavailableError("rank 1 died"));
   EXPECT_TRUE(first.done(run));
@@ -203,15 +215,74 @@ TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
 TEST_F(EngineTest, AnErrorOfTheExecutorIsKept) {
   executor().failure = absl::DataLossError("a message was damaged");
   EXPECT_EQ(Run(NewCall()), absl::DataLossError("a message was damaged"));
-  EXPECT_EQ(world_.ranks[0].presence->failure.code, static_cast<int>(absl::StatusCode::kDataLoss)) << "peers see it";
-  EXPECT_EQ(world_.ranks[1].presence->failed_peer, 1);
+  EXPECT_EQ(world_.ranks[0].control->failure.code, static_cast<int>(absl::StatusCode::kDataLoss)) << "peers see it";
+  EXPECT_EQ(world_.ranks[1].control->failed_by, 1);
 }
 
 TEST_F(EngineTest, TheFirstErrorStays) {
-  engine().Abort(absl::AbortedError("first"));
-  engine().Abort(absl::AbortedError("second"));
+  engine().Abort(channel(), absl::AbortedError("first"));
+  engine().Abort(channel(), absl::AbortedError("second"));
   EXPECT_EQ(Run(NewCall()), absl::AbortedError("first"));
-  EXPECT_EQ(engine().sticky()->Get(), absl::AbortedError("first"));
+  EXPECT_EQ(channel().sticky().Get(), absl::AbortedError("first"));
+}
+
+TEST_F(EngineTest, APeerTellsThatItHasGivenTheGroupUp) {
+  transport().notes = {{.from = 1, .group = 7, .cause = absl::AbortedError("enough")}};
+  TestClock::step_ns = kSecond / 10;
+  EXPECT_EQ(Run(NewCall()), absl::AbortedError("enough (told by rank 1)"));
+}
+
+TEST_F(EngineTest, ANoteAboutAnotherGroupOrOfAStrangerEndsNothing) {
+  transport().notes = {{.from = 1, .group = 8, .cause = absl::AbortedError("enough")},
+                       {.from = 99, .group = 7, .cause = absl::AbortedError("enough")}};
+  TestClock::step_ns = kSecond;
+  EXPECT_EQ(Run(NewCall()).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EngineTest, APeerTellsThatItHasLeftTheGroup) {
+  transport().notes = {{.from = 1, .group = 7, .cause = absl::OkStatus()}};
+  TestClock::step_ns = kSecond / 100;
+  EXPECT_THAT(Run(NewCall()).ToString(), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1 has left")));
+}
+
+TEST_F(EngineTest, ACallEndsWhenItsMessagesAreBack) {
+  executor().message_peers = {1};
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  engine().Abort(channel(), absl::AbortedError("enough"));
+  TestClock::step_ns = kSecond / 100;
+  EXPECT_EQ(call.Wait(run, false, TestClock::now_ns + kSecond).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(call.done(run)) << "a peer may still read the message";
+  executor().message_peers = {};
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
+}
+
+// First its peer is given up, then the transport: nothing hangs.
+TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
+  executor().message_peers = {1};
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  engine().Abort(channel(), absl::AbortedError("enough"));
+  transport().on_shutdown = [&] { executor().message_peers = {}; };
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
+  ASSERT_EQ(transport().losses.size(), 1u);
+  EXPECT_EQ(transport().losses[0].peer, 1);
+  EXPECT_THAT(transport().losses[0].cause.ToString(), HasSubstr("rank 1 has taken no messages of rank 0"));
+}
+
+TEST_F(EngineTest, TheClockOfAReceiveStartsWhenSomebodyWaits) {
+  Call& receive =
+      *calls_.emplace_back(world_.NewCall(0, {.collective = Collective::kRecv, .count = 8, .root = 1}, "message"));
+  const std::uint32_t run = receive.Submit(kDrives);
+  Call& other = NewCall();
+  TestClock::step_ns = kSecond;
+  EXPECT_EQ(other.Wait(other.Submit(kDrives), false, TestClock::now_ns + 5 * kSecond).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  TestClock::now_ns += 3600 * kSecond;
+  executor().ends_last = true;
+  while (!other.done(1)) (void)other.Wait(1, false, TestClock::now_ns + kSecond);
+  EXPECT_EQ(other.result(), absl::OkStatus()) << "the receive has not run out of time";
+  EXPECT_THAT(receive.Wait(run, false, kNeverNanos).ToString(), HasSubstr("rank 0 waited 10s for rank 1"));
 }
 
 TEST_F(EngineTest, ClosingAChannelEndsItsCalls) {

@@ -34,7 +34,7 @@ struct Ended : Completion {
 class HostExecutorTest : public ::testing::Test {
  public:
   ~HostExecutorTest() override {
-    executor().EndAll(absl::CancelledError("the test is over"));
+    executor().End(*world_.ranks[0].channel, absl::CancelledError("the test is over"));
     for (Call* const call : calls_) call->Release();
   }
 
@@ -107,7 +107,7 @@ TEST_F(HostExecutorTest, AMessageOfAnotherLengthIsAnErrorOfAll) {
   EXPECT_THAT(std::string(executor().error().message()), HasSubstr("12"));
   EXPECT_FALSE(call.done(1)) << "the engine ends calls";
   world_.ranks[0].transport->Shutdown(executor().error());
-  executor().EndAll(executor().error());
+  executor().End(*world_.ranks[0].channel, executor().error());
   for (Call* const each : {&call, &other}) {
     EXPECT_TRUE(each->done(1));
     EXPECT_EQ(each->result(), executor().error());
@@ -128,7 +128,7 @@ TEST_F(HostExecutorTest, CollectivesKeepTheirOrder) {
   EXPECT_TRUE(executor().Uses(*world_.ranks[0].channel));
   EXPECT_FALSE(executor().Uses(*world_.ranks[1].channel));
   world_.ranks[0].transport->Shutdown(absl::AbortedError("enough"));
-  executor().EndAll(absl::AbortedError("enough"));
+  executor().End(*world_.ranks[0].channel, absl::AbortedError("enough"));
   for (const Call* const call : calls_) EXPECT_EQ(call->result(), absl::AbortedError("enough"));
 }
 
@@ -152,13 +152,13 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
   EXPECT_EQ(calls[0]->run().FirstBlocker()->what, "wait");
   EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
 
-  world.ranks[0].presence->failed_peer = 2;  // rank 1, as its engine would write it
+  world.ranks[0].control->failed_by = 2;  // rank 1, as its engine would write it
   const std::vector<float> before(buffers[0].as<float>().begin(), buffers[0].as<float>().end());
   world.ranks[0].executor->Poll();
   EXPECT_EQ(std::vector<float>(buffers[0].as<float>().begin(), buffers[0].as<float>().end()), before);
   EXPECT_FALSE(calls[0]->done(1));
 
-  world.ranks[0].presence->failed_peer = 0;
+  world.ranks[0].control->failed_by = 0;
   for (int poll = 0; poll < 10; ++poll) {
     for (TestRank& rank : world.ranks) rank.executor->Poll();
   }

@@ -66,11 +66,16 @@ TEST_F(LentMemoryTest, IsSweptWhereMoreIsLent) {
   EXPECT_TRUE(HasRoom(4 << 20));
 }
 
-TEST_F(LentMemoryTest, OfAFailedCallIsKept) {
+TEST_F(LentMemoryTest, OfAFailedCallIsKeptUntilThePeersHaveClosed) {
   LentMemory lent;
-  lent.KeepToTheEnd(Piece(6 << 20));
+  lent.KeepUntilClosed(Piece(6 << 20), both_);
+  first_->lanes[0].completed = second_->lanes[0].completed = 1'000'000;
+  ++first_->generation;
   lent.Sweep();
   EXPECT_FALSE(HasRoom(4 << 20));
+  ++second_->generation;
+  lent.Sweep();
+  EXPECT_TRUE(HasRoom(4 << 20));
 }
 
 TEST_F(LentMemoryTest, AControlBlockIsOpenedAgainWhenItsPeersHaveLeft) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,15 +37,28 @@ class TestTransport final : public ForwardingTransport {
  public:
   explicit TestTransport(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
 
-  absl::Status Check() override { return check.ok() ? ForwardingTransport::Check() : check; }
+  absl::Span<const Loss> Check() override { return losses.empty() ? ForwardingTransport::Check() : losses; }
   bool Drain() override {
     if (on_drain != nullptr) on_drain();
     return ForwardingTransport::Drain();
   }
+  std::optional<Note> TakeNote() override {
+    if (notes.empty()) return ForwardingTransport::TakeNote();
+    Note note = notes.front();
+    notes.erase(notes.begin());
+    return note;
+  }
+  void Disconnect(Rank peer, const absl::Status& cause) override { losses.push_back({peer, cause}); }
+  void Shutdown(const absl::Status& cause) override {
+    ForwardingTransport::Shutdown(cause);
+    if (on_shutdown != nullptr) on_shutdown();
+  }
   bool HasLeft(Rank peer) override { return peer == left || ForwardingTransport::HasLeft(peer); }
 
-  absl::Status check;
+  std::vector<Loss> losses;
+  std::vector<Note> notes;
   Rank left = -1;
+  std::function<void()> on_shutdown;
   std::function<void()> on_drain;
 };
 
@@ -120,6 +134,7 @@ class TwoRanks {
     options.rank = r;
     options.timeout = timeout;
     options.now_ns = TestClock::Look;
+    options.idle_tick = absl::InfiniteDuration();  // what a test sets is not looked at meanwhile
     for (Rank peer = 0; peer < 2; ++peer) {
       options.presence.push_back(peer == r || mapped ? ranks[peer].presence : nullptr);
     }

@@ -56,8 +56,12 @@ class RankDriver {
   // Moves messages until `done`, which some rank makes true and then calls WakeAll; fails the test after a minute.
   void DriveUntil(const std::function<bool()>& done);
   void Await(std::initializer_list<const Op*> ops);
-  // Drives until Check returns an error, and returns it.
+  // The cause of the first loss that Check lists; OK when it lists none.
+  absl::Status FirstLoss();
+  // Drives until Check lists a loss, and returns the cause of the first.
   absl::Status AwaitError();
+  // Moves messages as DriveUntil does, and calls Check every few milliseconds, as the engine does.
+  void CheckUntil(const std::function<bool()>& done);
   void WakeAll() { wake_all_(); }
 
   void Send(Rank to, std::uint64_t tag, const std::string& data, Op* op) {

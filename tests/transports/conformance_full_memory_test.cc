@@ -45,7 +45,7 @@ TEST_P(TransportConformance, APeerThatTakesNothingKeepsNobodyAwakeAndHoldsNobody
         while (absl::Now() < start + kRest) {
           me.transport.Progress();
           me.transport.Sleep(start + kRest);
-          EXPECT_TRUE(me.transport.Check().ok());
+          EXPECT_TRUE(me.FirstLoss().ok());
         }
         EXPECT_LT(absl::Now(), start + kRest + kSoon);
         EXPECT_LT(CpuTimeOfThisThread() - cpu, kRest / 2);
@@ -78,7 +78,7 @@ TEST_P(TransportConformanceSlow, AGoodbyeToAPeerThatTakesNothingEnds) {
     if (me.rank == 1) {
       over.wait(false);
       absl::Status error;
-      me.DriveUntil([&] { return me.transport.HasLeft(0) || !(error = me.transport.Check()).ok(); });
+      me.DriveUntil([&] { return me.transport.HasLeft(0) || !(error = me.FirstLoss()).ok(); });
       // Without shared memory the goodbye, too, was among what could not be taken.
       if (GetParam().maps_peers) {
         EXPECT_TRUE(error.ok()) << error;

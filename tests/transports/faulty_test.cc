@@ -241,7 +241,7 @@ TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {
   world.Recv(2, 1, 1, &in, &first);
   world.Send(1, 2, 1, out, &second);
   world.Settle();
-  EXPECT_TRUE(world[0].Check().ok());
+  EXPECT_TRUE(world[0].Check().empty());
   world.Send(1, 0, 9, out, &third);  // its message 2
   world.Recv(0, 1, 1, &in, &late);
   EXPECT_EQ(third.calls + late.calls + first.calls, 0);
@@ -251,11 +251,12 @@ TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {
     EXPECT_EQ(op->status, absl::UnavailableError("rank 1 died: its fault plan killed it before its message 2"));
   }
   for (const Rank peer : {0, 2}) {
-    const absl::Status told = world[peer].Check();
-    EXPECT_EQ(told.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(told.message(), HasSubstr("rank 1 died"));
+    ASSERT_EQ(world[peer].Check().size(), 1u);
+    const Loss loss = world[peer].Check()[0];
+    EXPECT_EQ(loss.peer, 1);
+    EXPECT_EQ(loss.cause.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(loss.cause.message(), HasSubstr("rank 1 died"));
   }
-  EXPECT_EQ(waits.calls, 0);
   world.Send(1, 0, 3, out, &held);
   EXPECT_EQ(held.calls, 0);
   world.Settle();
@@ -268,8 +269,29 @@ TEST(FaultyTransport, ARankCanDieWhenItIsConnected) {
   FaultyWorld world(2, {.faults = {{.kind = FaultKind::kKill, .from = 1, .first = kAtConnect, .last = kAtConnect}}});
   EXPECT_TRUE(world.connected[0].ok());
   EXPECT_EQ(world.connected[1], absl::UnavailableError("rank 1 died: its fault plan killed it when it was connected"));
-  EXPECT_EQ(world[0].Check().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(world[0].Check().message(), HasSubstr("rank 1 died"));
+  ASSERT_EQ(world[0].Check().size(), 1u);
+  EXPECT_EQ(world[0].Check()[0].cause.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(world[0].Check()[0].cause.message(), HasSubstr("rank 1 died"));
+}
+
+TEST(FaultyTransport, DisconnectEndsWhatHasNotLeft) {
+  const FaultPlan plan = {.faults = {{.kind = FaultKind::kDelay, .delay = absl::Hours(10)},
+                                     {.kind = FaultKind::kDrop, .first = 1, .last = 9}}};
+  Op delayed, lost, late, other;
+  FaultyWorld world(3, plan);
+  const std::string out = "x";
+  world.Send(0, 1, 1, out, &delayed);
+  world.Send(0, 2, 1, out, &other);
+  world.Send(0, 1, 2, out, &lost);
+  world[0].Disconnect(1, absl::InternalError("no luck"));
+  world.Send(0, 1, 3, out, &late);
+  EXPECT_EQ(delayed.calls + lost.calls + late.calls, 0);
+  world.Settle();
+  for (const Op* op : {&delayed, &late}) EXPECT_TRUE(op->calls == 1 && op->status == absl::InternalError("no luck"));
+  EXPECT_TRUE(lost.calls == 1 && lost.status.ok()) << lost.status;
+  EXPECT_EQ(other.calls, 0);
+  world[0].Shutdown(absl::OkStatus());
+  EXPECT_EQ(other.calls, 1);
 }
 
 TEST(FaultyTransport, ShutdownEndsWhatHasNotLeft) {

@@ -37,6 +37,23 @@ TEST(UcxControl, CarriesAnAnswer) {
   }
 }
 
+TEST(UcxControl, CarriesANote) {
+  for (const std::uint32_t group : {0u, 7u, std::numeric_limits<std::uint32_t>::max()}) {
+    Control note;
+    note.kind = Control::Kind::kNote;
+    note.from = 3;
+    note.group = group;
+    note.cause = absl::DataLossError("flipped bit");
+    const ControlFrame frame = Encode(note);
+    const std::optional<Control> decoded = Decode(frame.data(), frame.size());
+    ASSERT_TRUE(decoded.has_value());
+    EXPECT_EQ(decoded->kind, Control::Kind::kNote);
+    EXPECT_EQ(decoded->from, 3);
+    EXPECT_EQ(decoded->group, group);
+    EXPECT_EQ(decoded->cause, note.cause);
+  }
+}
+
 TEST(UcxControl, CutsALongCause) {
   Control abort;
   abort.kind = Control::Kind::kAbort;
@@ -51,19 +68,21 @@ TEST(UcxControl, RejectsWhatIsNoFrame) {
   const ControlFrame good = Encode(Control());
   EXPECT_FALSE(Decode(good.data(), good.size() - 1).has_value());
   EXPECT_FALSE(Decode(good.data(), 0).has_value());
-  for (const std::size_t at : {0u, 4u, 11u, 19u}) {  // magic, kind, the sign of the sender, the high byte of the length
+  for (const std::size_t at : {0u, 4u, 11u, 23u}) {  // magic, kind, the sign of the sender, the high byte of the length
     ControlFrame bad = good;
     bad[at] = static_cast<char>(0xFF);
     EXPECT_FALSE(Decode(bad.data(), bad.size()).has_value()) << "byte " << at;
   }
-  ControlFrame no_cause = good;
-  no_cause[4] = static_cast<char>(Control::Kind::kAbort);
-  EXPECT_FALSE(Decode(no_cause.data(), no_cause.size()).has_value());
-  ControlFrame negative_code = no_cause;
-  negative_code[15] = static_cast<char>(0xFF);
-  EXPECT_FALSE(Decode(negative_code.data(), negative_code.size()).has_value());
+  for (const Control::Kind kind : {Control::Kind::kAbort, Control::Kind::kNote}) {
+    ControlFrame no_cause = good;
+    no_cause[4] = static_cast<char>(kind);
+    EXPECT_FALSE(Decode(no_cause.data(), no_cause.size()).has_value());
+    ControlFrame negative_code = no_cause;
+    negative_code[15] = static_cast<char>(0xFF);
+    EXPECT_FALSE(Decode(negative_code.data(), negative_code.size()).has_value());
+  }
   ControlFrame of_another_version = good;
-  of_another_version[3] = '1';
+  of_another_version[3] = '2';
   EXPECT_FALSE(Decode(of_another_version.data(), of_another_version.size()).has_value());
 }
 

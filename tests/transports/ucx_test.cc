@@ -1,5 +1,7 @@
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -32,6 +34,58 @@ const TransportMaker kOneNode = {.name = "one_node", .make = MakeOneNode};
 const TransportMaker kManyNodes = {.name = "many_nodes", .maps_peers = false, .make = MakeManyNodes};
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance, testing::Values(kOneNode, kManyNodes), NameOfMaker);
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformanceSlow, testing::Values(kOneNode, kManyNodes), NameOfMaker);
+
+// The memory of this process that is resident, in bytes.
+std::int64_t Resident() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * getpagesize();
+}
+
+// A peer goes on sending to a group that its receiver has discarded.
+void SendToADiscardedGroup(const std::vector<std::unique_ptr<Transport>>& transports, std::size_t bytes, int messages) {
+  constexpr std::uint32_t kGroup = 5;
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  std::atomic<bool> sent_all = false;
+  std::thread sender([&] {
+    Transport& me = *transports[1];
+    EXPECT_TRUE(me.Connect(1, addresses, deadline).ok());
+    const std::string data(bytes, 'x');
+    for (int i = 0; i < messages && absl::Now() < deadline; ++i) {
+      Op op;
+      me.endpoint(0).Send((std::uint64_t{kGroup} << kGroupShift) | static_cast<std::uint64_t>(i), data.data(),
+                          static_cast<std::int64_t>(bytes), &op);
+      while (op.calls == 0 && absl::Now() < deadline) {
+        if (!me.Progress()) me.Sleep(absl::Now() + absl::Milliseconds(1));
+      }
+      EXPECT_TRUE(op.status.ok()) << op.status;
+      if (i % 100 == 99) absl::SleepFor(absl::Milliseconds(2));  // or more come than are thrown away in that time
+    }
+    sent_all = true;
+    me.Shutdown(absl::OkStatus());
+  });
+  Transport& me = *transports[0];
+  EXPECT_TRUE(me.Connect(0, addresses, deadline).ok());
+  me.Discard(kGroup);
+  const std::int64_t before = Resident();
+  while (!sent_all && absl::Now() < deadline) {
+    me.Drain();
+    me.Sleep(absl::Now() + absl::Milliseconds(1));
+  }
+  EXPECT_LT(Resident() - before, static_cast<std::int64_t>(bytes) * messages / 4);
+  EXPECT_LT(absl::Now(), deadline);
+  sender.join();
+  me.Shutdown(absl::OkStatus());
+}
+
+TEST(UcxTransport, MessagesOfADiscardedGroupTakeNoMemory) {
+  for (const auto& make : {MakeOneNode, MakeManyNodes}) {
+    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4000, 10'000);   // comes as a whole
+    SendToADiscardedGroup(make(2, {.region_bytes = 4096}), 4'000'000, 30);  // is announced first
+  }
+}
 
 // How many TCP connections this process has.
 int EstablishedTcp() {

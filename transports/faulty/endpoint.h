@@ -27,6 +27,7 @@ class FaultyEndpoint final : public Endpoint {
   // State that only the transport changes.
   std::int64_t messages = 0;  // messages sent to the peer so far
   bool lost = false;          // kHalfOpen has happened: nothing reaches the peer any more
+  bool given_up = false;      // Check has listed the peer: its messages end with the cause, without further faults
   std::int64_t free_ns = 0;   // kSlow: the time (of MonotonicNanos) when the last message has left
   TagUses sent_tags;
   TagUses received_tags;

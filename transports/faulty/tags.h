@@ -1,6 +1,6 @@
 // Tags on the wire, for messages of which a second copy may arrive that nobody asked for. A tag may be used again as
 // soon as its message has ended, so a late copy would meet the next receive of that tag. Therefore each use of a tag
-// gets its own tag on the wire, which both ends find by counting the uses.
+// gets its own tag on the wire, of the same group, which both ends find by counting the uses.
 #ifndef TUTTI_TRANSPORTS_FAULTY_TAGS_H_
 #define TUTTI_TRANSPORTS_FAULTY_TAGS_H_
 
@@ -14,14 +14,14 @@ namespace tutti::faulty {
 // The uses of tags in one direction between two ranks. Remembers every tag, in some 20 bytes each.
 class TagUses {
  public:
-  // The tag on the wire of the next use of `tag`: for the first use, `tag` itself; later ones are spread over all tags,
-  // where two are equal with a probability of 2⁻⁴⁸.
+  // The tag on the wire of the next use of `tag`: for the first use, `tag` itself; later ones are spread over the tags
+  // of its group by steps of the golden section. So the uses of one tag all differ, and N uses of each of two tags do
+  // where the tags are less than 2²⁹ / (3 · N) apart.
   std::uint64_t Next(std::uint64_t tag) {
     const std::uint64_t use = uses_[tag]++;
-    if (use == 0) return tag;
-    std::uint64_t mixed = (tag + use * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
-    mixed = (mixed ^ (mixed >> 29)) * 0x94D049BB133111EBu;
-    return mixed >> (64 - kTagBits);
+    constexpr std::uint64_t kNumbers = (std::uint64_t{1} << kGroupShift) - 1;
+    constexpr std::uint64_t kStep = 0x13C6EF37;  // 2²⁹ times the golden section
+    return (tag & ~kNumbers) | ((tag + use * kStep) & kNumbers);
   }
 
  private:

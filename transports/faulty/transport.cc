@@ -37,7 +37,8 @@ void FaultyTransport::PostRecv(FaultyEndpoint& from, std::uint64_t tag, void* da
 }
 
 void FaultyTransport::PostSend(FaultyEndpoint& to, PostedSend send) {
-  if (to.peer() == rank_ || shut_down_) return to.inner().Send(send.tag, send.data, send.bytes, send.completion);
+  if (to.peer() == rank_ || to.given_up || shut_down_)
+    return to.inner().Send(send.tag, send.data, send.bytes, send.completion);
   if (IsDead()) return ended_.End(send.completion, death_);
   const std::int64_t number = to.messages++;
   if (renames_tags_) send.tag = to.sent_tags.Next(send.tag);
@@ -158,6 +159,27 @@ void FaultyTransport::Sleep(absl::Time until) {
   if (dies || !ended_.empty()) return;
   if (!held_.empty()) until = std::min(until, absl::Now() + LeftUntil(held_.begin()->first));
   inner().Sleep(until);
+}
+
+// The messages to a lost peer that wait here end with its cause as well.
+absl::Span<const Loss> FaultyTransport::Check() {
+  const absl::Span<const Loss> losses = inner().Check();
+  for (; losses_seen_ < losses.size() && !endpoints_.empty(); ++losses_seen_) {
+    const Loss& loss = losses[losses_seen_];
+    FaultyEndpoint& lost = endpoints_[static_cast<std::size_t>(loss.peer)];
+    lost.given_up = true;
+    std::erase_if(held_, [&](const auto& held) {
+      if (held.second.to != &lost) return false;
+      ended_.End(held.second.send.completion, loss.cause);
+      return true;
+    });
+  }
+  return losses;
+}
+
+void FaultyTransport::Disconnect(Rank peer, const absl::Status& cause) {
+  inner().Disconnect(peer, cause);
+  Check();
 }
 
 void FaultyTransport::Shutdown(const absl::Status& cause) {

@@ -43,6 +43,8 @@ class FaultyTransport final : public ForwardingTransport {
   bool Progress() override;
   bool Drain() override;
   void Sleep(absl::Time until) override;
+  absl::Span<const Loss> Check() override;
+  void Disconnect(Rank peer, const absl::Status& cause) override;
   void Shutdown(const absl::Status& cause) override;
 
   // The functions that endpoints call.
@@ -91,6 +93,7 @@ class FaultyTransport final : public ForwardingTransport {
   EndedQueue ended_;        // to be called by the next Progress
   std::int64_t posts_ = 0;  // Sends and Recvs that this rank has posted, for kKill
   absl::Status death_;      // the error of a dead rank, which the next Progress shuts down
+  std::size_t losses_seen_ = 0;
   bool shut_down_ = false;
 };
 

@@ -44,7 +44,7 @@ bool Port::Deliver(Message* message) {
 
 void Port::ReportEnd(Message* message, absl::Status status) {
   const MutexLock lock(mutex_);
-  events_.push_back({.kind = Event::Kind::kEnded, .message = message, .ended = std::move(status)});
+  events_.push_back({.kind = Event::Kind::kEnded, .message = message, .status = std::move(status)});
   news_.NotifyOne();
 }
 
@@ -79,18 +79,6 @@ void Port::Wake() {
 void Port::Close() {
   const MutexLock lock(mutex_);
   closed_ = true;
-}
-
-void Port::Tell(const absl::Status& cause) {
-  const MutexLock lock(mutex_);
-  if (told_.ok()) told_ = cause;
-  woken_ = true;
-  news_.NotifyOne();
-}
-
-absl::Status Port::told() const {
-  const MutexLock lock(mutex_);
-  return told_;
 }
 
 }  // namespace inproc

@@ -24,11 +24,13 @@ class Port;
 
 // One message. It belongs to its sender's port, which outlives every reader because the hub owns it.
 struct Message {
-  // The receiver claims a message before it reads the sender's memory; a sender that shuts down withdraws messages that
-  // nobody has claimed. The side that moves the state on from kPosted decides how the message ends.
+  // The receiver claims a message before it reads the sender's memory; a sender that shuts down, or has lost the
+  // receiver, withdraws messages that nobody has claimed. The side that moves the state on from kPosted decides how the
+  // message ends. A withdrawn message is never used again, because the receiver may still look at it.
   enum class State : std::uint8_t { kFree, kPosted, kClaimed, kWithdrawn };
   std::atomic<State> state = State::kFree;
   Rank source = 0;
+  Rank target = 0;
   std::uint64_t tag = 0;
   const void* data = nullptr;
   std::int64_t bytes = 0;
@@ -45,14 +47,16 @@ struct Message {
   }
 };
 
-// News for one rank: a message to receive, the end (with `ended`) of a message that the rank sent, the goodbye of
-// `peer`, the question of `peer` for whom this rank waits, or the answer of `peer` to that question, `waits_for`.
+// News for one rank: a message to receive, the end (with `status`) of a message that the rank sent, the goodbye of
+// `peer`, the abort of `peer` (with `status`), the question of `peer` for whom this rank waits, the answer of `peer` to
+// that question, `waits_for`, or the note of `peer` that `group` has failed (with `status`).
 struct Event {
-  enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAsked, kAnswered };
+  enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAborted, kAsked, kAnswered, kNoted };
   Kind kind;
   Message* message = nullptr;
-  absl::Status ended = absl::OkStatus();
+  absl::Status status = absl::OkStatus();
   Rank peer = 0;
+  std::uint32_t group = 0;
   Rank waits_for = -1;
 };
 
@@ -87,21 +91,16 @@ class Port {
   void Free(Message* message);
   std::deque<Message>& messages() { return messages_; }
 
-  // Tells this rank why a peer aborted; the first cause stays.
-  void Tell(const absl::Status& cause);
-  absl::Status told() const;
-
  private:
   const Mapping region_;
   std::deque<Message> messages_;
   std::vector<Message*> free_messages_;
 
-  mutable Mutex mutex_;
+  Mutex mutex_;
   Condition news_;
   std::vector<Event> events_ TUTTI_GUARDED_BY(mutex_);
   bool woken_ TUTTI_GUARDED_BY(mutex_) = false;
   bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
-  absl::Status told_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace inproc

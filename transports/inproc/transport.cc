@@ -47,21 +47,24 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
 void InprocTransport::PostSend(Rank peer, Port* port, std::uint64_t tag, const void* data, std::int64_t bytes,
                                Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
+  if (!lost(peer).ok()) return ended_.End(completion, lost(peer));
   Message* message = port_->NewMessage();
   message->state = Message::State::kPosted;
   message->source = rank_;
+  message->target = peer;
   message->tag = tag;
   message->data = data;
   message->bytes = bytes;
   message->completion = completion;
   if (port->Deliver(message)) return;
   port_->Free(message);
-  const absl::Status told = port_->told();
-  ended_.End(completion, told.ok() ? HasShutDown(peer) : told);
+  HandleNews();  // a peer that aborts says so before it closes its port
+  ended_.End(completion, lost(peer).ok() ? HasShutDown(peer) : lost(peer));
 }
 
 void InprocTransport::PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv) {
   if (shut_down_) return ended_.End(recv.completion, cause_);
+  if (!lost(peer).ok()) return ended_.End(recv.completion, lost(peer));
   if (const auto found = unexpected_.find(Key(peer, tag)); found != unexpected_.end()) {
     Message* message = found->second;
     unexpected_.erase(found);
@@ -71,6 +74,8 @@ void InprocTransport::PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& r
 }
 
 void InprocTransport::Arrived(Message* message) {
+  if (!lost(message->source).ok()) return Refuse(message, ToldBy(rank_, lost(message->source)));
+  if (discarded_.Contains(GroupOf(message->tag))) return Refuse(message, absl::OkStatus());
   const Key key(message->source, message->tag);
   if (const auto found = posted_.find(key); found != posted_.end()) {
     if (!message->Claim()) return;
@@ -109,11 +114,13 @@ void InprocTransport::Handle(Event& event) {
     case Event::Kind::kArrived:
       return shut_down_ ? Refuse(message, refusal_) : Arrived(message);
     case Event::Kind::kEnded:
-      ended_.End(message->completion, shut_down_ && !event.ended.ok() ? cause_ : std::move(event.ended));
+      ended_.End(message->completion, shut_down_ && !event.status.ok() ? cause_ : std::move(event.status));
       return port_->Free(message);
     case Event::Kind::kLeft:
       left_[static_cast<std::size_t>(event.peer)] = true;
       return;
+    case Event::Kind::kAborted:
+      return Lose(event.peer, event.status);
     case Event::Kind::kAsked:
       if (shut_down_) return;
       return port(event.peer)
@@ -122,6 +129,9 @@ void InprocTransport::Handle(Event& event) {
                    .waits_for = waits_for_ != nullptr ? waits_for_->load(std::memory_order_relaxed) : -1});
     case Event::Kind::kAnswered:
       answers_[static_cast<std::size_t>(event.peer)] = event.waits_for;
+      return;
+    case Event::Kind::kNoted:
+      if (lost(event.peer).ok()) notes_.Add({event.peer, event.group, std::move(event.status)});
       return;
   }
 }
@@ -137,7 +147,52 @@ bool InprocTransport::Progress() {
 }
 
 void InprocTransport::Sleep(absl::Time until) {
-  if (ended_.empty()) port_->Sleep(until);
+  if (ended_.empty() && losses_seen_ == losses_.size()) port_->Sleep(until);
+}
+
+absl::Span<const Loss> InprocTransport::Check() {
+  HandleNews();
+  losses_seen_ = losses_.size();
+  return losses_;
+}
+
+void InprocTransport::Lose(Rank peer, const absl::Status& cause) {
+  if (shut_down_ || !lost(peer).ok()) return;
+  losses_.push_back({peer, cause});
+  lost_[static_cast<std::size_t>(peer)] = cause;
+  absl::erase_if(posted_, [&](const auto& posted) {
+    if (posted.first.first != peer) return false;
+    ended_.End(posted.second.completion, cause);
+    return true;
+  });
+  absl::erase_if(unexpected_, [&](const auto& unexpected) {
+    if (unexpected.first.first != peer) return false;
+    Refuse(unexpected.second, ToldBy(rank_, cause));
+    return true;
+  });
+  for (Message& message : port_->messages()) {
+    if (message.target == peer && message.Withdraw()) ended_.End(message.completion, cause);
+  }
+}
+
+void InprocTransport::Discard(std::uint32_t group) {
+  if (shut_down_ || !discarded_.Add(group)) return;
+  absl::erase_if(posted_, [&](const auto& posted) {
+    const auto& [source, tag] = posted.first;
+    if (GroupOf(tag) != group) return false;
+    ended_.End(posted.second.completion, HasBeenDiscarded(source, group));
+    return true;
+  });
+  absl::erase_if(unexpected_, [&](const auto& unexpected) {
+    if (GroupOf(unexpected.first.second) != group) return false;
+    Refuse(unexpected.second, absl::OkStatus());
+    return true;
+  });
+}
+
+void InprocTransport::Tell(Rank peer, std::uint32_t group, const absl::Status& cause) {
+  if (shut_down_ || !lost(peer).ok()) return;
+  port(peer).Report({.kind = Event::Kind::kNoted, .status = cause, .peer = rank_, .group = group});
 }
 
 bool InprocTransport::HasLeft(Rank peer) {
@@ -152,7 +207,7 @@ absl::Status InprocTransport::Seclude(std::byte* /*data*/, std::int64_t /*bytes*
 void InprocTransport::WithdrawSends() {
   std::size_t claimed = 0;
   for (Message& message : port_->messages()) {
-    if (message.state == Message::State::kFree) continue;
+    if (message.state == Message::State::kFree || message.state == Message::State::kWithdrawn) continue;
     if (message.Withdraw()) {
       ended_.End(message.completion, cause_);
     } else {
@@ -184,8 +239,9 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
   refusal_ = cause.ok() ? cause_ : ToldBy(rank_, cause);
   if (!cause.ok()) {
-    port_->Tell(cause);  // first, so that this rank keeps its own words
-    for (const InprocEndpoint& endpoint : endpoints_) endpoint.port()->Tell(refusal_);
+    for (Rank peer = 0; peer < static_cast<Rank>(endpoints_.size()); ++peer) {
+      if (peer != rank_) port(peer).Report({.kind = Event::Kind::kAborted, .status = refusal_, .peer = rank_});
+    }
   }
   port_->Close();
   for (const auto& [key, recv] : posted_) ended_.End(recv.completion, cause_);

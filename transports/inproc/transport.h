@@ -15,9 +15,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "base/fork.h"
+#include "transports/discarded.h"
 #include "transports/ended.h"
 #include "transports/inproc/endpoint.h"
 #include "transports/inproc/hub.h"
+#include "transports/notes.h"
 #include "tutti/transport.h"
 
 namespace tutti::inproc {
@@ -34,6 +36,7 @@ class InprocTransport final : public Transport {
       : hub_(std::move(hub)),
         port_(registration.port),
         address_(std::move(registration.address)),
+        lost_(static_cast<std::size_t>(hub_->size())),
         left_(static_cast<std::size_t>(hub_->size())),
         answers_(static_cast<std::size_t>(hub_->size())) {
     posted_.reserve(kRoom);
@@ -50,7 +53,11 @@ class InprocTransport final : public Transport {
   bool Progress() override;
   void Sleep(absl::Time until) override;
   void Wake() override { port_->Wake(); }
-  absl::Status Check() override { return port_->told(); }
+  absl::Span<const Loss> Check() override;
+  void Disconnect(Rank peer, const absl::Status& cause) override { Lose(peer, cause); }
+  void Discard(std::uint32_t group) override;
+  void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
+  std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }
   void AskWaitsFor(Rank peer) override;
@@ -73,6 +80,9 @@ class InprocTransport final : public Transport {
   void HandleNews();
   void Handle(Event& event);
   Port& port(Rank peer) { return *endpoints_[static_cast<std::size_t>(peer)].port(); }
+  // The cause with which a peer was lost; OK for a peer that was not.
+  const absl::Status& lost(Rank peer) const { return lost_[static_cast<std::size_t>(peer)]; }
+  void Lose(Rank peer, const absl::Status& cause);
   void WithdrawSends();
 
   const std::shared_ptr<InprocHub> hub_;
@@ -86,6 +96,11 @@ class InprocTransport final : public Transport {
   std::vector<Event> news_;
   EndedQueue ended_{kRoom};  // to be called by the next Progress
   const MakerProcess maker_;
+  std::vector<Loss> losses_;
+  std::size_t losses_seen_ = 0;     // how many of them Check has returned
+  std::vector<absl::Status> lost_;  // by peer
+  DiscardedGroups discarded_;
+  Notes notes_;
   std::vector<bool> left_;                    // by peer: it has said goodbye
   std::vector<std::optional<Rank>> answers_;  // by peer: its answer to the last question
   const std::atomic<Rank>* waits_for_ = nullptr;

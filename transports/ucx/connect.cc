@@ -151,7 +151,7 @@ absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
   ReceiveControl();
   if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, end_ns); !status.ok()) return status;
   absl::Status error;
-  const bool flushed = Flush(end_ns, [&] { return !(error = Check()).ok(); });
+  const bool flushed = Flush(end_ns, [&] { return !(error = FirstLoss()).ok(); });
   if (!error.ok()) return error;
   if (!flushed) {
     return absl::DeadlineExceededError(absl::StrCat("the connections of rank ", rank_, " were not set up in time"));
@@ -159,6 +159,11 @@ absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
   absl::Status settled = Exchange(Control::Kind::kSettled, &PeerNews::settled, end_ns);
   greeted_ = settled.ok();
   return settled;
+}
+
+absl::Status UcxTransport::FirstLoss() {
+  health_.Conclude(MonotonicNanos());
+  return health_.losses().empty() ? absl::OkStatus() : health_.losses().front().cause;
 }
 
 // Sends a control message to every peer and waits for the same from each.
@@ -172,7 +177,7 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, s
   };
   absl::Status error;
   const bool in_time = DriveUntil(end_ns, [&] {
-    error = Check();
+    error = FirstLoss();
     return !error.ok() || (missing() == news_.end() && control_sends_ == 0);
   });
   if (!error.ok() || in_time) return error;

@@ -1,5 +1,6 @@
-// Control messages: the few that ranks exchange beside payload, when they connect, say goodbye or abort, and when they
-// ask each other for whom they wait. One fixed layout, sent over a node's sockets and, under a reserved tag, over UCX.
+// Control messages: the few that ranks exchange beside payload, when they connect, say goodbye or abort, when they ask
+// each other for whom they wait, and when they tell each other that a group has failed. One fixed layout, sent over a
+// node's sockets and, under a reserved tag, over UCX.
 #ifndef TUTTI_TRANSPORTS_UCX_CONTROL_H_
 #define TUTTI_TRANSPORTS_UCX_CONTROL_H_
 
@@ -13,22 +14,23 @@
 namespace tutti::ucx {
 
 struct Control {
-  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort, kAsks, kAnswers };
+  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort, kAsks, kAnswers, kNote };
   Kind kind = Kind::kHello;
   Rank from = 0;
-  absl::Status cause;   // kAbort; its text is cut to kMaxCauseBytes
-  Rank waits_for = -1;  // kAnswers: the rank that the sender waits for; -1: nobody
+  absl::Status cause;       // kAbort, kNote; its text is cut to kMaxCauseBytes
+  Rank waits_for = -1;      // kAnswers: the rank that the sender waits for; -1: nobody
+  std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;
-// The most control messages that one rank sends to another, beside questions and answers: a greeting, that it is
+// The most control messages that one rank sends to another, beside questions, answers and notes: a greeting, that it is
 // settled, a goodbye or the cause of an abort, and that it has seen a goodbye.
 inline constexpr int kMaxControlsPerPeer = 4;
 
-// A control message on the wire: magic, kind, from, value, length of the text (4 bytes each, little-endian like all
-// machines that Tutti runs on), then the text. `value` is the status code of kAbort's cause, or the `waits_for` of
-// kAnswers; otherwise 0. Only kAbort has a text.
-using ControlFrame = std::array<char, 20 + kMaxCauseBytes>;
+// A control message on the wire: magic, kind, from, value, group, length of the text (4 bytes each, little-endian like
+// all machines that Tutti runs on), then the text. `value` is the status code of the cause of kAbort and kNote, or the
+// `waits_for` of kAnswers; otherwise 0. Only a cause has a text.
+using ControlFrame = std::array<char, 24 + kMaxCauseBytes>;
 
 ControlFrame Encode(const Control& control);
 // Decodes a frame; nullopt unless the `bytes` bytes at `data` are a whole, valid frame. Trusts nothing in it.

@@ -1,5 +1,5 @@
-// The health of the other ranks: which have said goodbye, which seem dead, and which cause a rank has told. It decides
-// what Check returns. Times are those of MonotonicNanos.
+// The health of the other ranks: which have said goodbye, which seem dead, and which are lost. It makes the list that
+// Check returns. Times are those of MonotonicNanos.
 #ifndef TUTTI_TRANSPORTS_UCX_HEALTH_H_
 #define TUTTI_TRANSPORTS_UCX_HEALTH_H_
 
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "tutti/dtype.h"
+#include "tutti/transport.h"
 
 namespace tutti::ucx {
 
@@ -20,27 +20,34 @@ inline constexpr absl::Duration kAfterLinkEnds = absl::Milliseconds(5);
 inline constexpr absl::Duration kAfterUcxError = absl::Milliseconds(50);
 
 // A rank that dies takes others down with it: they abort and leave, and a third rank sees several ends at about the
-// same time. So an end without a goodbye is only a suspicion until `conclude_at_ns`; a cause that arrives before then
-// wins, and of several suspicions the first.
+// same time. So an end without a goodbye is only a suspicion until `conclude_at_ns`; a cause that the same peer tells
+// before then wins, and losses are listed in the order in which the ends were seen.
 class PeerHealth {
  public:
   void Reset(int size) { peers_.assign(static_cast<std::size_t>(size), Peer()); }
 
   void SaidGoodbye(Rank rank);
   void Suspect(Rank rank, absl::string_view evidence, std::int64_t conclude_at_ns);
-  void Told(const absl::Status& cause);
+  // Lists the loss of a rank at once, unless it is listed.
+  void Lose(Rank rank, const absl::Status& cause);
+  // Makes losses of the suspicions that are due, and of those that were recorded before them.
+  void Conclude(std::int64_t now_ns);
 
-  bool said_goodbye(Rank rank) const { return peers_[static_cast<std::size_t>(rank)].goodbye; }
-  bool gone(Rank rank) const { return said_goodbye(rank) || peers_[static_cast<std::size_t>(rank)].suspected; }
-  // The time when an open suspicion becomes a verdict; kNeverNanos when there is none.
+  bool said_goodbye(Rank rank) const { return peer(rank).goodbye; }
+  bool lost(Rank rank) const { return !peer(rank).cause.ok(); }
+  bool gone(Rank rank) const { return said_goodbye(rank) || lost(rank) || peer(rank).suspected; }
+  // The cause with which a rank was lost; OK for a rank that was not.
+  const absl::Status& cause(Rank rank) const { return peer(rank).cause; }
+  // In the order in which they were found.
+  const std::vector<Loss>& losses() const { return losses_; }
+  // The time when an open suspicion becomes a loss; kNeverNanos when there is none.
   std::int64_t due_ns() const;
-  // The error that Check returns: OK until something is known to be wrong; then always the same error.
-  absl::Status Verdict(std::int64_t now_ns);
 
  private:
   struct Peer {
     bool goodbye = false;
     bool suspected = false;
+    absl::Status cause;
   };
   struct Suspicion {
     Rank rank;
@@ -48,9 +55,12 @@ class PeerHealth {
     std::int64_t conclude_at_ns;
   };
 
+  const Peer& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  void Forget(Rank rank);
+
   std::vector<Peer> peers_;
-  std::vector<Suspicion> suspicions_;
-  absl::Status verdict_;
+  std::vector<Suspicion> suspicions_;  // in the order in which they were recorded
+  std::vector<Loss> losses_;
 };
 
 }  // namespace tutti::ucx

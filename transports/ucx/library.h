@@ -21,6 +21,8 @@
   F(ucp_request_cancel)         \
   F(ucp_request_check_status)   \
   F(ucp_request_free)           \
+  F(ucp_tag_msg_recv_nbx)       \
+  F(ucp_tag_probe_nb)           \
   F(ucp_tag_recv_nbx)           \
   F(ucp_tag_send_nbx)           \
   F(ucp_tag_send_sync_nbx)      \

@@ -33,11 +33,12 @@ UcxTransport::Operation* UcxTransport::NewOperation(Completion* completion, Rank
   if (free_operations_.empty()) free_operations_.push_back(&operations_.emplace_back());
   Operation* operation = free_operations_.back();
   free_operations_.pop_back();
-  *operation = {this, completion, nullptr, peer, tag, bytes, receives};
+  *operation = {this, completion, nullptr, peer, tag, bytes, receives, /*discarded=*/false};
   return operation;
 }
 
 void UcxTransport::Release(Operation* operation) {
+  if (operation->completion == nullptr) --orphans_;
   operation->completion = nullptr;
   operation->request = nullptr;
   free_operations_.push_back(operation);
@@ -46,6 +47,7 @@ void UcxTransport::Release(Operation* operation) {
 void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data, std::int64_t bytes,
                             Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
+  if (health_.lost(to.peer())) return ended_.End(completion, health_.cause(to.peer()));
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
@@ -80,6 +82,7 @@ void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp
 
 void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
+  if (health_.lost(from)) return ended_.End(completion, health_.cause(from));
   Operation* operation = NewOperation(completion, from, tag, bytes, true);
   EndedInline ended;
   operation->request =
@@ -110,43 +113,51 @@ void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
   const Rank peer = operation->peer;
   Release(operation);
   if (status == UCS_OK) return ended_.End(completion, absl::OkStatus());
-  SendFailed(completion, peer, status);
+  Failed(completion, peer, status);
 }
 
 void UcxTransport::RecvEnded(Operation* operation, ucs_status_t status, std::size_t received) {
   const Operation ended = *operation;
   Release(operation);
+  if (ended.completion == nullptr) return;
+  const bool arrived = status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED;
+  if (ended.discarded && (arrived || status == UCS_ERR_CANCELED)) {
+    return ended_.End(ended.completion, HasBeenDiscarded(ended.peer, GroupOf(ended.tag)));
+  }
   const bool whole = received == static_cast<std::size_t>(ended.bytes);
   if (status == UCS_OK && whole) return ended_.End(ended.completion, absl::OkStatus());
-  if (status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED) {
+  if (arrived) {
     return ended_.End(ended.completion,
                       WrongLength(ended.peer, ended.tag, static_cast<std::int64_t>(received), ended.bytes));
   }
-  SendFailed(ended.completion, ended.peer, status);
+  Failed(ended.completion, ended.peer, status);
 }
 
-void UcxTransport::SendFailed(Completion* completion, Rank peer, ucs_status_t status) {
-  if (shut_down_) return ended_.End(completion, cause_);
+absl::Status UcxTransport::VerdictOn(Rank peer) const {
+  if (shut_down_) return cause_;
+  if (health_.lost(peer)) return health_.cause(peer);
+  return health_.said_goodbye(peer) ? HasShutDown(peer) : absl::OkStatus();
+}
+
+void UcxTransport::Failed(Completion* completion, Rank peer, ucs_status_t status) {
+  if (absl::Status verdict = VerdictOn(peer); !verdict.ok()) return ended_.End(completion, std::move(verdict));
   health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
   held_.push_back({completion, peer});
 }
 
 void UcxTransport::EndHeld() {
   if (held_.empty()) return;
-  const absl::Status verdict = shut_down_ ? cause_ : health_.Verdict(MonotonicNanos());
+  health_.Conclude(MonotonicNanos());
   std::erase_if(held_, [&](const Held& held) {
-    if (!verdict.ok()) {
-      ended_.End(held.completion, verdict);
-    } else if (health_.said_goodbye(held.peer)) {
-      ended_.End(held.completion, HasShutDown(held.peer));
-    } else {
-      return false;
-    }
-    return true;
+    absl::Status verdict = VerdictOn(held.peer);
+    const bool known = !verdict.ok();
+    if (known) ended_.End(held.completion, std::move(verdict));
+    return known;
   });
 }
 
 bool UcxTransport::CallEnded() {
+  FreeLeft();
   EndHeld();
   return ended_.CallAll();
 }
@@ -164,9 +175,10 @@ void UcxTransport::ReceiveControl() {
 void UcxTransport::HandleFrame(std::size_t bytes) {
   const std::optional<Control> control = Decode(control_in_.data(), bytes);
   if (!control.has_value() || control->from >= static_cast<Rank>(endpoints_.size())) return;
-  if (control->kind == Control::Kind::kAsks || control->kind == Control::Kind::kAnswers) ++control_left_;
+  const Control::Kind kind = control->kind;
+  if (kind == Control::Kind::kAsks || kind == Control::Kind::kAnswers || kind == Control::Kind::kNote) ++control_left_;
   Handle(control->from, *control);
-  Answer(control->from, control->kind);
+  Answer(control->from, kind);
 }
 
 void UcxTransport::Answer(Rank from, Control::Kind kind) {

@@ -44,15 +44,11 @@ bool UcxTransport::Progress() {
 }
 
 bool UcxTransport::Drain() {
-  if (worker_ != nullptr) ProgressAll();
+  if (worker_ != nullptr) {
+    ProgressAll();
+    ThrowAwayUnwanted();
+  }
   return CallEnded();
-}
-
-absl::Status UcxTransport::Check() {
-  ReadLinks();
-  absl::Status verdict = health_.Verdict(MonotonicNanos());
-  verdict_seen_ = !verdict.ok();
-  return verdict;
 }
 
 void UcxTransport::Wake() {
@@ -62,9 +58,11 @@ void UcxTransport::Wake() {
 
 void UcxTransport::Sleep(absl::Time until) {
   if (!ended_.empty()) return;
+  const std::uint64_t notes = notes_.come();
   const bool armed = worker_ != nullptr && Arm();
-  if (!ended_.empty()) return;
-  if (!verdict_seen_ && !health_.Verdict(MonotonicNanos()).ok()) return;
+  health_.Conclude(MonotonicNanos());
+  EndHeld();
+  if (!ended_.empty() || notes_.come() != notes || health_.losses().size() != losses_seen_) return;
   Wait(std::min(NanosAt(until), health_.due_ns()), armed || worker_ == nullptr, /*wakeable=*/true);
 }
 
@@ -112,6 +110,7 @@ bool UcxTransport::DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> don
   for (;;) {
     const bool armed = Arm();
     ReadLinks();
+    health_.Conclude(MonotonicNanos());
     if (done()) return true;
     if (MonotonicNanos() >= end_ns) return false;
     Wait(std::min(end_ns, health_.due_ns()), armed, /*wakeable=*/false);
@@ -153,12 +152,15 @@ void UcxTransport::Handle(Rank from, const Control& control) {
       news.goodbye_seen = true;
       return;
     case Control::Kind::kAbort:
-      health_.Told(ToldBy(from, control.cause));
+      health_.Lose(from, ToldBy(from, control.cause));
       return;
     case Control::Kind::kAsks:
       return;
     case Control::Kind::kAnswers:
       news.waits_for = control.waits_for;
+      return;
+    case Control::Kind::kNote:
+      if (!health_.lost(from)) notes_.Add({from, control.group, control.cause});
       return;
   }
 }
@@ -190,6 +192,16 @@ void UcxTransport::AskWaitsFor(Rank peer) {
   question.kind = Control::Kind::kAsks;
   question.from = rank_;
   SendControl(endpoints_[static_cast<std::size_t>(peer)], question);
+}
+
+void UcxTransport::Tell(Rank peer, std::uint32_t group, const absl::Status& cause) {
+  if (worker_ == nullptr || shut_down_ || health_.gone(peer)) return;
+  Control note;
+  note.kind = Control::Kind::kNote;
+  note.from = rank_;
+  note.group = group;
+  note.cause = cause;
+  SendControl(endpoints_[static_cast<std::size_t>(peer)], note);
 }
 
 absl::Status UcxTransport::Seclude(std::byte* data, std::int64_t bytes) {
@@ -252,27 +264,15 @@ void UcxTransport::CloseWorker(bool aborts) {
     }
   }
   if (control_receive_ != nullptr) ucp_.ucp_request_cancel(worker_->get(), control_receive_);
-  std::vector<ucs_status_ptr_t> closing;
-  for (UcxEndpoint& endpoint : endpoints_) {
-    if (endpoint.ep == nullptr) continue;
-    ucp_request_param_t param = {};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    const ucs_status_ptr_t request = ucp_.ucp_ep_close_nbx(endpoint.ep, &param);
-    if (UCS_PTR_IS_PTR(request)) closing.push_back(request);
-    endpoint.ep = nullptr;
-  }
+  for (UcxEndpoint& endpoint : endpoints_) CloseByForce(endpoint);
   const auto all_ended = [&] {
-    std::erase_if(closing, [&](ucs_status_ptr_t request) {
-      if (ucp_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-      ucp_.ucp_request_free(request);
-      return true;
-    });
-    return closing.empty() && control_sends_ == 0 && control_receive_ == nullptr &&
-           free_operations_.size() == operations_.size();
+    FreeLeft();
+    return left_.empty() && control_sends_ == 0 && control_receive_ == nullptr &&
+           free_operations_.size() + orphans_ == operations_.size();
   };
   DriveUntil(NanosIn(aborts ? kAbortCloseLimit : kCloseLimit), all_ended);
   worker_.reset();
+  left_.clear();
   for (Operation& operation : operations_) {
     if (operation.completion != nullptr) ended_.End(operation.completion, cause_);
   }
@@ -284,7 +284,6 @@ void UcxTransport::Shutdown(const absl::Status& cause) {
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
   // In a forked child the peers are the parent's, and the memory of unfinished messages is the child's own copy.
   if (worker_->in_forked_child()) return worker_.reset();
-  if (!cause.ok()) health_.Told(cause);
   if (!endpoints_.empty()) SayFarewell(cause);
   CloseWorker(/*aborts=*/!cause.ok());
   links_ = NodeLinks();

@@ -17,7 +17,9 @@
 #include "absl/types/span.h"
 #include "base/unique_fd.h"
 #include "memory/shared_region.h"
+#include "transports/discarded.h"
 #include "transports/ended.h"
+#include "transports/notes.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/control.h"
 #include "transports/ucx/endpoint.h"
@@ -50,7 +52,11 @@ class UcxTransport final : public Transport {
   bool Drain() override;
   void Sleep(absl::Time until) override;
   void Wake() override;
-  absl::Status Check() override;
+  absl::Span<const Loss> Check() override;
+  void Disconnect(Rank peer, const absl::Status& cause) override;
+  void Discard(std::uint32_t group) override;
+  void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
+  std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }
   void AskWaitsFor(Rank peer) override;
@@ -69,12 +75,13 @@ class UcxTransport final : public Transport {
   // A Send or Recv that UCX has not ended yet. Pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
-    Completion* completion = nullptr;  // nullptr: free
+    Completion* completion = nullptr;  // nullptr: free, or orphaned
     void* request = nullptr;
     Rank peer = 0;
     std::uint64_t tag = 0;
     std::int64_t bytes = 0;
     bool receives = false;
+    bool discarded = false;
   };
   // How a receive ended inside the call that posted it.
   struct EndedInline {
@@ -82,7 +89,8 @@ class UcxTransport final : public Transport {
     ucs_status_t status = UCS_OK;
     std::size_t bytes = 0;
   };
-  // A send that failed because of its peer: it ends with the verdict on that peer, once there is a verdict.
+  // A message that failed because of its peer: it ends with the cause of that peer's loss, once the peer counts as
+  // lost.
   struct Held {
     Completion* completion;
     Rank peer;
@@ -105,9 +113,24 @@ class UcxTransport final : public Transport {
   void Release(Operation* operation);
   void SendEnded(Operation* operation, ucs_status_t status);
   void RecvEnded(Operation* operation, ucs_status_t status, std::size_t received);
-  void SendFailed(Completion* completion, Rank peer, ucs_status_t status);
+  void Failed(Completion* completion, Rank peer, ucs_status_t status);
+  // The error with which messages that failed because of `peer` end; OK while that is not known.
+  absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
   bool CallEnded();
+
+  // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.
+  void CutLost();
+  void CloseByForce(UcxEndpoint& endpoint);
+  // Ends receives that were being filled by a process that has ended.
+  void EndWhatNeverComes();
+  // Throws messages away that have come for discarded groups and from lost peers: some of them, if they are many.
+  void ThrowAwayUnwanted();
+  // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many those were.
+  int ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most);
+  // Takes what a call of UCX has returned for which nobody waits: a request is freed when it has ended.
+  void Leave(ucs_status_ptr_t request);
+  void FreeLeft();
 
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
@@ -138,6 +161,8 @@ class UcxTransport final : public Transport {
   bool SendsEnded() const;
   void CloseWorker(bool aborts);
 
+  absl::Status FirstLoss();
+
   static void OnSent(void* request, ucs_status_t status, void* operation);
   static void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation);
   static void OnControlSent(void* request, ucs_status_t status, void* send);
@@ -160,15 +185,22 @@ class UcxTransport final : public Transport {
   ControlFrame control_in_;
   void* control_receive_ = nullptr;
   int control_sends_ = 0;  // control messages whose send UCX has not ended yet
-  int control_left_ = 0;   // the most control messages that peers may still send, questions and answers aside
+  int control_left_ = 0;   // the most control messages that peers may still send, questions, answers and notes aside
 
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
-  EndedQueue ended_;  // to be called by the next Progress
+  // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.
+  std::size_t orphans_ = 0;
+  std::vector<ucs_status_ptr_t> left_;  // requests of UCX for which nobody waits
+  EndedQueue ended_;                    // to be called by the next Progress
   std::vector<Held> held_;
+  std::size_t losses_cut_ = 0;   // how many losses CutLost has seen
+  std::size_t losses_seen_ = 0;  // how many losses Check has returned
+  DiscardedGroups discarded_;
+  std::size_t swept_ = 0;  // where the next ThrowAwayUnwanted goes on
+  Notes notes_;
   EndedInline* posting_ = nullptr;  // set while a receive is being posted
   bool greeted_ = false;            // the connections to every peer are set up
-  bool verdict_seen_ = false;       // Check has returned an error
   bool shut_down_ = false;
   const std::atomic<Rank>* waits_for_ = nullptr;
   absl::Duration nap_ = kShortestNap;  // the length of the next Wait while UCX is not armed

@@ -1,0 +1,38 @@
+// The groups whose receives a transport has given up (Transport::Discard).
+#ifndef TUTTI_TRANSPORTS_DISCARDED_H_
+#define TUTTI_TRANSPORTS_DISCARDED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "absl/container/flat_hash_set.h"
+#include "tutti/transport.h"
+
+namespace tutti {
+
+class DiscardedGroups {
+ public:
+  // False when the group is there already. The oldest group is forgotten when there are too many.
+  bool Add(std::uint32_t group) {
+    if (!groups_.insert(group).second) return false;
+    order_.push_back(group);
+    if (order_.size() > Transport::kMostDiscarded) {
+      groups_.erase(order_.front());
+      order_.pop_front();
+    }
+    return true;
+  }
+  bool Contains(std::uint32_t group) const { return groups_.contains(group); }
+  std::size_t size() const { return order_.size(); }
+  // In the order in which the groups were added.
+  std::uint32_t operator[](std::size_t index) const { return order_[index]; }
+
+ private:
+  absl::flat_hash_set<std::uint32_t> groups_;
+  std::deque<std::uint32_t> order_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TRANSPORTS_DISCARDED_H_

@@ -1,0 +1,78 @@
+// What the UCX transport does about peers that it has lost. Endpoints are closed here, where no callback of UCX runs.
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+
+absl::Span<const Loss> UcxTransport::Check() {
+  if (worker_ != nullptr && !shut_down_) {
+    ReadLinks();
+    health_.Conclude(MonotonicNanos());
+    CutLost();
+    ThrowAwayUnwanted();
+    EndHeld();
+  }
+  losses_seen_ = health_.losses().size();
+  return health_.losses();
+}
+
+void UcxTransport::Disconnect(Rank peer, const absl::Status& cause) {
+  if (worker_ == nullptr || shut_down_) return;
+  health_.Lose(peer, cause);
+  CutLost();
+}
+
+void UcxTransport::CutLost() {
+  if (!greeted_) return;  // Connect fails, and Shutdown closes what UCX is still setting up
+  for (; losses_cut_ < health_.losses().size(); ++losses_cut_) {
+    const Rank peer = health_.losses()[losses_cut_].peer;
+    CloseByForce(endpoints_[static_cast<std::size_t>(peer)]);
+    for (Operation& operation : operations_) {
+      if (operation.completion == nullptr || !operation.receives || operation.peer != peer) continue;
+      ucp_.ucp_request_cancel(worker_->get(), operation.request);
+    }
+  }
+  EndWhatNeverComes();
+}
+
+void UcxTransport::CloseByForce(UcxEndpoint& endpoint) {
+  if (endpoint.ep == nullptr) return;
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  Leave(ucp_.ucp_ep_close_nbx(std::exchange(endpoint.ep, nullptr), &param));
+}
+
+// UCX does not cancel a receive whose message has begun to arrive, and never ends it when its sender dies in the
+// middle. Once all that the dead process had written is taken in, UCX touches the memory of such a receive no more: its
+// completion ends, and its operation stays allocated, because UCX may call back when the worker is destroyed.
+void UcxTransport::EndWhatNeverComes() {
+  const auto never_comes = [this](const Operation& operation) {
+    return operation.completion != nullptr && operation.receives && health_.lost(operation.peer) &&
+           news_[static_cast<std::size_t>(operation.peer)].link_ended;
+  };
+  if (health_.losses().empty() || std::none_of(operations_.begin(), operations_.end(), never_comes)) return;
+  if (!ProgressAll()) return;  // the next Check goes on
+  for (Operation& operation : operations_) {
+    if (!never_comes(operation)) continue;
+    ended_.End(std::exchange(operation.completion, nullptr), health_.cause(operation.peer));
+    ++orphans_;
+  }
+}
+
+void UcxTransport::Leave(ucs_status_ptr_t request) {
+  if (UCS_PTR_IS_PTR(request)) left_.push_back(request);
+}
+
+void UcxTransport::FreeLeft() {
+  std::erase_if(left_, [this](ucs_status_ptr_t request) {
+    if (ucp_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_.ucp_request_free(request);
+    return true;
+  });
+}
+
+}  // namespace tutti::ucx
