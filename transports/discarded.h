@@ -13,15 +13,19 @@ namespace tutti {
 
 class DiscardedGroups {
  public:
-  // False when the group is there already. The oldest group is forgotten when there are too many.
+  // False when the group was there already; it is then the youngest. The oldest is forgotten when there are too many.
   bool Add(std::uint32_t group) {
-    if (!groups_.insert(group).second) return false;
+    const bool is_new = groups_.insert(group).second;
+    if (!is_new) std::erase(order_, group);
     order_.push_back(group);
     if (order_.size() > Transport::kMostDiscarded) {
       groups_.erase(order_.front());
       order_.pop_front();
     }
-    return true;
+    return is_new;
+  }
+  void Remove(std::uint32_t group) {
+    if (groups_.erase(group) > 0) std::erase(order_, group);
   }
   bool Contains(std::uint32_t group) const { return groups_.contains(group); }
   std::size_t size() const { return order_.size(); }

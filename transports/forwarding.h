@@ -32,6 +32,7 @@ class ForwardingTransport : public Transport {
   absl::Span<const Loss> Check() override { return inner_->Check(); }
   void Disconnect(Rank peer, const absl::Status& cause) override { inner_->Disconnect(peer, cause); }
   void Discard(std::uint32_t group) override { inner_->Discard(group); }
+  void Accept(std::uint32_t group) override { inner_->Accept(group); }
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override { inner_->Tell(peer, group, cause); }
   std::optional<Note> TakeNote() override { return inner_->TakeNote(); }
   bool HasLeft(Rank peer) override { return inner_->HasLeft(peer); }

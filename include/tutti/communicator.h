@@ -91,7 +91,8 @@ class BoundPlan {
 //
 // Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the
 // call and the step that waited; Aborted carries the first cause. After the first error every pending and later call
-// ends with that error, and recovery is a new communicator. Only the errors of one call alone (docs/errors.md) leave
+// of this communicator ends with that error, on all its ranks; other communicators go on, also those over the same
+// ranks, and recovery is a new Group of the ranks that live. Only the errors of one call alone (docs/errors.md) leave
 // the communicator usable.
 class Communicator {
  public:
@@ -102,6 +103,10 @@ class Communicator {
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const Bootstrap& bootstrap,
                                                               std::unique_ptr<Transport> transport,
                                                               const CommunicatorOptions& options = {});
+  // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
+  // at once where all have ended; milliseconds where not; a second or two where a peer is stopped and has been sent
+  // something; up to 30 s where the peers are threads of this process and one of them is in a copy that long; and as
+  // long as the transport's Shutdown, two seconds at most, for the last communicator of a world.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -158,8 +163,8 @@ class Communicator {
 
   // Makes one new communicator per color of the ranks that gave this color, ordered by (key, rank); a rank with a
   // negative color gets null. Collective. Threads may split different communicators at the same time.
-  // ResourceExhausted, on all ranks, when one rank has no room in its arena, or has been in 524,287 groups of its
-  // world, destroyed groups included.
+  // ResourceExhausted, on all ranks, when one rank has no room in its arena, or is in 524,287 groups of its world; a
+  // group counts until all its ranks have destroyed it.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
   // A new communicator of `members`, ranks of this one, which become ranks 0, 1, … in the order given. Collective over

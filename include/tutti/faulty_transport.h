@@ -41,8 +41,8 @@ enum class FaultKind : std::uint8_t {
   // A drawn number of bytes (at least one) is cut off the end; an empty message stays as it is. Its Recv ends with
   // InvalidArgument that names both lengths.
   kTruncate,
-  // The rank dies instead of posting its message: without a goodbye, so that its peers' Check returns Unavailable
-  // naming it. See FaultPlan::kills_process. Its own unfinished and later operations end with Unavailable.
+  // The rank dies instead of posting its message: without a goodbye, so that its peers' Check lists the rank with
+  // Unavailable. See FaultPlan::kills_process. Its own unfinished and later operations end with Unavailable.
   kKill,
 };
 

@@ -114,12 +114,12 @@ class Transport {
 
   // The peers lost so far, in the order in which they were found: one that died (Unavailable that names it), one that
   // shut down with an error, and one that Disconnect was called for. The list grows at its end only, and is valid until
-  // the next call. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough to be called
-  // every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of the call, also
-  // when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the engine's. Every
-  // unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so does every
-  // message with it that is posted afterwards. One exception: a Recv which has begun to arrive from a peer that still
-  // lives, or lived on another node, ends when the rest arrives, or by Shutdown.
+  // the next Check or Disconnect. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough
+  // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
+  // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
+  // engine's. Every unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so
+  // does every message with it that is posted afterwards. One exception: a Recv which has begun to arrive from a peer
+  // that still lives, or lived on another node, ends when the rest arrives, or by Shutdown.
   virtual absl::Span<const Loss> Check() = 0;
 
   // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. For a peer that takes nothing for so
@@ -129,10 +129,13 @@ class Transport {
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
   // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message
   // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. That is
-  // done by Discard, Drain and Check. The transport remembers the last kMostDiscarded groups. For a number that no
-  // Recv uses again.
+  // done by Discard, Drain and Check. The transport remembers the last kMostDiscarded groups. No Recv of the group is
+  // posted until Accept.
   static constexpr std::size_t kMostDiscarded = 4096;
   virtual void Discard(std::uint32_t group) = 0;
+  // The number `group` is about to name another group: messages that have come for it are thrown away, those that come
+  // from now on are kept.
+  virtual void Accept(std::uint32_t group) = 0;
 
   // Tells `peer` that the group to which the peer has given the number `group` has failed, in words that may be cut to
   // 512 bytes; with an OK cause, that this rank has left the group. Waits for nothing. Lost where the peer is lost.

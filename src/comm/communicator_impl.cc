@@ -16,8 +16,8 @@
 namespace tutti {
 namespace {
 
-// The bytes of ordinary memory that the plans of one communicator may take: some ten thousand plans of few ranks.
-constexpr std::int64_t kMostPlanBytes = std::int64_t{32} << 20;
+// The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks.
+constexpr std::int64_t kMostPlanBytes = std::int64_t{4} << 20;
 
 // The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.
 constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -40,9 +41,11 @@ class SeatHolder {
   SeatHolder(Runtime& runtime, const Channel& parent) : runtime_(runtime) {
     seat_.rank = parent.rank();
     seat_.world_rank = parent.peer(parent.rank()).world_rank;
+    away_ = parent.UnmappedPeers();
   }
   ~SeatHolder() {
     if (control_ != nullptr) runtime_.blocks->Close(control_, std::make_shared<const Borrowers>(), {});
+    if (number_.has_value()) runtime_.engine->GiveNumberBack(*number_, away_);
   }
   SeatHolder(const SeatHolder&) = delete;
   SeatHolder& operator=(const SeatHolder&) = delete;
@@ -50,7 +53,7 @@ class SeatHolder {
   void Open() {
     // A number that no other channel of this rank of the world has or gets, also when threads make groups at the same
     // time: see Channel::TagOf.
-    seat_.channel = runtime_.next_channel.fetch_add(1);
+    number_ = runtime_.engine->TakeNumber();
     const absl::StatusOr<ControlBlock*> control = runtime_.blocks->Open();
     if (!control.ok()) {
       seat_.error = Seat::kNoRoom;
@@ -59,16 +62,25 @@ class SeatHolder {
     control_ = *control;
     seat_.offset = runtime_.arena->OffsetOf(control_);
     seat_.generation = static_cast<std::int64_t>(control_->generation.load());
-    if (seat_.channel >= kMostChannels) seat_.error = Seat::kNoNumber;
+    if (number_.has_value()) {
+      seat_.channel = *number_;
+    } else {
+      seat_.error = Seat::kNoNumber;
+    }
   }
 
-  // The channel that is made has the block from now on.
-  void GiveAway() { control_ = nullptr; }
+  // The channel that is made has the block and the number from now on.
+  void GiveAway() {
+    control_ = nullptr;
+    number_.reset();
+  }
   Seat& seat() { return seat_; }
 
  private:
   Runtime& runtime_;
   ControlBlock* control_ = nullptr;
+  std::optional<std::uint32_t> number_;
+  std::vector<Rank> away_;  // ranks of the world that may get to know the number, and do not map memory
   Seat seat_;
 };
 
@@ -87,7 +99,8 @@ absl::Status CheckSeats(absl::string_view function, const Channel& parent, const
         seat.error == Seat::kNoRoom
             ? absl::StrCat(me, "rank ", rank,
                            " has no room in its arena for another group; set TUTTI_ARENA_BYTES to a larger size")
-            : absl::StrCat(me, "rank ", rank, " has been in ", kMostChannels - 1, " groups, the most there may be"));
+            : absl::StrCat(me, "rank ", rank, " is in ", kMostChannels - 1,
+                           " groups, the most there may be, or peers have not closed those that it has closed"));
   }
   return absl::OkStatus();
 }
@@ -133,8 +146,9 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::MakeGroup(const std::vec
     if (member.world_rank == channel->peer(channel->rank()).world_rank) rank = static_cast<Rank>(world_ranks.size());
     world_ranks.push_back(member.world_rank);
   }
-  // No two groups have one first rank and one number at it.
-  const std::string keys = absl::StrCat("group/", members[0].channel, "/", members[0].world_rank, "/");
+  // No two groups have one first rank, one control block of the rank, and one generation of the block.
+  const std::string keys =
+      absl::StrCat("group/", members[0].world_rank, "/", members[0].offset, "/", members[0].generation, "/");
   return std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, members),
                                 MakePrefixStore(runtime->store, keys, std::move(world_ranks)));
 }

@@ -48,8 +48,7 @@ struct Runtime {
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // peers' memory, where it can be
   std::map<Collective, const Schedule*> schedules;
-  std::atomic<std::int64_t> next_channel{1};  // the world's is 0
-  std::shared_ptr<Engine> engine;             // stopped before the memory it uses goes
+  std::shared_ptr<Engine> engine;  // stopped before the memory it uses goes
 
  private:
   Mutex caches_mutex_;

@@ -280,8 +280,10 @@ absl::Status Channel::CompareCalls(const Run& run) const {
 bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   const Peer& p = this->peer(peer);
   if (peer == rank_) return false;
-  if (!run.program.point_to_point && p.control != nullptr) {
+  if (p.control != nullptr) {
     const std::uint64_t generation = p.control->generation.load(std::memory_order_acquire);
+    // What the peer had sent before may still arrive: Engine::CheckLeavers looks twice.
+    if (run.program.point_to_point && generation > p.generation) return true;
     const std::uint64_t calls = p.control->calls.load(std::memory_order_acquire);
     // A peer that has taken part cannot open the block again before this rank has completed the call.
     if (generation > p.generation + 1) return true;

@@ -22,11 +22,6 @@ namespace tutti {
 class Arena;
 class Engine;
 
-// A rank numbers the channels of its world, those of the groups it is in; the numbers are a part of the tags of
-// messages. A number is used once in the life of a world: a message that a peer sent on a channel which this rank has
-// closed since, and which nobody received, can therefore never meet a receive of a later channel.
-inline constexpr int kMostChannels = 1 << 19;
-
 class Channel {
  public:
   struct Peer {
@@ -82,8 +77,8 @@ class Channel {
   //
   // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
   absl::Status CompareCalls(const Run& run) const;
-  // Whether `peer` has left without taking part in `run`: the world, or, where its memory is mapped and the call is a
-  // collective, this group.
+  // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv, whether it has
+  // left at all: what the peer had sent before may still be arriving.
   bool HasLeftWithout(const Run& run, Rank peer) const;
   // A mapped peer that has not made the call of `ticket`, a collective; `preferred` if it has not.
   std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;
@@ -107,8 +102,12 @@ class Channel {
   absl::Status FailureOfPeer() const;
   // After TellFailure: whether a peer is still, or may be, in the middle of a step that touches this rank's memory.
   bool PeersTouchMemory() const;
-  // `peer` has left the group without a failure: a peer whose memory is not mapped has said so.
+  // `peer`, whose memory is not mapped, has said that it has left the group or given it up.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
+  // The ranks of the world that may still send on the channel and whose memory is not mapped.
+  std::vector<Rank> Away() const;
+  // The ranks of the world whose memory is not mapped.
+  std::vector<Rank> UnmappedPeers() const;
   // The rank of the group that is rank `world_rank` of the world; nullopt: none.
   std::optional<Rank> RankOf(Rank world_rank) const;
   // Tells the peers whose memory is not mapped that this rank closes the channel, which has not failed.

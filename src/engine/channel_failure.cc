@@ -1,5 +1,6 @@
 // How a channel that fails tells its peers, and learns from them.
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -18,6 +19,8 @@ std::uint64_t Pack(std::uint64_t generation, std::uint32_t value) { return gener
 
 void Channel::TellFailure(const absl::Status& cause) {
   FailureCause& mine = control_->failure;
+  mine.code.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   const absl::string_view text = absl::string_view(cause.message()).substr(0, FailureCause::kMostBytes);
   std::copy(text.begin(), text.end(), mine.text.begin());
   mine.bytes = static_cast<std::uint32_t>(text.size());
@@ -52,14 +55,16 @@ absl::Status Channel::FailureOfPeer() const {
   const bool known = by >= 0 && by < size() && peer(by).control != nullptr;
   const FailureCause* const theirs = known ? &peer(by).control->failure : nullptr;
   const std::uint64_t code = known ? theirs->code.load(std::memory_order_acquire) : 0;
-  const auto number = static_cast<std::uint32_t>(code);
-  if (!known || code >> 32 != (peer(by).generation & 0xffffffff) || number == 0) {
-    return absl::DataLossError(
-        absl::StrCat("rank ", by, " of the group is said to have given it up, but gives no cause"));
+  const bool current = known && code >> 32 == (peer(by).generation & 0xffffffff);
+  const std::size_t bytes = current ? std::min<std::size_t>(theirs->bytes, FailureCause::kMostBytes) : 0;
+  const std::string text = current ? std::string(theirs->text.data(), bytes) : "";
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // The peer may have closed the channel since, and opened its block for another one that failed too.
+  if (!current || theirs->code.load(std::memory_order_relaxed) != code) {
+    const std::string who = known ? absl::StrCat("rank ", peer(by).world_rank) : "a rank that is not in the group";
+    return absl::UnavailableError(absl::StrCat(who, " has given the group up and left it"));
   }
-  const std::size_t bytes = std::min<std::size_t>(theirs->bytes, FailureCause::kMostBytes);
-  return ToldBy(peer(by).world_rank,
-                absl::Status(static_cast<absl::StatusCode>(number), absl::string_view(theirs->text.data(), bytes)));
+  return ToldBy(peer(by).world_rank, absl::Status(static_cast<absl::StatusCode>(code & 0xffffffff), text));
 }
 
 bool Channel::PeersTouchMemory() const {
@@ -68,6 +73,20 @@ bool Channel::PeersTouchMemory() const {
     if (neighbour.presence->touching.load(std::memory_order_seq_cst) != neighbour.touching) return false;
     return !engine_.transport().HasEnded(neighbour.world_rank);
   });
+}
+
+std::vector<Rank> Channel::UnmappedPeers() const {
+  std::vector<Rank> unmapped;
+  for (const Peer& peer : peers_) {
+    if (peer.control == nullptr) unmapped.push_back(peer.world_rank);
+  }
+  return unmapped;
+}
+
+std::vector<Rank> Channel::Away() const {
+  std::vector<Rank> away = UnmappedPeers();
+  std::erase_if(away, [this](Rank world_rank) { return left_[static_cast<std::size_t>(*RankOf(world_rank))]; });
+  return away;
 }
 
 void Channel::SayGoodbye() {

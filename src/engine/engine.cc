@@ -45,9 +45,10 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
       options_(std::move(options)),
       presence_(*options_.presence[static_cast<std::size_t>(options_.rank)]),
       executor_(std::move(executor)),
-      inquiries_(*transport_, static_cast<int>(options_.presence.size())),
-      thread_([this] { ThreadMain(); }) {
+      looked_around_ns_(options_.now_ns()),
+      inquiries_(*transport_, static_cast<int>(options_.presence.size())) {
   transport_->ShowWaitsFor(&held_up_by_);
+  thread_ = std::thread([this] { ThreadMain(); });
 }
 
 Engine::~Engine() { Stop(); }
@@ -145,7 +146,7 @@ void Engine::ThreadMain() {
     }
     if (calls == seen) {
       if (!driver_mutex_.TryLock()) continue;  // whoever drives looks around
-      LookAround();
+      LookAround(options_.now_ns());
       LeaveSeat();
       continue;
     }
@@ -153,6 +154,7 @@ void Engine::ThreadMain() {
     {
       const MutexLock driver(driver_mutex_);
       FailWhatPeersGaveUp();  // one of them may have called
+      if (const std::int64_t now_ns = options_.now_ns(); IsTimeToLookAround(now_ns)) LookAround(now_ns);
       thread_drives_.store(true, std::memory_order_relaxed);
       const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
       Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
@@ -205,13 +207,17 @@ bool Engine::Poll() {
   FailWhatWasGivenUp();
   const Executor::Polled polled = executor_->Poll();
   moved |= polled != Executor::Polled::kNothing;
-  if (polled == Executor::Polled::kFailed) Fail(executor_->failed_channel(), executor_->error());
+  if (polled == Executor::Polled::kFailed) {
+    TakeInNews();  // a peer may have told why before it took its messages back
+    Fail(executor_->failed_channel(), executor_->error());
+  }
   if (++polls_ % kPollsBetweenLooks == 0) CheckHealth(options_.now_ns());
   if (failing_ > 0) moved |= EndFailures();
   return moved;
 }
 
-void Engine::LookAround() {
+void Engine::LookAround(std::int64_t now_ns) {
+  looked_around_ns_ = now_ns;
   transport_->Drain();
   TakeInNews();
   Poll();
@@ -261,6 +267,10 @@ void Engine::CheckHealth(std::int64_t now_ns) {
   }
   if (recently_checked && now_ns < next_deadline_ns_) return;
   last_check_ns_ = now_ns;
+  if (IsTimeToLookAround(now_ns)) {
+    looked_around_ns_ = now_ns;
+    transport_->Drain();
+  }
   TakeInNews();
   for (Run* const run : executor_->active()) {
     if (run->channel.failure.begun) continue;
@@ -375,6 +385,22 @@ absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
                    blocker.has_value() ? blocker->Place() : "its end"));
 }
 
+std::optional<std::uint32_t> Engine::TakeNumber() {
+  const std::optional<std::uint32_t> number = numbers_.Take();
+  if (!number.has_value()) return std::nullopt;
+  ClaimDriver();
+  transport_->Accept(*number);
+  LeaveSeat();
+  return number;
+}
+
+void Engine::GiveNumberBack(std::uint32_t number, std::vector<Rank> away) {
+  ClaimDriver();
+  transport_->Discard(number);
+  numbers_.Close(number, nullptr, std::move(away));
+  LeaveSeat();
+}
+
 void Engine::Open(Channel& channel) {
   ClaimDriver();
   channels_.push_back(&channel);
@@ -400,11 +426,16 @@ void Engine::Close(Channel& channel) {
     driver_mutex_.Unlock();
     ClaimDriver();
   }
-  if (!channel.failure.begun) {
-    channel.SayGoodbye();
-    transport_->Discard(channel.number());
-  }
+  if (!channel.failure.begun) channel.SayGoodbye();
+  transport_->Discard(channel.number());
+  world_closed_ |= channel.number() == 0;
   std::erase(channels_, &channel);
+  std::vector<Rank> away = channel.Away();
+  std::erase_if(away, [this](Rank rank) TUTTI_REQUIRES(driver_mutex_) {
+    const absl::Span<const Loss> losses = transport_->Check();
+    return std::any_of(losses.begin(), losses.end(), [rank](const Loss& loss) { return loss.peer == rank; });
+  });
+  numbers_.Close(channel.number(), channel.borrowers(), std::move(away));
   LeaveSeat();
 }
 

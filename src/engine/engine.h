@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "engine/backoff.h"
 #include "engine/callback_thread.h"
+#include "engine/channel_numbers.h"
 #include "engine/control_block.h"
 #include "engine/executor.h"
 #include "engine/inquiries.h"
@@ -37,8 +38,8 @@ struct EngineOptions {
   std::vector<Presence*> presence;
   // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
   bool may_spin = false;
-  // How often a rank that has nothing to do looks around: for peers that say goodbye, ask, or wait until a message that
-  // they sent is thrown away.
+  // How often a rank looks around, also one that has nothing to do: for peers that say goodbye, ask, or wait until a
+  // message that they sent is thrown away.
   absl::Duration idle_tick = absl::Milliseconds(200);
   // Nanoseconds of CLOCK_MONOTONIC; tests have a clock of their own.
   std::int64_t (*now_ns)() = MonotonicNanos;
@@ -92,6 +93,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
   // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
   void Abort(Channel& channel, const absl::Status& cause);
+  // A number for a channel that is about to be opened; nullopt when all are in use. The peers may send to it as soon as
+  // they know it.
+  std::optional<std::uint32_t> TakeNumber();
+  // No channel was opened with `number`. Ranks of the world that have opened theirs may have sent something; `away` are
+  // those whose memory is not mapped.
+  void GiveNumberBack(std::uint32_t number, std::vector<Rank> away);
   // From now on `channel` hears of failures, also when it has no calls.
   void Open(Channel& channel);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
@@ -122,8 +129,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
   // Takes calls in from the queue; true when there were any.
   bool TakeSubmissions() TUTTI_REQUIRES(driver_mutex_);
-  // What is done while nothing is to do: peers are answered, and what they have told is taken in.
-  void LookAround() TUTTI_REQUIRES(driver_mutex_);
+  // What is done every idle_tick, whatever else is to do: peers are answered, and what they have told is taken in.
+  void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(driver_mutex_) {
+    return now_ns - looked_around_ns_ >= absl::ToInt64Nanoseconds(options_.idle_tick);
+  }
   void CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   // Unavailable when `run` waits for a rank that has left.
@@ -178,13 +188,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const MakerProcess maker_;
   Presence& presence_;
   SubmissionQueue queue_;
+  ChannelNumbers numbers_{kMostChannels - 1};
 
   Mutex driver_mutex_;  // held by the driver
   const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(driver_mutex_);
   std::vector<Channel*> channels_ TUTTI_GUARDED_BY(driver_mutex_);  // those that are open
   int failing_ TUTTI_GUARDED_BY(driver_mutex_) = 0;                 // channels whose failure is not over
   std::size_t losses_seen_ TUTTI_GUARDED_BY(driver_mutex_) = 0;     // of Transport::Check
-  // Of groups that this rank does not know: those that it is about to open, and others that it has closed.
+  bool world_closed_ TUTTI_GUARDED_BY(driver_mutex_) = false;       // the channel with the number 0
+  std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  // Notes about groups that this rank is about to open.
   std::deque<Note> early_notes_ TUTTI_GUARDED_BY(driver_mutex_);
   std::int64_t last_check_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
   // The earliest of the calls under way, as of the last look at them.

@@ -59,6 +59,7 @@ void Engine::TakeInNews() {
   const absl::Span<const Loss> losses = transport_->Check();
   for (; losses_seen_ < losses.size(); ++losses_seen_) {
     const Loss& loss = losses[losses_seen_];
+    numbers_.IsLost(loss.peer);
     for (Channel* const channel : channels_) {
       if (channel->RankOf(loss.peer).has_value()) Fail(*channel, loss.cause);
     }
@@ -72,9 +73,12 @@ void Engine::TakeInNote(const Note& note) {
     if (channel->number() != note.group) continue;
     const std::optional<Rank> from = channel->RankOf(note.from);
     if (!from.has_value()) return;
-    note.cause.ok() ? channel->Left(*from) : Fail(*channel, ToldBy(note.from, note.cause));
+    channel->Left(*from);
+    if (!note.cause.ok()) Fail(*channel, ToldBy(note.from, note.cause));
     return;
   }
+  const bool of_the_past = numbers_.HasLeft(note.group, note.from) || (note.group == 0 && world_closed_);
+  if (of_the_past) return;
   early_notes_.push_back(note);
   if (early_notes_.size() > kMostEarlyNotes) early_notes_.pop_front();
 }
@@ -113,7 +117,9 @@ bool Engine::SecludeOutputs(const Channel& channel) {
     if (output.empty()) continue;
     const absl::Span<std::byte> pages = arena_->OwnPagesOf(output.data(), static_cast<std::int64_t>(output.size()));
     if (pages.empty()) continue;
-    all_secluded &= transport_->Seclude(pages.data(), static_cast<std::int64_t>(pages.size())).ok();
+    const bool secluded = transport_->Seclude(pages.data(), static_cast<std::int64_t>(pages.size())).ok();
+    if (secluded) arena_->Withdraw(pages);
+    all_secluded &= secluded;
   }
   return all_secluded;
 }
@@ -128,6 +134,7 @@ bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
   } else if (now_ns >= NanosAfter(failure.told_ns, kMessageGrace) && !std::exchange(failure.disconnected, true)) {
     for (const Rank rank : peers) {
       const Rank peer = channel.peer(rank).world_rank;
+      if (peer == options_.rank) continue;
       transport_->Disconnect(peer, absl::UnavailableError(absl::StrCat(
                                        "rank ", peer, " has taken no messages of rank ", options_.rank, " for ",
                                        absl::FormatDuration(kMessageGrace), ", not even to throw them away")));

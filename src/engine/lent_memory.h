@@ -30,9 +30,10 @@ struct Borrower {
   // Whether the peer has completed `run` of `lane`, or closed its channel. Any thread.
   bool HasCompleted(int lane, std::uint64_t run) const {
     // In this order: a block that has been opened again counts anew.
-    return block->lanes[static_cast<std::size_t>(lane)].completed.load(std::memory_order_seq_cst) >= run ||
-           block->generation.load(std::memory_order_seq_cst) != generation;
+    return block->lanes[static_cast<std::size_t>(lane)].completed.load(std::memory_order_seq_cst) >= run || HasClosed();
   }
+  // Whether the peer has closed its channel. Any thread.
+  bool HasClosed() const { return block->generation.load(std::memory_order_seq_cst) != generation; }
 };
 using Borrowers = std::vector<Borrower>;
 

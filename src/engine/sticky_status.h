@@ -1,4 +1,4 @@
-// The first error of an engine.
+// The first error of a channel.
 #ifndef TUTTI_ENGINE_STICKY_STATUS_H_
 #define TUTTI_ENGINE_STICKY_STATUS_H_
 
@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// Keeps the first error that it is told; every later call of the engine ends with that error. Thread-safe.
+// Keeps the first error that it is told; every later call of the channel ends with that error. Thread-safe.
 class StickyStatus {
  public:
   bool ok() const { return !failed_.load(std::memory_order_seq_cst); }

@@ -98,13 +98,29 @@ absl::Span<std::byte> Arena::OwnPagesOf(std::byte* data, std::int64_t bytes) con
   return {region_.base + begin, static_cast<std::size_t>(end - begin)};
 }
 
+void Arena::Withdraw(absl::Span<std::byte> pages) {
+  const MutexLock lock(mutex_);
+  const auto next = used_.upper_bound(OffsetOf(pages.data()));
+  if (next == used_.begin()) return;
+  std::prev(next)->second.withdrawn = true;
+  has_withdrawn_.store(true, std::memory_order_release);
+}
+
+bool Arena::IsWithdrawn(std::int64_t offset) const {
+  const MutexLock lock(mutex_);
+  const auto next = used_.upper_bound(offset);
+  return next != used_.begin() && std::prev(next)->second.withdrawn;
+}
+
 void Arena::Free(std::byte* data) {
   if (!maker_.is_this()) return;  // the memory is the parent's
   const MutexLock lock(mutex_);
   const auto used = used_.find(data - region_.base);
   const std::int64_t begin = used->second.piece;
   std::int64_t length = used->second.piece_bytes;
+  const bool withdrawn = used->second.withdrawn;
   used_.erase(used);
+  if (withdrawn) return;
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && next->first == begin + length) {
     length += next->second;

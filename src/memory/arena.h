@@ -40,13 +40,21 @@ class Arena : public std::enable_shared_from_this<Arena> {
   // on them would be lost.
   absl::Span<std::byte> OwnPagesOf(std::byte* data, std::int64_t bytes) const;
 
+  // The block of which `pages` are a part has left the peers' reach (Transport::Seclude): from now on the block is
+  // ordinary memory to this class, and its pages never serve another block.
+  void Withdraw(absl::Span<std::byte> pages);
+
   // Sets the function that Allocate calls, holding no lock of the arena, when there is no room. `reclaim` frees what
   // nobody uses; Allocate then looks for room once more. Null: Allocate fails at once. Returns when no call of the
   // former function is under way.
   void SetReclaim(std::function<void()> reclaim);
 
   std::int64_t bytes() const { return region_.bytes; }
-  bool Contains(const void* data) const { return data >= region_.base && data < region_.base + region_.bytes; }
+  // Whether `data` is memory of this arena, which peers on the node map.
+  bool Contains(const void* data) const {
+    const bool inside = data >= region_.base && data < region_.base + region_.bytes;
+    return inside && !(has_withdrawn_.load(std::memory_order_acquire) && IsWithdrawn(OffsetOf(data)));
+  }
   std::int64_t OffsetOf(const void* data) const { return static_cast<const std::byte*>(data) - region_.base; }
 
  private:
@@ -54,9 +62,11 @@ class Arena : public std::enable_shared_from_this<Arena> {
   struct Used {
     std::int64_t piece;
     std::int64_t piece_bytes;
-    std::int64_t bytes;  // asked for
+    std::int64_t bytes;      // asked for
+    bool withdrawn = false;  // see Withdraw
   };
 
+  bool IsWithdrawn(std::int64_t offset) const;
   // Finds a free piece and marks it as used; returns its offset.
   absl::StatusOr<std::int64_t> Place(std::int64_t bytes);
 
@@ -67,6 +77,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   const MakerProcess maker_;
   Mutex reclaim_mutex_;
   std::function<void()> reclaim_ TUTTI_GUARDED_BY(reclaim_mutex_);
+  std::atomic<bool> has_withdrawn_{false};  // any block
   mutable Mutex mutex_;
   // Free pieces, offset → bytes; no two are adjacent.
   std::map<std::int64_t, std::int64_t> free_ TUTTI_GUARDED_BY(mutex_);

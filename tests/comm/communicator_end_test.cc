@@ -80,6 +80,27 @@ TEST_P(CommunicatorEndTest, ARankThatHasLeftAGroupEndsItsCalls) {
   });
 }
 
+TEST_P(CommunicatorEndTest, ARankThatHasLeftAGroupSendsNothing) {
+  WorldOptions options = GetParam().options;
+  options.communicator.timeout = absl::Minutes(5);
+  RunWorld(2, options, [](Communicator& world) {
+    absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
+    ASSERT_TRUE(group.ok()) << group.status();
+    std::vector<float> values(200'000, static_cast<float>(world.rank()));
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (world.rank() == 1) {
+      ASSERT_EQ((*group)->Send(values.data(), count, DType::kF32, 0, kInline).Wait(), absl::OkStatus());
+      group->reset();
+    } else {
+      ASSERT_EQ((*group)->Recv(values.data(), count, DType::kF32, 1, kInline).Wait(), absl::OkStatus());
+      EXPECT_EQ(values.back(), 1.0f);
+      EXPECT_THAT((*group)->Recv(values.data(), count, DType::kF32, 1, kInline).Wait().ToString(),
+                  AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1 has left")));
+    }
+    EXPECT_EQ(Sum(world), absl::OkStatus());
+  });
+}
+
 TEST_P(CommunicatorEndTest, AMessageOfARankThatHasLeftArrivesAndTheNextDoesNot) {
   WorldOptions options = GetParam().options;
   options.communicator.timeout = absl::Minutes(5);

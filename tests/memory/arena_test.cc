@@ -102,6 +102,26 @@ TEST_F(ArenaTest, LargeBlocksShareNoPage) {
   }
 }
 
+TEST_F(ArenaTest, ABlockThatWasWithdrawnServesPeersNoMore) {
+  const std::shared_ptr<Arena>& arena = arenas_[0];
+  absl::StatusOr<Buffer> other = arena->Allocate(40'000);
+  std::byte* data = nullptr;
+  {
+    absl::StatusOr<Buffer> buffer = arena->Allocate(40'000);
+    ASSERT_TRUE(other.ok() && buffer.ok());
+    data = buffer->data();
+    arena->Withdraw({data + 20'000, 10'000});
+    EXPECT_FALSE(arena->Contains(data)) << "also the part of the block that was not withdrawn";
+    EXPECT_FALSE(arena->Contains(data + 25'000));
+    EXPECT_TRUE(arena->OwnPagesOf(data, 40'000).empty());
+    EXPECT_TRUE(arena->Contains(other->data()));
+  }
+  absl::StatusOr<Buffer> next = arena->Allocate(40'000);
+  ASSERT_TRUE(next.ok());
+  EXPECT_TRUE(next->data() >= data + 40'000 || next->data() + 40'000 <= data) << "its pages are used again";
+  EXPECT_TRUE(arena->Contains(next->data()));
+}
+
 TEST_F(ArenaTest, PartsOfABlockOwnTheirPagesWhereTheyEndWithThem) {
   Arena& arena = *arenas_[1];
   const absl::StatusOr<Buffer> buffer = arena.Allocate(3 * kPage);

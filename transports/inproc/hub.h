@@ -49,7 +49,8 @@ struct Message {
 
 // News for one rank: a message to receive, the end (with `status`) of a message that the rank sent, the goodbye of
 // `peer`, the abort of `peer` (with `status`), the question of `peer` for whom this rank waits, the answer of `peer` to
-// that question, `waits_for`, or the note of `peer` that `group` has failed (with `status`).
+// that question, `waits_for`, or the note of `peer` that `group` has failed with `status`, or, where that is OK, that
+// `peer` has left the group.
 struct Event {
   enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAborted, kAsked, kAnswered, kNoted };
   Kind kind;

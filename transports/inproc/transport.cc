@@ -183,6 +183,15 @@ void InprocTransport::Discard(std::uint32_t group) {
     ended_.End(posted.second.completion, HasBeenDiscarded(source, group));
     return true;
   });
+  ThrowAway(group);
+}
+
+void InprocTransport::Accept(std::uint32_t group) {
+  discarded_.Remove(group);
+  ThrowAway(group);
+}
+
+void InprocTransport::ThrowAway(std::uint32_t group) {
   absl::erase_if(unexpected_, [&](const auto& unexpected) {
     if (GroupOf(unexpected.first.second) != group) return false;
     Refuse(unexpected.second, absl::OkStatus());

@@ -56,6 +56,7 @@ class InprocTransport final : public Transport {
   absl::Span<const Loss> Check() override;
   void Disconnect(Rank peer, const absl::Status& cause) override { Lose(peer, cause); }
   void Discard(std::uint32_t group) override;
+  void Accept(std::uint32_t group) override;
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
   std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
@@ -74,6 +75,8 @@ class InprocTransport final : public Transport {
   using Key = std::pair<Rank, std::uint64_t>;  // source, tag
 
   void Arrived(Message* message);
+  // Ends the messages of a group that nobody has received.
+  void ThrowAway(std::uint32_t group);
   void Receive(Message* message, const PostedRecv& recv);
   // Ends a message that this rank will not receive.
   static void Refuse(Message* message, const absl::Status& status);

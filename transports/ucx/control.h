@@ -1,6 +1,6 @@
 // Control messages: the few that ranks exchange beside payload, when they connect, say goodbye or abort, when they ask
-// each other for whom they wait, and when they tell each other that a group has failed. One fixed layout, sent over a
-// node's sockets and, under a reserved tag, over UCX.
+// each other for whom they wait, and when they tell each other that a group has failed or that they have left it. One
+// fixed layout, sent over a node's sockets and, under a reserved tag, over UCX.
 #ifndef TUTTI_TRANSPORTS_UCX_CONTROL_H_
 #define TUTTI_TRANSPORTS_UCX_CONTROL_H_
 
@@ -19,7 +19,7 @@ struct Control {
   Rank from = 0;
   absl::Status cause;       // kAbort, kNote; its text is cut to kMaxCauseBytes
   Rank waits_for = -1;      // kAnswers: the rank that the sender waits for; -1: nobody
-  std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed
+  std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed, or that the sender has left
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;

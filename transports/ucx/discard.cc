@@ -31,6 +31,13 @@ void UcxTransport::Discard(std::uint32_t group) {
   ThrowAway(OfGroup(group), kGroupBits, kMessagesAtOnce);
 }
 
+void UcxTransport::Accept(std::uint32_t group) {
+  discarded_.Remove(group);
+  if (worker_ == nullptr || shut_down_) return;
+  while (ThrowAway(OfGroup(group), kGroupBits, kMessagesAtOnce) == kMessagesAtOnce) {  // what has come takes memory
+  }
+}
+
 // Control messages, whose tags have no group, are not found: a receive is always posted for them.
 void UcxTransport::ThrowAwayUnwanted() {
   const std::vector<Loss>& losses = health_.losses();
@@ -39,6 +46,10 @@ void UcxTransport::ThrowAwayUnwanted() {
   const bool idle = searches == 0 || ucp_.ucp_tag_probe_nb(worker_->get(), 0, 0, /*remove=*/0, &info) == nullptr;
   if (idle) return;
   int left = kMessagesAtOnce;
+  // The groups that were discarded last are the likeliest, and are searched for each time.
+  for (std::size_t i = 0; i < std::min(discarded_.size(), kSearchesAtOnce) && left > 0; ++i) {
+    left -= ThrowAway(OfGroup(discarded_[discarded_.size() - 1 - i]), kGroupBits, left);
+  }
   for (std::size_t i = 0; i < std::min(searches, kSearchesAtOnce) && left > 0; ++i) {
     swept_ = (swept_ + 1) % searches;
     left -= swept_ < discarded_.size()

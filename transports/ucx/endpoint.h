@@ -24,7 +24,7 @@ class UcxEndpoint final : public Endpoint {
   // The members that the transport uses.
   UcxTransport* transport() const { return transport_; }
   Rank peer() const { return peer_; }
-  ucp_ep_h ep = nullptr;  // open from Connect to Shutdown
+  ucp_ep_h ep = nullptr;  // open from Connect until the peer is lost, or Shutdown
   void Show(MappedRegion own) { region_ = own; }
   void Keep(Mapping mapping) {
     mapping_ = std::move(mapping);

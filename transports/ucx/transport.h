@@ -55,6 +55,7 @@ class UcxTransport final : public Transport {
   absl::Span<const Loss> Check() override;
   void Disconnect(Rank peer, const absl::Status& cause) override;
   void Discard(std::uint32_t group) override;
+  void Accept(std::uint32_t group) override;
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
   std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
