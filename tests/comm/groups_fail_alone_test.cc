@@ -21,9 +21,9 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int kSize = 3;
-constexpr int kRounds = 9;
+constexpr int kRounds = 3;  // each rank is the culprit once
 constexpr std::int64_t kSmall = 3;
-constexpr std::int64_t kLarge = 700'001;  // messages of it end only when the receiver takes them
+constexpr std::int64_t kLarge = 200'001;  // messages of it end only when the receiver takes them
 
 struct Case {
   std::string name;
@@ -40,7 +40,7 @@ absl::Status Sums(Communicator& group, std::int64_t count, int times) {
     std::fill(values.begin(), values.end(), static_cast<float>(group.rank() + 1));
     absl::Status status = group.AllReduce(values.data(), values.data(), count, DType::kF32, ReduceOp::kSum).Wait();
     if (!status.ok()) return status;
-    for (const float value : values) {
+    for (const float value : {values.front(), values[values.size() / 2], values.back()}) {
       if (value != 6.0f) return absl::DataLossError(absl::StrCat("the sum is ", value));
     }
   }
@@ -62,7 +62,7 @@ class GroupsFailAloneTest : public ::testing::TestWithParam<Case> {
         ASSERT_TRUE(bad.ok()) << bad.status();
         ASSERT_EQ(Sums(**bad, c.count, 1), absl::OkStatus());
         ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());  // no rank is in that sum any more
-        std::thread at_work([&] { EXPECT_EQ(Sums(**good, c.count, 5), absl::OkStatus()) << "round " << round; });
+        std::thread at_work([&] { EXPECT_EQ(Sums(**good, c.count, 3), absl::OkStatus()) << "round " << round; });
         let_fail(*bad, round % kSize);
         bad->reset();
         at_work.join();

@@ -59,7 +59,7 @@ class ScriptedExecutor final : public Executor {
   const absl::Status& error() const override { return failure; }
   Channel& failed_channel() const override { return runs.front()->channel; }
   std::vector<Rank> MessagePeers(const Channel& channel) const override {
-    return Uses(channel) ? message_peers : std::vector<Rank>();
+    return Uses(channel) && has_message ? std::vector<Rank>{1} : std::vector<Rank>();
   }
   void End(Channel& channel, const absl::Status& cause) override {
     const std::vector<Run*> before = runs;
@@ -82,8 +82,8 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<Run*> runs;
   absl::Status failure;
-  std::vector<Rank> message_peers;      // of every channel that has runs
-  std::atomic<bool> ends_next = false;  // set by the test while the engine's thread may drive
+  std::atomic<bool> has_message = false;  // with rank 1, every channel that has runs
+  std::atomic<bool> ends_next = false;    // set by the test while the engine's thread may drive
   std::atomic<bool> ends_last = false;
   bool by_messages = false;
   bool in_background = false;
@@ -246,24 +246,24 @@ TEST_F(EngineTest, APeerTellsThatItHasLeftTheGroup) {
 }
 
 TEST_F(EngineTest, ACallEndsWhenItsMessagesAreBack) {
-  executor().message_peers = {1};
+  executor().has_message = true;
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);
   engine().Abort(channel(), absl::AbortedError("enough"));
   TestClock::step_ns = kSecond / 100;
   EXPECT_EQ(call.Wait(run, false, TestClock::now_ns + kSecond).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(call.done(run)) << "a peer may still read the message";
-  executor().message_peers = {};
+  executor().has_message = false;
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
 }
 
 // First its peer is given up, then the transport: nothing hangs.
 TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
-  executor().message_peers = {1};
+  executor().has_message = true;
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);
   engine().Abort(channel(), absl::AbortedError("enough"));
-  transport().on_shutdown = [&] { executor().message_peers = {}; };
+  transport().on_shutdown = [&] { executor().has_message = false; };
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
   ASSERT_EQ(transport().losses.size(), 1u);
   EXPECT_EQ(transport().losses[0].peer, 1);
