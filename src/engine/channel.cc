@@ -282,7 +282,7 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   if (peer == rank_) return false;
   if (p.control != nullptr) {
     const std::uint64_t generation = p.control->generation.load(std::memory_order_acquire);
-    // What the peer had sent before may still arrive: Engine::CheckLeavers looks twice.
+    // Messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
     if (run.program.point_to_point && generation > p.generation) return true;
     const std::uint64_t calls = p.control->calls.load(std::memory_order_acquire);
     // A peer that has taken part cannot open the block again before this rank has completed the call.
@@ -328,7 +328,7 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 // most 2^16 segments, and no schedule sends one rank more than two buffers and some.
 std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {
   const bool sends = message.kind == StepKind::kSend;
-  const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << 29;
+  const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << kGroupShift;
   const MessageCounts& first = run.ticket.first_message[static_cast<std::size_t>(message.peer)];
   const std::uint64_t number = (sends ? first.sent : first.received) + message.ordinal;
   if (run.program.point_to_point) return channel | std::uint64_t{1} << 28 | (number & 0xfffffff);

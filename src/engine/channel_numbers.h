@@ -36,7 +36,7 @@ class ChannelNumbers {
   void Close(std::uint32_t number, std::shared_ptr<const Borrowers> borrowers, std::vector<Rank> away);
   // A rank whose memory is not mapped sends nothing more on `number`. False when no closed channel has this number.
   bool HasLeft(std::uint32_t number, Rank rank);
-  // The same for a rank that sends nothing more on any channel.
+  // The rank `rank`, dead or given up, sends nothing more on any channel.
   void IsLost(Rank rank);
 
  private:

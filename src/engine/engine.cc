@@ -216,9 +216,13 @@ bool Engine::Poll() {
   return moved;
 }
 
-void Engine::LookAround(std::int64_t now_ns) {
+void Engine::DrainTransport(std::int64_t now_ns) {
   looked_around_ns_ = now_ns;
   transport_->Drain();
+}
+
+void Engine::LookAround(std::int64_t now_ns) {
+  DrainTransport(now_ns);
   TakeInNews();
   Poll();
 }
@@ -267,10 +271,7 @@ void Engine::CheckHealth(std::int64_t now_ns) {
   }
   if (recently_checked && now_ns < next_deadline_ns_) return;
   last_check_ns_ = now_ns;
-  if (IsTimeToLookAround(now_ns)) {
-    looked_around_ns_ = now_ns;
-    transport_->Drain();
-  }
+  if (IsTimeToLookAround(now_ns)) DrainTransport(now_ns);
   TakeInNews();
   for (Run* const run : executor_->active()) {
     if (run->channel.failure.begun) continue;
@@ -431,10 +432,7 @@ void Engine::Close(Channel& channel) {
   world_closed_ |= channel.number() == 0;
   std::erase(channels_, &channel);
   std::vector<Rank> away = channel.Away();
-  std::erase_if(away, [this](Rank rank) TUTTI_REQUIRES(driver_mutex_) {
-    const absl::Span<const Loss> losses = transport_->Check();
-    return std::any_of(losses.begin(), losses.end(), [rank](const Loss& loss) { return loss.peer == rank; });
-  });
+  for (const Loss& loss : transport_->Check()) std::erase(away, loss.peer);
   numbers_.Close(channel.number(), channel.borrowers(), std::move(away));
   LeaveSeat();
 }

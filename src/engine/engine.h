@@ -129,7 +129,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
   // Takes calls in from the queue; true when there were any.
   bool TakeSubmissions() TUTTI_REQUIRES(driver_mutex_);
-  // What is done every idle_tick, whatever else is to do: peers are answered, and what they have told is taken in.
+  // Takes all in that has arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
+  void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // The work of a rank that has nothing else to do: drains, and takes in what peers have told.
   void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(driver_mutex_) {
     return now_ns - looked_around_ns_ >= absl::ToInt64Nanoseconds(options_.idle_tick);
@@ -161,9 +163,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
   // Channels that Abort was called for, and those whose calls under way a peer has given up.
   void FailWhatWasGivenUp() TUTTI_REQUIRES(driver_mutex_);
-  // Channels that a peer has given up, whether calls are under way or not.
+  // `channel` fails if a peer has told in memory that it has given the channel up.
+  void FailIfGivenUp(Channel& channel) TUTTI_REQUIRES(driver_mutex_);
+  // All channels that a peer has given up fail, whether calls are under way or not.
   void FailWhatPeersGaveUp() TUTTI_REQUIRES(driver_mutex_);
-  // What the transport knows of lost peers and what peers have told.
+  // Takes in the peers that the transport has lost, and what peers have told.
   void TakeInNews() TUTTI_REQUIRES(driver_mutex_);
   void TakeInNote(const Note& note) TUTTI_REQUIRES(driver_mutex_);
   // Ends the failures whose memory is back; true when there were any.

@@ -43,16 +43,15 @@ void Engine::FailWhatWasGivenUp() {
       if (!channel->sticky().ok()) Fail(*channel, channel->sticky().Get());
     }
   }
-  for (Run* const run : executor_->active()) {
-    Channel& channel = run->channel;
-    if (!channel.failure.begun && channel.peer_failed()) Fail(channel, channel.FailureOfPeer());
-  }
+  for (Run* const run : executor_->active()) FailIfGivenUp(run->channel);
+}
+
+void Engine::FailIfGivenUp(Channel& channel) {
+  if (!channel.failure.begun && channel.peer_failed()) Fail(channel, channel.FailureOfPeer());
 }
 
 void Engine::FailWhatPeersGaveUp() {
-  for (Channel* const channel : channels_) {
-    if (!channel->failure.begun && channel->peer_failed()) Fail(*channel, channel->FailureOfPeer());
-  }
+  for (Channel* const channel : channels_) FailIfGivenUp(*channel);
 }
 
 void Engine::TakeInNews() {

@@ -42,8 +42,8 @@ class LentMemory {
  public:
   // Frees `buffer` some time after every borrower has completed `run` of `lane`.
   void Keep(Buffer buffer, std::shared_ptr<const Borrowers> borrowers, int lane, std::uint64_t run);
-  // Of a call that failed, whose runs no peer completes: frees `buffer` some time after every borrower has closed the
-  // channel.
+  // For memory of a failed call, whose runs no peer completes: frees `buffer` some time after every borrower has closed
+  // the channel.
   void KeepUntilClosed(Buffer buffer, std::shared_ptr<const Borrowers> borrowers);
   // Frees all that the peers have left.
   void Sweep();
