@@ -51,22 +51,21 @@ TEST_P(PointToPointOrder, EveryLengthComesFromEveryRank) {
 // Thousands of messages under way at once; the receives of the tag that was sent last are posted first.
 TEST_P(PointToPointOrder, ManyMessagesOfEachTagKeepTheirOrder) {
   constexpr int kTags = 5;
-  constexpr int kMessages = 500;
+  constexpr std::size_t kMessages = 500;
   RunWorld(2, options(), [&](Communicator& comm) {
     const Rank peer = 1 - comm.rank();
     std::vector<std::int64_t> out(kTags * kMessages), in(kTags * kMessages, -1);
     std::iota(out.begin(), out.end(), 1'000'000 * comm.rank());
+    const auto place = [](int tag, std::size_t number) { return static_cast<std::size_t>(tag) * kMessages + number; };
     std::vector<Work> works;
-    for (int number = 0; number < kMessages; ++number) {
+    for (std::size_t number = 0; number < kMessages; ++number) {
       for (int tag = 0; tag < kTags; ++tag) {
-        works.push_back(
-            comm.Send(&out[static_cast<std::size_t>(tag * kMessages + number)], 1, DType::kI64, peer, {.tag = tag}));
+        works.push_back(comm.Send(&out[place(tag, number)], 1, DType::kI64, peer, {.tag = tag}));
       }
     }
     for (int tag = kTags - 1; tag >= 0; --tag) {
-      for (int number = 0; number < kMessages; ++number) {
-        works.push_back(
-            comm.Recv(&in[static_cast<std::size_t>(tag * kMessages + number)], 1, DType::kI64, peer, {.tag = tag}));
+      for (std::size_t number = 0; number < kMessages; ++number) {
+        works.push_back(comm.Recv(&in[place(tag, number)], 1, DType::kI64, peer, {.tag = tag}));
       }
     }
     WaitForAll(works);
@@ -132,6 +131,7 @@ TEST_P(PointToPointOrder, ThreadsWithATagEachDoNotDisturbEachOther) {
   RunWorld(2, options(), [&](Communicator& comm) {
     const Rank peer = 1 - comm.rank();
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int tag = 0; tag < kThreads; ++tag) {
       threads.emplace_back([&comm, peer, tag] {
         for (std::int64_t round = 0; round < kRounds; ++round) {
