@@ -5,8 +5,8 @@
 namespace tutti {
 
 absl::Status WrongLength(Rank source, std::uint64_t tag, std::int64_t received, std::int64_t expected) {
-  return absl::InvalidArgumentError(absl::StrCat("message from rank ", source, " with tag ", tag, " holds ", received,
-                                                 " bytes; the receive expects ", expected));
+  return absl::InvalidArgumentError(absl::StrCat("message from rank ", source, " with wire tag ", tag, " holds ",
+                                                 received, " bytes; the receive expects ", expected));
 }
 
 absl::Status Died(Rank rank, absl::string_view evidence) {
@@ -22,8 +22,9 @@ absl::Status DestroyedWithoutShutdown(Rank rank) {
 }
 
 absl::Status HasBeenDiscarded(Rank source, std::uint32_t group) {
-  return absl::CancelledError(
-      absl::StrCat("group ", group, " has been given up: its message from rank ", source, " is no longer received"));
+  return absl::CancelledError(absl::StrCat("group ", group, " has been given up: its message from ",
+                                           source == kAnySource ? "any rank" : absl::StrCat("rank ", source),
+                                           " is no longer received"));
 }
 
 }  // namespace tutti

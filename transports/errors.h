@@ -14,7 +14,7 @@ absl::Status WrongLength(Rank source, std::uint64_t tag, std::int64_t received, 
 absl::Status Died(Rank rank, absl::string_view evidence);
 absl::Status HasShutDown(Rank rank);
 absl::Status DestroyedWithoutShutdown(Rank rank);
-// The end of a receive from `source` whose group has been given up.
+// The end of a receive from `source`, perhaps kAnySource, whose group has been given up.
 absl::Status HasBeenDiscarded(Rank source, std::uint32_t group);
 
 }  // namespace tutti

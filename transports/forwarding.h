@@ -25,6 +25,9 @@ class ForwardingTransport : public Transport {
     return inner_->Connect(rank, addresses, deadline);
   }
   Endpoint& endpoint(Rank peer) override { return inner_->endpoint(peer); }
+  void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override {
+    inner_->RecvFromAny(tag, data, bytes, completion);
+  }
   bool Progress() override { return inner_->Progress(); }
   bool Drain() override { return inner_->Drain(); }
   void Sleep(absl::Time until) override { inner_->Sleep(until); }

@@ -161,10 +161,9 @@ bool IsReduction(const std::string& name) {
 }
 
 // The benchmarks that were asked for.
-std::vector<std::string> NamesOf(const BenchOptions& options, int ranks) {
+std::vector<std::string> NamesOf(const BenchOptions& options) {
   if (options.collective != "all") return {options.collective};
   std::vector<std::string> names = BenchNames();
-  if (ranks == 1) names.erase(std::remove(names.begin(), names.end(), "send_recv"), names.end());  // nobody else
   if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // such elements can be moved only
     names.erase(std::remove_if(names.begin(), names.end(), IsReduction), names.end());
   }
@@ -244,7 +243,7 @@ absl::Status CheckBench(const BenchOptions& options, int ranks) {
     absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;
   }
-  for (const std::string& name : NamesOf(options, ranks)) {
+  for (const std::string& name : NamesOf(options)) {
     const absl::StatusOr<Subject> subject = SubjectOf(name, options, 0, ranks);
     if (!subject.ok()) return subject.status();
     if (absl::Status serves = CheckSchedule(*subject, options, ranks); !serves.ok()) return serves;
@@ -254,7 +253,7 @@ absl::Status CheckBench(const BenchOptions& options, int ranks) {
 
 absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
                       const std::function<void(const BenchRow&)>& report) {
-  for (const std::string& name : NamesOf(options, communicator.size())) {
+  for (const std::string& name : NamesOf(options)) {
     if (absl::Status status = RunCollective(communicator, options, name, report); !status.ok()) return status;
   }
   return absl::OkStatus();

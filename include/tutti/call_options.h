@@ -10,6 +10,9 @@ namespace tutti {
 
 struct Schedule;
 
+// The largest CallOptions::tag.
+inline constexpr std::int32_t kMaxTag = (1 << 28) - 1;
+
 struct CallOptions {
   // Which schedule serves the call; nullptr: the selector decides, equally on all ranks.
   const Schedule* schedule = nullptr;
@@ -17,6 +20,9 @@ struct CallOptions {
   // when the call has its place among the calls; that of a Recv, which may be posted long before its message is due,
   // not before somebody waits for it (Work::Wait, OnDone or AwaitElsewhere). Ranks may give different ones.
   absl::Duration timeout = absl::ZeroDuration();
+  // The tag of a Send or Recv, in 0…kMaxTag: a message meets a receive of the same tag. 0 for all other calls. It
+  // belongs to the run and not to the plan: a bound Send may have another tag each time.
+  std::int32_t tag = 0;
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
   // make no progress until then.
   bool caller_drives = false;

@@ -35,6 +35,8 @@ inline constexpr std::array<Collective, 12> kAllCollectives = {
 
 // Whether ranks' elements are combined by an operator (CollectiveSpec::op).
 bool Reduces(Collective collective);
+// Whether the call is one of the two ends of a message: send or recv.
+bool IsPointToPoint(Collective collective);
 // Whether the call names one rank (CollectiveSpec::root): the root, or the peer of send and recv.
 bool HasRoot(Collective collective);
 // Whether input and output may be the same memory (CollectiveSpec::in_place).
@@ -56,7 +58,7 @@ struct CollectiveSpec {
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
   std::int64_t count = 0;
-  // The root, where the collective has one; for send and recv, the peer.
+  // The root, where the collective has one; for send and recv, the peer, for recv perhaps kAnySource.
   Rank root = 0;
   // Input and output are the same memory. all_gather, gather: the input is this rank's block of the output;
   // reduce_scatter, scatter: the output is this rank's block of the input, whose other blocks keep their value. False

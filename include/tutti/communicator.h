@@ -138,7 +138,16 @@ class Communicator {
   Work AllToAllV(const void* in, absl::Span<const std::int64_t> send_counts, void* out,
                  absl::Span<const std::int64_t> recv_counts, DType dtype, const CallOptions& = {});
   Work Barrier(const CallOptions& = {});
-  // Point to point: the k-th Send to a rank meets the k-th Recv from this one, independently of collectives.
+  // Point to point: one message of `count` elements (≥ 0) to rank `to`, which is received by a Recv from this rank, or
+  // from kAnySource, with the same tag (CallOptions::tag) and the same number of bytes. Messages of one sender and one
+  // tag are received in the order sent; of two receives that could take a message, the one that was posted first takes
+  // it. Messages of different tags, and collectives, go on independently of each other. `to` and `from` may be this
+  // rank itself. Threads that send to one rank with one tag at the same time do so in no certain order.
+  //
+  // A Send ends when `in` may be used again, for a short message perhaps before anybody receives it. Work::source()
+  // tells who sent what a Recv has received. A Recv whose message has another length ends with InvalidArgument that
+  // names both lengths, the sender and the tag. A Recv from kAnySource ends with the cause when any rank of the
+  // communicator is lost, for that rank may be the one it waits for, and with Unavailable when all others have left.
   Work Send(const void* in, std::int64_t count, DType dtype, Rank to, const CallOptions& = {});
   Work Recv(void* out, std::int64_t count, DType dtype, Rank from, const CallOptions& = {});
 

@@ -14,6 +14,9 @@ namespace tutti {
 
 // Position of a process in a world or group: 0 … size-1.
 using Rank = int;
+// In the place of the sender's rank: a receive takes the message of any rank. Not -1, which stands for no rank in many
+// programs and is refused.
+inline constexpr Rank kAnySource = -2;
 
 // The type of one element. 16-bit floating types are accumulated in fp32 and rounded once. A bool is one byte, which is
 // true unless it is 0; what is computed of bools is 0 or 1. A complex number is a pair, real part first. The 8-bit

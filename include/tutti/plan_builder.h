@@ -53,12 +53,13 @@ struct PlanOptions {
 //
 // Dependencies: two steps are ordered when they touch overlapping bytes of one rank's memory and one of them writes.
 // Signal follows every earlier step; every later step follows Wait. The k-th Send from a to b is received by the
-// k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step.
+// k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step,
+// but for the one message of a send or recv.
 //
 // Segments: Send, Recv, Reduce, Copy and Scale of more than options.segment_bytes become one step per segment. Steps
 // on one chunk are cut at the same elements, so that straight-line text over chunks becomes a pipeline: nothing has
 // to be cut by hand. Encode and Decode stay whole, because a message of a codec cannot be cut: encode segment by
-// segment.
+// segment. So does the message of a send or recv, of which the receiver may not know the sender.
 //
 // Not thread-safe. Misuse (a range outside its space, differing lengths, a peer out of range) is remembered and
 // returned by Build as InvalidArgument that names the step.

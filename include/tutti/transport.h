@@ -24,6 +24,9 @@ namespace tutti {
 // other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
+  // Of a RecvFromAny: the rank whose message it takes, written once that is known and before `done` is called; until
+  // then, and where there was no message, what the owner has written.
+  Rank source = kAnySource;
 };
 
 // Memory as this process sees it. `base` is page-aligned.
@@ -37,8 +40,8 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends `bytes` (≥ 0) to the peer; it matches the peer's Recv of the same tag. `tag` has kTagBits bits and is not in
-  // use by another unfinished message of the same direction between the two ranks.
+  // Sends `bytes` (≥ 0) to the peer; it matches the peer's Recv (or RecvFromAny) of the same tag, which has kTagBits
+  // bits. Messages of one tag between two ranks match in the order in which they were posted, whatever their lengths.
   virtual void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) = 0;
   // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths. The
   // contents of `data` are then undefined. The message may be sent before or after Recv is called.
@@ -96,6 +99,11 @@ class Transport {
   virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) = 0;
 
   virtual Endpoint& endpoint(Rank peer) = 0;
+
+  // Receives as Endpoint::Recv does, but from any rank, this one included. Of several receives that a message could
+  // match, from its sender or from any rank, the one that was posted first takes the message. Ends with a message, by
+  // Discard, or by Shutdown: not with the loss of a peer, unless that peer's message has begun to arrive.
+  virtual void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
   // Moves messages and calls completions; true when any was called. Takes a bounded part of what has arrived (UCX: 8 KB
   // of each socket; in one process: what has arrived before the call), for a caller that polls and comes again at once.

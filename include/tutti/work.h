@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "tutti/dtype.h"
 
 namespace tutti {
 
@@ -54,6 +55,10 @@ class Work {
   // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before that and for other
   // calls. Of a bound plan: until it is started again.
   std::int64_t end_nanos() const;
+
+  // Of a Recv that has ended OK: the rank of the communicator that sent the message. kAnySource for all other calls,
+  // and before the end. Of a bound plan: until it is started again.
+  Rank source() const;
 
   // What the call moves to and from other ranks, in bytes, as planned; 0 for one that was refused.
   std::int64_t wire_bytes() const;

@@ -37,6 +37,21 @@ absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec,
                                                  " must be 1: only op premul_sum multiplies by it"));
 }
 
+absl::Status CheckTag(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
+  const std::int32_t most = IsPointToPoint(spec.collective) ? kMaxTag : 0;
+  if (options.tag >= 0 && options.tag <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(ToString(spec), " of rank ", rank, ": tag ", options.tag, " must be ",
+                   most == 0 ? "0: only send and recv have a tag" : absl::StrCat("in 0…", most)));
+}
+
+absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
+  absl::Status status = CheckTimeout(options, rank);
+  status.Update(CheckFactor(options, spec, rank));
+  status.Update(CheckTag(options, spec, rank));
+  return status;
+}
+
 // Completes `spec.in_place` from where the caller's memory lies, or says what is wrong with it.
 absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank rank, int size) {
   const std::int64_t in_bytes = InputCount(spec, rank, size) * SizeOf(spec.dtype);
@@ -107,8 +122,7 @@ Work BoundPlan::Start(const CallOptions& options) { return impl_->Start(options)
 const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
-  if (absl::Status status = CheckTimeout(options, plan().rank); !status.ok()) return Work(status);
-  if (absl::Status status = CheckFactor(options, plan().spec, plan().rank); !status.ok()) return Work(status);
+  if (absl::Status status = CheckOptions(options, plan().spec, plan().rank); !status.ok()) return Work(status);
   if (call_->busy()) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
@@ -139,8 +153,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, v
   const int size = channel->size();
   // Validated first: the sizes below are meaningless otherwise.
   if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
-  if (absl::Status status = CheckTimeout(options, rank); !status.ok()) return Work(status);
-  if (absl::Status status = CheckFactor(options, spec, rank); !status.ok()) return Work(status);
+  if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
   if (absl::Status status = PlaceBuffers(spec, in, out, rank, size); !status.ok()) return Work(status);
   absl::StatusOr<tutti::Call*> taken = IdleCallFor(spec, options.schedule);
   if (!taken.ok()) return Work(taken.status());

@@ -26,7 +26,7 @@ PlanVerifier::Mode ModeOf(const absl::StatusOr<Config>& config) {
 
 std::vector<Rank> RanksThatTakePart(const Plan& own) {
   const CollectiveSpec& spec = own.spec;
-  if (spec.collective == Collective::kSend || spec.collective == Collective::kRecv) {
+  if (IsPointToPoint(spec.collective)) {
     const Rank peer = spec.root;
     if (peer < 0 || peer >= own.size || peer == own.rank) return {own.rank};
     return {std::min(own.rank, peer), std::max(own.rank, peer)};

@@ -36,8 +36,7 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
       control_(peer(rank).control),
       generation_(peer(rank).generation & 0xffffffff),
       left_(peers_.size()),
-      messages_(peers_.size()),
-      point_messages_(peers_.size()) {
+      messages_(peers_.size()) {
   for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
   for (const Peer& peer : peers_) {
     Presence* const theirs = engine.options().presence[static_cast<std::size_t>(peer.world_rank)];
@@ -70,7 +69,6 @@ bool Channel::Admit(Run& run) {
   ticket.peer_known.assign(ticket.peer_known.size(), false);
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
-    CountMessages(run, point_messages_);
     return true;
   }
   const int index = static_cast<int>(calls_ % kLanes);
@@ -80,7 +78,7 @@ bool Channel::Admit(Run& run) {
   ticket.sequence = calls_++;
   ticket.lane = index;
   ticket.lane_run = ++lane.runs;
-  CountMessages(run, messages_);
+  CountMessages(run);
   const CallOptions& options = run.call.options();
   ticket.identity = {run.program.signature, run.program.plan.spec.count, options.owner, options.round};
   if (!run.program.messages.empty()) ticket.identity_hash = HashOf(ticket.identity);
@@ -88,12 +86,12 @@ bool Channel::Admit(Run& run) {
   return true;
 }
 
-void Channel::CountMessages(Run& run, std::vector<MessageCounts>& counts) {
+void Channel::CountMessages(Run& run) {
   const std::vector<MessageCounts>& own = run.program.messages;
   for (std::size_t peer = 0; peer < own.size(); ++peer) {
-    run.ticket.first_message[peer] = counts[peer];
-    counts[peer].sent += own[peer].sent;
-    counts[peer].received += own[peer].received;
+    run.ticket.first_message[peer] = messages_[peer];
+    messages_[peer].sent += own[peer].sent;
+    messages_[peer].received += own[peer].received;
   }
 }
 
@@ -278,6 +276,11 @@ absl::Status Channel::CompareCalls(const Run& run) const {
 }
 
 bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
+  if (peer == kAnySource) {
+    Rank others_gone = 0;
+    while (others_gone < size() && (others_gone == rank_ || HasLeftWithout(run, others_gone))) ++others_gone;
+    return others_gone == size() && size() > 1;
+  }
   const Peer& p = this->peer(peer);
   if (peer == rank_) return false;
   if (p.control != nullptr) {
@@ -290,6 +293,11 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
     if (generation > p.generation && calls <= run.ticket.sequence) return true;
   }
   return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
+}
+
+Rank Channel::PeerOf(const Instruction& message, Rank source) const {
+  if (message.peer != kAnySource) return message.peer;
+  return source == kAnySource ? rank_ : RankOf(source).value_or(rank_);
 }
 
 std::optional<Rank> Channel::RankOf(Rank world_rank) const {
@@ -314,14 +322,15 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 }
 
 // The tag of a collective: channel (19 bits) · 0 · hash of the call (8) · message between the two ranks (20).
-// The tag of a Send or Recv: channel (19 bits) · 1 · message between the two ranks (28).
+// The tag of a Send or Recv: channel (19 bits) · 1 · tag of the caller (28).
 //
 // The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag,
 // and no two channels that a rank has in a world have one number: so no message of a group can meet a receive of
-// another, whatever the other ranks call these groups, and numbers need no agreement. Messages are counted over all
-// calls of a channel. Ranks that make different calls in one place nearly always have different hashes, and then wait
-// for each other until the difference is found or the time is up, instead of taking one another's messages for their
-// own.
+// another, whatever the other ranks call these groups, and numbers need no agreement. The messages of a caller have no
+// number, because a receive from any source would not know whose: transports match equal tags in the order posted, and
+// posting them in the order of the calls is the executor's part. Messages of collectives are counted over all calls of
+// a channel. Ranks that make different calls in one place nearly always have different hashes, and then wait for each
+// other until the difference is found or the time is up, instead of taking one another's messages for their own.
 //
 // Messages of one number that are not under way at the same time are matched in the order of the calls. Those that are
 // belong to at most kLanes calls of fewer than 2^18 messages between two ranks each: PlanBuilder cuts a buffer into at
@@ -329,9 +338,12 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {
   const bool sends = message.kind == StepKind::kSend;
   const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << kGroupShift;
+  if (run.program.point_to_point) {
+    static_assert(std::uint64_t{1} << (kGroupShift - 1) == std::uint64_t{kMaxTag} + 1);
+    return channel | std::uint64_t{1} << 28 | static_cast<std::uint64_t>(run.call.options().tag);
+  }
   const MessageCounts& first = run.ticket.first_message[static_cast<std::size_t>(message.peer)];
   const std::uint64_t number = (sends ? first.sent : first.received) + message.ordinal;
-  if (run.program.point_to_point) return channel | std::uint64_t{1} << 28 | (number & 0xfffffff);
   return channel | std::uint64_t{run.ticket.identity_hash} << 20 | (number & 0xfffff);
 }
 

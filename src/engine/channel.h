@@ -78,7 +78,8 @@ class Channel {
   // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
   absl::Status CompareCalls(const Run& run) const;
   // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv, whether it has
-  // left at all: what the peer had sent before may still be arriving.
+  // left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other ranks have, and
+  // there were some.
   bool HasLeftWithout(const Run& run, Rank peer) const;
   // A mapped peer that has not made the call of `ticket`, a collective; `preferred` if it has not.
   std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;
@@ -114,6 +115,9 @@ class Channel {
   void SayGoodbye();
 
   std::uint64_t TagOf(const Run& run, const Instruction& message) const;
+  // The rank that sends or receives `message` of `run`. Of a receive from any source: the rank that is rank `source` of
+  // the world, or this rank while that is kAnySource, because no message has met the receive.
+  Rank PeerOf(const Instruction& message, Rank source) const;
   // The scratch of the lane of `ticket`, kLaneScratchBytes long; null without a lane.
   std::byte* LaneScratch(const Ticket& ticket) const;
 
@@ -148,8 +152,8 @@ class Channel {
   }
   // Wakes the peers that sleep and wait for `least` or more (kAwaitsNews, kAwaitsCompletions).
   void RingSleepers(std::uint32_t least) const;
-  // Gives the messages of `run` the numbers that follow `counts`.
-  static void CountMessages(Run& run, std::vector<MessageCounts>& counts);
+  // Gives the messages of `run`, a collective, the next numbers.
+  void CountMessages(Run& run);
   void Record(const Run& run);
   void FreeLane(Ticket& ticket);
 
@@ -174,7 +178,6 @@ class Channel {
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer
   std::uint64_t point_calls_ = 0;        // of Send and Recv
-  std::vector<MessageCounts> point_messages_;
 };
 
 }  // namespace tutti

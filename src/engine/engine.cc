@@ -314,17 +314,19 @@ absl::Status Engine::CheckLeavers(Run& run) {
   const bool stuck = run.watch.steps_left_when_stuck == run.steps_left();
   run.watch.steps_left_when_stuck = run.steps_left();
   if (!stuck) return absl::OkStatus();
-  const Plan& plan = run.program.plan;
-  return absl::UnavailableError(absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
-                                             " has left (it destroyed its communicator, or its program has ended)",
-                                             " without call ", run.ticket.sequence, ", ", plan.name, " ",
-                                             ToString(plan.spec), ", for which rank ", options_.rank, " waits"));
+  const std::string who = leaver->peer == kAnySource
+                              ? "every other rank of the group has left (destroyed its communicator, or ended)"
+                              : absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
+                                             " has left (it destroyed its communicator, or its program has ended)");
+  return absl::UnavailableError(
+      absl::StrCat(who, " without ", run.Text(), ", for which rank ", options_.rank, " waits"));
 }
 
 Rank Engine::AwaitedBy(const Run& run) const {
   const Channel& channel = run.channel;
   const std::optional<Blocker> blocker = run.FirstBlocker();
   const Rank direct = blocker.has_value() ? blocker->peer : channel.rank();
+  if (direct == kAnySource) return kNobody;
   const std::optional<Rank> absent =
       run.program.point_to_point ? std::nullopt : channel.HasNotCalled(run.ticket, direct);
   const Rank awaited = channel.peer(absent.value_or(direct)).world_rank;
@@ -371,19 +373,24 @@ void Engine::Show(HeldUp held_up) {
 }
 
 absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
-  const Plan& plan = run.program.plan;
   const std::optional<Blocker> blocker = run.FirstBlocker();
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", options_.rank, " waited ", absl::FormatDuration(TimeoutOf(run)), " for ", WhoIsOverdue(run, now_ns),
+      " in ", run.Text(), ", at ", blocker.has_value() ? blocker->Place() : "its end"));
+}
+
+std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {
+  const std::optional<Blocker> blocker = run.FirstBlocker();
+  if (blocker.has_value() && blocker->peer == kAnySource) return "any rank";
   const Rank awaited = AwaitedBy(run);
+  const bool waits_for_itself = run.program.point_to_point && awaited == kNobody;
   std::optional<Rank> culprit;
   if (awaited != kNobody) culprit = WhoHoldsUp(awaited, now_ns);
-  if (!culprit.has_value()) culprit = FindHeldUp(now_ns).culprit;
-  if (*culprit == kNobody) culprit = options_.rank;
+  if (!culprit.has_value() && !waits_for_itself) culprit = FindHeldUp(now_ns).culprit;
+  if (culprit.value_or(kNobody) == kNobody) culprit = options_.rank;
   const std::string through =
       *culprit == awaited || awaited == kNobody ? "" : absl::StrCat(" (through rank ", awaited, ", which waits too)");
-  return absl::DeadlineExceededError(
-      absl::StrCat("rank ", options_.rank, " waited ", absl::FormatDuration(TimeoutOf(run)), " for rank ", *culprit,
-                   through, " in call ", run.ticket.sequence, ", ", plan.name, " ", ToString(plan.spec), ", at ",
-                   blocker.has_value() ? blocker->Place() : "its end"));
+  return absl::StrCat("rank ", *culprit, through);
 }
 
 std::optional<std::uint32_t> Engine::TakeNumber() {

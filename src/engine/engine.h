@@ -142,6 +142,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(driver_mutex_);
   // The error of `run`, whose deadline has passed.
   absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  // For whom `run` waits in vain, for an error: "rank 2 (through rank 1, which waits too)".
+  std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
   absl::Duration TimeoutOf(const Run& run) const;
   // The rank of the world that `run` misses: one that has not made the call if that is known, since it holds up
   // all others however they wait for each other, or else the one of its next step; -1: none.

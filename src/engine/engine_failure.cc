@@ -20,8 +20,20 @@ constexpr absl::Duration kLongGrace = absl::Seconds(30);
 // A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
 constexpr absl::Duration kMessageGrace = absl::Seconds(1);
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+// The message of a Send or Recv is not cut: one that is half through can only go on. Slower links are given up.
+constexpr double kSlowestBytesPerSecond = 50e6;
 // Notes that are kept for groups which this rank may be about to open.
 constexpr std::size_t kMostEarlyNotes = 256;
+
+// The time that the longest message of a Send or Recv of `channel` takes on the slowest link.
+absl::Duration LongestPassage(absl::Span<Run* const> runs, const Channel& channel) {
+  std::int64_t longest = 0;
+  for (const Run* const run : runs) {
+    if (&run->channel != &channel || !run->program.point_to_point) continue;
+    longest = std::max({longest, run->program.plan.in_bytes, run->program.plan.out_bytes});
+  }
+  return absl::Seconds(static_cast<double>(longest) / kSlowestBytesPerSecond);
+}
 
 }  // namespace
 
@@ -127,16 +139,19 @@ bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
   const std::vector<Rank> peers = executor_->MessagePeers(channel);
   if (peers.empty()) return true;
   Channel::Failure& failure = channel.failure;
-  if (now_ns >= NanosAfter(failure.told_ns, kShutdownGrace)) {
+  const absl::Duration passage = LongestPassage(executor_->active(), channel);
+  if (now_ns >= NanosAfter(failure.told_ns, kShutdownGrace + passage)) {
     transport_->Shutdown(channel.sticky().Get());
     for (Channel* const other : channels_) Fail(*other, channel.sticky().Get());
-  } else if (now_ns >= NanosAfter(failure.told_ns, kMessageGrace) && !std::exchange(failure.disconnected, true)) {
+  } else if (now_ns >= NanosAfter(failure.told_ns, kMessageGrace + passage) &&
+             !std::exchange(failure.disconnected, true)) {
     for (const Rank rank : peers) {
       const Rank peer = channel.peer(rank).world_rank;
       if (peer == options_.rank) continue;
-      transport_->Disconnect(peer, absl::UnavailableError(absl::StrCat(
-                                       "rank ", peer, " has taken no messages of rank ", options_.rank, " for ",
-                                       absl::FormatDuration(kMessageGrace), ", not even to throw them away")));
+      transport_->Disconnect(
+          peer, absl::UnavailableError(absl::StrCat("rank ", peer, " has taken no messages of rank ", options_.rank,
+                                                    " for ", absl::FormatDuration(kMessageGrace + passage),
+                                                    ", not even to throw them away")));
     }
   }
   return false;

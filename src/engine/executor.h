@@ -32,7 +32,8 @@ class Executor {
   // After kFailed: the error of a step or a message, and the channel that it ends.
   virtual const absl::Status& error() const = 0;
   virtual Channel& failed_channel() const = 0;
-  // The ranks of the group with which messages of `channel` are under way; empty: none are.
+  // The ranks of the group with which messages of `channel` are under way; empty: none are. A receive from any source
+  // that no message has met counts as a message with this rank.
   virtual std::vector<Rank> MessagePeers(const Channel& channel) const = 0;
   // Ends every run of `channel` with `cause`. No message of the channel is under way any more.
   virtual void End(Channel& channel, const absl::Status& cause) = 0;

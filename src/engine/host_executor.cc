@@ -169,7 +169,7 @@ void HostExecutor::End(Channel& channel, const absl::Status& cause) {
 
 Executor::Polled HostExecutor::Advance(HostRun& run) {
   bool moved = false;
-  if (!run.message_error_.ok()) return Fail(run, run.message_error_);
+  if (!run.message_error_.ok()) return Fail(run, run.MessageError());
   if (!run.started_) {
     if (run.channel.BlockedBy(run).has_value()) return Polled::kNothing;
     Count(staged_bytes_, run.Start());
@@ -207,9 +207,8 @@ Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
     }
     if (signalled == Signalled::kNever) {
       const Rank by = channel.RefusedBy(run.ticket, wait.peer);
-      run.refusal = absl::ResourceExhaustedError(
-          absl::StrCat("rank ", by, " has no room in its arena for call ", run.ticket.sequence, ", ", program.plan.name,
-                       " ", ToString(program.plan.spec), ", which therefore has no result on any rank"));
+      run.refusal = absl::ResourceExhaustedError(absl::StrCat("rank ", by, " has no room in its arena for ", run.Text(),
+                                                              ", which therefore has no result on any rank"));
       run.TellRefusal(by);
       return Polled::kMoved;
     }
@@ -255,17 +254,20 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {
   const Instruction& instruction = run.program.instructions[step];
-  Endpoint& endpoint = *run.channel.peer(instruction.peer).endpoint;
   const std::uint64_t tag = run.channel.TagOf(run, instruction);
   std::byte* const memory = run.AddressOf(run.program.operands[instruction.first_operand]);
   ++messages_;
   ++run.messages_left_;
-  run.messages_[step].under_way = true;
+  HostRun::Message& message = run.messages_[step];
+  message.under_way = true;
+  message.source = kAnySource;
   Count(wire_bytes_, instruction.wire_bytes);
+  if (instruction.peer == kAnySource) return transport_.RecvFromAny(tag, memory, instruction.bytes, &message);
+  Endpoint& endpoint = *run.channel.peer(instruction.peer).endpoint;
   if (instruction.kind == StepKind::kSend) {
-    endpoint.Send(tag, memory, instruction.bytes, &run.messages_[step]);
+    endpoint.Send(tag, memory, instruction.bytes, &message);
   } else {
-    endpoint.Recv(tag, memory, instruction.bytes, &run.messages_[step]);
+    endpoint.Recv(tag, memory, instruction.bytes, &message);
   }
 }
 
@@ -278,6 +280,9 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
   --run.messages_left_;
   message.under_way = false;
   if (status.ok()) {
+    if (run.program.point_to_point) {
+      run.call.SetSource(run.channel.PeerOf(run.program.instructions[message.step], message.source));
+    }
     run.Complete(message.step);
   } else if (run.message_error_.ok()) {
     run.message_error_ = status;

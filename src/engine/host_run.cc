@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/channel.h"
 #include "engine/host_executor.h"
@@ -89,11 +90,17 @@ void HostRun::Complete(StepId step) {
   }
 }
 
+absl::Status HostRun::MessageError() const {
+  if (!absl::IsInvalidArgument(message_error_)) return message_error_;
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", channel.peer(channel.rank()).world_rank, " in ", Text(), ": ", message_error_.message()));
+}
+
 void HostRun::AddMessagePeers(std::vector<Rank>& peers) const {
   for (const Message& message : messages_) {
-    const Rank peer = program.instructions[message.step].peer;
-    const bool is_new = std::find(peers.begin(), peers.end(), peer) == peers.end();
-    if (message.under_way && is_new) peers.push_back(peer);
+    if (!message.under_way) continue;
+    const Rank peer = channel.PeerOf(program.instructions[message.step], message.source);
+    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
   }
 }
 

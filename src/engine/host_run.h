@@ -46,6 +46,8 @@ class HostRun final : public Run {
   void Complete(StepId step);
   // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
   void TellRefusal(Rank by);
+  // The error with which the run ends because of a message: a wrong length is explained by the call.
+  absl::Status MessageError() const;
   // Adds the ranks with which messages are under way, each once.
   void AddMessagePeers(std::vector<Rank>& peers) const;
   std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }

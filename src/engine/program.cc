@@ -113,6 +113,7 @@ std::shared_ptr<const Program> Compile(Plan source) {
   auto program = std::make_shared<Program>();
   program->plan = std::move(source);
   const Plan& plan = program->plan;
+  program->point_to_point = IsPointToPoint(plan.spec.collective);
   const auto num_steps = plan.steps.size();
   program->instructions.reserve(num_steps);
   program->dependency_counts.resize(num_steps);
@@ -135,7 +136,7 @@ std::shared_ptr<const Program> Compile(Plan source) {
       }
     }
     program->wire_bytes += instruction.wire_bytes;
-    if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) {
+    if (!program->point_to_point && (step.kind == StepKind::kSend || step.kind == StepKind::kRecv)) {
       program->messages.resize(static_cast<std::size_t>(plan.size));
       MessageCounts& counts = program->messages[static_cast<std::size_t>(step.peer)];
       ++(step.kind == StepKind::kSend ? counts.sent : counts.received);
@@ -166,7 +167,6 @@ std::shared_ptr<const Program> Compile(Plan source) {
       program->successors[before.first_successor + before.num_successors++] = id;
     }
   }
-  program->point_to_point = plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
   program->signature =
       Pack({plan.spec.collective, plan.spec.dtype, plan.spec.op, plan.spec.root, plan.spec.in_place, HashName(plan)});
   return program;

@@ -88,7 +88,7 @@ struct Program {
   // Peers find their way in this rank's memory, or this rank in theirs, by whether the call is in place.
   bool in_place_must_match = false;
   bool point_to_point = false;
-  // By peer; empty when no step is a message.
+  // By peer; empty when no step is a message, and for a Send or Recv, whose message has a tag and no number.
   std::vector<MessageCounts> messages;
   // Collective, dtype, op, root, in_place and a hash of the plan's name and round, packed so that a mismatch can be
   // explained.

@@ -1,12 +1,18 @@
 #include "engine/run.h"
 
 #include "absl/strings/str_cat.h"
+#include "engine/call.h"
 #include "engine/channel.h"
 
 namespace tutti {
 
 std::string Blocker::Place() const {
   return step == kNoStep ? std::string(what) : absl::StrCat("step ", step, " (", what, ")");
+}
+
+std::string Run::Text() const {
+  const std::string tag = program.point_to_point ? absl::StrCat(" tag=", call.options().tag) : "";
+  return absl::StrCat("call ", ticket.sequence, ", ", program.plan.name, " ", ToString(program.plan.spec), tag);
 }
 
 Run::Run(Call& its_call, Channel& its_channel, const Program& its_program)

@@ -80,6 +80,8 @@ class Run {
   std::optional<Blocker> FirstBlocker() const {
     return FindBlocker([](const Blocker&) { return true; });
   }
+  // For an error: "call 17, recv:message recv f32 count=4 from=any tag=5".
+  std::string Text() const;
   // The caller's memory that peers write during the run; empty: none.
   virtual absl::Span<std::byte> output_lent_to_peers() const = 0;
 

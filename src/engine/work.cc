@@ -21,6 +21,8 @@ absl::Status Work::WaitForOutput() { return call_ == nullptr ? status_ : call_->
 
 std::int64_t Work::wire_bytes() const { return call_ != nullptr ? call_->program().wire_bytes : 0; }
 
+Rank Work::source() const { return call_ != nullptr && done() ? call_->source() : kAnySource; }
+
 std::int64_t Work::end_nanos() const { return call_ != nullptr && done() ? call_->end_ns() : 0; }
 
 void Work::OnDone(std::function<void(const absl::Status&)> callback) {

@@ -73,6 +73,10 @@ bool Reduces(Collective collective) {
          collective == Collective::kReduce;
 }
 
+bool IsPointToPoint(Collective collective) {
+  return collective == Collective::kSend || collective == Collective::kRecv;
+}
+
 bool HasRoot(Collective collective) {
   switch (collective) {
     case Collective::kBroadcast:
@@ -182,12 +186,12 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
   }
   const bool counted = spec.collective != Collective::kBarrier && spec.collective != Collective::kAllToAllV;
   if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));
-  if (HasRoot(spec.collective) && (spec.root < 0 || spec.root >= size)) {
-    return Invalid(spec, rank, absl::StrCat("root ", spec.root, " must be in 0…", size - 1));
-  }
-  const bool point_to_point = spec.collective == Collective::kSend || spec.collective == Collective::kRecv;
-  if (point_to_point && spec.root == rank) {
-    return Invalid(spec, rank, absl::StrCat("root ", spec.root, " (the peer) must be another rank"));
+  const bool from_any = spec.collective == Collective::kRecv && spec.root == kAnySource;
+  if (HasRoot(spec.collective) && !from_any && (spec.root < 0 || spec.root >= size)) {
+    return Invalid(
+        spec, rank,
+        absl::StrCat("root ", spec.root, IsPointToPoint(spec.collective) ? " (the peer)" : "", " must be in 0…",
+                     size - 1, spec.collective == Collective::kRecv ? ", or kAnySource (-2)" : ""));
   }
   if (absl::Status s = ValidateCounts(spec, "send_counts", spec.send_counts, rank, size); !s.ok()) return s;
   if (absl::Status s = ValidateCounts(spec, "recv_counts", spec.recv_counts, rank, size); !s.ok()) return s;
@@ -213,7 +217,13 @@ std::string ToString(const CollectiveSpec& spec) {
   } else {
     absl::StrAppend(&text, " count=", spec.count);
   }
-  if (HasRoot(spec.collective)) absl::StrAppend(&text, " root=", spec.root);
+  if (spec.collective == Collective::kSend) {
+    absl::StrAppend(&text, " to=", spec.root);
+  } else if (spec.collective == Collective::kRecv) {
+    absl::StrAppend(&text, " from=", spec.root == kAnySource ? "any" : absl::StrCat(spec.root));
+  } else if (HasRoot(spec.collective)) {
+    absl::StrAppend(&text, " root=", spec.root);
+  }
   if (spec.in_place) absl::StrAppend(&text, " in_place");
   return text;
 }

@@ -15,10 +15,6 @@
 namespace tutti {
 namespace {
 
-bool PointToPoint(const Plan& plan) {
-  return plan.spec.collective == Collective::kSend || plan.spec.collective == Collective::kRecv;
-}
-
 // Compares the fields that must be equal on all ranks; send and recv differ by nature, and counts per peer mirror each
 // other.
 absl::Status CheckAgreement(const Plan& a, const Plan& b) {
@@ -27,7 +23,7 @@ absl::Status CheckAgreement(const Plan& a, const Plan& b) {
                                                    " in ", field, ": ", ToString(b.spec), "; ", ToString(a.spec)));
   };
   if (b.size != a.size) return differ("size of the world");
-  if (PointToPoint(a) && PointToPoint(b)) return absl::OkStatus();
+  if (IsPointToPoint(a.spec.collective) && IsPointToPoint(b.spec.collective)) return absl::OkStatus();
   if (b.spec.collective != a.spec.collective) return differ("collective");
   if (b.spec.dtype != a.spec.dtype) return differ("dtype");
   if (b.spec.op != a.spec.op) return differ("op");
@@ -49,6 +45,11 @@ class Former {
   }
 
   absl::Status Check(const Plan& plan) {
+    // Messages of one tag are matched in the order posted, of which two ends with several would have two ideas.
+    if (IsPointToPoint(plan.spec.collective) && plan.steps.size() != 1) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": a plan of ", Name(plan.spec.collective),
+                                                        " is one message, this one has ", plan.steps.size(), " steps"));
+    }
     std::uint32_t signals = 0;
     for (StepId id = 0; id < plan.steps.size(); ++id) {
       const Step& step = plan.steps[id];
@@ -285,7 +286,7 @@ absl::Status CheckForm(absl::Span<const Plan> plans) {
     const Plan& plan = plans[i];
     if (absl::Status status = Validate(plan.spec, plan.rank, plan.size); !status.ok()) return status;
     if (absl::Status status = CheckAgreement(plans[0], plan); !status.ok()) return status;
-    const bool complete = PointToPoint(plan) ||
+    const bool complete = IsPointToPoint(plan.spec.collective) ||
                           (plans.size() == static_cast<std::size_t>(plan.size) && plan.rank == static_cast<Rank>(i));
     if (!complete || (i > 0 && plan.rank <= plans[i - 1].rank)) {
       return absl::InvalidArgumentError(absl::StrCat("plans[", i, "] is of rank ", plan.rank, " of ", plan.size, "; ",

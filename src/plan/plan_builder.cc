@@ -59,7 +59,9 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   options_.segment_bytes = std::max(options_.segment_bytes, SizeOf(spec.dtype));
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
-    const std::int64_t least = Quotient(longest, kMostSegments) * SizeOf(AccumulatorOf(spec.dtype));
+    // A Send is one message: its receiver may not know from whom the next one of the same tag comes.
+    const std::int64_t most = IsPointToPoint(spec.collective) ? 1 : kMostSegments;
+    const std::int64_t least = Quotient(longest, most) * SizeOf(AccumulatorOf(spec.dtype));
     options_.segment_bytes = std::max(options_.segment_bytes, least);
   }
   in_ = InputOf(spec, rank, size);
@@ -127,6 +129,7 @@ void PlanBuilder::Fail(const std::string& what) {
 
 bool PlanBuilder::CheckPeer(StepKind kind, Rank peer) {
   if (!status_.ok()) return false;
+  if (group_.empty() && IsPointToPoint(spec_.collective) && peer == spec_.root) return true;  // perhaps kAnySource
   if (peer < 0 || peer >= size()) {
     Fail(absl::StrCat(Name(kind), ": peer ", peer, " must be in 0…", size() - 1));
   } else if (peer == rank()) {
@@ -233,12 +236,17 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
     segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMostSegments / plan_.size, 1)));
   }
   std::vector<Ref> parts(dsts.size() + srcs.size());
-  for (std::int64_t first = 0; first < whole.count(); first += segment) {
+  // A message without elements is a message where it is the whole call, and nothing where it is a part of one.
+  const bool is_call = IsPointToPoint(plan_.spec.collective);
+  const std::int64_t segments = std::max<std::int64_t>(Quotient(whole.count(), segment), is_call ? 1 : 0);
+  for (std::int64_t i = 0; i < segments; ++i) {
+    const std::int64_t first = i * segment;
     const std::int64_t n = std::min(segment, whole.count() - first);
     auto part = [&](const Ref& ref) { return ref.Elements(first, n); };
     std::transform(dsts.begin(), dsts.end(), parts.begin(), part);
     std::transform(srcs.begin(), srcs.end(), parts.begin() + static_cast<std::ptrdiff_t>(dsts.size()), part);
     Step& added = Append(step, {parts.data(), dsts.size()}, {parts.data() + dsts.size(), srcs.size()});
+    if (is_call) continue;
     if (step.kind == StepKind::kSend) added.ordinal = sends_[step.peer]++;
     if (step.kind == StepKind::kRecv) added.ordinal = recvs_[step.peer]++;
   }

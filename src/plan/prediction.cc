@@ -28,6 +28,7 @@ CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   CollectiveSpec same = spec;
   // Some ranks may be in place and others not, and all must choose alike.
   same.in_place = false;
+  if (spec.root == kAnySource) same.root = 0;
   // With fewer elements than ranks, ranks that have no chunk do less than others, and would not stand for them.
   const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
                       spec.collective == Collective::kReduce;
@@ -42,14 +43,14 @@ CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
 
 // The rank whose plan comes first: the root, which has most to do where there is one, or the rank with the first chunk,
 // which is the longest.
-Rank FirstRank(const CollectiveSpec& spec) {
-  if (spec.collective == Collective::kSend || spec.collective == Collective::kRecv) return spec.root == 0 ? 1 : 0;
+Rank FirstRank(const CollectiveSpec& spec, int size) {
+  if (IsPointToPoint(spec.collective)) return spec.root == 0 && size > 1 ? 1 : 0;
   return HasRoot(spec.collective) ? spec.root : 0;
 }
 
 PlanOptions Coarse(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   PlanOptions coarse = options;
-  const Rank first = FirstRank(spec);
+  const Rank first = FirstRank(spec, size);
   const std::int64_t longest = std::max(InputCount(spec, first, size), OutputCount(spec, first, size));
   const std::int64_t least = (longest + kMostSegments - 1) / kMostSegments * SizeOf(AccumulatorOf(spec.dtype));
   coarse.segment_bytes = std::max(options.segment_bytes, least);
@@ -113,16 +114,16 @@ class Wanted {
 absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
                                       const PlanOptions& options) {
   const CollectiveSpec call = Representative(spec, size);
-  if (absl::Status valid = Validate(call, FirstRank(call), size); !valid.ok()) return valid;
+  if (absl::Status valid = Validate(call, FirstRank(call, size), size); !valid.ok()) return valid;
   if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
     return absl::InvalidArgumentError(
         absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
   }
-  const bool message = call.collective == Collective::kSend || call.collective == Collective::kRecv;
+  const bool message = IsPointToPoint(call.collective);
   const PlanOptions coarse = Coarse(call, size, options);
   std::vector<Plan> plans;
   std::size_t steps = 0;
-  Wanted wanted(size, FirstRank(call));
+  Wanted wanted(size, FirstRank(call, size));
   Rank rank = 0;
   while (wanted.Next(rank)) {
     absl::StatusOr<Plan> plan = BuildPlan(schedule, call, rank, size, coarse);

@@ -42,7 +42,8 @@ std::string Operands(const Plan& plan, const Step& step) {
     case StepKind::kSend:
       return absl::StrCat(srcs, " to ", step.peer, " #", step.ordinal);
     case StepKind::kRecv:
-      return absl::StrCat(dsts, " from ", step.peer, " #", step.ordinal);
+      return absl::StrCat(dsts, " from ", step.peer == kAnySource ? "any" : absl::StrCat(step.peer), " #",
+                          step.ordinal);
     case StepKind::kSignal:
       return absl::StrCat("#", step.ordinal);
     case StepKind::kWait:

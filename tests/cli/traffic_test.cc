@@ -59,9 +59,8 @@ TEST(TrafficTest, InPlaceBlocksLieWhereTheCollectiveWantsThem) {
   EXPECT_EQ(Make("gather", 1024, 2)->in_place_input(), 0);
 }
 
-TEST(TrafficTest, RefusesUnknownNamesAndLonelyMessages) {
+TEST(TrafficTest, RefusesUnknownNames) {
   EXPECT_EQ(ParseBenchName("allreduce").status().message(), "no collective 'allreduce'; did you mean all_reduce?");
-  EXPECT_FALSE(Make("send_recv", 4, 0, 1).ok());
 }
 
 }  // namespace

@@ -25,7 +25,9 @@ TEST(Blame, ALostMessageBetweenTwoRanksNamesItsSender) {
     const Endings endings = RunWithFaults(world, [](Communicator& comm) -> Outcome {
       for (int round = 0; round < 5; ++round) {
         std::int32_t number = round;
-        Work work = comm.rank() == 0 ? comm.Send(&number, 1, DType::kI32, 1) : comm.Recv(&number, 1, DType::kI32, 0);
+        const CallOptions options = {.tag = round};  // or the next message would be taken for the lost one
+        Work work = comm.rank() == 0 ? comm.Send(&number, 1, DType::kI32, 1, options)
+                                     : comm.Recv(&number, 1, DType::kI32, 0, options);
         if (absl::Status status = work.Wait(); !status.ok()) return {status, ""};
         if (number != round) return {absl::OkStatus(), absl::StrCat("received ", number, " in round ", round)};
       }

@@ -137,7 +137,7 @@ void ExpectLoss(const FaultyWorld& world, const Endings& endings) {
 
 void ExpectTruncation(const Endings& endings) {
   static const std::regex kLengths(
-      "message from rank ([0-9]+) with tag [0-9]+ holds ([0-9]+) bytes; the receive expects ([0-9]+)");
+      "message from rank ([0-9]+) with wire tag [0-9]+ holds ([0-9]+) bytes; the receive expects ([0-9]+)");
   ExpectNothingWrong(endings);
   EXPECT_LT(endings.took, kInTime) << Text(endings);
   if (endings.events.empty()) return ExpectNoHarm(endings);

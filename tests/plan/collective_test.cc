@@ -72,6 +72,8 @@ TEST(CollectiveTest, AcceptsWhatMakesSense) {
   EXPECT_EQ(ErrorOf({.count = 7, .in_place = true}, 3, 4), "");
   EXPECT_EQ(ErrorOf({.collective = Collective::kBarrier}), "");
   EXPECT_EQ(ErrorOf({.collective = Collective::kSend, .count = 1, .root = 3}), "");
+  EXPECT_EQ(ErrorOf({.collective = Collective::kSend, .count = 1, .root = 2}, 2), "");
+  EXPECT_EQ(ErrorOf({.collective = Collective::kRecv, .count = 1, .root = kAnySource}), "");
   EXPECT_EQ(ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1, 2}, .recv_counts = {1, 0}}, 0, 2), "");
 }
 
@@ -82,7 +84,10 @@ TEST(CollectiveTest, ErrorsNameTheField) {
   EXPECT_THAT(ErrorOf({.count = std::numeric_limits<std::int64_t>::max() / 8}), HasSubstr("count 1152921504606846975"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier, .count = 1}), HasSubstr("count 1 must be 0"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kBroadcast, .root = 4}), HasSubstr("root 4 must be in 0…3"));
-  EXPECT_THAT(ErrorOf({.collective = Collective::kRecv, .root = 2}, 2), HasSubstr("root 2 (the peer) must be another"));
+  EXPECT_THAT(ErrorOf({.collective = Collective::kRecv, .root = -1}),
+              HasSubstr("root -1 (the peer) must be in 0…3, or kAnySource (-2)"));
+  EXPECT_THAT(ErrorOf({.collective = Collective::kSend, .root = kAnySource}),
+              HasSubstr("root -2 (the peer) must be in 0…3"));
   EXPECT_THAT(ErrorOf({.send_counts = {1}}), HasSubstr("send_counts must be empty"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1}}, 0, 2),
               HasSubstr("send_counts has 1 entries; it needs one per rank, 2"));

@@ -36,8 +36,21 @@ TEST(Message, ArrivesAsItWasSent) {
   }
 }
 
-TEST(Message, NeedsAnotherRankAsPeer) {
-  EXPECT_EQ(MessagePlan(Collective::kSend, 0, 0, 1).status().code(), absl::StatusCode::kInvalidArgument);
+// The receiver may not know from whom the next message of the same tag comes.
+TEST(Message, IsOneMessageWhateverItsLength) {
+  for (std::int64_t count : {0, 1, 65, 1'000'000}) {
+    for (const Rank peer : {0, 1, kAnySource}) {
+      absl::StatusOr<Plan> recv = MessagePlan(Collective::kRecv, 1, peer, count);
+      ASSERT_TRUE(recv.ok()) << recv.status();
+      EXPECT_EQ(recv->steps.size(), 1u);
+      EXPECT_EQ(recv->steps[0].peer, peer);
+    }
+    EXPECT_EQ(MessagePlan(Collective::kSend, 1, 1, count)->steps.size(), 1u);
+  }
+}
+
+TEST(Message, NeedsAPeer) {
+  EXPECT_EQ(MessagePlan(Collective::kSend, 0, kAnySource, 1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MessagePlan(Collective::kRecv, 1, 2, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -25,6 +25,7 @@ struct TransportMaker {
   std::string name;
   bool maps_peers = true;
   std::function<std::vector<std::unique_ptr<Transport>>(int size, const TransportOptions&)> make = nullptr;
+  bool receives_from_any = true;
   bool is_prompt = true;  // false: a message may be under way for a while after its Send and a Drain
 };
 

@@ -15,6 +15,7 @@ INSTANTIATE_TEST_SUITE_P(FaultyInproc, TransportConformance,
                          testing::Values(TransportMaker{.name = "no_faults", .make = WithFaults(MakeInproc, {})},
                                          TransportMaker{.name = "nuisances",
                                                         .make = WithFaults(MakeInproc, Nuisances(1)),
+                                                        .receives_from_any = false,
                                                         .is_prompt = false}),
                          NameOfMaker);
 

@@ -229,7 +229,7 @@ TEST(FaultyTransport, ATruncatedMessageNamesBothLengths) {
   EXPECT_EQ(received.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(received.status.message()),
-      testing::ContainsRegex("message from rank 0 with tag 1 holds [0-9][0-9]? bytes; the receive expects 100"));
+      testing::ContainsRegex("message from rank 0 with wire tag 1 holds [0-9][0-9]? bytes; the receive expects 100"));
 }
 
 TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {

@@ -26,18 +26,5 @@ TEST(InprocTransport, RejectsAnEmptyRegion) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(InprocTransport, ATagInUseIsAnError) {
-  const auto transport = MakeInprocTransport(MakeInprocHub(1), {.region_bytes = 4096}).value();
-  ASSERT_TRUE(transport->Connect(0, {*transport->Address()}, absl::InfiniteFuture()).ok());
-  Op first, second;
-  transport->endpoint(0).Recv(5, nullptr, 0, &first);
-  transport->endpoint(0).Recv(5, nullptr, 0, &second);
-  EXPECT_TRUE(transport->Progress());
-  EXPECT_EQ(second.status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(first.calls, 0);
-  transport->Shutdown(absl::OkStatus());
-  EXPECT_EQ(first.status.code(), absl::StatusCode::kUnavailable);
-}
-
 }  // namespace
 }  // namespace tutti

@@ -10,11 +10,13 @@ std::vector<std::unique_ptr<Transport>> MakeUcx(int size, const TransportOptions
   return transports;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    FaultyUcx, TransportConformance,
-    testing::Values(TransportMaker{.name = "no_faults", .make = WithFaults(MakeUcx, {})},
-                    TransportMaker{.name = "nuisances", .make = WithFaults(MakeUcx, Nuisances(2)), .is_prompt = false}),
-    NameOfMaker);
+INSTANTIATE_TEST_SUITE_P(FaultyUcx, TransportConformance,
+                         testing::Values(TransportMaker{.name = "no_faults", .make = WithFaults(MakeUcx, {})},
+                                         TransportMaker{.name = "nuisances",
+                                                        .make = WithFaults(MakeUcx, Nuisances(2)),
+                                                        .receives_from_any = false,
+                                                        .is_prompt = false}),
+                         NameOfMaker);
 
 }  // namespace
 }  // namespace tutti

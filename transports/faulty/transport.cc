@@ -36,6 +36,17 @@ void FaultyTransport::PostRecv(FaultyEndpoint& from, std::uint64_t tag, void* da
   from.inner().Recv(tag, data, bytes, completion);
 }
 
+// Where messages are duplicated, a receive must know which use of its tag it meets, and so from whom.
+void FaultyTransport::RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  if (IsDead()) return ended_.End(completion, death_);
+  if (renames_tags_ && !shut_down_) {
+    return ended_.End(completion, absl::UnimplementedError(
+                                      "a receive from any source cannot tell a message from its duplicate: a FaultPlan "
+                                      "with kDuplicate has none"));
+  }
+  inner().RecvFromAny(tag, data, bytes, completion);
+}
+
 void FaultyTransport::PostSend(FaultyEndpoint& to, PostedSend send) {
   if (to.peer() == rank_ || to.given_up || shut_down_)
     return to.inner().Send(send.tag, send.data, send.bytes, send.completion);
@@ -60,12 +71,25 @@ void FaultyTransport::PostSend(FaultyEndpoint& to, PostedSend send) {
   }
   leaves_ns =
       NanosAfter(leaves_ns, fate.latency + fate.delay + (fate.overtaken ? fate.patience : absl::ZeroDuration()));
+  const bool follows = Follows(to, send, leaves_ns);
+  if (follows) fate.overtaken = false;
   Held message = {&to, send, std::move(fate)};
-  if (leaves_ns > now_ns) {
+  if (follows || leaves_ns > now_ns) {
     held_.emplace(leaves_ns, std::move(message));
   } else {
     Leave(message);
   }
+}
+
+// No network lets messages of one tag overtake each other: a transport promises their order.
+bool FaultyTransport::Follows(const FaultyEndpoint& to, const PostedSend& send, std::int64_t& leaves_ns) const {
+  bool follows = false;
+  for (const auto& [before_ns, message] : held_) {
+    if (message.to != &to || message.send.tag != send.tag) continue;
+    follows = true;
+    leaves_ns = std::max(leaves_ns, before_ns);
+  }
+  return follows;
 }
 
 void FaultyTransport::Leave(const Held& message) {

@@ -40,6 +40,7 @@ class FaultyTransport final : public ForwardingTransport {
 
   absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
+  void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
   bool Drain() override;
   void Sleep(absl::Time until) override;
@@ -74,6 +75,9 @@ class FaultyTransport final : public ForwardingTransport {
   bool IsDead();
   void Die(std::int64_t number);
   void Report(FaultKind kind, Rank to, std::int64_t number) const;
+  // Whether messages with the tag of `send` to the same peer wait here: `send` must follow them. Sets `leaves_ns`, when
+  // it is to leave, to the time when they have left, if that is later.
+  bool Follows(const FaultyEndpoint& to, const PostedSend& send, std::int64_t& leaves_ns) const;
   // Hands a message to the inner transport, and after it the messages that it was to overtake.
   void Leave(const Held& message);
   void Transmit(const Held& message);

@@ -8,15 +8,6 @@
 
 namespace tutti {
 namespace inproc {
-namespace {
-
-// The error of a second operation with a tag. `operation` names the first one, as in "Recv from".
-absl::Status TagInUse(absl::string_view operation, Rank peer, std::uint64_t tag) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tag ", tag, " is already in use by an unfinished ", operation, " rank ", peer));
-}
-
-}  // namespace
 
 InprocTransport::~InprocTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
@@ -65,30 +56,61 @@ void InprocTransport::PostSend(Rank peer, Port* port, std::uint64_t tag, const v
 void InprocTransport::PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv) {
   if (shut_down_) return ended_.End(recv.completion, cause_);
   if (!lost(peer).ok()) return ended_.End(recv.completion, lost(peer));
-  if (const auto found = unexpected_.find(Key(peer, tag)); found != unexpected_.end()) {
-    Message* message = found->second;
-    unexpected_.erase(found);
-    if (message->Claim()) return Receive(message, recv);
+  const Key key(peer, tag);
+  while (unexpected_.Oldest(key) != nullptr) {
+    if (ReceiveUnexpected(key, recv)) return;
   }
-  if (!posted_.try_emplace(Key(peer, tag), recv).second) ended_.End(recv.completion, TagInUse("Recv from", peer, tag));
+  posted_.Add(key, recv);
+}
+
+void InprocTransport::RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  if (shut_down_) return ended_.End(completion, cause_);
+  const PostedRecv recv = {data, bytes, completion};
+  while (const std::optional<Key> first = MessageFor(tag)) {
+    if (ReceiveUnexpected(*first, recv)) return;
+  }
+  posted_.Add(Key(kAnySource, tag), recv);
+}
+
+std::optional<InprocTransport::Key> InprocTransport::MessageFor(std::uint64_t tag) const {
+  std::optional<Key> first;
+  std::uint64_t number = 0;
+  for (Rank source = 0; source < hub_->size(); ++source) {
+    const auto* const message = unexpected_.Oldest(Key(source, tag));
+    if (message == nullptr || (first.has_value() && message->number > number)) continue;
+    first = Key(source, tag);
+    number = message->number;
+  }
+  return first;
+}
+
+std::optional<InprocTransport::Key> InprocTransport::ReceiveFor(const Key& key) const {
+  const Key any(kAnySource, key.second);
+  const auto* const from_source = posted_.Oldest(key);
+  const auto* const from_any = posted_.Oldest(any);
+  if (from_source == nullptr && from_any == nullptr) return std::nullopt;
+  if (from_source == nullptr) return any;
+  return from_any == nullptr || from_source->number < from_any->number ? key : any;
 }
 
 void InprocTransport::Arrived(Message* message) {
   if (!lost(message->source).ok()) return Refuse(message, ToldBy(rank_, lost(message->source)));
   if (discarded_.Contains(GroupOf(message->tag))) return Refuse(message, absl::OkStatus());
   const Key key(message->source, message->tag);
-  if (const auto found = posted_.find(key); found != posted_.end()) {
-    if (!message->Claim()) return;
-    const PostedRecv recv = found->second;
-    posted_.erase(found);
-    return Receive(message, recv);
-  }
-  if (!unexpected_.try_emplace(key, message).second) {
-    Refuse(message, TagInUse("Send to", rank_, message->tag));
-  }
+  const std::optional<Key> recv = ReceiveFor(key);
+  if (!recv.has_value()) return unexpected_.Add(key, message);
+  if (message->Claim()) Receive(message, posted_.Take(*recv));
+}
+
+bool InprocTransport::ReceiveUnexpected(const Key& key, const PostedRecv& recv) {
+  Message* const message = unexpected_.Take(key);
+  if (!message->Claim()) return false;
+  Receive(message, recv);
+  return true;
 }
 
 void InprocTransport::Receive(Message* message, const PostedRecv& recv) {
+  recv.completion->source = message->source;
   if (message->bytes == recv.bytes) {
     if (recv.bytes > 0) std::memcpy(recv.data, message->data, static_cast<std::size_t>(recv.bytes));
     ended_.End(recv.completion, absl::OkStatus());
@@ -160,15 +182,13 @@ void InprocTransport::Lose(Rank peer, const absl::Status& cause) {
   if (shut_down_ || !lost(peer).ok()) return;
   losses_.push_back({peer, cause});
   lost_[static_cast<std::size_t>(peer)] = cause;
-  absl::erase_if(posted_, [&](const auto& posted) {
-    if (posted.first.first != peer) return false;
-    ended_.End(posted.second.completion, cause);
-    return true;
+  posted_.TakeIf([&](const Key& key, const PostedRecv& recv) {
+    if (key.first == peer) ended_.End(recv.completion, cause);
+    return key.first == peer;
   });
-  absl::erase_if(unexpected_, [&](const auto& unexpected) {
-    if (unexpected.first.first != peer) return false;
-    Refuse(unexpected.second, ToldBy(rank_, cause));
-    return true;
+  unexpected_.TakeIf([&](const Key& key, Message* message) {
+    if (key.first == peer) Refuse(message, ToldBy(rank_, cause));
+    return key.first == peer;
   });
   for (Message& message : port_->messages()) {
     if (message.target == peer && message.Withdraw()) ended_.End(message.completion, cause);
@@ -177,25 +197,24 @@ void InprocTransport::Lose(Rank peer, const absl::Status& cause) {
 
 void InprocTransport::Discard(std::uint32_t group) {
   if (shut_down_ || !discarded_.Add(group)) return;
-  absl::erase_if(posted_, [&](const auto& posted) {
-    const auto& [source, tag] = posted.first;
-    if (GroupOf(tag) != group) return false;
-    ended_.End(posted.second.completion, HasBeenDiscarded(source, group));
-    return true;
+  posted_.TakeIf([&](const Key& key, const PostedRecv& recv) {
+    const auto& [source, tag] = key;
+    if (GroupOf(tag) == group) ended_.End(recv.completion, HasBeenDiscarded(source, group));
+    return GroupOf(tag) == group;
   });
   ThrowAway(group);
 }
 
 void InprocTransport::Accept(std::uint32_t group) {
+  HandleNews();
   discarded_.Remove(group);
   ThrowAway(group);
 }
 
 void InprocTransport::ThrowAway(std::uint32_t group) {
-  absl::erase_if(unexpected_, [&](const auto& unexpected) {
-    if (GroupOf(unexpected.first.second) != group) return false;
-    Refuse(unexpected.second, absl::OkStatus());
-    return true;
+  unexpected_.TakeIf([&](const Key& key, Message* message) {
+    if (GroupOf(key.second) == group) Refuse(message, absl::OkStatus());
+    return GroupOf(key.second) == group;
   });
 }
 
@@ -253,10 +272,14 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
     }
   }
   port_->Close();
-  for (const auto& [key, recv] : posted_) ended_.End(recv.completion, cause_);
-  posted_.clear();
-  for (const auto& [key, message] : unexpected_) Refuse(message, refusal_);
-  unexpected_.clear();
+  posted_.TakeIf([&](const Key& /*key*/, const PostedRecv& recv) {
+    ended_.End(recv.completion, cause_);
+    return true;
+  });
+  unexpected_.TakeIf([&](const Key& /*key*/, Message* message) {
+    Refuse(message, refusal_);
+    return true;
+  });
   HandleNews();
   WithdrawSends();
   if (cause.ok()) {

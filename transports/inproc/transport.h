@@ -12,22 +12,22 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "base/fork.h"
 #include "transports/discarded.h"
 #include "transports/ended.h"
 #include "transports/inproc/endpoint.h"
 #include "transports/inproc/hub.h"
+#include "transports/keyed_queues.h"
 #include "transports/notes.h"
 #include "tutti/transport.h"
 
 namespace tutti::inproc {
 
 struct PostedRecv {
-  void* data;
-  std::int64_t bytes;
-  Completion* completion;
+  void* data = nullptr;
+  std::int64_t bytes = 0;
+  Completion* completion = nullptr;
 };
 
 class InprocTransport final : public Transport {
@@ -39,8 +39,6 @@ class InprocTransport final : public Transport {
         lost_(static_cast<std::size_t>(hub_->size())),
         left_(static_cast<std::size_t>(hub_->size())),
         answers_(static_cast<std::size_t>(hub_->size())) {
-    posted_.reserve(kRoom);
-    unexpected_.reserve(kRoom);
     news_.reserve(kRoom);
   }
   ~InprocTransport() override;
@@ -50,6 +48,7 @@ class InprocTransport final : public Transport {
   absl::StatusOr<std::string> Address() override { return address_; }
   absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
+  void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
   void Sleep(absl::Time until) override;
   void Wake() override { port_->Wake(); }
@@ -72,11 +71,17 @@ class InprocTransport final : public Transport {
   void PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv);
 
  private:
-  using Key = std::pair<Rank, std::uint64_t>;  // source, tag
+  using Key = std::pair<Rank, std::uint64_t>;  // source (of a receive perhaps kAnySource), tag
 
   void Arrived(Message* message);
   // Ends the messages of a group that nobody has received.
   void ThrowAway(std::uint32_t group);
+  // The key of the receive, posted first of those that match, which takes a message of `key`; nullopt: there is none.
+  std::optional<Key> ReceiveFor(const Key& key) const;
+  // The key of the message with `tag` that came first, from any rank; nullopt: there is none.
+  std::optional<Key> MessageFor(std::uint64_t tag) const;
+  // Receives the oldest message of `key`; false when its sender has withdrawn it.
+  bool ReceiveUnexpected(const Key& key, const PostedRecv& recv);
   void Receive(Message* message, const PostedRecv& recv);
   // Ends a message that this rank will not receive.
   static void Refuse(Message* message, const absl::Status& status);
@@ -94,8 +99,8 @@ class InprocTransport final : public Transport {
   Rank rank_ = -1;
   std::deque<InprocEndpoint> endpoints_;
 
-  absl::flat_hash_map<Key, PostedRecv> posted_;
-  absl::flat_hash_map<Key, Message*> unexpected_;
+  KeyedQueues<Key, PostedRecv> posted_{kRoom};
+  KeyedQueues<Key, Message*> unexpected_{kRoom};
   std::vector<Event> news_;
   EndedQueue ended_{kRoom};  // to be called by the next Progress
   const MakerProcess maker_;

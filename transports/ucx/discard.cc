@@ -3,6 +3,8 @@
 // message as too long, and answers a sender who has only announced it.
 #include <algorithm>
 
+#include "transports/errors.h"
+#include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti::ucx {
@@ -12,12 +14,7 @@ namespace {
 constexpr int kMessagesAtOnce = 1024;
 constexpr std::size_t kSearchesAtOnce = 256;
 
-constexpr ucp_tag_t kTag = (ucp_tag_t{1} << kTagBits) - 1;
-constexpr ucp_tag_t kSourceBits = ~kTag;
-constexpr ucp_tag_t kGroupBits = kTag & ~((ucp_tag_t{1} << kGroupShift) - 1);
-
-constexpr ucp_tag_t OfGroup(std::uint32_t group) { return static_cast<ucp_tag_t>(group) << kGroupShift; }
-constexpr ucp_tag_t OfSource(Rank source) { return static_cast<ucp_tag_t>(source) << kTagBits; }
+constexpr ucp_tag_t TagOfGroup(std::uint32_t group) { return static_cast<ucp_tag_t>(group) << kGroupShift; }
 
 }  // namespace
 
@@ -28,13 +25,18 @@ void UcxTransport::Discard(std::uint32_t group) {
     operation.discarded = true;
     ucp_.ucp_request_cancel(worker_->get(), operation.request);
   }
-  ThrowAway(OfGroup(group), kGroupBits, kMessagesAtOnce);
+  queued_.TakeIf([&](std::uint64_t tag, const QueuedRecv& recv) {
+    if (GroupOf(tag) == group) ended_.End(recv.completion, HasBeenDiscarded(recv.source, group));
+    return GroupOf(tag) == group;
+  });
+  ThrowAway(TagOfGroup(group), kGroupMask, kMessagesAtOnce);
 }
 
 void UcxTransport::Accept(std::uint32_t group) {
   discarded_.Remove(group);
   if (worker_ == nullptr || shut_down_) return;
-  while (ThrowAway(OfGroup(group), kGroupBits, kMessagesAtOnce) == kMessagesAtOnce) {  // what has come takes memory
+  ProgressAll();  // the ranks that had the number before have left, and what they had sent is here
+  while (ThrowAway(TagOfGroup(group), kGroupMask, kMessagesAtOnce) == kMessagesAtOnce) {  // what has come takes memory
   }
 }
 
@@ -48,13 +50,13 @@ void UcxTransport::ThrowAwayUnwanted() {
   int left = kMessagesAtOnce;
   // The groups that were discarded last are the likeliest, and are searched for each time.
   for (std::size_t i = 0; i < std::min(discarded_.size(), kSearchesAtOnce) && left > 0; ++i) {
-    left -= ThrowAway(OfGroup(discarded_[discarded_.size() - 1 - i]), kGroupBits, left);
+    left -= ThrowAway(TagOfGroup(discarded_[discarded_.size() - 1 - i]), kGroupMask, left);
   }
   for (std::size_t i = 0; i < std::min(searches, kSearchesAtOnce) && left > 0; ++i) {
     swept_ = (swept_ + 1) % searches;
     left -= swept_ < discarded_.size()
-                ? ThrowAway(OfGroup(discarded_[swept_]), kGroupBits, left)
-                : ThrowAway(OfSource(losses[swept_ - discarded_.size()].peer), kSourceBits, left);
+                ? ThrowAway(TagOfGroup(discarded_[swept_]), kGroupMask, left)
+                : ThrowAway(TagOf(losses[swept_ - discarded_.size()].peer, 0), kSourceMask, left);
   }
 }
 
@@ -63,12 +65,16 @@ int UcxTransport::ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most) {
     ucp_tag_recv_info_t info;
     const ucp_tag_message_h message = ucp_.ucp_tag_probe_nb(worker_->get(), tag, mask, /*remove=*/1, &info);
     if (message == nullptr) return thrown;
-    ucp_request_param_t param = {};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.memory_type = UCS_MEMORY_TYPE_HOST;
-    Leave(ucp_.ucp_tag_msg_recv_nbx(worker_->get(), nullptr, 0, message, &param));
+    ThrowAway(message);
   }
   return most;
+}
+
+void UcxTransport::ThrowAway(ucp_tag_message_h message) {
+  ucp_request_param_t param = {};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  Leave(ucp_.ucp_tag_msg_recv_nbx(worker_->get(), nullptr, 0, message, &param));
 }
 
 }  // namespace tutti::ucx

@@ -34,6 +34,10 @@ void UcxTransport::CutLost() {
       if (operation.completion == nullptr || !operation.receives || operation.peer != peer) continue;
       ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
+    queued_.TakeIf([&](std::uint64_t /*tag*/, const QueuedRecv& recv) {
+      if (recv.source == peer) ended_.End(recv.completion, health_.cause(peer));
+      return recv.source == peer;
+    });
   }
   EndWhatNeverComes();
 }

@@ -4,13 +4,12 @@
 
 #include "base/clock.h"
 #include "transports/errors.h"
+#include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti::ucx {
 namespace {
 
-// The UCX tag of a message: the source rank, then the 48 bits of the caller's tag.
-constexpr ucp_tag_t TagOf(Rank source, std::uint64_t tag) { return (static_cast<ucp_tag_t>(source) << kTagBits) | tag; }
 constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
 
 // The source rank in the tag of control messages: a rank that does not exist, because a control message names its own
@@ -51,6 +50,7 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
+  may_match_ |= to.peer() == rank_;  // UCX delivers such a message at once
   const ucs_status_ptr_t request =
       ucp_.ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), TagOf(rank_, tag), &param);
   if (UCS_PTR_IS_PTR(request)) {
@@ -60,16 +60,16 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   }
 }
 
-// Posts a receive and returns its request; or nullptr when the receive ended at once, as `ended` tells. UCX 1.13 gives
-// the length of a message that was there already only to a callback, so the receive always has one; a callback that
-// runs before its request is known leaves the request to its caller.
-void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask,
+// Calls `post`, which posts a receive, and returns its request; or nullptr when the receive ended at once, as `ended`
+// tells. UCX 1.13 gives the length of a message that was there already only to a callback, so the receive always has
+// one; a callback that runs before its request is known leaves the request to its caller.
+void* UcxTransport::PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_request_param_t&)> post,
                                ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended) {
   ucp_request_param_t param = HostMemory(user_data);
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = callback;
   posting_ = ended;
-  const ucs_status_ptr_t request = ucp_.ucp_tag_recv_nbx(worker_->get(), data, bytes, tag, mask, &param);
+  const ucs_status_ptr_t request = post(param);
   posting_ = nullptr;
   if (UCS_PTR_IS_PTR(request) && !ended->ended) return request;
   if (UCS_PTR_IS_PTR(request)) {
@@ -83,10 +83,19 @@ void* UcxTransport::PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp
 void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   if (shut_down_) return ended_.End(completion, cause_);
   if (health_.lost(from)) return ended_.End(completion, health_.cause(from));
+  if (queued_.Oldest(tag) != nullptr) return queued_.Add(tag, {from, data, bytes, completion});
+  PostRecvNow(from, tag, data, bytes, completion);
+}
+
+void UcxTransport::PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   Operation* operation = NewOperation(completion, from, tag, bytes, true);
   EndedInline ended;
-  operation->request =
-      PostTagged(data, static_cast<std::size_t>(bytes), TagOf(from, tag), kExactly, OnReceived, operation, &ended);
+  operation->request = PostTagged(
+      [&](const ucp_request_param_t& param) {
+        return ucp_.ucp_tag_recv_nbx(worker_->get(), data, static_cast<std::size_t>(bytes), TagOf(from, tag), kExactly,
+                                     &param);
+      },
+      OnReceived, operation, &ended);
   if (ended.ended) RecvEnded(operation, ended.status, ended.bytes);
 }
 
@@ -165,8 +174,12 @@ bool UcxTransport::CallEnded() {
 void UcxTransport::ReceiveControl() {
   while (control_left_-- > 0) {
     EndedInline ended;
-    control_receive_ =
-        PostTagged(control_in_.data(), control_in_.size(), kAnyControl, kAnyControl, OnControl, this, &ended);
+    control_receive_ = PostTagged(
+        [&](const ucp_request_param_t& param) {
+          return ucp_.ucp_tag_recv_nbx(worker_->get(), control_in_.data(), control_in_.size(), kAnyControl, kAnyControl,
+                                       &param);
+        },
+        OnControl, this, &ended);
     if (!ended.ended) return;
     if (ended.status == UCS_OK) HandleFrame(ended.bytes);
   }

@@ -39,13 +39,18 @@ constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 UcxTransport::~UcxTransport() { Shutdown(DestroyedWithoutShutdown(rank_)); }
 
 bool UcxTransport::Progress() {
-  if (worker_ != nullptr && ucp_.ucp_worker_progress(worker_->get()) != 0) nap_ = kShortestNap;
+  if (worker_ != nullptr && ucp_.ucp_worker_progress(worker_->get()) != 0) {
+    nap_ = kShortestNap;
+    may_match_ = true;
+  }
+  MatchQueued();
   return CallEnded();
 }
 
 bool UcxTransport::Drain() {
   if (worker_ != nullptr) {
     ProgressAll();
+    MatchQueued();
     ThrowAwayUnwanted();
   }
   return CallEnded();
@@ -60,6 +65,7 @@ void UcxTransport::Sleep(absl::Time until) {
   if (!ended_.empty()) return;
   const std::uint64_t notes = notes_.come();
   const bool armed = worker_ != nullptr && Arm();
+  if (MatchQueued()) return;
   health_.Conclude(MonotonicNanos());
   EndHeld();
   if (!ended_.empty() || notes_.come() != notes || health_.losses().size() != losses_seen_) return;
@@ -71,6 +77,7 @@ bool UcxTransport::ProgressAll() {
   std::int64_t end_ns = kNeverNanos;
   for (int polls = 1; ucp_.ucp_worker_progress(worker_->get()) != 0; ++polls) {
     nap_ = kShortestNap;
+    may_match_ = true;
     if (polls % kPollsPerLook != 0) continue;
     if (polls == kPollsPerLook) end_ns = NanosIn(kDrainLimit);
     if (MonotonicNanos() >= end_ns) return false;
@@ -174,6 +181,7 @@ bool UcxTransport::HasLeft(Rank peer) {
   ReadLinks();
   const bool link_ended = news.link_ended;
   const bool drained = ProgressAll();
+  MatchQueued();
   news.left = news.goodbye || (health_.said_goodbye(peer) && link_ended && drained);
   return news.left;
 }
@@ -273,6 +281,10 @@ void UcxTransport::CloseWorker(bool aborts) {
   DriveUntil(NanosIn(aborts ? kAbortCloseLimit : kCloseLimit), all_ended);
   worker_.reset();
   left_.clear();
+  queued_.TakeIf([&](std::uint64_t /*tag*/, const QueuedRecv& recv) {
+    ended_.End(recv.completion, cause_);
+    return true;
+  });
   for (Operation& operation : operations_) {
     if (operation.completion != nullptr) ended_.End(operation.completion, cause_);
   }

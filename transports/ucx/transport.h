@@ -19,6 +19,7 @@
 #include "memory/shared_region.h"
 #include "transports/discarded.h"
 #include "transports/ended.h"
+#include "transports/keyed_queues.h"
 #include "transports/notes.h"
 #include "transports/ucx/address.h"
 #include "transports/ucx/control.h"
@@ -48,6 +49,7 @@ class UcxTransport final : public Transport {
   absl::StatusOr<std::string> Address() override;
   absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) override;
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
+  void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
   bool Drain() override;
   void Sleep(absl::Time until) override;
@@ -83,6 +85,13 @@ class UcxTransport final : public Transport {
     std::int64_t bytes = 0;
     bool receives = false;
     bool discarded = false;
+  };
+  // A receive from any source, or one of the same tag that was posted after it: see any_source.cc.
+  struct QueuedRecv {
+    Rank source = kAnySource;
+    void* data = nullptr;
+    std::int64_t bytes = 0;
+    Completion* completion = nullptr;
   };
   // How a receive ended inside the call that posted it.
   struct EndedInline {
@@ -129,6 +138,8 @@ class UcxTransport final : public Transport {
   void ThrowAwayUnwanted();
   // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many those were.
   int ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most);
+  // Throws a message away that has been taken out of UCX's queue.
+  void ThrowAway(ucp_tag_message_h message);
   // Takes what a call of UCX has returned for which nobody waits: a request is freed when it has ended.
   void Leave(ucs_status_ptr_t request);
   void FreeLeft();
@@ -139,8 +150,14 @@ class UcxTransport final : public Transport {
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control);
-  void* PostTagged(void* data, std::size_t bytes, ucp_tag_t tag, ucp_tag_t mask, ucp_tag_recv_nbx_callback_t callback,
-                   void* user_data, EndedInline* ended);
+  void* PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_request_param_t&)> post,
+                   ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended);
+  void PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
+  // Gives queued receives the messages that have come for them; true when any left the queues.
+  bool MatchQueued();
+  // Posts `recv`, which is from any source, for the first message of `tag` from a rank that is not lost; false when
+  // there is none.
+  bool ReceiveNext(std::uint64_t tag, const QueuedRecv& recv);
   void HandleFrame(std::size_t bytes);
   void Handle(Rank from, const Control& control);
   void Answer(Rank from, Control::Kind kind);
@@ -188,6 +205,8 @@ class UcxTransport final : public Transport {
   int control_sends_ = 0;  // control messages whose send UCX has not ended yet
   int control_left_ = 0;   // the most control messages that peers may still send, questions, answers and notes aside
 
+  KeyedQueues<std::uint64_t, QueuedRecv> queued_{/*room=*/0};  // by tag; the first of each queue is from any source
+  bool may_match_ = false;  // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
   // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.

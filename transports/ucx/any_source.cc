@@ -1,0 +1,54 @@
+// Receives from any source of the UCX transport. UCX would take such a receive with a mask for the tag, but tells whose
+// message it takes only at the end: a receive whose sender dies in the middle could then neither be ended nor be blamed
+// on anybody (losses.cc). So such a receive waits here until UCX has a message of the tag that nobody has asked for,
+// and is posted for that message, whose sender is known. Receives of the same tag that are posted meanwhile wait behind
+// it.
+#include <utility>
+
+#include "transports/errors.h"
+#include "transports/ucx/tags.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+
+void UcxTransport::RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
+  if (shut_down_) return ended_.End(completion, cause_);
+  queued_.Add(tag, {kAnySource, data, bytes, completion});
+  may_match_ = true;
+}
+
+bool UcxTransport::MatchQueued() {
+  if (!std::exchange(may_match_, false) || queued_.empty() || worker_ == nullptr) return false;
+  bool matched = false;
+  queued_.TakeWhile([&](std::uint64_t tag, const QueuedRecv& recv) {
+    if (recv.source == kAnySource && !ReceiveNext(tag, recv)) return false;
+    if (recv.source != kAnySource) PostRecvNow(recv.source, tag, recv.data, recv.bytes, recv.completion);
+    return matched = true;
+  });
+  return matched;
+}
+
+bool UcxTransport::ReceiveNext(std::uint64_t tag, const QueuedRecv& recv) {
+  ucp_tag_recv_info_t info;
+  ucp_tag_message_h message = nullptr;
+  for (;;) {  // ends with the messages that have come: none comes meanwhile
+    message = ucp_.ucp_tag_probe_nb(worker_->get(), tag, kTagMask, /*remove=*/1, &info);
+    if (message == nullptr) return false;
+    if (!health_.lost(SourceOf(info.sender_tag))) break;
+    ThrowAway(message);
+  }
+  const Rank source = SourceOf(info.sender_tag);
+  recv.completion->source = source;
+  Operation* operation = NewOperation(recv.completion, source, tag, recv.bytes, true);
+  EndedInline ended;
+  operation->request = PostTagged(
+      [&](const ucp_request_param_t& param) {
+        return ucp_.ucp_tag_msg_recv_nbx(worker_->get(), recv.data, static_cast<std::size_t>(recv.bytes), message,
+                                         &param);
+      },
+      OnReceived, operation, &ended);
+  if (ended.ended) RecvEnded(operation, ended.status, ended.bytes);
+  return true;
+}
+
+}  // namespace tutti::ucx
