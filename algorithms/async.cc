@@ -7,6 +7,8 @@
 // of x.
 // After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018, https://arxiv.org/abs/1710.06952).
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -30,6 +32,14 @@ absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket
   return CheckServed(bucket, size, plan);
 }
 
+BackgroundRounds Background(const Strategy& strategy) {
+  return {.interval = absl::Milliseconds(strategy.integer("sync_interval_ms")),
+          .interval_option = "sync_interval_ms",
+          .max_staleness = strategy.integer("max_staleness"),
+          .warmup_steps = strategy.integer("warmup_steps"),
+          .warmup_strategy = absl::StrCat("gradient_allreduce:hierarchical=", strategy.option("hierarchical"))};
+}
+
 void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildSelected(b); }
 
 }  // namespace
@@ -43,8 +53,7 @@ constinit const tutti::Algorithm tutti_algorithm_async = {
     .exchanges = tutti::Exchanges::kWeights,
     .phase = tutti::Phase::kBackground,
     .options = tutti::kOptions,
-    .rounds = nullptr,
-    .round_of = nullptr,
     .supports = tutti::Supports,
     .build = tutti::Build,
+    .background = tutti::Background,
 };

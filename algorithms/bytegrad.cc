@@ -40,8 +40,6 @@ constinit const tutti::Algorithm tutti_algorithm_bytegrad = {
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,
     .codec = "uint8_block",
-    .rounds = nullptr,
-    .round_of = nullptr,
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

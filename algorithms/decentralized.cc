@@ -59,11 +59,15 @@ int Rounds(const Strategy& strategy, int size) {
   return strategy.option("matrix").empty() ? SelectionOf(strategy).rounds(size) : 1;
 }
 
-int RoundOfStep(const Strategy& strategy, std::int64_t step, int size) {
+RoundOfStep RoundsOfSteps(const Strategy& strategy, int size) {
+  const bool has_matrix = !strategy.option("matrix").empty();
+  const PeerSelection& selection = SelectionOf(strategy);
   const std::int64_t interval = strategy.integer("communication_interval");
-  if (step % interval != 0) return kNoExchange;
-  if (!strategy.option("matrix").empty()) return 0;
-  return RoundOfExchange(SelectionOf(strategy), step / interval, strategy.integer("seed"), size);
+  const std::int64_t seed = strategy.integer("seed");
+  return [=, &selection](std::int64_t step) {
+    if (step % interval != 0) return kNoExchange;
+    return has_matrix ? 0 : RoundOfExchange(selection, step / interval, seed, size);
+  };
 }
 
 Matrix MatrixOf(const Strategy& strategy, int size, int round) {
@@ -164,7 +168,7 @@ constinit const tutti::Algorithm tutti_algorithm_decentralized = {
     .phase = tutti::Phase::kForward,
     .options = tutti::kOptions,
     .rounds = tutti::Rounds,
-    .round_of = tutti::RoundOfStep,
+    .round_of = tutti::RoundsOfSteps,
     .supports = tutti::Supports,
     .mixing = tutti::Mixing,
     .build = tutti::Build,

@@ -96,8 +96,6 @@ constinit const tutti::Algorithm tutti_algorithm_gradient_allreduce = {
     .phase = tutti::Phase::kBackward,
     .options = tutti::kOptions,
     .codec = "none",
-    .rounds = nullptr,
-    .round_of = nullptr,
     .supports = tutti::Supports,
     .build = tutti::Build,
 };

@@ -24,8 +24,9 @@ constexpr AlgorithmOption kOptions[] = {
     {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
 };
 
-int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
-  return step % strategy.integer("communication_interval") == 0 ? 0 : kNoExchange;
+RoundOfStep RoundsOfSteps(const Strategy& strategy, int /*size*/) {
+  const std::int64_t interval = strategy.integer("communication_interval");
+  return [interval](std::int64_t step) { return step % interval == 0 ? 0 : kNoExchange; };
 }
 
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int /*size*/,
@@ -113,8 +114,7 @@ constinit const tutti::Algorithm tutti_algorithm_low_precision_decentralized = {
     .phase = tutti::Phase::kAfterStep,
     .options = tutti::kOptions,
     .codec = "uint8_block",
-    .rounds = nullptr,
-    .round_of = tutti::RoundOfStep,
+    .round_of = tutti::RoundsOfSteps,
     .supports = tutti::Supports,
     .mixing = tutti::Mixing,
     .build = tutti::Build,

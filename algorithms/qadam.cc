@@ -29,9 +29,10 @@ constexpr AlgorithmOption kOptions[] = {
 
 int Rounds(const Strategy& /*strategy*/, int /*size*/) { return 2; }
 
-// The round of `step`, if the warm-up ends after warmup_steps; the optimizer may prolong it.
-int RoundOfStep(const Strategy& strategy, std::int64_t step, int /*size*/) {
-  return step < strategy.integer("warmup_steps") ? kQAdamWarmUp : kQAdamCompressed;
+// The round of each step, if the warm-up ends after warmup_steps; the optimizer may prolong it.
+RoundOfStep RoundsOfSteps(const Strategy& strategy, int /*size*/) {
+  const std::int64_t warmup_steps = strategy.integer("warmup_steps");
+  return [warmup_steps](std::int64_t step) { return step < warmup_steps ? kQAdamWarmUp : kQAdamCompressed; };
 }
 
 absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
@@ -60,7 +61,8 @@ constinit const tutti::Algorithm tutti_algorithm_qadam = {
     .options = tutti::kOptions,
     .codec = "uint8_block",
     .rounds = tutti::Rounds,
-    .round_of = tutti::RoundOfStep,
+    .round_of = tutti::RoundsOfSteps,
     .supports = tutti::Supports,
     .build = tutti::Build,
+    .optimizer = "QAdam (tutti/qadam.h, or tutti/torch/qadam.h)",
 };

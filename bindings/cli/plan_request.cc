@@ -70,7 +70,7 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   const DType dtype = request.traffic.dtype;
   const std::int64_t count = request.count >= 0 ? request.count : request.bytes / SizeOf(dtype);
   const auto participants = static_cast<int>(ParticipantsOf(*strategy, request.ranks, request.options).size());
-  const int round = RoundOf(*strategy, request.step, participants);
+  const int round = RoundOf(*strategy, participants)(request.step);
   if (round == kNoExchange) {
     return absl::InvalidArgumentError(
         absl::StrCat("step ", request.step, " exchanges nothing with ", strategy->ToString(), "; try another --step"));

@@ -3,12 +3,14 @@
 #ifndef TUTTI_ALGORITHM_H_
 #define TUTTI_ALGORITHM_H_
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "tutti/codec.h"
 #include "tutti/plan.h"
@@ -55,6 +57,22 @@ struct Strategy {
   std::string ToString() const;
 };
 
+// The round that runs in optimizer step `step` (from 0), or kNoExchange. Options are read when the function is made,
+// not in every step. Thread-safe.
+using RoundOfStep = std::function<int(std::int64_t step)>;
+inline constexpr int kNoExchange = -1;
+
+// What an algorithm of Phase::kBackground does beside its plans: when rounds come, and what comes before them.
+struct BackgroundRounds {
+  absl::Duration interval;            // from the end of a round to the next
+  absl::string_view interval_option;  // the option that gives it, for errors
+  // An average is applied at most so many optimizer steps after its snapshot; 0: however late it comes.
+  std::int64_t max_staleness = 0;
+  // The optimizer steps before the first round. They exchange gradients, by the strategy of this name.
+  std::int64_t warmup_steps = 0;
+  std::string warmup_strategy;
+};
+
 struct Algorithm {
   absl::string_view name;
   absl::string_view summary;
@@ -67,11 +85,12 @@ struct Algorithm {
   // algorithm never encodes.
   absl::string_view codec = "";
   // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
-  // returns their number, `round_of` the round that runs in optimizer step `step` (from 0), or kNoExchange. Null: there
-  // is one round, which runs in every step; an algorithm that exchanges momentum runs the round that its MomentumSource
-  // returns (synchronizer.h). `size`, here and below, is the number of ranks that exchange (ParticipantsOf).
-  int (*rounds)(const Strategy& strategy, int size);
-  int (*round_of)(const Strategy& strategy, std::int64_t step, int size);
+  // returns their number; `round_of`, called once, returns what says which round a step runs. Null: there is one round,
+  // which runs in every step. An algorithm that exchanges gradients has one round, and one that exchanges momentum runs
+  // the round that its MomentumSource returns (synchronizer.h). `size`, here and below, is the number of ranks that
+  // exchange (ParticipantsOf).
+  int (*rounds)(const Strategy& strategy, int size) = nullptr;
+  RoundOfStep (*round_of)(const Strategy& strategy, int size) = nullptr;
   // OK, or the reason why buckets of this kind cannot be kept in step in this world; names the option. Equal on all
   // ranks.
   absl::Status (*supports)(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan);
@@ -82,16 +101,22 @@ struct Algorithm {
   // of the bucket. It is in place where WorksInPlace; otherwise it goes from a snapshot of the weights to separate
   // memory, because the training changes the weights meanwhile.
   void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
+  // Of Phase::kBackground only, and needed there.
+  BackgroundRounds (*background)(const Strategy& strategy) = nullptr;
+  // Of Exchanges::kMomentum only: the optimizer that is the source of momentum, and where users find it, for errors.
+  absl::string_view optimizer = "";
 };
 
-inline constexpr int kNoExchange = -1;
 // The ranks that exchange, in rank order: all ranks, or with hierarchical=true the leader of each node (see BuildPlan).
 std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
 // The functions of Algorithm with the same names, and what they mean where they are null. `participants` is the number
 // of ranks that exchange.
 int RoundsOf(const Strategy& strategy, int participants);
-int RoundOf(const Strategy& strategy, std::int64_t step, int participants);
+RoundOfStep RoundOf(const Strategy& strategy, int participants);
 std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants);
+// Whether results are averages over the ranks: always, but for an algorithm with an option `average` that is false,
+// whose results are sums.
+bool Averages(const Strategy& strategy);
 // Whether buckets of the algorithm hold weights rather than gradients.
 bool ExchangesWeights(const Algorithm& algorithm);
 // Whether plans of the algorithm work on values where they lie. Otherwise a plan reads a snapshot and writes elsewhere,

@@ -72,6 +72,13 @@ class BoundPlan {
 
   // Starts a run; every rank must start the same plans of a communicator in the same order.
   Work Start(const CallOptions& options = {});
+  // Another handle to the run that was started last. Default: the handle of a call that has ended OK.
+  Work LastRun() const;
+  // Names other memory, of the same sizes, for the runs from here on; `scratch` stays what it was. FailedPrecondition
+  // while a run is under way; InvalidArgument names a buffer that is missing. ResourceExhausted when the arena has no
+  // room to stage the memory: the next run, which must be started all the same, then ends with that error on all ranks,
+  // and memory must be named anew after it.
+  absl::Status Rebind(const PlanBuffers& buffers);
   const Plan& plan() const;
 
  private:

@@ -111,6 +111,18 @@ CollectiveSpec ExampleOfAllToAllV(Rank rank, int size) {
   return spec;
 }
 
+// InvalidArgument when a buffer is missing that the plan needs.
+absl::Status CheckBuffers(const Plan& plan, const PlanBuffers& buffers) {
+  const auto missing = [&](absl::string_view which, std::int64_t bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", plan.name, " of rank ", plan.rank, ": ", which, " is null but holds ", bytes, " bytes"));
+  };
+  if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
+  if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
+  if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 BoundPlan::BoundPlan() = default;
@@ -119,6 +131,8 @@ BoundPlan::BoundPlan(BoundPlan&&) noexcept = default;
 BoundPlan& BoundPlan::operator=(BoundPlan&&) noexcept = default;
 BoundPlan::BoundPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Work BoundPlan::Start(const CallOptions& options) { return impl_->Start(options); }
+Work BoundPlan::LastRun() const { return impl_->LastRun(); }
+absl::Status BoundPlan::Rebind(const PlanBuffers& buffers) { return impl_->Rebind(buffers); }
 const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
@@ -128,7 +142,26 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
   }
   call_->AddReference();
-  return Work(call_, call_->Submit(options));
+  last_run_ = call_->Submit(options);
+  return Work(call_, last_run_);
+}
+
+Work BoundPlan::Impl::LastRun() const {
+  if (last_run_ == 0) return Work();
+  call_->AddReference();
+  return Work(call_, last_run_);
+}
+
+absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
+  if (call_->busy()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", plan().rank, ": ", plan().name, " was given other memory before its last run had ended"));
+  }
+  if (absl::Status status = CheckBuffers(plan(), buffers); !status.ok()) return status;
+  absl::Status placed = call_->SetBuffers(buffers.in, buffers.out, buffers.state);
+  // The peers would wait for this rank.
+  if (!placed.ok() && call_->program().uses_lane) call_->RefuseNextRun(placed);
+  return placed;
 }
 
 Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<Channel> its_channel,
@@ -295,14 +328,7 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", plan.name, " maps peers' memory, which this communicator cannot"));
   }
-  const auto missing = [&](absl::string_view which, std::int64_t bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan ", plan.name, " of rank ", plan.rank, ": ", which, " is null but holds ", bytes, " bytes"));
-  };
-  if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
-  if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
-  if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
-  return absl::OkStatus();
+  return CheckBuffers(plan, buffers);
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(Plan plan, const PlanBuffers& buffers) {

@@ -21,10 +21,13 @@ class BoundPlan::Impl {
   ~Impl() { call_->Release(); }
 
   Work Start(const CallOptions& options);
+  Work LastRun() const;
+  absl::Status Rebind(const PlanBuffers& buffers);
   const Plan& plan() const { return call_->program().plan; }
 
  private:
   Call* const call_;
+  std::uint32_t last_run_ = 0;  // 0: none was started
 };
 
 class Communicator::Impl {

@@ -65,7 +65,6 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
   for (const PeerSelection* selection : AllPeerSelections()) {
     if (selection->name == name) return selection;
   }
-  // The list of names is made only for an error, because selections are looked up in every step.
   const std::string valid =
       absl::StrJoin(AllPeerSelections(), ", ",
                     [](std::string* out, const PeerSelection* selection) { absl::StrAppend(out, selection->name); });

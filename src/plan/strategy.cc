@@ -185,14 +185,17 @@ int RoundsOf(const Strategy& strategy, int participants) {
   return strategy.algorithm->rounds == nullptr ? 1 : strategy.algorithm->rounds(strategy, participants);
 }
 
-int RoundOf(const Strategy& strategy, std::int64_t step, int participants) {
-  return strategy.algorithm->round_of == nullptr ? 0 : strategy.algorithm->round_of(strategy, step, participants);
+RoundOfStep RoundOf(const Strategy& strategy, int participants) {
+  if (strategy.algorithm->round_of != nullptr) return strategy.algorithm->round_of(strategy, participants);
+  return [](std::int64_t /*step*/) { return 0; };
 }
 
 std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants) {
   if (strategy.algorithm->mixing == nullptr) return {};
   return strategy.algorithm->mixing(strategy, round, participant, participants);
 }
+
+bool Averages(const Strategy& strategy) { return strategy.option("average") != "false"; }
 
 bool ExchangesWeights(const Algorithm& algorithm) {
   return algorithm.exchanges == Exchanges::kWeights || algorithm.exchanges == Exchanges::kWeightDifferences;
@@ -205,11 +208,9 @@ bool WorksInPlace(const Algorithm& algorithm) {
 absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64_t count, Rank rank, int size,
                                const PlanOptions& options, int round) {
   const Algorithm& algorithm = *strategy.algorithm;
-  const bool weights = ExchangesWeights(algorithm);
   CollectiveSpec bucket;
   bucket.dtype = dtype;
-  bucket.op = weights || algorithm.exchanges == Exchanges::kMomentum || strategy.flag("average") ? ReduceOp::kAvg
-                                                                                                 : ReduceOp::kSum;
+  bucket.op = Averages(strategy) ? ReduceOp::kAvg : ReduceOp::kSum;
   bucket.count = count;
   bucket.in_place = WorksInPlace(algorithm);
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;

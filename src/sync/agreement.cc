@@ -87,4 +87,11 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
   return Agree(communicator, "synchronizer", std::move(fields), mistake);
 }
 
+absl::Status AgreeOnMemory(Communicator& communicator, const Caller& caller, const absl::Status& made) {
+  absl::Status on_all = Agree(communicator, "memory", {}, made, caller.Sign(Purpose::kState, 0, {}));
+  const bool ranks_differ = absl::IsInvalidArgument(on_all) && communicator.status().ok();
+  if (!ranks_differ || absl::IsInvalidArgument(made)) return on_all;
+  return absl::ResourceExhaustedError(on_all.message());
+}
+
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "sync/caller.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
 
@@ -14,6 +15,10 @@ namespace tutti {
 absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Parameter> parameters,
                                const SynchronizerOptions& options, absl::string_view strategy,
                                const absl::Status& mistake);
+
+// OK when all ranks have got the memory for their buckets, `made` on this rank; otherwise ResourceExhausted, or the
+// other mistake of a rank, which all ranks return before anything runs on the buckets. Collective.
+absl::Status AgreeOnMemory(Communicator& communicator, const Caller& caller, const absl::Status& made);
 
 }  // namespace tutti
 

@@ -23,7 +23,7 @@ void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
 }  // namespace
 
 AsyncAverage::AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator,
-                           std::unique_ptr<WeightExchange> weights, absl::Duration interval, std::int64_t max_staleness)
+                           std::unique_ptr<WeightBuckets> weights, absl::Duration interval, std::int64_t max_staleness)
     : caller_(caller),
       communicator_(std::move(communicator)),
       weights_(std::move(weights)),

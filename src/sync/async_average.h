@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "sync/caller.h"
-#include "sync/weight_exchange.h"
+#include "sync/weight_buckets.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
 
@@ -31,8 +31,8 @@ namespace tutti {
 class AsyncAverage {
  public:
   // `communicator` is used by nobody else, and `weights` was made with it. `max_staleness` is in steps; 0: no bound.
-  AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator,
-               std::unique_ptr<WeightExchange> weights, absl::Duration interval, std::int64_t max_staleness);
+  AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightBuckets> weights,
+               absl::Duration interval, std::int64_t max_staleness);
   // Calls Stop.
   ~AsyncAverage();
   AsyncAverage(const AsyncAverage&) = delete;
@@ -53,7 +53,7 @@ class AsyncAverage {
   // under way and for one interval at most. Safe to call again.
   void Stop();
 
-  WeightExchange& weights() { return *weights_; }
+  WeightBuckets& weights() { return *weights_; }
 
  private:
   // The snapshot belongs to the background thread while it is kTravels, and otherwise to the training thread.
@@ -72,7 +72,7 @@ class AsyncAverage {
 
   const Caller caller_;
   const std::unique_ptr<Communicator> communicator_;
-  const std::unique_ptr<WeightExchange> weights_;
+  const std::unique_ptr<WeightBuckets> weights_;
   const absl::Duration interval_;
   const std::int64_t max_staleness_;
 

@@ -12,7 +12,7 @@ namespace tutti {
 
 // What a call is for: the last digit of CallOptions::owner. Users know these digits (docs/errors.md).
 enum class Purpose : std::uint8_t {
-  kStep = 0,       // the exchange of a step, or a round of `async`
+  kStep = 0,       // the exchange of a step, or a round in the background
   kOverflow = 1,   // AgreeOnOverflow
   kLossScale = 2,  // SetLossScale
   kFlush = 3,      // Flush

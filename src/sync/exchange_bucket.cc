@@ -72,14 +72,31 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   return bucket;
 }
 
-void ExchangeBucket::Launch(int round, std::int64_t step, const CallOptions& call) {
+Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call) {
   launched_ns_ = MonotonicNanos();
   counted_ = false;
   CallOptions options = call;
   options.caller_drives = options.background = background_;  // the background thread does nothing but wait
   options.timed = true;
   options.draw = static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint32_t>(index_);
-  work_ = rounds_[round].Start(options);
+  return rounds_[round].Start(options);
+}
+
+Work ExchangeBucket::LaunchShared(int round, std::int64_t step, const CallOptions& call) {
+  Work started = Start(round, step, call);
+  work_ = rounds_[round].LastRun();
+  return started;
+}
+
+absl::Status ExchangeBucket::MoveTo(void* place) {
+  if (place == out_) return absl::OkStatus();
+  out_ = nullptr;  // unless all rounds can run at `place`
+  for (BoundPlan& round : rounds_) {
+    absl::Status rebound = round.Rebind({.in = in_.data(), .out = place, .state = state_.data()});
+    if (!rebound.ok()) return rebound;
+  }
+  out_ = static_cast<std::byte*>(place);
+  return absl::OkStatus();
 }
 
 void ExchangeBucket::ScaleResiduals(double factor) {

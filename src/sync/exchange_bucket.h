@@ -29,12 +29,20 @@ class ExchangeBucket {
   // Starts the plan of a round; the last run must have ended. `step` and the bucket's index name the run's random
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
   // the caller's options.
-  void Launch(int round, std::int64_t step, const CallOptions& call);
+  void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
+  // The same for a caller that waits for the run itself, by the result. A run that is refused leaves the last one be.
+  Work LaunchShared(int round, std::int64_t step, const CallOptions& call);
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan.
   absl::Status FinishOutput(SyncStatistics& statistics);
   // Waits for the end of the run and adds its traffic and duration to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
+
+  // Names the memory on which plans that work in place run from now on, for a bucket that was given a `place`; it must
+  // outlive its use. Errors: see BoundPlan::Rebind.
+  absl::Status MoveTo(void* place);
+  // Whether the last run has not ended.
+  bool runs() const { return !work_.done(); }
 
   // Multiplies the residuals by `factor`. No run may be under way.
   void ScaleResiduals(double factor);
@@ -49,6 +57,8 @@ class ExchangeBucket {
   std::byte* AddressOf(const StateRange& state) const { return state_.data() + state.range.offset; }
 
  private:
+  Work Start(int round, std::int64_t step, const CallOptions& call);
+
   int index_ = 0;
   bool background_ = false;  // the strategy works in the background: see CallOptions
   std::int64_t count_ = 0;

@@ -7,6 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sync/loss_scale.h"
+#include "tutti/algorithm.h"
 
 namespace tutti {
 namespace {
@@ -19,54 +21,55 @@ std::vector<int> BucketOf(const Layout& layout) {
 
 }  // namespace
 
-GradientExchange::GradientExchange(Communicator& communicator, const Strategy& strategy,
-                                   const std::vector<Parameter>& parameters, const Layout& layout, bool allow_unused)
-    : communicator_(communicator),
-      parameters_(parameters),
+GradientExchange::GradientExchange(SyncContext& context, const Strategy& strategy, const Layout& layout,
+                                   bool allow_unused)
+    : Exchange(context),
       places_(layout.places),
       allow_unused_(allow_unused),
-      sums_(strategy.option("average") == "false"),
+      sums_(!Averages(strategy)),
       ready_(BucketOf(layout), static_cast<int>(layout.buckets.size())) {}
 
 GradientExchange::~GradientExchange() {
   if (!in_step_ || !synchronizing_) return;
   (void)Fail(absl::AbortedError(
-      absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+      absl::StrCat("rank ", context_.communicator.rank(), " gave up its synchronizer in the middle of a step")));
 }
 
-absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(Communicator& communicator,
+absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(SyncContext& context,
                                                                            const Strategy& strategy,
-                                                                           const std::vector<Parameter>& parameters,
                                                                            const Layout& layout, bool allow_unused) {
-  std::unique_ptr<GradientExchange> exchange(
-      new GradientExchange(communicator, strategy, parameters, layout, allow_unused));
-  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets);
-  if (!buckets.ok()) return buckets.status();
-  exchange->buckets_ = *std::move(buckets);
-  if (allow_unused && !parameters.empty()) {
-    absl::StatusOr<Buffer> used = communicator.Allocate(static_cast<std::int64_t>(parameters.size()));
-    if (!used.ok()) return used.status();
-    exchange->used_ = *std::move(used);
-    const absl::Span<std::uint8_t> all = exchange->used_.as<std::uint8_t>();
-    std::fill(all.begin(), all.end(), std::uint8_t{1});
-  }
+  std::unique_ptr<GradientExchange> exchange(new GradientExchange(context, strategy, layout, allow_unused));
+  if (absl::Status made = exchange->MakeMemory(strategy, layout); !made.ok()) return made;
   return exchange;
 }
 
-std::shared_ptr<void> GradientExchange::View(int i) const {
-  const GradientPlace& place = places_[i];
-  const std::shared_ptr<Buffer>& bucket = buckets_[place.bucket].memory();
-  return {bucket, bucket->data() + place.offset * SizeOf(parameters_[i].dtype)};
+absl::Status GradientExchange::MakeMemory(const Strategy& strategy, const Layout& layout) {
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(context_.communicator, strategy, layout.buckets);
+  if (!buckets.ok()) return buckets.status();
+  buckets_ = *std::move(buckets);
+  if (allow_unused_ && !context_.parameters.empty()) {
+    absl::StatusOr<Buffer> used = context_.communicator.Allocate(static_cast<std::int64_t>(context_.parameters.size()));
+    if (!used.ok()) return used.status();
+    used_ = *std::move(used);
+    const absl::Span<std::uint8_t> all = used_.as<std::uint8_t>();
+    std::fill(all.begin(), all.end(), std::uint8_t{1});
+  }
+  return absl::OkStatus();
 }
 
-absl::Status GradientExchange::Begin(bool synchronize, std::int64_t step, MomentumSource* momentum,
-                                     const CallOptions& call) {
+std::shared_ptr<void> GradientExchange::GradientView(int i) const {
+  const GradientPlace& place = places_[i];
+  const std::shared_ptr<Buffer>& bucket = buckets_[place.bucket].memory();
+  return {bucket, bucket->data() + place.offset * SizeOf(context_.parameters[i].dtype)};
+}
+
+absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum) {
   if (in_step_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("rank ", communicator_.rank(), ": the last backward was begun but not finished"));
+        absl::StrCat("rank ", context_.communicator.rank(), ": the last backward was begun but not finished"));
   }
-  step_ = step;
-  call_ = call;
+  step_ = context_.step;
+  call_ = Call(Purpose::kStep);
   round_ = 0;
   if (synchronize && momentum != nullptr) {
     const absl::StatusOr<int> round = momentum->BeginBackward();
@@ -74,7 +77,7 @@ absl::Status GradientExchange::Begin(bool synchronize, std::int64_t step, Moment
     round_ = *round;
   }
   // All ranks hold the same sums, which must count once: only rank 0 keeps them.
-  if (std::exchange(holds_sums_, false) && communicator_.rank() != 0) Zero();
+  if (std::exchange(holds_sums_, false) && context_.communicator.rank() != 0) ZeroGradients();
   momentum_ = momentum;
   ready_.Reset();
   marked_twice_.store(-1, std::memory_order_relaxed);
@@ -91,11 +94,11 @@ void GradientExchange::MarkReady(int i) {
   if (!first) marked_twice_.store(i, std::memory_order_relaxed);
 }
 
-std::vector<int> GradientExchange::Missing() const {
+std::vector<int> GradientExchange::MissingGradients() const {
   std::vector<int> missing;
   if (!in_step_ || !synchronizing_) return missing;
-  for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
-    if (!ready_.marked(i) && View(i) != nullptr) missing.push_back(i);
+  for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
+    if (!ready_.marked(i) && GradientView(i) != nullptr) missing.push_back(i);
   }
   return missing;
 }
@@ -103,37 +106,71 @@ std::vector<int> GradientExchange::Missing() const {
 // The error of what this rank did wrong in the step.
 absl::Status GradientExchange::CheckStep(absl::Span<const int> missing) const {
   if (const int twice = marked_twice_.load(std::memory_order_relaxed); twice >= 0) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", communicator_.rank(), ": the gradient of ",
-                                                   parameters_[twice].name, " was marked ready twice in one step"));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", context_.communicator.rank(), ": the gradient of ",
+                                                   context_.parameters[twice].name,
+                                                   " was marked ready twice in one step"));
   }
   if (missing.empty() || allow_unused_) return absl::OkStatus();
   const std::string names =
-      absl::StrJoin(missing, ", ", [&](std::string* out, int i) { absl::StrAppend(out, parameters_[i].name); });
-  return absl::InvalidArgumentError(absl::StrCat("rank ", communicator_.rank(),
+      absl::StrJoin(missing, ", ", [&](std::string* out, int i) { absl::StrAppend(out, context_.parameters[i].name); });
+  return absl::InvalidArgumentError(absl::StrCat("rank ", context_.communicator.rank(),
                                                  ": backward ended without a gradient of ", names,
                                                  "; set allow_unused if the loss need not depend on every parameter"));
 }
 
-absl::Status GradientExchange::Finish(SyncStatistics& statistics) {
+absl::Status GradientExchange::Finish() {
   if (!in_step_) return absl::FailedPreconditionError("FinishBackward without BeginBackward");
   if (synchronizing_) {
-    const std::vector<int> missing = Missing();
+    const std::vector<int> missing = MissingGradients();
     if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);
     // Marks the missing parameters, and those without elements, which nobody else marks.
-    for (int i = 0; i < static_cast<int>(parameters_.size()); ++i) {
+    for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
       if (!ready_.marked(i)) MarkReady(i);
     }
     in_step_ = false;
     holds_sums_ = sums_;
-    if (used_.data() == nullptr) return FinishAll(absl::MakeSpan(buckets_), statistics);
+    if (used_.data() == nullptr) return FinishAll(absl::MakeSpan(buckets_), context_.statistics);
     Work agreement = AgreeOnUsed(missing);
-    absl::Status status = FinishAll(absl::MakeSpan(buckets_), statistics);
+    absl::Status status = FinishAll(absl::MakeSpan(buckets_), context_.statistics);
     status.Update(agreement.Wait());
     return status;
   }
   in_step_ = false;
   return absl::OkStatus();
 }
+
+absl::Status GradientExchange::FinishBackward() {
+  const bool synchronized = synchronizing_;
+  if (absl::Status status = Finish(); !status.ok()) return status;
+  if (!synchronized) return absl::OkStatus();
+  context_.EndStep();
+  exchanged_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::AfterStep() {
+  // A rank that leaves out a backward must not take its peers' next backward for its own.
+  if (!std::exchange(exchanged_, false)) ++context_.round;
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::CheckScalable() const {
+  if (!in_step_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", context_.communicator.rank(), ": the loss scale may only change between steps"));
+}
+
+absl::Status GradientExchange::SetLossScale(double scale) {
+  if (scale == context_.loss_scale) return absl::OkStatus();
+  if (absl::Status scalable = CheckScalable(); !scalable.ok()) return scalable;
+  absl::Status agreed = AgreeOnLossScale(context_.communicator, scale, Call(Purpose::kLossScale));
+  if (!agreed.ok()) return agreed;
+  for (ExchangeBucket& bucket : buckets_) bucket.ScaleResiduals(scale / context_.loss_scale);
+  context_.loss_scale = scale;
+  return absl::OkStatus();
+}
+
+void GradientExchange::EndLoad(bool /*same_world*/) { exchanged_ = false; }
 
 // Starts the agreement on used parameters after the last bucket; it travels while the buckets do.
 Work GradientExchange::AgreeOnUsed(absl::Span<const int> missing) {
@@ -142,11 +179,13 @@ Work GradientExchange::AgreeOnUsed(absl::Span<const int> missing) {
   for (int i : missing) used[i] = 0;
   CallOptions call = call_;
   call.caller_drives = true;
-  return communicator_.AllReduce(used.data(), used.data(), static_cast<std::int64_t>(used.size()), DType::kU8,
-                                 ReduceOp::kMax, call);
+  return context_.communicator.AllReduce(used.data(), used.data(), static_cast<std::int64_t>(used.size()), DType::kU8,
+                                         ReduceOp::kMax, call);
 }
 
-absl::Status GradientExchange::Cancel() {
+absl::Status GradientExchange::CancelBackward() {
+  constexpr std::uint64_t kGivenUp = 1'000'000'000;
+  if (has_launched()) context_.round += kGivenUp;
   absl::Status status;
   SyncStatistics unused;
   for (int b = 0; has_launched() && b < ready_.launched(); ++b) status.Update(buckets_[b].Finish(unused));
@@ -156,19 +195,41 @@ absl::Status GradientExchange::Cancel() {
 
 // Ends the step for the peers too, which would otherwise wait for buckets that never come.
 absl::Status GradientExchange::Fail(const absl::Status& mistake) {
-  communicator_.Abort(absl::AbortedError(mistake.message()));
+  context_.communicator.Abort(absl::AbortedError(mistake.message()));
   SyncStatistics unused;
   for (int b = 0; b < ready_.launched(); ++b) (void)buckets_[b].Finish(unused);
   in_step_ = false;
   return mistake;
 }
 
-void GradientExchange::Zero() {
+void GradientExchange::ZeroGradients() {
   holds_sums_ = false;
   for (ExchangeBucket& bucket : buckets_) {
     const absl::Span<std::byte> bytes = bucket.memory()->as<std::byte>();
     std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
+}
+
+absl::StatusOr<std::unique_ptr<MomentumExchange>> MomentumExchange::Create(SyncContext& context, const Layout& layout,
+                                                                           bool allow_unused) {
+  std::unique_ptr<MomentumExchange> exchange(new MomentumExchange(context, context.strategy, layout, allow_unused));
+  if (absl::Status made = exchange->MakeMemory(context.strategy, layout); !made.ok()) return made;
+  return exchange;
+}
+
+absl::Status MomentumExchange::BeginBackward() {
+  if (context_.momentum != nullptr) return GradientExchange::BeginBackward();
+  const Algorithm& algorithm = *context_.strategy.algorithm;
+  return absl::FailedPreconditionError(absl::StrCat("strategy ", algorithm.name,
+                                                    " exchanges the momentum of its own optimizer: create a ",
+                                                    algorithm.optimizer, " before the first backward"));
+}
+
+absl::Status MomentumExchange::CheckScalable() const {
+  if (absl::Status between_steps = GradientExchange::CheckScalable(); !between_steps.ok()) return between_steps;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the loss scale must stay ", context_.loss_scale, " with ", context_.strategy.algorithm->name,
+                   ", which puts gradients into the momentum before they can be divided by the scale"));
 }
 
 }  // namespace tutti

@@ -9,52 +9,57 @@
 
 #include "absl/status/statusor.h"
 #include "sync/buckets.h"
+#include "sync/exchange.h"
 #include "sync/exchange_bucket.h"
 #include "sync/ready_counters.h"
-#include "tutti/algorithm.h"
 #include "tutti/buffer.h"
-#include "tutti/communicator.h"
-#include "tutti/synchronizer.h"
 #include "tutti/work.h"
 
 namespace tutti {
 
-// The exchange of gradients. Its calls for a backward, and their errors, are those of Synchronizer.
-class GradientExchange {
+class GradientExchange : public Exchange {
  public:
-  // `communicator` and `parameters` must outlive the result.
-  static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(Communicator& communicator, const Strategy& strategy,
-                                                                  const std::vector<Parameter>& parameters,
+  // Takes the memory of the buckets. Not collective: the caller then asks whether all ranks have got theirs
+  // (AgreeOnMemory). `strategy` is that of `context`, or of its warm-up.
+  static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(SyncContext& context, const Strategy& strategy,
                                                                   const Layout& layout, bool allow_unused);
-  ~GradientExchange();
+  ~GradientExchange() override;
 
-  std::shared_ptr<void> View(int i) const;
+  bool exchanges_gradients() const override { return true; }
+  std::shared_ptr<void> GradientView(int i) const override;
+  absl::Status BeginBackward() override { return Begin(context_.synchronize, context_.momentum); }
+  void MarkReady(int i) override;
+  std::vector<int> MissingGradients() const override;
+  absl::Status FinishBackward() override;
+  bool used(int i) const override { return used_.data() == nullptr || used_.as<std::uint8_t>()[i] != 0; }
+  absl::Status CancelBackward() override;
+  void ZeroGradients() override;
+  absl::Status SetLossScale(double scale) override;
+  absl::Status BeforeStep() override { return context_.communicator.status(); }
+  absl::Status AfterStep() override;
+  absl::Status Flush() override { return context_.communicator.status(); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return absl::MakeSpan(buckets_); }
+  void EndLoad(bool same_world) override;
+
   // Begins a backward. `synchronize`: false when gradients are only accumulated. `momentum`: the source of what is
   // exchanged in place of gradients, which also chooses the round; null: gradients are exchanged, which have one round.
-  // `call` holds the caller's options.
-  absl::Status Begin(bool synchronize, std::int64_t step, MomentumSource* momentum, const CallOptions& call);
-  void MarkReady(int i);
-  std::vector<int> Missing() const;
-  absl::Status Finish(SyncStatistics& statistics);
-  absl::Status Cancel();
-  void Zero();
+  absl::Status Begin(bool synchronize, MomentumSource* momentum);
+  // Finishes a backward, which counts as no step.
+  absl::Status Finish();
 
-  bool in_step() const { return in_step_; }
-  // Whether buckets of the backward under way have left.
-  bool has_launched() const { return in_step_ && synchronizing_ && ready_.launched() > 0; }
-  bool used(int i) const { return used_.data() == nullptr || used_.as<std::uint8_t>()[i] != 0; }
-  bool synchronizing() const { return synchronizing_; }
-  std::vector<ExchangeBucket>& buckets() { return buckets_; }
+ protected:
+  GradientExchange(SyncContext& context, const Strategy& strategy, const Layout& layout, bool allow_unused);
+  absl::Status MakeMemory(const Strategy& strategy, const Layout& layout);
+  // OK when the moment allows a change of the loss scale.
+  virtual absl::Status CheckScalable() const;
 
  private:
-  GradientExchange(Communicator& communicator, const Strategy& strategy, const std::vector<Parameter>& parameters,
-                   const Layout& layout, bool allow_unused);
+  // Whether buckets of the backward under way have left.
+  bool has_launched() const { return in_step_ && synchronizing_ && ready_.launched() > 0; }
   absl::Status CheckStep(absl::Span<const int> missing) const;
   absl::Status Fail(const absl::Status& mistake);
   Work AgreeOnUsed(absl::Span<const int> missing);
 
-  Communicator& communicator_;
-  const std::vector<Parameter>& parameters_;
   const std::vector<GradientPlace> places_;
   const bool allow_unused_;
   const bool sums_;  // the strategy adds gradients up and does not divide
@@ -69,6 +74,20 @@ class GradientExchange {
   bool synchronizing_ = false;  // the backward under way synchronizes
   bool holds_sums_ = false;     // views may hold the sums that the last exchange left there
   bool in_step_ = false;
+  bool exchanged_ = false;  // gradients were exchanged since the optimizer's last step
+};
+
+// Momentum, which the algorithm's own optimizer makes of gradients just before they leave.
+class MomentumExchange final : public GradientExchange {
+ public:
+  static absl::StatusOr<std::unique_ptr<MomentumExchange>> Create(SyncContext& context, const Layout& layout,
+                                                                  bool allow_unused);
+
+  absl::Status BeginBackward() override;
+
+ private:
+  using GradientExchange::GradientExchange;
+  absl::Status CheckScalable() const override;
 };
 
 }  // namespace tutti

@@ -9,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "kernels/adam.h"
 #include "sync/byte_stream.h"
 #include "tutti/algorithm.h"
@@ -25,6 +27,15 @@ constexpr std::int64_t kVersion = 1;
 std::string Exactly(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
+// The names of all algorithms that exchange momentum.
+std::string NamesOfMomentum() {
+  std::vector<absl::string_view> names;
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    if (algorithm->exchanges == Exchanges::kMomentum) names.push_back(algorithm->name);
+  }
+  return absl::StrJoin(names, " or ");
 }
 
 absl::Status CheckGroup(int g, const QAdam::Group& group) {
@@ -113,8 +124,8 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   const absl::StatusOr<Strategy> strategy = ParseStrategy(synchronizer.strategy());
   if (!strategy.ok()) return strategy.status();
   if (strategy->algorithm->exchanges != Exchanges::kMomentum) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("QAdam needs a synchronizer with the strategy qadam, this one has ", synchronizer.strategy()));
+    return absl::FailedPreconditionError(absl::StrCat("QAdam needs a synchronizer with the strategy ",
+                                                      NamesOfMomentum(), ", this one has ", synchronizer.strategy()));
   }
   absl::Status mistake;
   if (synchronizer.momentum_source() != nullptr) {

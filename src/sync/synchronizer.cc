@@ -47,12 +47,12 @@ absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> pa
                                                    " has no weights, or gaps between them; ", strategy.algorithm->name,
                                                    " exchanges them and needs them in one piece"));
   }
-  if (strategy.algorithm->phase == Phase::kBackground && SyncInterval(strategy) >= timeout) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sync_interval_ms of ", strategy.option("sync_interval_ms"), " must be less than the timeout of the ",
-        "communicator, ", absl::FormatDuration(timeout), ": ranks wait for each other so long"));
-  }
-  return absl::OkStatus();
+  if (strategy.algorithm->phase != Phase::kBackground) return absl::OkStatus();
+  const BackgroundRounds rounds = strategy.algorithm->background(strategy);
+  if (rounds.interval < timeout) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      rounds.interval_option, " of ", strategy.option(rounds.interval_option), " must be less than the timeout of the ",
+      "communicator, ", absl::FormatDuration(timeout), ": ranks wait for each other so long"));
 }
 
 }  // namespace
@@ -79,83 +79,69 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   const absl::StatusOr<Caller> caller = Caller::Create(communicator);
   if (!caller.ok()) return caller.status();
   auto impl = std::make_unique<Impl>(communicator, *caller, std::move(parameters), *std::move(strategy));
-  if (absl::Status made = impl->MakeExchanges(layout, options); !made.ok()) return made;
+  if (absl::Status made = impl->Make(layout, options); !made.ok()) return made;
   return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
 }
 
 Synchronizer::Synchronizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Synchronizer::~Synchronizer() = default;
 
-std::uint32_t Synchronizer::number() const { return impl_->caller.number(); }
-CallOptions Synchronizer::OwnCall(const CallOptions& options) const { return impl_->Call(Purpose::kUser, options); }
+std::uint32_t Synchronizer::number() const { return impl_->context.caller.number(); }
+CallOptions Synchronizer::OwnCall(const CallOptions& options) const {
+  return impl_->exchange->Call(Purpose::kUser, options);
+}
 int Synchronizer::bucket_count() const { return impl_->bucket_count; }
 const std::string& Synchronizer::strategy() const { return impl_->name; }
-std::int64_t Synchronizer::step() const { return impl_->step; }
-bool Synchronizer::exchanges_gradients() const { return impl_->exchanges_gradients(); }
-bool Synchronizer::exchanges_weights() const { return impl_->exchanges_weights(); }
-bool Synchronizer::steps_together() const { return impl_->steps_together(); }
-const std::vector<Parameter>& Synchronizer::parameters() const { return impl_->parameters; }
-void Synchronizer::set_momentum_source(MomentumSource* source) { impl_->momentum = source; }
-MomentumSource* Synchronizer::momentum_source() const { return impl_->momentum; }
+std::int64_t Synchronizer::step() const { return impl_->context.step; }
+bool Synchronizer::exchanges_gradients() const { return impl_->exchange->exchanges_gradients(); }
+bool Synchronizer::exchanges_weights() const { return ExchangesWeights(*impl_->context.strategy.algorithm); }
+bool Synchronizer::steps_together() const { return impl_->exchange->steps_together(); }
+const std::vector<Parameter>& Synchronizer::parameters() const { return impl_->context.parameters; }
+void Synchronizer::set_momentum_source(MomentumSource* source) { impl_->context.momentum = source; }
+MomentumSource* Synchronizer::momentum_source() const { return impl_->context.momentum; }
 
-std::shared_ptr<void> Synchronizer::GradientView(int i) const {
-  return impl_->gradients == nullptr ? nullptr : impl_->gradients->View(i);
-}
+std::shared_ptr<void> Synchronizer::GradientView(int i) const { return impl_->exchange->GradientView(i); }
+absl::Status Synchronizer::BeginForward() { return impl_->exchange->BeginForward(); }
+absl::Status Synchronizer::BeginBackward() { return impl_->exchange->BeginBackward(); }
+void Synchronizer::MarkReady(int i) { impl_->exchange->MarkReady(i); }
+std::vector<int> Synchronizer::MissingGradients() const { return impl_->exchange->MissingGradients(); }
+absl::Status Synchronizer::FinishBackward() { return impl_->exchange->FinishBackward(); }
+bool Synchronizer::used(int i) const { return impl_->exchange->used(i); }
+absl::Status Synchronizer::CancelBackward() { return impl_->exchange->CancelBackward(); }
+absl::Status Synchronizer::BeforeStep() { return impl_->exchange->BeforeStep(); }
+absl::Status Synchronizer::AfterStep() { return impl_->exchange->AfterStep(); }
+absl::Status Synchronizer::Flush() { return impl_->exchange->Flush(); }
+absl::Status Synchronizer::Restart() { return impl_->exchange->Restart(); }
 
-absl::Status Synchronizer::BeginForward() { return impl_->BeginForward(); }
-absl::Status Synchronizer::BeginBackward() { return impl_->BeginBackward(); }
-void Synchronizer::MarkReady(int i) {
-  if (impl_->gradients != nullptr) impl_->gradients->MarkReady(i);
-}
-std::vector<int> Synchronizer::MissingGradients() const {
-  return impl_->gradients == nullptr ? std::vector<int>() : impl_->gradients->Missing();
-}
-absl::Status Synchronizer::FinishBackward() { return impl_->FinishBackward(); }
-bool Synchronizer::used(int i) const { return impl_->gradients == nullptr || impl_->gradients->used(i); }
-absl::Status Synchronizer::CancelBackward() { return impl_->CancelBackward(); }
-absl::Status Synchronizer::BeforeStep() { return impl_->BeforeStep(); }
-absl::Status Synchronizer::AfterStep() { return impl_->AfterStep(); }
-absl::Status Synchronizer::Flush() { return impl_->Flush(); }
-absl::Status Synchronizer::Restart() { return impl_->Restart(); }
-
-void Synchronizer::Pause() {
-  if (impl_->background != nullptr) impl_->background->Pause();
-}
-void Synchronizer::Resume() {
-  if (impl_->background != nullptr) impl_->background->Resume();
-}
-
-void Synchronizer::Stop() {
-  if (impl_->background != nullptr) impl_->background->Stop();
-}
+void Synchronizer::Pause() { impl_->exchange->Pause(); }
+void Synchronizer::Resume() { impl_->exchange->Resume(); }
+void Synchronizer::Stop() { impl_->exchange->Stop(); }
 
 absl::StatusOr<bool> Synchronizer::AgreeOnOverflow(bool mine) { return impl_->AgreeOnOverflow(mine); }
 
-absl::Status Synchronizer::SetLossScale(double scale) { return impl_->SetLossScale(scale); }
-double Synchronizer::loss_scale() const { return impl_->loss_scale; }
+absl::Status Synchronizer::SetLossScale(double scale) { return impl_->exchange->SetLossScale(scale); }
+double Synchronizer::loss_scale() const { return impl_->context.loss_scale; }
 
 std::string Synchronizer::SaveState() const { return impl_->Save(); }
 absl::Status Synchronizer::LoadState(absl::Span<const std::string> states) { return impl_->Load(states); }
 
-void Synchronizer::set_synchronize(bool synchronize) { impl_->synchronize = synchronize; }
-bool Synchronizer::synchronize() const { return impl_->synchronize; }
+void Synchronizer::set_synchronize(bool synchronize) { impl_->context.synchronize = synchronize; }
+bool Synchronizer::synchronize() const { return impl_->context.synchronize; }
 
-void Synchronizer::ZeroGradients() {
-  if (impl_->gradients != nullptr) impl_->gradients->Zero();
-}
+void Synchronizer::ZeroGradients() { impl_->exchange->ZeroGradients(); }
 
 absl::Status Synchronizer::Agree(const AgreementFields& fields, const absl::Status& mistake) {
-  return tutti::Agree(impl_->communicator, "users", fields, mistake, impl_->Call(Purpose::kState));
+  return tutti::Agree(impl_->context.communicator, "users", fields, mistake, impl_->exchange->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {
-  return tutti::BroadcastState(impl_->communicator, memory, impl_->Call(Purpose::kState));
+  return tutti::BroadcastState(impl_->context.communicator, memory, impl_->exchange->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::CheckState(absl::Span<const StateMemory> memory) {
-  return tutti::CheckState(impl_->communicator, memory, impl_->Call(Purpose::kState));
+  return tutti::CheckState(impl_->context.communicator, memory, impl_->exchange->Call(Purpose::kState));
 }
 
-SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->statistics, {}); }
+SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->context.statistics, {}); }
 
 }  // namespace tutti

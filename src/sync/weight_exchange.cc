@@ -1,144 +1,94 @@
 #include "sync/weight_exchange.h"
 
-#include <cstdint>
-#include <cstring>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
-#include "kernels/combine.h"
-#include "kernels/reduce.h"
+#include "sync/loss_scale.h"
 
 namespace tutti {
-namespace {
 
-// Copies unless the bucket lies at the weights themselves.
-void Copy(void* to, const void* from, std::size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+WeightExchange::WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights)
+    : Exchange(context),
+      weights_(std::move(weights)),
+      round_of_(RoundOf(context.strategy, static_cast<int>(context.participants.size()))) {}
+
+absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(SyncContext& context, const Layout& layout) {
+  absl::StatusOr<std::unique_ptr<WeightBuckets>> weights =
+      WeightBuckets::Create(context.communicator, context.strategy, context.parameters, layout);
+  if (!weights.ok()) return weights.status();
+  return std::unique_ptr<WeightExchange>(new WeightExchange(context, *std::move(weights)));
 }
 
-}  // namespace
+absl::Status WeightExchange::SetLossScale(double scale) { return CheckLossScale(context_.communicator.rank(), scale); }
 
-absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(Communicator& communicator,
-                                                                       const Strategy& strategy,
-                                                                       const std::vector<Parameter>& parameters,
-                                                                       const Layout& layout) {
-  std::unique_ptr<WeightExchange> exchange(new WeightExchange(communicator, parameters, layout));
-  // Buckets lie at the weights only if all ranks exchange: leaders reduce into their outputs, which may hold partial
-  // sums after a failure.
-  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
-  const bool in_place =
-      WorksInPlace(*strategy.algorithm) && static_cast<int>(participants.size()) == communicator.size();
-  std::vector<void*> places(layout.buckets.size());
-  for (std::size_t b = 0; in_place && b < places.size(); ++b) {
-    const std::vector<int>& inside = layout.buckets[b].parameters;
-    if (inside.size() == 1) places[b] = parameters[inside[0]].weights;
+absl::Status WeightExchange::BeginForward() {
+  if (in_forward_) return absl::OkStatus();
+  in_forward_ = true;
+  if (!replicas_are_set_) {
+    weights_->ResetReplicas();
+    replicas_are_set_ = true;
   }
-  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets, places);
-  if (!buckets.ok()) return buckets.status();
-  exchange->buckets_ = *std::move(buckets);
-  return exchange;
+  if (context_.strategy.algorithm->phase != Phase::kForward) return context_.communicator.status();
+  return Launch();
 }
 
-WeightExchange::~WeightExchange() {
-  if (runs_ && travels_) {
-    communicator_.Abort(absl::AbortedError(
-        absl::StrCat("rank ", communicator_.rank(), " gave up its synchronizer in the middle of a step")));
+absl::Status WeightExchange::BeforeStep() {
+  if (absl::Status alive = context_.communicator.status(); !alive.ok()) return alive;
+  if (absl::Status status = BeginForward(); !status.ok()) return status;
+  return Arrive();
+}
+
+absl::Status WeightExchange::AfterStep() {
+  if (context_.strategy.algorithm->phase == Phase::kAfterStep) {
+    if (absl::Status status = Launch(); !status.ok()) return status;
+    if (absl::Status status = Arrive(); !status.ok()) return status;
   }
-  SyncStatistics unused;
-  (void)Finish(unused);
-}
-
-template <typename Visit>
-void WeightExchange::ForEach(std::size_t b, Visit visit) {
-  for (const int i : layout_.buckets[b].parameters) {
-    const Parameter& parameter = parameters_[i];
-    const std::int64_t width = SizeOf(parameter.dtype);
-    visit(parameter, layout_.places[i].offset * width, static_cast<std::size_t>(parameter.count * width));
-  }
-}
-
-void WeightExchange::Gather(std::size_t b, std::byte* to) {
-  ForEach(b, [to](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-    Copy(to + offset, parameter.weights, bytes);
-  });
-}
-
-void WeightExchange::Scatter(std::size_t b, const std::byte* from) {
-  ForEach(b, [from](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
-    Copy(parameter.weights, from + offset, bytes);
-  });
-}
-
-void WeightExchange::TakeSnapshot() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) Gather(b, buckets_[b].in());
-}
-
-void WeightExchange::Launch(int round, std::int64_t step, const CallOptions& call) {
-  runs_ = travels_ = true;
-  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step, call);
-}
-
-absl::Status WeightExchange::FinishOutputs(SyncStatistics& statistics) {
-  travels_ = false;
-  return tutti::FinishOutputs(absl::MakeSpan(buckets_), statistics);
-}
-
-absl::Status WeightExchange::Finish(SyncStatistics& statistics) {
-  if (!std::exchange(runs_, false)) return absl::OkStatus();
-  return FinishAll(absl::MakeSpan(buckets_), statistics);
-}
-
-void WeightExchange::Replace() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) Scatter(b, buckets_[b].out());
-}
-
-void WeightExchange::Correct() {
-  constexpr Coefficient kKeepProgress[] = {{1, 1}, {-1, 1}, {1, 1}};
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
-      const void* const terms[] = {buckets_[b].out() + offset, buckets_[b].in() + offset, parameter.weights};
-      kernels::Combine(parameter.dtype, parameter.weights, terms, kKeepProgress, parameter.count,
-                       kernels::Results::kAll);
-    });
-  }
-}
-
-absl::Status WeightExchange::Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics) {
-  CallOptions driven = call;
-  driven.caller_drives = true;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const BucketLayout& bucket = layout_.buckets[b];
-    absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
-    if (!sum.ok()) return sum.status();
-    Gather(b, sum->data());
-    Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
-    const std::int64_t begin_ns = MonotonicNanos();
-    if (absl::Status status = average.Wait(); !status.ok()) return status;
-    const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);
-    statistics.exposed += waited;
-    statistics.communication += waited;
-    statistics.wire_bytes += average.wire_bytes();
-    statistics.payload_bytes += bucket.count * SizeOf(bucket.dtype);
-    Scatter(b, sum->data());
-  }
+  context_.EndStep();
+  in_forward_ = false;
   return absl::OkStatus();
 }
 
-void WeightExchange::ResetReplicas() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    for (const StateRange& state : buckets_[b].states()) {
-      if (state.kind != StateKind::kReplica) continue;
-      std::byte* const replica = buckets_[b].AddressOf(state);
-      ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
-        const std::int64_t at = offset / SizeOf(parameter.dtype) * SizeOf(state.range.dtype);
-        kernels::Convert(state.range.dtype, replica + at, parameter.dtype, parameter.weights, parameter.count,
-                         kernels::Stores::kCached);
-      });
-    }
-  }
+absl::Status WeightExchange::Flush() {
+  if (absl::Status status = Restart(); !status.ok()) return status;
+  return weights_->Average(context_.communicator, Call(Purpose::kFlush), context_.statistics);
+}
+
+absl::Status WeightExchange::Restart() {
+  ForgetBegun();
+  replicas_are_set_ = false;
+  return weights_->Finish(context_.statistics);
+}
+
+absl::StatusOr<absl::Span<ExchangeBucket>> WeightExchange::BucketsToSave() {
+  if (absl::Status ended = weights_->Finish(context_.statistics); !ended.ok()) return ended;
+  if (!replicas_are_set_) weights_->ResetReplicas();
+  return absl::MakeSpan(weights_->buckets());
+}
+
+void WeightExchange::EndLoad(bool same_world) {
+  ForgetBegun();
+  // Replicas of another world start anew from the weights.
+  replicas_are_set_ = same_world;
+}
+
+absl::Status WeightExchange::Launch() {
+  const int round = round_of_(context_.step);
+  if (round == kNoExchange) return context_.communicator.status();
+  if (absl::Status status = weights_->Finish(context_.statistics); !status.ok()) return status;
+  weights_->TakeSnapshot();
+  weights_->Launch(round, context_.step, Call(Purpose::kStep));
+  return context_.communicator.status();
+}
+
+absl::Status WeightExchange::Arrive() {
+  if (!weights_->travels()) return absl::OkStatus();
+  if (absl::Status status = weights_->FinishOutputs(context_.statistics); !status.ok()) return status;
+  weights_->Replace();
+  return absl::OkStatus();
+}
+
+void WeightExchange::ForgetBegun() {
+  weights_->ForgetOutputs();
+  in_forward_ = false;
 }
 
 }  // namespace tutti

@@ -1,75 +1,44 @@
-// Weights of one model: copied into buckets, exchanged there, and copied back when the model may change. Where plans
-// work in place, a weight that has a bucket of its own is exchanged where it lies; both copies are then nothing.
+// Weights that all ranks exchange in step: while forward and backward run, or after the optimizer's step.
 #ifndef TUTTI_SYNC_WEIGHT_EXCHANGE_H_
 #define TUTTI_SYNC_WEIGHT_EXCHANGE_H_
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "sync/buckets.h"
-#include "sync/exchange_bucket.h"
+#include "sync/exchange.h"
+#include "sync/weight_buckets.h"
 #include "tutti/algorithm.h"
-#include "tutti/communicator.h"
-#include "tutti/synchronizer.h"
 
 namespace tutti {
 
-// The exchange of weights. Used by one thread at a time.
-class WeightExchange {
+class WeightExchange final : public Exchange {
  public:
-  // `communicator` and `parameters`, which have weights, must outlive the result.
-  static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(Communicator& communicator, const Strategy& strategy,
-                                                                const std::vector<Parameter>& parameters,
-                                                                const Layout& layout);
-  // Waits for the end of the exchange. When nobody has waited for its outputs, it is aborted on all ranks.
-  ~WeightExchange();
+  static absl::StatusOr<std::unique_ptr<WeightExchange>> Create(SyncContext& context, const Layout& layout);
 
-  // Copies the weights into the snapshot.
-  void TakeSnapshot();
-  // Starts the plans of a round on the snapshot.
-  void Launch(int round, std::int64_t step, const CallOptions& call);
-  // Waits until every output is final; weights that do not lie in a bucket are untouched. The rest of the round goes
-  // on.
-  absl::Status FinishOutputs(SyncStatistics& statistics);
-  // Waits for the end of the round, until which the snapshot and the replicas belong to the plans. Does nothing when no
-  // round is under way. Outputs that were not waited for still count as such.
-  absl::Status Finish(SyncStatistics& statistics);
-  // Whether a round was launched whose outputs nobody has waited for.
-  bool travels() const { return travels_; }
-  // Declares that nobody will wait for the outputs of the round.
-  void ForgetOutputs() { travels_ = false; }
-  // Replaces the weights by what has arrived.
-  void Replace();
-  // Computes weights ← (what has arrived - the snapshot) + the weights, so that steps made since the snapshot are kept.
-  // In this order a weight that is equal on all ranks keeps its last bit.
-  void Correct();
-  // Averages the weights over the ranks of `communicator`. Collective; no plan may be under way. When it fails, every
-  // weight has its old value or the average.
-  absl::Status Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics);
-  // Copies the weights, which are equal on all ranks, into all replicas.
-  void ResetReplicas();
-
-  std::vector<ExchangeBucket>& buckets() { return buckets_; }
+  absl::Status SetLossScale(double scale) override;
+  absl::Status BeginForward() override;
+  absl::Status BeforeStep() override;
+  absl::Status AfterStep() override;
+  absl::Status Flush() override;
+  absl::Status Restart() override;
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
+  void EndLoad(bool same_world) override;
 
  private:
-  WeightExchange(Communicator& communicator, const std::vector<Parameter>& parameters, const Layout& layout)
-      : communicator_(communicator), parameters_(parameters), layout_(layout) {}
+  WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights);
 
-  // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
-  template <typename Visit>
-  void ForEach(std::size_t b, Visit visit);
-  // Gather copies the weights of bucket `b` to memory as long as the bucket; Scatter copies them back from there.
-  void Gather(std::size_t b, std::byte* to);
-  void Scatter(std::size_t b, const std::byte* from);
+  // Begins this step's exchange, once this rank has done what the last exchange still owed its peers.
+  absl::Status Launch();
+  // Copies the weights that have arrived over the present ones, if an exchange is under way.
+  absl::Status Arrive();
+  // Drops the outputs of an exchange whose forward has perhaps not happened.
+  void ForgetBegun();
 
-  Communicator& communicator_;
-  const std::vector<Parameter>& parameters_;
-  const Layout layout_;
-  std::vector<ExchangeBucket> buckets_;
-  bool travels_ = false;
-  bool runs_ = false;  // the last round has perhaps not ended
+  const std::unique_ptr<WeightBuckets> weights_;
+  const RoundOfStep round_of_;
+  bool in_forward_ = false;
+  bool replicas_are_set_ = false;
 };
 
 }  // namespace tutti

@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "sync/async_average.h"
 #include "sync/caller.h"
-#include "sync/weight_exchange.h"
+#include "sync/weight_buckets.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 
@@ -47,15 +47,15 @@ bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
 struct SmallModel {
   explicit SmallModel(Communicator& world)
       : caller(*Caller::Create(world)), communicator(*world.Split(0, world.rank())) {
-    weights = *WeightExchange::Create(*communicator, *ParseStrategy("async"), parameters,
-                                      LayOutBuckets(parameters, 1 << 20, 1 << 20));
+    weights = *WeightBuckets::Create(*communicator, *ParseStrategy("async"), parameters,
+                                     LayOutBuckets(parameters, 1 << 20, 1 << 20));
   }
 
   float weight = 0;
   const std::vector<Parameter> parameters = {{.name = "w", .count = 1, .shape = "1", .weights = &weight}};
   const Caller caller;
   std::unique_ptr<Communicator> communicator;
-  std::unique_ptr<WeightExchange> weights;
+  std::unique_ptr<WeightBuckets> weights;
 };
 
 // Rank 0: adds 1 to its weight in every step.

@@ -7,6 +7,7 @@
 
 #include "tests/harness/count_allocations.h"
 #include "tests/harness/world.h"
+#include "tutti/bucket_exchange.h"
 #include "tutti/qadam.h"
 #include "tutti/synchronizer.h"
 
@@ -64,6 +65,23 @@ TEST(QAdamAllocations, NoneInAStepOfEitherPhase) {
       EXPECT_EQ(AllocationsDuring(comm, [&] { steps(10); }), 0) << "phase " << phase;
       EXPECT_TRUE((*qadam)->frozen());
     }
+  });
+}
+
+TEST(BucketExchangeAllocations, NoneWhereverABucketLies) {
+  RunWorld(3, [](Communicator& comm) {
+    constexpr std::int64_t kCount = 5'000;
+    std::vector<float> memory(2 * kCount);
+    const auto exchange = BucketExchange::Create(comm, "bytegrad:error_feedback=true");
+    ASSERT_TRUE(exchange.ok()) << exchange.status();
+    ASSERT_EQ((*exchange)->SetBucket(0, {DType::kF32, {{"p", kCount}}}, memory.data()), absl::OkStatus());
+    const auto steps = [&](int count) {
+      for (int step = 0; step < count; ++step) {
+        EXPECT_EQ((*exchange)->Exchange(0, memory.data() + step % 2 * kCount).Wait(), absl::OkStatus());
+      }
+    };
+    steps(10);
+    EXPECT_EQ(AllocationsDuring(comm, [&] { steps(100); }), 0);
   });
 }
 

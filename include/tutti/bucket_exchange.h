@@ -1,0 +1,112 @@
+// Gradients in buckets that a framework owns, such as those that torch's DDP hands to its communication hook.
+#ifndef TUTTI_BUCKET_EXCHANGE_H_
+#define TUTTI_BUCKET_EXCHANGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "tutti/communicator.h"
+#include "tutti/dtype.h"
+#include "tutti/work.h"
+
+namespace tutti {
+
+struct BucketParameter {
+  std::string key;         // the parameter's name, unique in the model
+  std::int64_t count = 0;  // elements
+};
+
+// The parameters whose gradients travel together, in the order in which these lie in the bucket, without gaps.
+struct BucketContents {
+  DType dtype = DType::kF32;
+  std::vector<BucketParameter> parameters;
+};
+
+// The exchange of the gradients of one model. The framework decides which gradients share a bucket, where the bucket
+// lies and when it leaves, and may decide anew between two steps:
+//
+//   exchange = BucketExchange::Create(world, "bytegrad:error_feedback=true");      // once
+//   … where the framework has a new bucket, or other parameters in an old one …
+//   status = exchange->SetBucket(index, {DType::kF32, {{"fc.bias", 10}, {"fc.weight", 640}}}, data);
+//   … in every step, once the bucket is full …
+//   Work work = exchange->Exchange(index, data);    // when it has ended, `data` holds the average of all ranks
+//
+// All ranks make the same calls in the same order. What an algorithm keeps from step to step, such as the residuals of
+// error feedback, belongs to the parameter and not to the bucket: the residual follows its parameter into another
+// bucket, where the order of the parameters may be another one. The part of a residual that some other rank owns from
+// then on travels to that rank within SetBucket. A bucket that is too small to be encoded uses no residual; what its
+// parameters have waits for a bucket that does. State of a kind other than a residual in f32 begins anew, at zero, on
+// all ranks; no algorithm of this build that exchanges gradients has any.
+//
+// Used by one thread at a time. Works may be waited for by any thread.
+class BucketExchange {
+ public:
+  // `strategy` selects an algorithm that exchanges gradients. Collective; `communicator` must outlive the result.
+  // InvalidArgument, on every rank, names the rank and field that differ, or says what to use in place of a
+  // BucketExchange for an algorithm that exchanges weights or momentum.
+  static absl::StatusOr<std::unique_ptr<BucketExchange>> Create(Communicator& communicator,
+                                                                const std::string& strategy);
+  // An exchange under way is aborted, on all ranks: the communicator then fails.
+  ~BucketExchange();
+  BucketExchange(const BucketExchange&) = delete;
+  BucketExchange& operator=(const BucketExchange&) = delete;
+
+  const std::string& strategy() const;  // full form, every option
+  int bucket_count() const;             // buckets that were ever set
+  // The number of exchanges of the bucket that was exchanged most often; those before the state was saved count.
+  std::int64_t step() const;
+  // The number of the bucket among the callers of the communicator, equal on all ranks. Errors about calls that do not
+  // match name it as the tens of an owner. 0 for a bucket that was never set.
+  std::uint32_t number(int bucket) const;
+
+  // Says what bucket `bucket` holds from here on, and where the bucket lies: at `data`, which may be null when there
+  // are no elements. `bucket` is one that was set before, or the next one, bucket_count(). Parameters that were in
+  // other buckets leave them, and those buckets must be set before they are exchanged again. Collective; takes the
+  // memory and makes the plans that exchanges then use, and is for set-up only. InvalidArgument, on every rank, names
+  // what is wrong, or the rank and field that differ (a key that comes twice, a parameter with another count than
+  // before); FailedPrecondition names a bucket that is still under way; Unimplemented says what the strategy cannot do:
+  // nothing is changed then. ResourceExhausted, on every rank, when one rank has no memory: the bucket must then be set
+  // again, as must those whose parameters it was to take, and no residual is lost.
+  absl::Status SetBucket(int bucket, BucketContents contents, void* data);
+
+  // Starts the exchange of bucket `bucket`, which lies at `data` now: the average over all ranks replaces the gradients
+  // (the sum with average=false). `data` must stay valid and untouched until the work has ended. Memory from
+  // Communicator::Allocate is used where it is; other memory works through staging. `data` may be another address than
+  // the last time, which costs no plan, but a little time. Allocates nothing while memory of one kind stays in use.
+  // `timeout`: how long the exchange may wait for peers; zero: as long as the communicator's timeout.
+  //
+  // The result has ended at once, and peers that call wait for this rank until their timeout, with InvalidArgument for
+  // a bucket that is not set, null data or a negative timeout, and with FailedPrecondition for a bucket that is still
+  // under way. Other errors are those of the communicator.
+  Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration());
+
+  // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
+  // multiplied by the new scale over the last one, which is 1 at first. Collective when the scale is another one.
+  // InvalidArgument, on every rank, names the rank whose scale differs or is no finite number above 0;
+  // FailedPrecondition names a bucket that is under way on this rank.
+  absl::Status SetLossScale(double scale);
+  double loss_scale() const;
+
+  // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way.
+  absl::StatusOr<std::string> SaveState() const;
+  // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
+  // saved, or in none yet. A world of the same size gives each rank its own state, another world gives every rank the
+  // states of all ranks of the old world, in rank order, and each takes its share (see Synchronizer::LoadState).
+  // Collective: InvalidArgument, on every rank, names what does not fit, and nothing is changed then.
+  absl::Status LoadState(absl::Span<const std::string> states);
+
+ private:
+  class Impl;
+  explicit BucketExchange(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_BUCKET_EXCHANGE_H_

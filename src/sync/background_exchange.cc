@@ -1,0 +1,76 @@
+#include "sync/background_exchange.h"
+
+#include <utility>
+
+#include "sync/agreement.h"
+#include "sync/loss_scale.h"
+#include "sync/weight_buckets.h"
+
+namespace tutti {
+
+BackgroundExchange::BackgroundExchange(SyncContext& context, std::unique_ptr<AsyncAverage> average)
+    : Exchange(context), average_(std::move(average)) {}
+
+absl::Status BackgroundExchange::SetLossScale(double scale) {
+  return CheckLossScale(context_.communicator.rank(), scale);
+}
+
+absl::Status BackgroundExchange::BeforeStep() {
+  // After an error of the communicator gradients may not have been exchanged: they are this rank's alone.
+  return steps_together() ? context_.communicator.status() : absl::OkStatus();
+}
+
+absl::Status BackgroundExchange::AfterStep() {
+  context_.EndStep();
+  return exchanges_gradients() ? absl::OkStatus() : average_->Step(context_.statistics);
+}
+
+absl::Status BackgroundExchange::Flush() {
+  if (absl::Status status = average_->FinishRound(context_.statistics); !status.ok()) return status;
+  return average_->weights().Average(context_.communicator, Call(Purpose::kFlush), context_.statistics);
+}
+
+absl::Status BackgroundExchange::Restart() {
+  average_->ForgetRound();
+  return absl::OkStatus();
+}
+
+// The next round must not average a snapshot of the old weights, so rounds are dropped before any rank goes on.
+absl::StatusOr<absl::Span<ExchangeBucket>> BackgroundExchange::BucketsToLoad() {
+  average_->ForgetRound();
+  return BucketsToSave();
+}
+
+WarmedUpExchange::WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
+                                   std::unique_ptr<AsyncAverage> average, std::int64_t warmup_steps)
+    : BackgroundExchange(context, std::move(average)), gradients_(std::move(gradients)), warmup_steps_(warmup_steps) {}
+
+absl::Status WarmedUpExchange::BeginBackward() {
+  return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
+}
+
+absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& context, const Layout& layout,
+                                                                 bool allow_unused) {
+  const BackgroundRounds rounds = context.strategy.algorithm->background(context.strategy);
+  absl::StatusOr<std::unique_ptr<Communicator>> own = context.communicator.Split(0, context.communicator.rank());
+  if (!own.ok()) return own.status();
+  absl::Status made;
+  std::unique_ptr<GradientExchange> gradients;
+  if (rounds.warmup_steps > 0) {
+    const absl::StatusOr<Strategy> warmup = ParseStrategy(rounds.warmup_strategy);
+    if (!warmup.ok()) return warmup.status();
+    auto created = GradientExchange::Create(context, *warmup, layout, allow_unused);
+    made.Update(created.status());
+    if (created.ok()) gradients = *std::move(created);
+  }
+  absl::StatusOr<std::unique_ptr<WeightBuckets>> weights =
+      WeightBuckets::Create(**own, context.strategy, context.parameters, layout);
+  made.Update(weights.status());
+  if (absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made); !agreed.ok()) return agreed;
+  auto average = std::make_unique<AsyncAverage>(context.caller, *std::move(own), *std::move(weights), rounds.interval,
+                                                rounds.max_staleness);
+  if (gradients == nullptr) return std::make_unique<BackgroundExchange>(context, std::move(average));
+  return std::make_unique<WarmedUpExchange>(context, std::move(gradients), std::move(average), rounds.warmup_steps);
+}
+
+}  // namespace tutti

@@ -1,0 +1,65 @@
+// Weights that the ranks average in the background, while every rank trains at its own pace.
+#ifndef TUTTI_SYNC_BACKGROUND_EXCHANGE_H_
+#define TUTTI_SYNC_BACKGROUND_EXCHANGE_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sync/async_average.h"
+#include "sync/buckets.h"
+#include "sync/exchange.h"
+#include "sync/gradient_exchange.h"
+#include "tutti/algorithm.h"
+
+namespace tutti {
+
+class BackgroundExchange : public Exchange {
+ public:
+  BackgroundExchange(SyncContext& context, std::unique_ptr<AsyncAverage> average);
+
+  bool steps_together() const override { return exchanges_gradients(); }
+  absl::Status SetLossScale(double scale) override;
+  absl::Status BeforeStep() override;
+  absl::Status AfterStep() override;
+  absl::Status Flush() override;
+  absl::Status Restart() override;
+  void Pause() override { average_->Pause(); }
+  void Resume() override { average_->Resume(); }
+  void Stop() override { average_->Stop(); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return absl::Span<ExchangeBucket>(); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToLoad() final;
+
+ private:
+  const std::unique_ptr<AsyncAverage> average_;
+};
+
+// The same after a warm-up, whose steps exchange gradients.
+class WarmedUpExchange final : public BackgroundExchange {
+ public:
+  WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
+                   std::unique_ptr<AsyncAverage> average, std::int64_t warmup_steps);
+
+  bool exchanges_gradients() const override { return context_.step < warmup_steps_; }
+  std::shared_ptr<void> GradientView(int i) const override { return gradients_->GradientView(i); }
+  absl::Status BeginBackward() override;
+  void MarkReady(int i) override { gradients_->MarkReady(i); }
+  std::vector<int> MissingGradients() const override { return gradients_->MissingGradients(); }
+  absl::Status FinishBackward() override { return gradients_->Finish(); }
+  bool used(int i) const override { return gradients_->used(i); }
+  absl::Status CancelBackward() override { return gradients_->CancelBackward(); }
+  void ZeroGradients() override { gradients_->ZeroGradients(); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return gradients_->BucketsToSave(); }
+
+ private:
+  const std::unique_ptr<GradientExchange> gradients_;
+  const std::int64_t warmup_steps_;
+};
+
+// Makes the one of both that the strategy asks for. Collective: an error of one rank's memory is an error on all ranks.
+absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& context, const Layout& layout,
+                                                                 bool allow_unused);
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_BACKGROUND_EXCHANGE_H_

@@ -1,0 +1,77 @@
+// The buckets of a framework, and what is kept of their parameters between buckets.
+#ifndef TUTTI_SYNC_BUCKET_EXCHANGE_IMPL_H_
+#define TUTTI_SYNC_BUCKET_EXCHANGE_IMPL_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "sync/caller.h"
+#include "sync/checkpoint_format.h"
+#include "sync/exchange_bucket.h"
+#include "sync/residuals.h"
+#include "tutti/algorithm.h"
+#include "tutti/bucket_exchange.h"
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+// The functions have the names of BucketExchange's.
+class BucketExchange::Impl {
+ public:
+  Impl(Communicator& communicator, const Caller& caller, Strategy strategy)
+      : communicator_(communicator), caller_(caller), strategy_(std::move(strategy)), name_(strategy_.ToString()) {}
+  ~Impl();
+
+  const std::string& name() const { return name_; }
+  int bucket_count() const { return static_cast<int>(buckets_.size()); }
+  std::int64_t step() const { return step_; }
+  double loss_scale() const { return loss_scale_; }
+  std::uint32_t number(int bucket) const;
+
+  absl::Status SetBucket(int bucket, BucketContents contents, void* data);
+  Work Exchange(int bucket, void* data, absl::Duration timeout);
+  absl::Status SetLossScale(double scale);
+  absl::StatusOr<std::string> SaveState() const;
+  absl::Status LoadState(absl::Span<const std::string> states);
+
+ private:
+  struct Bucket {
+    Caller caller;
+    std::int64_t step = 0;  // of its next exchange
+    BucketContents contents = {};
+    std::optional<ExchangeBucket> exchange = std::nullopt;  // none until the bucket is set, again perhaps
+  };
+
+  // What is wrong with the arguments of SetBucket.
+  absl::Status Check(int bucket, const BucketContents& contents, const void* data) const;
+  // FailedPrecondition when an exchange is under way: of a bucket that holds a parameter of `contents`, or of `bucket`.
+  absl::Status CheckIdle() const;
+  absl::Status CheckIdle(int bucket) const;
+  // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
+  std::vector<int> Emptied(int bucket, const BucketContents& contents) const;
+  CallOptions OwnCall() const { return caller_.Sign(Purpose::kState, 0, {}); }
+  CheckpointOwner Owner() const;
+
+  Communicator& communicator_;
+  const Caller caller_;
+  const Strategy strategy_;
+  const std::string name_;
+  std::vector<Bucket> buckets_;
+  std::map<std::string, std::int64_t> counts_;  // elements of every parameter that was ever in a bucket, by key
+  std::map<std::string, int> bucket_of_;        // of every parameter in a bucket, by key
+  Residuals kept_;                              // of parameters without a bucket that could use them
+  double loss_scale_ = 1;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_BUCKET_EXCHANGE_IMPL_H_

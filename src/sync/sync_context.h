@@ -1,0 +1,42 @@
+// What a synchronizer and its exchange share.
+#ifndef TUTTI_SYNC_SYNC_CONTEXT_H_
+#define TUTTI_SYNC_SYNC_CONTEXT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "sync/caller.h"
+#include "tutti/algorithm.h"
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+
+// Used by the thread of the synchronizer.
+struct SyncContext {
+  Communicator& communicator;
+  const Caller caller;
+  const std::vector<Parameter> parameters;
+  const Strategy strategy;
+  const std::vector<Rank> participants;
+
+  bool synchronize = true;
+  MomentumSource* momentum = nullptr;
+  double loss_scale = 1;
+  std::int64_t step = 0;
+  // The number, from 1, of the step that comes or is under way, which ranks compare in their calls. It counts more than
+  // `step`: also optimizer steps before which this rank, if not its peers, exchanged no gradients, and 10⁹ for each
+  // backward that was given up when buckets had left. So a rank that repeats a step never meets a rank that goes on.
+  std::uint64_t round = 1;
+  SyncStatistics statistics = {};
+
+  void EndStep() {
+    ++step;
+    ++round;
+    ++statistics.steps;
+  }
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_SYNC_SYNC_CONTEXT_H_

@@ -1,0 +1,205 @@
+// What codecs hold back belongs to the parameter: it survives other buckets, checkpoints and other worlds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sync/bucket_training.h"
+#include "tests/sync/saved_state.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kDrainingSteps = 200;  // with gradients of zero: what was held back arrives
+constexpr char kStrategy[] = "bytegrad:error_feedback=true,codec=uint4_block";
+const ParameterCounts kCounts = {{"a", 900}, {"b", 3}, {"c", 601}, {"d", 250}};
+const Buckets kFirst = {{"a", "b"}, {"c", "d"}};
+const Buckets kRebuilt = {{"d"}, {"c", "a"}, {"b"}};  // the bucket of b is too small to be encoded
+
+Gradients Zeros() {
+  Gradients zeros;
+  for (const auto& [key, count] : kCounts) zeros[key] = Floats(count, 0);
+  return zeros;
+}
+
+void Add(const Gradients& from, Gradients& to, float factor = 1) {
+  for (const auto& [key, values] : from) {
+    for (std::size_t i = 0; i < values.size(); ++i) to[key][i] += factor * values[i];
+  }
+}
+
+// All that `states` hold of each parameter, by "key\nname" and element: the sum over the ranks.
+std::map<std::string, Floats> TotalOf(const std::vector<std::string>& states) {
+  std::map<std::string, Floats> total;
+  for (const std::string& state : states) {
+    for (const SavedBucket& parameter : SavedState::Read(state).buckets) {
+      for (const SavedRange& range : parameter.ranges) {
+        Floats& sum = total[range.name];
+        sum.resize(parameter.count);
+        const Floats values = range.floats();
+        for (std::size_t i = 0; i < values.size(); ++i) sum[range.first_element + i] += values[i];
+      }
+    }
+  }
+  return total;
+}
+
+std::string SaveOf(BucketTraining& training) {
+  const absl::StatusOr<std::string> state = training.exchange().SaveState();
+  EXPECT_TRUE(state.ok()) << state.status();
+  return state.ok() ? *state : "";
+}
+
+// Whether `results` are what `due` asks for, of which rounding may take a little.
+void ExpectNear(const Gradients& results, const Gradients& due) {
+  for (const auto& [key, values] : due) {
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      worst = std::max<double>(worst, std::abs(results.at(key)[i] - values[i]));
+    EXPECT_LT(worst, 1e-3) << key;
+  }
+}
+
+TEST(BucketResiduals, FollowTheirParametersIntoOtherBuckets) {
+  for (const std::string& transport : WorldTransports()) {
+    for (int size : {2, 3, 4, 5}) {
+      std::vector<std::string> before(size);
+      std::vector<std::string> after(size);
+      RunWorld(size, {.transport = transport}, [&](Communicator& world) {
+        BucketTraining training(world, kStrategy, kCounts);
+        training.SetBuckets(kFirst);
+        for (int step = 0; step < 3; ++step) training.Step(RandomGradientsOf(kCounts, 100 * step + world.rank() * 7));
+        before[world.rank()] = SaveOf(training);
+        training.SetBuckets(kRebuilt);
+        after[world.rank()] = SaveOf(training);
+      });
+      const std::map<std::string, Floats> held_back = TotalOf(before);
+      EXPECT_EQ(held_back.size(), 8u);  // of four parameters, in both shots
+      EXPECT_EQ(TotalOf(after), held_back);
+    }
+  }
+}
+
+TEST(BucketResiduals, NothingIsLostWhereverBucketsAreCut) {
+  for (const int ranks_per_node : {0, 2}) {
+    for (const char* const strategy : {"bytegrad:error_feedback=true,codec=topk,density=0.1",
+                                       "bytegrad:error_feedback=true,average=false,codec=uint4_block"}) {
+      const int size = 4;
+      RunWorld(size, {.ranks_per_node = ranks_per_node}, [&](Communicator& world) {
+        BucketTraining training(world, strategy, kCounts);
+        const bool sums = training.exchange().strategy().find("average=false") != std::string::npos;
+        Gradients due = Zeros();
+        Gradients arrived = Zeros();
+        float scale = 1;
+        for (int step = 0; step < 9; ++step) {
+          if (step % 3 == 0) training.SetBuckets(step == 3 ? kRebuilt : kFirst);
+          if (step == 4) {
+            scale = 64;
+            ASSERT_EQ(training.exchange().SetLossScale(64), absl::OkStatus());
+          }
+          Gradients scaled = Zeros();
+          for (Rank rank = 0; rank < size; ++rank) {
+            const Gradients of_rank = RandomGradientsOf(kCounts, 100 * step + rank * 7);
+            Add(of_rank, due, sums ? 1 : 1.0f / static_cast<float>(size));
+            if (rank == world.rank()) Add(of_rank, scaled, scale);
+          }
+          Add(training.Step(scaled), arrived, 1 / scale);
+        }
+        for (int step = 0; step < kDrainingSteps; ++step) Add(training.Step(Zeros()), arrived, 1 / scale);
+        ExpectNear(arrived, due);
+      });
+    }
+  }
+}
+
+TEST(BucketResiduals, AResumedTrainingGoesOnBitForBit) {
+  RunWorld(3, [](Communicator& world) {
+    const auto gradients = [&](int step) { return RandomGradientsOf(kCounts, 100 * step + world.rank() * 7); };
+    BucketTraining straight(world, kStrategy, kCounts);
+    straight.SetBuckets(kFirst);
+    for (int step = 0; step < 3; ++step) straight.Step(gradients(step));
+    const std::string state = SaveOf(straight);
+    straight.SetBuckets(kRebuilt);
+    BucketTraining loaded_last(world, kStrategy, kCounts);
+    loaded_last.SetBuckets(kRebuilt);
+    loaded_last.Step(gradients(9));  // of another training
+    ASSERT_EQ(loaded_last.exchange().LoadState({state}), absl::OkStatus());
+    BucketTraining loaded_first(world, kStrategy, kCounts);
+    ASSERT_EQ(loaded_first.exchange().LoadState({state}), absl::OkStatus());
+    loaded_first.SetBuckets(kRebuilt);
+    EXPECT_EQ(loaded_first.exchange().step(), 3);
+    for (int step = 3; step < 6; ++step) {
+      const Gradients expected = straight.Step(gradients(step));
+      EXPECT_EQ(loaded_last.Step(gradients(step)), expected) << step;
+      EXPECT_EQ(loaded_first.Step(gradients(step)), expected) << step;
+    }
+  });
+}
+
+TEST(BucketResiduals, ArriveInAWorldOfAnotherSize) {
+  for (const auto& [before, after] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 1)}) {
+    SCOPED_TRACE(testing::Message() << "from " << before << " ranks to " << after);
+    std::vector<std::string> states(before);
+    Gradients due = Zeros();
+    Gradients arrived = Zeros();
+    RunWorld(before, [&, size = before](Communicator& world) {
+      BucketTraining training(world, kStrategy, kCounts);
+      training.SetBuckets(kFirst);
+      const Gradients result = training.Step(RandomGradientsOf(kCounts, world.rank() * 7));
+      states[world.rank()] = SaveOf(training);
+      if (world.rank() > 0) return;
+      Add(result, arrived);
+      for (Rank rank = 0; rank < size; ++rank) {
+        Add(RandomGradientsOf(kCounts, rank * 7), due, 1 / static_cast<float>(size));
+      }
+    });
+    RunWorld(after, [&](Communicator& world) {
+      BucketTraining training(world, kStrategy, kCounts);
+      training.SetBuckets(kRebuilt);
+      ASSERT_EQ(training.exchange().LoadState(states), absl::OkStatus());
+      Gradients drained = Zeros();
+      for (int step = 0; step < kDrainingSteps; ++step) Add(training.Step(Zeros()), drained);
+      if (world.rank() != 0 || world.size() == 1) return;
+      Add(drained, arrived);
+      // What is held back of b waits for a bucket that is large enough.
+      arrived["b"] = due["b"];
+      ExpectNear(arrived, due);
+    });
+  }
+}
+
+TEST(BucketResiduals, StatesThatDoNotFitAreRefusedByAllRanks) {
+  RunWorld(2, [](Communicator& world) {
+    BucketTraining training(world, kStrategy, kCounts);
+    training.SetBuckets(kFirst);
+    const std::string first = SaveOf(training);
+    training.Step(RandomGradientsOf(kCounts, world.rank() * 7));
+    const std::string second = SaveOf(training);
+    const auto refusal = [&](const std::string& state) {
+      const absl::Status refused = training.exchange().LoadState({state});
+      EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(SaveOf(training), second);
+      return std::string(refused.message());
+    };
+    const bool odd = world.rank() == 1;
+    EXPECT_THAT(refusal("junk"), HasSubstr("is no state of a synchronizer or bucket exchange"));
+    EXPECT_THAT(refusal(odd ? "junk" : second), AllOf(HasSubstr("rank 1"), HasSubstr("is no state")));
+    EXPECT_THAT(refusal(odd ? first : second), AllOf(HasSubstr("rank 1"), HasSubstr("step of the states")));
+    SavedState changed = SavedState::Read(second);
+    changed.buckets[0].count += 1;
+    EXPECT_THAT(refusal(changed.Write()), AllOf(HasSubstr("parameter a has 901 elements, expected 900")));
+    BucketTraining other(world, "bytegrad:error_feedback=true", kCounts);
+    EXPECT_THAT(std::string(other.exchange().LoadState({second}).message()), HasSubstr("strategy is"));
+    EXPECT_EQ(training.exchange().LoadState({second}), absl::OkStatus());
+  });
+}
+
+}  // namespace
+}  // namespace tutti
