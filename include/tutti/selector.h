@@ -34,6 +34,12 @@ struct Selection {
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
+// The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the call otherwise:
+// one that touches only scratch of peers, if that is predicted to take less time than `chosen` with a copy of all
+// buffers on the way in and out; else `chosen`.
+absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
+                                                        const PlanOptions& options);
+
 // OK when some schedule serves the call; otherwise the error of SelectSchedule.
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options);
 

@@ -208,9 +208,9 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
   const CallKey key{spec, schedule};
   std::shared_ptr<CallPool> pool = cache_.Find(key);
   if (pool == nullptr) {
-    absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, schedule);
-    if (!plan.ok()) return plan.status();
-    pool = cache_.Insert(key, Compile(*std::move(plan)), *channel);
+    absl::StatusOr<std::shared_ptr<const Program>> program = ProgramFor(spec, schedule);
+    if (!program.ok()) return program.status();
+    pool = cache_.Insert(key, *std::move(program), *channel);
   }
   return pool->Take();
 }
@@ -239,6 +239,21 @@ absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& s
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckPlan(**schedule, *plan); !status.ok()) return status;
   return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(const CollectiveSpec& spec,
+                                                                              const Schedule* wanted) const {
+  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, wanted);
+  if (!plan.ok()) return plan.status();
+  const bool is_choice = wanted == nullptr && !runtime->schedules.contains(spec.collective);
+  if (!is_choice || !plan_options.peers_mapped || !plan_options.one_node()) return Compile(*std::move(plan));
+  absl::StatusOr<const Schedule*> chosen = ScheduleFor(spec, nullptr);
+  if (chosen.ok()) chosen = ChooseForPrivateBuffers(**chosen, spec, channel->size(), plan_options);
+  if (!chosen.ok()) return chosen.status();
+  if (!(*chosen)->touches_only_scratch_of_peers) return Compile(*std::move(plan));
+  absl::StatusOr<Plan> other = VerifiedPlanFor(spec, *chosen);
+  if (!other.ok()) return other.status();
+  return Compile(*std::move(plan), *std::move(other));
 }
 
 // A rank knows the whole of a call but in two cases: it does not know the counts of the other ranks in an all_to_all_v,
@@ -284,10 +299,10 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
                                                    const CallOptions& options) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
-  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, options.schedule);
-  if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
-  return BindVerified(*std::move(plan), buffers);
+  absl::StatusOr<std::shared_ptr<const Program>> program = ProgramFor(spec, options.schedule);
+  if (!program.ok()) return program.status();
+  if (absl::Status status = CheckBinding((*program)->plan, buffers); !status.ok()) return status;
+  return BindVerified(*std::move(program), buffers);
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const PlanBuffers& buffers) {
@@ -296,7 +311,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const Pla
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = VerifyPlansOfAllRanks(*plan, plan_of); !status.ok()) return status;
-  return BindVerified(*std::move(plan), buffers);
+  return BindVerified(Compile(*std::move(plan)), buffers);
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
@@ -315,7 +330,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   if (absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan, plan_of, kinds_made_); !status.ok()) {
     return status;
   }
-  return BindVerified(*std::move(plan), buffers);
+  return BindVerified(Compile(*std::move(plan)), buffers);
 }
 
 absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffers& buffers) const {
@@ -331,8 +346,9 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
   return CheckBuffers(plan, buffers);
 }
 
-absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(Plan plan, const PlanBuffers& buffers) {
-  tutti::Call* const call = tutti::Call::Create(Compile(std::move(plan)), *channel, buffers.scratch);
+absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(std::shared_ptr<const Program> program,
+                                                           const PlanBuffers& buffers) {
+  tutti::Call* const call = tutti::Call::Create(std::move(program), *channel, buffers.scratch);
   auto impl = std::make_unique<BoundPlan::Impl>(call);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {
     return status;

@@ -59,9 +59,11 @@ class Communicator::Impl {
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
   // Whether `plan` can run here, on `buffers`.
   absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
-  absl::StatusOr<BoundPlan> BindVerified(Plan plan, const PlanBuffers& buffers);
+  absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
   // The plan of a call, verified.
   absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule* wanted) const;
+  // What a call runs, verified: with `wanted` null also for buffers that peers cannot map.
+  absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 
   PlanCache cache_;

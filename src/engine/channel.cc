@@ -65,7 +65,8 @@ void Channel::RingSleepers(std::uint32_t least) const {
 
 bool Channel::Admit(Run& run) {
   Ticket& ticket = run.ticket;
-  ticket.signals = 0;
+  ticket.signals = ticket.signals_to_meet = 0;
+  ticket.meeting = ticket.any_private_buffers = false;
   ticket.peer_known.assign(ticket.peer_known.size(), false);
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
@@ -145,7 +146,8 @@ void Channel::Signal(Run& run) {
     // In place there is only an output, and where a collective has a root, the others may have one memory or the other:
     // peers, who do not know, find it under both names.
     const Plan& plan = run.program.plan;
-    mine.in = offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
+    mine.in =
+        run.private_buffers ? Announcement::kPrivateBuffers : offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
     mine.out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
     mine.scratch = offset_of(Space::kScratch);
     mine.signature = identity.signature;
@@ -160,11 +162,27 @@ void Channel::Signal(Run& run) {
   RingSleepers(kAwaitsNews);
 }
 
+void Channel::Meet(Run& run) {
+  run.ticket.meeting = true;
+  run.ticket.any_private_buffers = run.private_buffers;
+  Signal(run);
+}
+
+void Channel::Part(Run& run) {
+  Ticket& ticket = run.ticket;
+  ticket.meeting = false;
+  ticket.signals_to_meet = ticket.signals;
+  ticket.peer_known.assign(ticket.peer_known.size(), false);
+  // Peers read this only after the next signal.
+  const std::byte* const scratch = run.bases[static_cast<std::size_t>(Space::kScratch)];
+  HalfOf(*control_, ticket).scratch = arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
+}
+
 absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, std::uint32_t ordinal) {
   const Ticket& ticket = run.ticket;
   const Announcement& theirs = AnnouncementOf(ticket, peer);
   const std::uint64_t signal = theirs.signal.load(std::memory_order_seq_cst);
-  if (signal < (ticket.lane_run << 16 | ordinal)) return Signalled::kNotYet;
+  if (signal < SignalOf(ticket, ordinal)) return Signalled::kNotYet;
   const bool known = ticket.peer_known[static_cast<std::size_t>(peer)];
   // A block that has been opened again signals on another channel: its owner has left this one without making the call.
   // One that signals in this run is not opened again before this rank has completed the run.
@@ -208,9 +226,22 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
   if (!Match(run.program, mine, theirs))
     return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
+  if (ticket.meeting) {
+    run.ticket.any_private_buffers |= announcement.in == Announcement::kPrivateBuffers;
+  } else if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) {
+    return status;
+  }
+  run.ticket.peer_known[static_cast<std::size_t>(peer)] = true;
+  // Its run could only start once its previous run of this lane was complete.
+  std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
+  confirmed = std::max(confirmed, ticket.lane_run - 1);
+  return absl::OkStatus();
+}
+
+absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& announcement) {
   const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
   const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
-  const std::array<std::int64_t, kPeerSpaces>& sizes = run.program.peer_extents;
+  const std::array<std::int64_t, kPeerSpaces>& sizes = run.current->peer_extents;
   for (std::size_t space = 0; space < kPeerSpaces; ++space) {
     if (sizes[space] == 0) continue;
     if (offsets[space] == Announcement::kNotLent) {
@@ -225,10 +256,6 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
     }
     run.bases[kSpaces + kPeerSpaces * static_cast<std::size_t>(peer) + space] = region.base + offsets[space];
   }
-  run.ticket.peer_known[static_cast<std::size_t>(peer)] = true;
-  // Its run could only start once its previous run of this lane was complete.
-  std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
-  confirmed = std::max(confirmed, ticket.lane_run - 1);
   return absl::OkStatus();
 }
 

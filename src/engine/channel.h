@@ -52,12 +52,17 @@ class Channel {
   std::optional<Rank> BlockedBy(const Run& run);
   // Tells the peers where the memory of `run` is (first signal) and that it has come this far.
   void Signal(Run& run);
+  // For a program that has one for private buffers, before its first step: Meet tells the peers which kind of buffers
+  // this rank has, in a signal that no plan speaks of. When the signals of all peers are there (HasSignalled, the first
+  // one), ticket.any_private_buffers is equal on all ranks, and Part lets the steps of run.current begin.
+  void Meet(Run& run);
+  void Part(Run& run);
   // Whether `peer` has made its `ordinal`-th signal of the run (its memory is then known), or will never, because the
   // run has been refused. InvalidArgument when it made another call.
   enum class Signalled : std::uint8_t { kNotYet, kYes, kNever };
   // False while the signal has certainly not been made: a look that is cheap enough for every poll.
   bool MayHaveSignalled(const Ticket& ticket, Rank peer, std::uint32_t ordinal) const {
-    return AnnouncementOf(ticket, peer).signal.load(std::memory_order_seq_cst) >= (ticket.lane_run << 16 | ordinal);
+    return AnnouncementOf(ticket, peer).signal.load(std::memory_order_seq_cst) >= SignalOf(ticket, ordinal);
   }
   absl::StatusOr<Signalled> HasSignalled(Run& run, Rank peer, std::uint32_t ordinal);
   // Ends the run, which has begun, with the error that it is for want of memory: tells the peers that rank `by` cannot
@@ -142,10 +147,14 @@ class Channel {
   static Announcement& HalfOf(ControlBlock& block, const Ticket& ticket) {
     return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
   }
+  static std::uint64_t SignalOf(const Ticket& ticket, std::uint32_t ordinal) {
+    return ticket.lane_run << 16 | (ticket.signals_to_meet + ordinal);
+  }
   const Announcement& AnnouncementOf(const Ticket& ticket, Rank peer) const {
     return HalfOf(*this->peer(peer).control, ticket);
   }
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
+  absl::Status LearnAddresses(Run& run, Rank peer, const Announcement& announcement);
   // The rank of the group + 1 that `failed_by` of this rank's block names; 0: it is not about this channel.
   std::uint32_t FailedBy(std::uint64_t failed_by) const {
     return failed_by >> 32 == generation_ ? static_cast<std::uint32_t>(failed_by) : 0;

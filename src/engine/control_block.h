@@ -28,6 +28,8 @@ inline constexpr std::int64_t kLaneScratchBytes = 64 << 10;
 struct alignas(64) Announcement {
   // In place of an offset: peers may not touch this memory, or there is none.
   static constexpr std::int64_t kNotLent = -1;
+  // In place of the offset of the input: the buffers lie where no peer reaches them, and are not staged.
+  static constexpr std::int64_t kPrivateBuffers = -2;
 
   std::atomic<std::uint64_t> signal{0};  // run of the lane << 16 | signals made in that run
   std::int64_t in = 0;                   // offsets in the owner's region

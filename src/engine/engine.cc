@@ -111,6 +111,7 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
   while (!milestone.passed(run)) {
     const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
     if (left_ns <= 0) {
+      WakeThread();  // the caller, who was to drive, may not have done so yet
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
     }

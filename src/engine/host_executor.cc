@@ -12,6 +12,18 @@ namespace {
 
 // Runs for which room is made at the start: until there are more at once, queueing one allocates nothing.
 constexpr std::size_t kRoom = 64;
+// A run computes this much, and a step more, before other runs and calls that have just been made get their turn.
+constexpr std::int64_t kBytesPerTurn = 1 << 20;
+
+std::int64_t BytesTouched(const Instruction& step) {
+  return step.count * (SizeOf(step.dst_type) * step.num_dsts + SizeOf(step.src_type) * step.num_srcs);
+}
+
+// Whether `step` copies private buffers to where peers can map them.
+bool IsStaging(const HostRun& run, const Instruction& step) {
+  return run.current != &run.program && step.kind == StepKind::kCopy &&
+         run.current->operands[step.first_operand].base == static_cast<std::uint32_t>(Space::kScratch);
+}
 
 // Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
 std::uint64_t DrawOf(const HostRun& run, StepId step) {
@@ -177,11 +189,20 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   }
   const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };
   if (run.refusal_told_) return so_far();
+  if (run.ticket.meeting) {
+    if (const Polled met = MeetPeers(run); met != Polled::kMoved) return met == Polled::kFailed ? met : so_far();
+    moved = true;
+    if (run.refusal_told_) return Polled::kMoved;
+  }
   PeerAccess access(presence_, run.channel);
+  std::int64_t touched = 0;
   do {
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
-      if (run.program.instructions[step].touches_peer && !access.Begin()) return so_far();
+      const Instruction& instruction = run.current->instructions[step];
+      if (instruction.touches_peer && !access.Begin()) return so_far();
+      if (touched >= kBytesPerTurn) return Polled::kMoved;
+      touched += BytesTouched(instruction);
       run.ready_.pop_back();
       if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;
@@ -192,8 +213,30 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   return so_far();
 }
 
+Executor::Polled HostExecutor::MeetPeers(HostRun& run) {
+  while (const std::optional<Rank> peer = run.NotMet()) {
+    if (!run.channel.MayHaveSignalled(run.ticket, *peer, 1)) return Polled::kNothing;
+    const absl::StatusOr<Channel::Signalled> has = run.channel.HasSignalled(run, *peer, 1);
+    if (!has.ok()) return Fail(run, has.status());
+    if (*has == Channel::Signalled::kNotYet) return Polled::kNothing;
+    if (*has == Channel::Signalled::kNever) {
+      RefusedBy(run, *peer);
+      return Polled::kMoved;
+    }
+  }
+  run.Part();
+  return Polled::kMoved;
+}
+
+void HostExecutor::RefusedBy(HostRun& run, Rank peer) {
+  const Rank by = run.channel.RefusedBy(run.ticket, peer);
+  run.refusal = absl::ResourceExhaustedError(absl::StrCat("rank ", by, " has no room in its arena for ", run.Text(),
+                                                          ", which therefore has no result on any rank"));
+  run.TellRefusal(by);
+}
+
 Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
-  const Program& program = run.program;
+  const Program& program = *run.current;
   Channel& channel = run.channel;
   std::size_t kept = 0;
   for (const StepId step : run.waiting_) {
@@ -206,10 +249,7 @@ Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
       signalled = *has;
     }
     if (signalled == Signalled::kNever) {
-      const Rank by = channel.RefusedBy(run.ticket, wait.peer);
-      run.refusal = absl::ResourceExhaustedError(absl::StrCat("rank ", by, " has no room in its arena for ", run.Text(),
-                                                              ", which therefore has no result on any rank"));
-      run.TellRefusal(by);
+      RefusedBy(run, wait.peer);
       return Polled::kMoved;
     }
     if (signalled == Signalled::kYes) {
@@ -223,7 +263,7 @@ Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
 }
 
 absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
-  const Program& program = run.program;
+  const Program& program = *run.current;
   const Instruction& instruction = program.instructions[step];
   switch (instruction.kind) {
     case StepKind::kSend:
@@ -242,6 +282,7 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
       for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
       for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
       if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
+      if (IsStaging(run, instruction)) Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
       absl::Status status =
           Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
                   absl::MakeConstSpan(run.srcs_).first(srcs.size()), DrawOf(run, step), run.call.options().factor);
@@ -297,7 +338,7 @@ bool HostExecutor::Uses(const Channel& channel) const {
 bool HostExecutor::waits_for_signals() const {
   return std::any_of(active_.begin(), active_.end(), [](Run* its_run) {
     const HostRun& run = HostRunOf(its_run);
-    return !run.started_ || run.refusal_told_ || !run.waiting_.empty();
+    return !run.started_ || run.refusal_told_ || run.ticket.meeting || !run.waiting_.empty();
   });
 }
 

@@ -1,5 +1,6 @@
 #include "engine/host_memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -14,10 +15,12 @@ HostMemory::HostMemory(const Program& program, Arena& arena, void* scratch)
       arena_(arena),
       callers_scratch_(program.uses_lane ? nullptr : static_cast<std::byte*>(scratch)) {}
 
-absl::Status HostMemory::AllocateScratch() {
-  const std::int64_t bytes = program_.plan.scratch_bytes;
+absl::Status HostMemory::AllocateScratch(std::int64_t bytes) {
   const bool fits_lane = program_.uses_lane && bytes <= kLaneScratchBytes;
   if (bytes == 0 || fits_lane || scratch() != nullptr) return absl::OkStatus();
+  if (program_.for_private_buffers != nullptr) {  // one buffer serves both programs
+    bytes = std::max(bytes, program_.for_private_buffers->plan.scratch_bytes);
+  }
   absl::StatusOr<Buffer> buffer = arena_.Allocate(bytes);
   if (buffer.ok()) {
     shared_scratch_ = *std::move(buffer);
@@ -43,7 +46,7 @@ absl::Status HostMemory::Place(const void* memory, std::int64_t bytes, Buffer& s
 }
 
 absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases) {
-  if (absl::Status status = AllocateScratch(); !status.ok()) return status;
+  if (absl::Status status = AllocateScratch(program_.plan.scratch_bytes); !status.ok()) return status;
   std::byte*& in_base = bases[static_cast<std::size_t>(Space::kIn)];
   std::byte*& out_base = bases[static_cast<std::size_t>(Space::kOut)];
   in_ = in;
@@ -54,8 +57,16 @@ absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std:
   bases[static_cast<std::size_t>(Space::kState)] = static_cast<std::byte*>(state);
   if (!program_.shares_io) return absl::OkStatus();
   const Plan& plan = program_.plan;
+  if (program_.for_private_buffers != nullptr) {
+    private_buffers_ = (plan.in_bytes > 0 && !arena_.Contains(in)) || (plan.out_bytes > 0 && !arena_.Contains(out));
+    return private_buffers_ ? MakeRoomForPrivateBuffers() : absl::OkStatus();
+  }
   if (absl::Status status = Place(in, plan.in_bytes, staging_in_, in_base); !status.ok()) return status;
   return Place(out, plan.out_bytes, staging_out_, out_base);
+}
+
+absl::Status HostMemory::MakeRoomForPrivateBuffers() {
+  return AllocateScratch(program_.for_private_buffers->plan.scratch_bytes);
 }
 
 std::int64_t HostMemory::CopyIn() {

@@ -23,8 +23,14 @@ class HostMemory {
   HostMemory(const Program& program, Arena& arena, void* scratch);
 
   // Names the caller's buffers in `bases`, or the staging that stands for them: memory outside the arena is staged when
-  // peers must reach it. Allocates staging and scratch. ResourceExhausted when the arena has no room.
+  // peers must reach it, unless the program has another one for it. Allocates staging and scratch. ResourceExhausted
+  // when the arena has no room.
   absl::Status SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
+  // Peers should reach the caller's buffers and cannot, and nothing is staged for them.
+  bool private_buffers() const { return private_buffers_; }
+  // Allocates what the program for private buffers needs, also where this rank's own are not. ResourceExhausted as
+  // above.
+  absl::Status MakeRoomForPrivateBuffers();
   // From the caller's buffers into staging, and back. Both return the number of bytes copied.
   std::int64_t CopyIn();
   std::int64_t CopyOut();
@@ -43,7 +49,7 @@ class HostMemory {
   void GiveBackAfterFailure(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers);
 
  private:
-  absl::Status AllocateScratch();
+  absl::Status AllocateScratch(std::int64_t bytes);
   // Sets `base` to `memory` of `bytes`, or to `staging` where peers cannot reach `memory`.
   absl::Status Place(const void* memory, std::int64_t bytes, Buffer& staging, std::byte*& base);
 
@@ -52,6 +58,7 @@ class HostMemory {
   std::byte* const callers_scratch_;
   const void* in_ = nullptr;
   void* out_ = nullptr;
+  bool private_buffers_ = false;
   Buffer staging_in_;
   Buffer staging_out_;
   Buffer shared_scratch_;                     // in the arena

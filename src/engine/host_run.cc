@@ -16,24 +16,27 @@ HostRun::HostRun(HostExecutor& executor, Call& its_call, Channel& its_channel, c
       memory_(its_program, its_channel.arena(), scratch),
       lent_(its_channel.lent()),
       borrowers_(its_channel.borrowers()) {
+  MakeRoomFor(program);
+  if (program.for_private_buffers != nullptr) MakeRoomFor(*program.for_private_buffers);
   const std::size_t num_steps = program.instructions.size();
-  dependencies_left_.resize(num_steps);
-  ready_.reserve(num_steps);
-  waiting_.reserve(program.num_waits);
-  std::size_t most_dsts = 0;
-  std::size_t most_srcs = 0;
   for (StepId step = 0; step < num_steps; ++step) {
-    const Instruction& instruction = program.instructions[step];
-    most_dsts = std::max<std::size_t>(most_dsts, instruction.num_dsts);
-    most_srcs = std::max<std::size_t>(most_srcs, instruction.num_srcs);
-    if (instruction.kind != StepKind::kSend && instruction.kind != StepKind::kRecv) continue;
+    const StepKind kind = program.instructions[step].kind;
+    if (kind != StepKind::kSend && kind != StepKind::kRecv) continue;
     messages_.resize(num_steps);
     messages_[step].run = this;
     messages_[step].step = step;
     messages_[step].done = &HostExecutor::OnMessage;
   }
-  dsts_.resize(most_dsts);
-  srcs_.resize(most_srcs);
+}
+
+void HostRun::MakeRoomFor(const Program& some) {
+  dependencies_left_.reserve(some.instructions.size());
+  ready_.reserve(some.instructions.size());
+  waiting_.reserve(some.num_waits);
+  for (const Instruction& instruction : some.instructions) {
+    dsts_.resize(std::max<std::size_t>(dsts_.size(), instruction.num_dsts));
+    srcs_.resize(std::max<std::size_t>(srcs_.size(), instruction.num_srcs));
+  }
 }
 
 HostRun::~HostRun() {
@@ -45,30 +48,69 @@ HostRun::~HostRun() {
 }
 
 absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
-  return memory_.SetBuffers(in, out, state, bases);
+  absl::Status status = memory_.SetBuffers(in, out, state, bases);
+  private_buffers = memory_.private_buffers();
+  return status;
 }
 
 absl::Span<std::byte> HostRun::output_lent_to_peers() const {
-  // Staging is not used again after a failure.
-  const bool lent = started_ && program.uses_lane && program.shares_io && !memory_.stages_output();
+  // Staging is not used again after a failure. While ranks meet, a peer may know already that no buffers are private.
+  const bool lent =
+      started_ && current->uses_lane && current->shares_io && !memory_.stages_output() && !private_buffers;
   if (!lent) return {};
   return {bases[static_cast<std::size_t>(Space::kOut)], static_cast<std::size_t>(program.plan.out_bytes)};
 }
 
 std::int64_t HostRun::Start() {
-  std::copy(program.dependency_counts.begin(), program.dependency_counts.end(), dependencies_left_.begin());
-  steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
+  current = &program;
+  started_ = true;
   messages_left_ = 0;
-  output_steps_left_ = program.output_steps;
-  waiting_.clear();
-  // A stack: the first step of the plan is taken first.
-  ready_.assign(program.initially_ready.rbegin(), program.initially_ready.rend());
+  SetScratch();
+  if (!refusal.ok()) {
+    TellRefusal(channel.rank());
+    return 0;
+  }
+  if (program.for_private_buffers != nullptr) {
+    steps_left_ = 1;  // more than none, until the steps are known
+    channel.Meet(*this);
+    return 0;
+  }
+  BeginSteps();
+  return memory_.CopyIn();
+}
+
+void HostRun::Part() {
+  if (ticket.any_private_buffers) {
+    current = program.for_private_buffers.get();
+    if (absl::Status status = memory_.MakeRoomForPrivateBuffers(); !status.ok()) {
+      refusal = std::move(status);
+      return TellRefusal(channel.rank());
+    }
+    SetScratch();
+  }
+  channel.Part(*this);
+  BeginSteps();
+}
+
+void HostRun::SetScratch() {
   std::byte* const scratch = memory_.scratch();
   bases[static_cast<std::size_t>(Space::kScratch)] = scratch != nullptr ? scratch : channel.LaneScratch(ticket);
-  started_ = true;
-  if (refusal.ok()) return memory_.CopyIn();
-  TellRefusal(channel.rank());
-  return 0;
+}
+
+void HostRun::BeginSteps() {
+  dependencies_left_.assign(current->dependency_counts.begin(), current->dependency_counts.end());
+  steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
+  output_steps_left_ = current->output_steps;
+  waiting_.clear();
+  // A stack: the first step of the plan is taken first.
+  ready_.assign(current->initially_ready.rbegin(), current->initially_ready.rend());
+}
+
+std::optional<Rank> HostRun::NotMet() const {
+  for (Rank peer = 0; ticket.meeting && peer < channel.size(); ++peer) {
+    if (peer != channel.rank() && !ticket.peer_known[static_cast<std::size_t>(peer)]) return peer;
+  }
+  return std::nullopt;
 }
 
 void HostRun::TellRefusal(Rank by) {
@@ -79,13 +121,13 @@ void HostRun::TellRefusal(Rank by) {
 }
 
 void HostRun::Complete(StepId step) {
-  const Instruction& instruction = program.instructions[step];
+  const Instruction& instruction = current->instructions[step];
   --steps_left_;
   dependencies_left_[step] = kStepDone;
-  if (instruction.touches_output && program.output_steps > 0 && --output_steps_left_ == 0) call.OutputIsFinal();
+  if (instruction.touches_output && current->output_steps > 0 && --output_steps_left_ == 0) call.OutputIsFinal();
   // Backwards, so that the earliest step of the plan is on top of the stack.
   for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
-    const StepId successor = program.successors[instruction.first_successor + i];
+    const StepId successor = current->successors[instruction.first_successor + i];
     if (--dependencies_left_[successor] == 0) ready_.push_back(successor);
   }
 }
@@ -116,8 +158,9 @@ std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker
   const auto is_any = [&] {
     if (!started_) return is_peer(channel.BlockedBy(*this), "its start (its previous call is not complete)");
     if (refusal_told_) return is_peer(channel.StillTakesPart(ticket), "its end (a rank has no memory for the call)");
+    if (ticket.meeting) return is_peer(NotMet(), "its start (which buffers are in the arena)");
     for (const StepId step : waiting_) {
-      if (is({.peer = program.instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;
+      if (is({.peer = current->instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;
     }
     if (messages_left_ == 0) return false;
     for (const StepKind kind : {StepKind::kRecv, StepKind::kSend}) {

@@ -41,8 +41,16 @@ class HostRun final : public Run {
   // Stands in dependencies_left_ for a step that is complete.
   static constexpr std::uint32_t kStepDone = 0xffffffff;
 
-  // Begins the steps of the run, and returns the number of bytes that were copied into staging.
+  // Allocates what a run of `some` needs.
+  void MakeRoomFor(const Program& some);
+  // Begins the run, and returns the number of bytes that were copied into staging.
   std::int64_t Start();
+  // After Channel::Meet, when all peers are met: chooses the program, and begins its steps.
+  void Part();
+  void BeginSteps();
+  void SetScratch();
+  // The peer that a run which meets its peers has not met yet; nullopt: none, or it does not meet them.
+  std::optional<Rank> NotMet() const;
   void Complete(StepId step);
   // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
   void TellRefusal(Rank by);

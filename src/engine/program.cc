@@ -109,7 +109,9 @@ Instruction Translate(const Plan& plan, const Step& step) {
 
 }  // namespace
 
-std::shared_ptr<const Program> Compile(Plan source) {
+namespace {
+
+std::shared_ptr<Program> CompileOne(Plan source) {
   auto program = std::make_shared<Program>();
   program->plan = std::move(source);
   const Plan& plan = program->plan;
@@ -172,14 +174,28 @@ std::shared_ptr<const Program> Compile(Plan source) {
   return program;
 }
 
+}  // namespace
+
+std::shared_ptr<const Program> Compile(Plan plan) { return CompileOne(std::move(plan)); }
+
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
+  const std::shared_ptr<Program> program = CompileOne(std::move(plan));
+  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers));
+  program->output_steps = other->output_steps = 0;  // one end, whichever runs
+  program->for_private_buffers = other;
+  return program;
+}
+
 std::int64_t BytesOf(const Program& program) {
   const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
   const Plan& plan = program.plan;
   constexpr std::size_t kPerStepOfARun = 64;  // its dependencies, its message, and its place in the list of ready steps
   return static_cast<std::int64_t>(
-      sizeof(Program) + of(program.instructions, program.operands, program.successors, program.dependency_counts) +
-      of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
-      of(plan.spec.send_counts, plan.spec.recv_counts) + kPerStepOfARun * program.instructions.size());
+             sizeof(Program) +
+             of(program.instructions, program.operands, program.successors, program.dependency_counts) +
+             of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
+             of(plan.spec.send_counts, plan.spec.recv_counts) + kPerStepOfARun * program.instructions.size()) +
+         (program.for_private_buffers != nullptr ? BytesOf(*program.for_private_buffers) : 0);
 }
 
 bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs) {

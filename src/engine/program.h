@@ -85,6 +85,10 @@ struct Program {
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
+  // The same call by a plan in which peers touch scratch alone. All ranks take its steps in place of these when a
+  // rank's buffers lie where peers cannot reach them, which ranks tell each other first. Null: such buffers are staged
+  // whole.
+  std::shared_ptr<const Program> for_private_buffers;
   // Peers find their way in this rank's memory, or this rank in theirs, by whether the call is in place.
   bool in_place_must_match = false;
   bool point_to_point = false;
@@ -101,6 +105,9 @@ struct Program {
 };
 
 std::shared_ptr<const Program> Compile(Plan plan);
+// A program of `plan` with Program::for_private_buffers. Both plans are of one call, without messages, and all ranks
+// have both.
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);
 

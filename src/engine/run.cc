@@ -16,7 +16,7 @@ std::string Run::Text() const {
 }
 
 Run::Run(Call& its_call, Channel& its_channel, const Program& its_program)
-    : call(its_call), channel(its_channel), program(its_program) {
+    : call(its_call), channel(its_channel), program(its_program), current(&its_program) {
   const auto size = static_cast<std::size_t>(channel.size());
   bases.resize(kSpaces + kPeerSpaces * size);
   ticket.peer_known.resize(size);

@@ -39,6 +39,9 @@ struct Ticket {
   CallIdentity identity;                     // of a collective: what the peers must have called in its place
   std::uint8_t identity_hash = 0;            // see HashOf
   std::uint32_t signals = 0;                 // that this rank has made in the run
+  std::uint32_t signals_to_meet = 0;         // those of them, equally many on all ranks, that no plan speaks of
+  bool meeting = false;                      // see Channel::Meet
+  bool any_private_buffers = false;          // of the ranks met so far
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
   std::vector<bool> peer_known;              // by peer: its announcement of this run has been read
   // The lane and its run in which peers may have read this call's own scratch last; -1: none.
@@ -88,6 +91,10 @@ class Run {
   Call& call;
   Channel& channel;  // gone once the communicator is destroyed: for the driver, while the run is under way
   const Program& program;
+  // The program whose steps are taken: `program`, or the one for private buffers.
+  const Program* current;
+  // The caller's buffers lie where peers should reach them and cannot, and are not staged.
+  bool private_buffers = false;
   // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
   std::vector<std::byte*> bases;
   // Not OK: the run ends with this error of its own on all ranks, and the group goes on.

@@ -44,6 +44,18 @@ class Memory {
   std::size_t next_ = 0;
 };
 
+// The copies of the longest buffers of a rank to memory that peers can map, and back.
+double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  std::int64_t most = 0;
+  for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {
+    most = std::max(most, InputCount(spec, rank, size) + OutputCount(spec, rank, size));
+  }
+  const CostModel& model = ModelOf(options);
+  const double bytes_per_s = model.copy_bytes_per_s > 0 ? model.copy_bytes_per_s : model.memory_bytes_per_s;
+  const double ranks_per_core = model.cores_per_node > 0 ? std::max(1.0, 1.0 * size / model.cores_per_node) : 1.0;
+  return 2.0 * static_cast<double>(most * SizeOf(spec.dtype)) * ranks_per_core / bytes_per_s;  // read and written
+}
+
 bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
 
 std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const PlanOptions& options) {
@@ -51,6 +63,16 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   for (const Schedule* schedule : AllSchedules()) {
     if (schedule->collective != spec.collective) continue;
     candidates.push_back({.schedule = schedule, .refusal = schedule->supports(spec, size, options)});
+  }
+  return candidates;
+}
+
+// The candidates for buffers that peers can map, where they map any.
+std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  for (Candidate& candidate : candidates) {
+    if (!candidate.refusal.ok() || !candidate.schedule->touches_only_scratch_of_peers) continue;
+    candidate.refusal = absl::FailedPreconditionError("it is for buffers in memory that peers cannot map");
   }
   return candidates;
 }
@@ -89,7 +111,7 @@ std::string Selection::reason() const {
 }
 
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  Selection selection{.schedule = nullptr, .candidates = CandidatesOf(spec, size, options)};
+  Selection selection{.schedule = nullptr, .candidates = CandidatesForMappedBuffers(spec, size, options)};
   Predict(selection.candidates, spec, size, options);
   // Equals stay in the order of their names.
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), IsBetter);
@@ -101,7 +123,7 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   thread_local Memory memory;
   if (const Schedule* known = memory.Find(spec, size, options); known != nullptr) return known;
-  const std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  const std::vector<Candidate> candidates = CandidatesForMappedBuffers(spec, size, options);
   const auto first = std::find_if(candidates.begin(), candidates.end(), Serves);
   if (std::count_if(candidates.begin(), candidates.end(), Serves) == 1) return first->schedule;
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size, options);
@@ -110,8 +132,29 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
+absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
+                                                        const PlanOptions& options) {
+  const Schedule* best = &chosen;
+  std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  std::erase_if(candidates,
+                [](const Candidate& c) { return !Serves(c) || !c.schedule->touches_only_scratch_of_peers; });
+  if (candidates.empty() || chosen.touches_only_scratch_of_peers) return best;
+  absl::StatusOr<double> least = PredictSeconds(chosen, spec, size, options);
+  if (!least.ok()) return least.status();
+  *least += StagingSeconds(spec, size, options);
+  for (const Candidate& candidate : candidates) {
+    const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
+    if (!seconds.ok()) return seconds.status();
+    if (*seconds < *least) {
+      least = seconds;
+      best = candidate.schedule;
+    }
+  }
+  return best;
+}
+
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  const Selection selection{.schedule = nullptr, .candidates = CandidatesOf(spec, size, options)};
+  const Selection selection{.schedule = nullptr, .candidates = CandidatesForMappedBuffers(spec, size, options)};
   const bool served = std::any_of(selection.candidates.begin(), selection.candidates.end(), Serves);
   return served ? absl::OkStatus() : NoneServes(selection, spec, size);
 }

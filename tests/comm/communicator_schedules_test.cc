@@ -1,54 +1,18 @@
 // Conformance: every schedule of this build, over every transport, on real data.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/comm/checked_call.h"
 #include "tests/harness/world.h"
-#include "tests/schedules/expected_results.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
-
-// One call of one schedule, checked element by element; `arena`: the buffers are where peers can map them.
-void RunCase(Communicator& comm, const Schedule& schedule, const CollectiveSpec& base, std::int64_t count, bool arena) {
-  const Rank rank = comm.rank();
-  const int size = comm.size();
-  const CollectiveSpec spec = SpecOf(base, count, rank, size);
-  const std::int64_t in_count = InputCount(spec, rank, size);
-  const std::int64_t out_count = OutputCount(spec, rank, size);
-  const std::int64_t bytes = std::max<std::int64_t>(in_count, out_count) * SizeOf(spec.dtype);
-  // In place the shorter buffer is a block of the longer.
-  absl::StatusOr<Buffer> shared[2] = {comm.Allocate(arena ? bytes : 0), comm.Allocate(arena ? bytes : 0)};
-  std::vector<std::byte> own[2] = {std::vector<std::byte>(arena ? 0 : bytes),
-                                   std::vector<std::byte>(arena ? 0 : bytes)};
-  std::byte* memory[2];
-  for (int i : {0, 1}) {
-    ASSERT_TRUE(shared[i].ok()) << shared[i].status();
-    memory[i] = arena ? shared[i]->data() : own[i].data();
-  }
-  std::byte* in = memory[0];
-  std::byte* out = memory[base.in_place ? 0 : 1];
-  if (base.in_place && in_count > 0 && out_count > 0 && in_count != out_count) {
-    (in_count < out_count ? in : out) += rank * std::min(in_count, out_count) * SizeOf(spec.dtype);
-  }
-  for (std::int64_t i = 0; i < in_count; ++i) {
-    kernels::StoreNumber(spec.dtype, in, i, InputElement(spec, rank, i));
-  }
-  CollectiveSpec call = spec;
-  call.in_place = false;  // found out from the pointers
-  const CallOptions options = {.schedule = &schedule, .factor = FactorOf(spec, rank)};
-  ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
-  for (std::int64_t i = 0; i < out_count; ++i) {
-    ASSERT_EQ(kernels::LoadNumber(spec.dtype, out, i), OutputElement(spec, count, rank, size, i))
-        << schedule.name << " " << ToString(spec) << " rank " << rank << " of " << size << " element " << i;
-  }
-}
 
 using Case = std::tuple<std::string, const Schedule*>;
 
@@ -78,8 +42,8 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
           if (!Validate(probe, comm.rank(), size).ok()) continue;  // no in-place form
           if (!schedule->supports(probe, size, comm.plan_options()).ok()) continue;
           ++served;
-          RunCase(comm, *schedule, spec, count, /*arena=*/true);
-          RunCase(comm, *schedule, spec, count, /*arena=*/false);
+          CheckedCall(comm, schedule, spec, count, /*arena=*/true);
+          CheckedCall(comm, schedule, spec, count, /*arena=*/false);
         }
       }
     });
@@ -106,7 +70,7 @@ TEST_P(CollectivesTest, EveryTypeAndOperator) {
             const CollectiveSpec spec = {
                 .collective = schedule->collective, .dtype = dtype, .op = op, .root = 1, .in_place = in_place};
             if (!schedule->supports(SpecOf(spec, count, comm.rank(), 3), 3, comm.plan_options()).ok()) continue;
-            RunCase(comm, *schedule, spec, count, /*arena=*/in_place == (count > 5));
+            CheckedCall(comm, schedule, spec, count, /*arena=*/in_place == (count > 5));
           }
         }
       }

@@ -192,8 +192,35 @@ TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
   });
 }
 
-// Where peers map memory, ordinary memory is copied into the arena, but not an output that is written anyway.
-TEST(CountersTest, TellWhatWasStaged) {
+// A schedule for ordinary memory copies what peers read, and nothing of an arena.
+TEST(CountersTest, TellWhatPassesThroughScratch) {
+  RunWorld(2, [](Communicator& comm) {
+    constexpr std::int64_t kCount = std::int64_t{1} << 20;
+    std::vector<float> in(kCount, 1);
+    std::vector<float> out(kCount, -1);
+    absl::StatusOr<Buffer> arena = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(arena.ok());
+    std::memset(arena->data(), 0, kCount * 4);
+    const auto staged_by = [&](const void* from, void* to) {
+      const std::int64_t before = comm.counters().staged_bytes;
+      EXPECT_EQ(comm.AllReduce(from, to, kCount, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
+      return comm.counters().staged_bytes - before;
+    };
+    EXPECT_EQ(staged_by(in.data(), out.data()), kCount / 2 * 4) << "the chunk of the peer";
+    EXPECT_EQ(std::count(out.begin(), out.end(), 2), kCount);
+    EXPECT_EQ(staged_by(out.data(), out.data()), kCount / 2 * 4);
+    EXPECT_EQ(std::count(out.begin(), out.end(), 4), kCount);
+    EXPECT_EQ(staged_by(arena->data(), arena->data()), 0);
+    // One rank has ordinary memory: both take the schedule for it.
+    void* const mine = comm.rank() == 0 ? static_cast<void*>(out.data()) : arena->data();
+    EXPECT_EQ(staged_by(mine, mine), kCount / 2 * 4);
+    EXPECT_EQ(static_cast<const float*>(mine)[kCount - 1], 4);
+  });
+}
+
+// Where peers map memory and the caller names a schedule that reaches their buffers, ordinary memory is copied into the
+// arena, but not an output that is written anyway.
+TEST(CountersTest, TellWhatWasStagedWhole) {
   RunWorld(2, [](Communicator& comm) {
     constexpr std::int64_t kCount = 1000;
     constexpr std::int64_t kBytes = kCount * 4;
@@ -202,9 +229,10 @@ TEST(CountersTest, TellWhatWasStaged) {
     absl::StatusOr<Buffer> arena = comm.Allocate(kBytes);
     ASSERT_TRUE(arena.ok());
     std::memset(arena->data(), 0, kBytes);
+    const CallOptions direct = {.schedule = *FindSchedule(Collective::kAllReduce, "direct"), .caller_drives = true};
     const auto staged_by = [&](const void* from, void* to) {
       const std::int64_t before = comm.counters().staged_bytes;
-      EXPECT_EQ(comm.AllReduce(from, to, kCount, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
+      EXPECT_EQ(comm.AllReduce(from, to, kCount, DType::kF32, ReduceOp::kSum, direct).Wait(), absl::OkStatus());
       return comm.counters().staged_bytes - before;
     };
     EXPECT_EQ(staged_by(in.data(), out.data()), 2 * kBytes) << "the input in, the output out";

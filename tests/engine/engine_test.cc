@@ -270,6 +270,16 @@ TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
   EXPECT_THAT(transport().losses[0].cause.ToString(), HasSubstr("rank 1 has taken no messages of rank 0"));
 }
 
+TEST_F(EngineTest, ACallThatItsCallerOnlyLooksAtGoesOn) {
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  executor().ends_next = true;
+  while (!call.done(run)) {
+    EXPECT_EQ(call.Wait(run, false, TestClock::now_ns).code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(call.result(), absl::OkStatus());
+}
+
 TEST_F(EngineTest, TheClockOfAReceiveStartsWhenSomebodyWaits) {
   Call& receive =
       *calls_.emplace_back(world_.NewCall(0, {.collective = Collective::kRecv, .count = 8, .root = 1}, "message"));

@@ -129,7 +129,7 @@ TEST(SelectorTest, TheFastestServes) {
   const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});
   ASSERT_TRUE(selection.ok()) << selection.status();
   EXPECT_EQ(selection->schedule, selection->candidates[0].schedule);
-  EXPECT_EQ(selection->candidates.size(), 4U);
+  EXPECT_EQ(selection->candidates.size(), 5U);
   double before = 0;
   for (const Candidate& candidate : selection->candidates) {
     if (!candidate.refusal.ok()) continue;
@@ -137,7 +137,7 @@ TEST(SelectorTest, TheFastestServes) {
     before = candidate.seconds;
     EXPECT_EQ(candidate.seconds, *PredictSeconds(*candidate.schedule, spec, 5, {}));
   }
-  EXPECT_EQ(selection->candidates.back().schedule->name, "direct");
+  EXPECT_EQ(selection->candidates.back().schedule->name, "staged");
   EXPECT_THAT(selection->reason(), HasSubstr("direct: refused, it reads and writes peers' memory"));
   EXPECT_THAT(selection->reason(), testing::ContainsRegex("ring: predicted [0-9.]+ µs, 2"));
   EXPECT_EQ(*ChooseSchedule(spec, 5, {}), selection->schedule);

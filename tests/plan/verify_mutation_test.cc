@@ -332,6 +332,24 @@ struct Tally {
   int rejected = 0;
 };
 
+// Mutants that survive in larger number because they do the same as the plan that they are made of. Of every other
+// mutation nearly all mutants are rejected; what is left there are barriers, whose values nobody reads, and codecs.
+struct Survivors {
+  absl::string_view mutation;
+  double least_rejected;
+  absl::string_view why;
+};
+constexpr double kLeastRejected = 0.97;
+constexpr Survivors kSurvivors[] = {
+    {"drop_dep", 0.65, "another chain of dependencies, signals or messages orders the same two steps"},
+    {"move_dep", 0.70, "as drop_dep: the step that is waited for instead comes later, or the old order holds anyway"},
+    {"change_peer", 0.70, "a wait for a rank that all have met already, and of two waits one was enough"},
+    {"drop_step", 0.75, "a wait or a signal in a meeting of all ranks where the root alone had to be met"},
+    {"change_ordinal", 0.85, "a wait for an earlier or later signal of the same meeting, with nothing between the two"},
+    {"swap_refs_of_steps", 0.75, "the two steps were equal but for their place, or are waits, which have no operands"},
+    {"change_kind", 0.94, "a reduction of one source is a copy, and a scale by one as well"},
+};
+
 class MutationTest : public ::testing::Test {
  protected:
   void Try(const std::vector<Plan>& plans, int times) {
@@ -356,17 +374,22 @@ class MutationTest : public ::testing::Test {
     }
   }
 
-  void ExpectRejected(double share) {
-    Tally all;
+  void ExpectRejected() {
     std::string report;
     for (const auto& [name, tally] : tallies_) {
-      all.tried += tally.tried;
-      all.rejected += tally.rejected;
       absl::StrAppend(&report, name, ": ", tally.rejected, " of ", tally.tried, "\n");
     }
     for (const auto& [what, n] : survivors_) absl::StrAppend(&report, "survived: ", what, ": ", n, "\n");
     for (const std::string& example : examples_) absl::StrAppend(&report, example, "\n");
-    EXPECT_GE(all.rejected, share * all.tried) << report;
+    for (const auto& [name, tally] : tallies_) {
+      Survivors expected = {.mutation = name, .least_rejected = kLeastRejected, .why = "barriers and codecs"};
+      for (const Survivors& survivors : kSurvivors) {
+        if (name == survivors.mutation) expected = survivors;
+      }
+      EXPECT_GE(tally.rejected, expected.least_rejected * tally.tried)
+          << name << ", of which mutants are known to survive (" << expected.why << ")\n"
+          << report;
+    }
   }
 
   Random random_{20240607};
@@ -394,7 +417,7 @@ TEST_F(MutationTest, OfEverySchedule) {
       }
     }
   }
-  ExpectRejected(0.95);
+  ExpectRejected();
 }
 
 TEST_F(MutationTest, OfEveryAlgorithm) {
@@ -420,7 +443,7 @@ TEST_F(MutationTest, OfEveryAlgorithm) {
       }
     }
   }
-  ExpectRejected(0.95);
+  ExpectRejected();
 }
 
 }  // namespace

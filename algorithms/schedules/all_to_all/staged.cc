@@ -1,0 +1,51 @@
+// All-to-all, staged: for buffers that no peer can map, through slots in scratch that peers read.
+//
+// In every stage each rank copies a part of its block for every other rank to its slot, all meet, and each rank reads
+// what is for it from the slots of all others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k
+// rounds of signals, (n-1)·C bytes read from peers and as many copied to slots.
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const std::int64_t block = b.spec().count;
+  if (block == 0) return;
+  const auto block_of = [&](const Ref& buffer, Rank rank) { return buffer.Elements(rank * block, block); };
+  b.Copy(block_of(b.out(), b.rank()), block_of(b.in(), b.rank()));
+  if (b.size() == 1) return;
+  const DType dtype = b.in().dtype;
+  const Stages stages(b, dtype, block, b.size());
+  const Slots slots(b, dtype, stages.length() * b.size());
+  const auto part_for = [&](std::int64_t stage, Rank rank) {
+    return slots[stage].Elements(rank * stages.length(), stages[stage].count);
+  };
+  const auto fill = [&](std::int64_t stage) {
+    for (int i = 1; i < b.size(); ++i) {
+      const Rank peer = (b.rank() + i) % b.size();
+      b.Copy(part_for(stage, peer), block_of(b.in(), peer).Elements(stages[stage].begin, stages[stage].count));
+    }
+  };
+  const auto read = [&](std::int64_t stage) {
+    for (int i = 1; i < b.size(); ++i) {
+      const Rank peer = (b.rank() + i) % b.size();
+      b.Copy(block_of(b.out(), peer).Elements(stages[stage].begin, stages[stage].count),
+             part_for(stage, b.rank()).At(peer));
+    }
+  };
+  FillThenRead(b, stages, fill, read);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_to_all, staged) = {
+    .collective = tutti::Collective::kAllToAll,
+    .name = "staged",
+    .summary = "stage by stage, every rank copies a part of every block to mapped scratch and reads what is for it",
+    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};

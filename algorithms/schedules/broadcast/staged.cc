@@ -1,0 +1,45 @@
+// Broadcast, staged: for buffers that no peer can map, through slots in scratch that peers read.
+//
+// In every stage the root copies a part of its buffer to its slot, all meet, and every other rank reads the part.
+// With buffers of S bytes and k = S / (2 segments) stages: k rounds of signals, S bytes copied to slots by the root,
+// and S bytes read by every other rank.
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const std::int64_t count = b.spec().count;
+  if (count == 0) return;
+  const bool is_root = b.rank() == b.spec().root;
+  if (is_root) b.Copy(b.out(), b.in());
+  if (b.size() == 1) return;
+  const DType dtype = b.spec().dtype;
+  const Stages stages(b, dtype, count, 1);
+  const Slots slots(b, dtype, stages.length());
+  const auto fill = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    if (is_root) b.Copy(slots[stage].Elements(0, part.count), b.in().Elements(part.begin, part.count));
+  };
+  const auto read = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    const Ref slot = slots[stage].Elements(0, part.count);
+    if (!is_root) b.Copy(b.out().Elements(part.begin, part.count), slot.At(b.spec().root));
+  };
+  FillThenRead(b, stages, fill, read);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(broadcast, staged) = {
+    .collective = tutti::Collective::kBroadcast,
+    .name = "staged",
+    .summary =
+        "stage by stage, the root copies a part of its buffer to mapped scratch and every other rank reads the part",
+    .cost = "S/(2 segments) rounds of signals, S bytes",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};

@@ -1,0 +1,46 @@
+// Gather, staged: for buffers that no peer can map, through slots in scratch that peers read.
+//
+// In every stage each rank but the root copies a part of its block to its slot, all meet, and the root reads the parts.
+// With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k rounds of signals, C bytes copied to slots by
+// every rank but the root, and (n-1)·C bytes read by the root.
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const std::int64_t block = b.spec().count;
+  if (block == 0) return;
+  const bool is_root = b.rank() == b.spec().root;
+  if (is_root) b.Copy(b.out().Elements(b.rank() * block, block), b.in());
+  if (b.size() == 1) return;
+  const DType dtype = b.spec().dtype;
+  const Stages stages(b, dtype, block, b.size());
+  const Slots slots(b, dtype, stages.length());
+  const auto fill = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    if (!is_root) b.Copy(slots[stage].Elements(0, part.count), b.in().Elements(part.begin, part.count));
+  };
+  const auto read = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    for (int i = 1; is_root && i < b.size(); ++i) {
+      const Rank peer = (b.rank() + i) % b.size();
+      b.Copy(b.out().Elements(peer * block + part.begin, part.count), slots[stage].Elements(0, part.count).At(peer));
+    }
+  };
+  FillThenRead(b, stages, fill, read);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(gather, staged) = {
+    .collective = tutti::Collective::kGather,
+    .name = "staged",
+    .summary = "stage by stage, every rank copies a part of its block to mapped scratch and the root reads the parts",
+    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};

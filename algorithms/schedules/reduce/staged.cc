@@ -1,0 +1,31 @@
+// Reduce, staged: for buffers that no peer can map, through slots in scratch that peers read.
+//
+// See ReduceInStages: only the root reads the chunks of the result.
+// With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals; (n-1)/n·S bytes read from
+// peers, at the root twice as many, and (n-1)/n·S bytes copied to slots.
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.spec().count == 0) return;
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+  ReduceInStages(b, /*takes_result=*/b.rank() == b.spec().root);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(reduce, staged) = {
+    .collective = tutti::Collective::kReduce,
+    .name = "staged",
+    .summary =
+        "stage by stage, every rank reduces its chunk of what all have copied to mapped scratch, and the root reads "
+        "the chunks",
+    .cost = "1 + S/(2 segments) rounds of signals, 2·(n-1)/n·S bytes",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};

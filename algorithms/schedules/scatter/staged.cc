@@ -1,0 +1,51 @@
+// Scatter, staged: for buffers that no peer can map, through slots in scratch that peers read.
+//
+// In every stage the root copies a part of every other rank's block to its slot, all meet, and each rank reads its
+// part. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k rounds of signals, (n-1)·C bytes copied to
+// slots by the root, and C bytes read by every other rank.
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  const std::int64_t block = b.spec().count;
+  if (block == 0) return;
+  const Rank root = b.spec().root;
+  const bool is_root = b.rank() == root;
+  if (is_root) b.Copy(b.out(), b.in().Elements(root * block, block));
+  if (b.size() == 1) return;
+  const DType dtype = b.spec().dtype;
+  const Stages stages(b, dtype, block, b.size());
+  const Slots slots(b, dtype, stages.length() * b.size());
+  const auto part_for = [&](std::int64_t stage, Rank rank) {
+    return slots[stage].Elements(rank * stages.length(), stages[stage].count);
+  };
+  const auto fill = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    for (int i = 1; is_root && i < b.size(); ++i) {
+      const Rank peer = (root + i) % b.size();
+      b.Copy(part_for(stage, peer), b.in().Elements(peer * block + part.begin, part.count));
+    }
+  };
+  const auto read = [&](std::int64_t stage) {
+    const Range part = stages[stage];
+    if (!is_root) b.Copy(b.out().Elements(part.begin, part.count), part_for(stage, b.rank()).At(root));
+  };
+  FillThenRead(b, stages, fill, read);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(scatter, staged) = {
+    .collective = tutti::Collective::kScatter,
+    .name = "staged",
+    .summary =
+        "stage by stage, the root copies a part of every block to mapped scratch and every other rank reads its own",
+    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};

@@ -1,0 +1,108 @@
+// Schedules over mapped scratch, for buffers that no peer can map: what peers are to read goes through two slots in
+// scratch by turns, stage after stage, small enough that a slot is still in cache when peers read it.
+#ifndef ALGORITHMS_SCHEDULES_STAGES_H_
+#define ALGORITHMS_SCHEDULES_STAGES_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "algorithms/schedules/mapped_peers.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+// How `count` elements are cut: into stages of one length, but for the last one.
+class Stages {
+ public:
+  // `parts`: how many times as much as one stage's range a slot holds. All slots of one kind hold two segments, or more
+  // where there would be more than kMost stages: then longer plans would cost more than the cache gives.
+  Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
+    const std::int64_t line = 64 / SizeOf(dtype);
+    const std::int64_t fits = 2 * b.options().segment_bytes / SizeOf(dtype) / parts;
+    const std::int64_t wanted = std::max({fits, (count + kMost - 1) / kMost, line});
+    length_ = std::min(count, (wanted + line - 1) / line * line);
+  }
+
+  std::int64_t length() const { return length_; }
+  std::int64_t number() const { return (count_ + length_ - 1) / length_; }
+  Range operator[](std::int64_t stage) const {
+    const std::int64_t begin = stage * length_;
+    return {begin, std::min(length_, count_ - begin)};
+  }
+
+ private:
+  static constexpr std::int64_t kMost = 256;
+
+  std::int64_t count_;
+  std::int64_t length_;
+};
+
+// Two slots of `count` elements.
+class Slots {
+ public:
+  Slots(PlanBuilder& b, DType dtype, std::int64_t count) : slots_{b.Scratch(dtype, count), b.Scratch(dtype, count)} {}
+  const Ref& operator[](std::int64_t stage) const { return slots_[static_cast<std::size_t>(stage % 2)]; }
+
+ private:
+  std::array<Ref, 2> slots_;
+};
+
+// In every stage each rank fills its slot, all meet, and each rank reads the slots of its peers, one round of signals
+// for each stage. A slot is filled again two stages later: by then all ranks have met again, and none reads it any
+// more.
+inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef<void(std::int64_t)> fill,
+                         absl::FunctionRef<void(std::int64_t)> read) {
+  fill(0);
+  for (std::int64_t stage = 0; stage < stages.number(); ++stage) {
+    MeetAll(b);
+    if (stage + 1 < stages.number()) fill(stage + 1);
+    read(stage);
+  }
+}
+
+// In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs into a slot, and ranks for which
+// `takes_result` holds read the chunks of all: one round of signals for each stage, and one before. A rank's own chunk
+// does not pass through its slots.
+inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
+  const DType dtype = b.in().dtype;
+  const Stages stages(b, dtype, b.in().count(), 1);
+  const Slots inputs(b, dtype, stages.length());
+  const Slots results(b, dtype, CacheLineChunk(dtype, stages.length(), b.size(), 0).count);
+  const auto chunk_of = [&](std::int64_t stage, Rank rank) {
+    return CacheLineChunk(dtype, stages[stage].count, b.size(), rank);
+  };
+  const auto place_of = [&](const Ref& buffer, std::int64_t stage, Range chunk) {
+    return buffer.Elements(stages[stage].begin + chunk.begin, chunk.count);
+  };
+  const auto fill = [&](std::int64_t stage) {
+    for (int i = 1; i < b.size(); ++i) {
+      const Range chunk = chunk_of(stage, (b.rank() + i) % b.size());
+      b.Copy(inputs[stage].Elements(chunk.begin, chunk.count), place_of(b.in(), stage, chunk));
+    }
+  };
+  fill(0);
+  MeetAll(b);
+  for (std::int64_t stage = 0; stage < stages.number(); ++stage) {
+    const Range own = chunk_of(stage, b.rank());
+    std::vector<Ref> srcs = OnEveryRank(b, inputs[stage].Elements(own.begin, own.count));
+    srcs[static_cast<std::size_t>(b.rank())] = place_of(b.in(), stage, own);
+    std::vector<Ref> dsts = {results[stage].Elements(0, own.count)};
+    if (takes_result) dsts.push_back(place_of(b.out(), stage, own));
+    b.Reduce(dsts, srcs, b.spec().op);
+    if (stage + 1 < stages.number()) fill(stage + 1);
+    MeetAll(b);
+    for (int i = 1; takes_result && i < b.size(); ++i) {
+      const Rank owner = (b.rank() + i) % b.size();
+      const Range chunk = chunk_of(stage, owner);
+      b.Copy(place_of(b.out(), stage, chunk), results[stage].Elements(0, chunk.count).At(owner));
+    }
+  }
+}
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_STAGES_H_

@@ -1,0 +1,58 @@
+// A collective on real data whose result is compared with what it should be.
+#ifndef TESTS_COMM_CHECKED_CALL_H_
+#define TESTS_COMM_CHECKED_CALL_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/schedules/expected_results.h"
+#include "tutti/communicator.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+
+// One call, by `schedule` or, when that is null, by the one that is chosen, checked element by element. `arena`: the
+// buffers are where peers can map them.
+inline void CheckedCall(Communicator& comm, const Schedule* schedule, const CollectiveSpec& base, std::int64_t count,
+                        bool arena) {
+  const Rank rank = comm.rank();
+  const int size = comm.size();
+  const CollectiveSpec spec = SpecOf(base, count, rank, size);
+  const std::int64_t in_count = InputCount(spec, rank, size);
+  const std::int64_t out_count = OutputCount(spec, rank, size);
+  const std::int64_t bytes = std::max<std::int64_t>(in_count, out_count) * SizeOf(spec.dtype);
+  // In place the shorter buffer is a block of the longer.
+  absl::StatusOr<Buffer> shared[2] = {comm.Allocate(arena ? bytes : 0), comm.Allocate(arena ? bytes : 0)};
+  std::vector<std::byte> own[2] = {std::vector<std::byte>(arena ? 0 : bytes),
+                                   std::vector<std::byte>(arena ? 0 : bytes)};
+  std::byte* memory[2];
+  for (int i : {0, 1}) {
+    ASSERT_TRUE(shared[i].ok()) << shared[i].status();
+    memory[i] = arena ? shared[i]->data() : own[i].data();
+  }
+  std::byte* in = memory[0];
+  std::byte* out = memory[base.in_place ? 0 : 1];
+  if (base.in_place && in_count > 0 && out_count > 0 && in_count != out_count) {
+    (in_count < out_count ? in : out) += rank * std::min(in_count, out_count) * SizeOf(spec.dtype);
+  }
+  for (std::int64_t i = 0; i < in_count; ++i) {
+    kernels::StoreNumber(spec.dtype, in, i, InputElement(spec, rank, i));
+  }
+  CollectiveSpec call = spec;
+  call.in_place = false;  // found out from the pointers
+  const CallOptions options = {.schedule = schedule, .factor = FactorOf(spec, rank)};
+  ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
+  for (std::int64_t i = 0; i < out_count; ++i) {
+    ASSERT_EQ(kernels::LoadNumber(spec.dtype, out, i), OutputElement(spec, count, rank, size, i))
+        << (schedule == nullptr ? "chosen" : schedule->name) << " " << ToString(spec) << " rank " << rank << " of "
+        << size << " element " << i;
+  }
+}
+
+}  // namespace tutti
+
+#endif  // TESTS_COMM_CHECKED_CALL_H_

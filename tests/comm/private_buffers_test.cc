@@ -1,0 +1,155 @@
+// Buffers in ordinary memory, which peers cannot map, of all ranks or of some.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/comm/checked_call.h"
+#include "tests/harness/world.h"
+#include "tutti/selector.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Collective kStaged[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+                                  Collective::kBroadcast, Collective::kReduce,        Collective::kGather,
+                                  Collective::kScatter,   Collective::kAllToAll};
+
+class PrivateBuffersTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PrivateBuffersTest, OfAllRanksOrSomeServeEveryCollective) {
+  const std::pair<const char*, std::function<bool(Rank)>> placements[] = {
+      {"none in the arena", [](Rank) { return false; }},
+      {"the first in the arena", [](Rank rank) { return rank == 0; }},
+      {"all but the first in the arena", [](Rank rank) { return rank != 0; }},
+  };
+  for (const int size : {1, 2, 3, 4, 5}) {
+    RunWorld(size, {.transport = GetParam()}, [&](Communicator& comm) {
+      for (const auto& [name, arena] : placements) {
+        SCOPED_TRACE(name);
+        std::vector<std::int64_t> counts = {0, 1, size + 1, 4099};
+        if (size == 3) counts.push_back(200'007);  // several stages
+        for (const Collective collective : kStaged) {
+          for (const std::int64_t count : counts) {
+            for (const bool in_place : {false, true}) {
+              if (in_place && !HasInPlaceForm(collective)) continue;
+              const CollectiveSpec spec = {
+                  .collective = collective, .root = static_cast<Rank>(count % size), .in_place = in_place};
+              CheckedCall(comm, nullptr, spec, count, arena(comm.rank()));
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+// Two calls at once, of two groups, one of them with buffers that peers can map.
+TEST_P(PrivateBuffersTest, GoWithCallsOfOtherGroups) {
+  RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
+    auto group = comm.Group({0, 1, 2}, "same");
+    ASSERT_TRUE(group.ok()) << group.status();
+    constexpr std::int64_t kCount = 400'000;
+    absl::StatusOr<Buffer> mapped = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(mapped.ok());
+    std::vector<float> own(kCount);
+    for (int round = 0; round < 5; ++round) {
+      for (std::int64_t i = 0; i < kCount; ++i) own[i] = mapped->as<float>()[i] = static_cast<float>(i % 7);
+      const bool swapped = (comm.rank() + round) % 2 != 0;
+      Communicator& first = swapped ? **group : comm;
+      Communicator& second = swapped ? comm : **group;
+      const auto start = [&](Communicator& on) {
+        float* const data = &on == &comm ? own.data() : mapped->as<float>().data();
+        return on.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum);
+      };
+      Work one = start(first);
+      Work two = start(second);
+      ASSERT_EQ(one.Wait(), absl::OkStatus());
+      ASSERT_EQ(two.Wait(), absl::OkStatus());
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(own[i], static_cast<float>(i % 7 * 3));
+        ASSERT_EQ(mapped->as<float>()[i], own[i]);
+      }
+    }
+  });
+}
+
+// A rank that has no room for the slots ends the call on all ranks, and the group goes on.
+TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
+  RunWorld(3, {.transport = GetParam(), .region_bytes = 16 << 20}, [&](Communicator& comm) {
+    if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+    constexpr std::int64_t kCount = 200'000;
+    std::vector<float> own(kCount, 1);
+    absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(mine.ok());
+    std::vector<Buffer> taken;
+    if (comm.rank() == 1) {  // whose own buffer is in the arena: it hears of the others' only in the call
+      for (std::int64_t bytes = 8 << 20; bytes >= 4096; bytes /= 2) {
+        for (absl::StatusOr<Buffer> some = comm.Allocate(bytes); some.ok(); some = comm.Allocate(bytes)) {
+          taken.push_back(*std::move(some));
+        }
+      }
+    }
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    void* const data = comm.rank() == 1 ? static_cast<void*>(mine->data()) : own.data();
+    const absl::Status status = comm.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(comm.rank() == 1 ? "set TUTTI_ARENA_BYTES" : "rank 1"));
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    taken.clear();
+    EXPECT_EQ(comm.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, PrivateBuffersTest, ::testing::ValuesIn(WorldTransports()));
+
+// What Schedule::touches_only_scratch_of_peers claims.
+TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
+  int claimed = 0;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (!schedule->touches_only_scratch_of_peers) continue;
+    ++claimed;
+    for (const int size : {2, 3, 4, 7, 16}) {
+      for (Rank rank = 0; rank < size; ++rank) {
+        for (const bool in_place : {false, true}) {
+          if (in_place && !HasInPlaceForm(schedule->collective)) continue;
+          const CollectiveSpec spec = {
+              .collective = schedule->collective, .count = 50'000, .root = size / 2, .in_place = in_place};
+          const absl::StatusOr<Plan> plan =
+              BuildPlan(*schedule, spec, rank, size, {.segment_bytes = 16 << 10, .peers_mapped = true});
+          ASSERT_TRUE(plan.ok()) << plan.status();
+          for (const Ref& ref : plan->refs) {
+            EXPECT_TRUE(ref.owner == kSelf || ref.owner == rank || ref.space == Space::kScratch) << schedule->name;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(claimed, static_cast<int>(std::size(kStaged)));
+}
+
+// Large buffers in ordinary memory pass through scratch; those that peers can map do not.
+TEST(StagedSchedulesTest, AreChosenForPrivateBuffers) {
+  const PlanOptions mapped = {.peers_mapped = true};
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather, Collective::kAllToAll}) {
+    for (const int size : {2, 4, 8}) {
+      const CollectiveSpec spec = {.collective = collective, .count = 4 << 20};
+      const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, size, mapped);
+      ASSERT_TRUE(chosen.ok());
+      EXPECT_FALSE((*chosen)->touches_only_scratch_of_peers) << ToString(spec) << " on " << size;
+      const absl::StatusOr<const Schedule*> other = ChooseForPrivateBuffers(**chosen, spec, size, mapped);
+      ASSERT_TRUE(other.ok());
+      EXPECT_EQ((*other)->name, "staged") << ToString(spec) << " on " << size;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
