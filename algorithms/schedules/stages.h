@@ -19,11 +19,13 @@ namespace tutti::schedules {
 class Stages {
  public:
   // `parts`: how many times as much as one stage's range a slot holds. All slots of one kind hold two segments, or more
-  // where there would be more than kMost stages: then longer plans would cost more than the cache gives.
+  // where there would be too many stages: longer plans would cost more than the cache gives, and those of all ranks,
+  // which grow with the square of the world's size, would be too long to be verified.
   Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
     const std::int64_t line = 64 / SizeOf(dtype);
     const std::int64_t fits = 2 * b.options().segment_bytes / SizeOf(dtype) / parts;
-    const std::int64_t wanted = std::max({fits, (count + kMost - 1) / kMost, line});
+    const std::int64_t most = std::clamp<std::int64_t>(50'000 / b.size() / b.size(), 1, 256);
+    const std::int64_t wanted = std::max({fits, (count + most - 1) / most, line});
     length_ = std::min(count, (wanted + line - 1) / line * line);
   }
 
@@ -35,8 +37,6 @@ class Stages {
   }
 
  private:
-  static constexpr std::int64_t kMost = 256;
-
   std::int64_t count_;
   std::int64_t length_;
 };

@@ -127,7 +127,7 @@ absl::StatusOr<BenchRow> BenchRank::Measure() {
   std::sort(times->begin(), times->end());
   const std::size_t calls = times->size();
   const double median = Microseconds((*times)[calls / 2]);
-  const absl::StatusOr<Plan> plan = communicator_.PlanFor(traffic_.spec, call_);
+  const absl::StatusOr<Plan> plan = communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private");
   if (!plan.ok()) return plan.status();
   const std::string schedule = plan->name.substr(plan->name.find(':') + 1);
   const absl::StatusOr<double> predicted = Predict(schedule);

@@ -14,7 +14,7 @@ struct Schedule;
 inline constexpr std::int32_t kMaxTag = (1 << 28) - 1;
 
 struct CallOptions {
-  // Which schedule serves the call; nullptr: the selector decides, equally on all ranks.
+  // Which schedule serves the call, equal on all ranks; nullptr, on all ranks: the selector decides.
   const Schedule* schedule = nullptr;
   // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
   // when the call has its place among the calls; that of a Recv, which may be posted long before its message is due,

@@ -44,7 +44,7 @@ struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
   // Copied between the callers' buffers and the arena, for calls whose peers must reach memory that is not in the
-  // arena.
+  // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone.
   std::int64_t staged_bytes = 0;
 };
 
@@ -91,7 +91,8 @@ class BoundPlan {
 // Thread-safe: any thread may submit, but all ranks must submit their collectives in the same order. The arguments of
 // the calls follow NCCL's: input, output, count (see CollectiveSpec), dtype, op or root. Equal input and output
 // pointers mean in place, as does, where blocks are gathered or scattered, a pointer to this rank's own block. Memory
-// from Allocate is used where it is; any other memory works through staging.
+// from Allocate is used where it is; what peers are to read of any other memory is copied into the arena, stage by
+// stage where the selector chooses the schedule, otherwise whole.
 //
 // The plan of a call is verified before its first run (docs/verification.md): FailedPrecondition, on every rank, when
 // the plans of the schedule would not do what the collective promises.
@@ -161,8 +162,9 @@ class Communicator {
   // Makes the call that `spec` describes, of any collective.
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& = {});
 
-  // The plan that serves a call, and the reason why the plan's schedule was chosen.
-  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}) const;
+  // The plan that serves a call, with `private_buffers` when peers cannot map the buffers of some rank; and the reason
+  // why the plan's schedule was chosen.
+  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}, bool private_buffers = false) const;
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument

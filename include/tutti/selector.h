@@ -35,8 +35,8 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the call otherwise:
-// one that touches only scratch of peers, if that is predicted to take less time than `chosen` with a copy of all
-// buffers on the way in and out; else `chosen`.
+// one that touches only scratch of peers, if `chosen` reaches the peers' buffers and is predicted to take more time
+// with a copy of all buffers on the way in and out; else `chosen`.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

@@ -60,7 +60,8 @@ class Work {
   // and before the end. Of a bound plan: until it is started again.
   Rank source() const;
 
-  // What the call moves to and from other ranks, in bytes, as planned; 0 for one that was refused.
+  // What the call moves to and from other ranks, in bytes, as planned (with two plans, by the one for buffers that
+  // peers can map); 0 for one that was refused.
   std::int64_t wire_bytes() const;
 
   // Calls `callback` once, when the call has ended: on the communicator's thread for callbacks, which runs one callback

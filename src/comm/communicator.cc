@@ -163,8 +163,9 @@ Work Communicator::Call(const CollectiveSpec& spec, const void* in, void* out, c
   return impl_->Call(spec, in, out, options);
 }
 
-absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const CallOptions& options) const {
-  return impl_->PlanFor(spec, options.schedule);
+absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const CallOptions& options,
+                                           bool private_buffers) const {
+  return impl_->PlanFor(spec, options.schedule, private_buffers);
 }
 
 std::string Communicator::Explain(const CollectiveSpec& spec) const {
@@ -176,7 +177,13 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
   }
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size(), plan_options());
   if (!selection.ok()) return std::string(selection.status().message());
-  return absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason());
+  std::string text =
+      absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason());
+  const absl::StatusOr<const Schedule*> other = impl_->ScheduleFor(spec, nullptr, /*private_buffers=*/true);
+  if (other.ok() && *other != selection->schedule) {
+    absl::StrAppend(&text, "for buffers of any rank that peers cannot map: ", (*other)->name, "\n");
+  }
+  return text;
 }
 
 absl::StatusOr<BoundPlan> Communicator::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,

@@ -16,8 +16,9 @@
 namespace tutti {
 namespace {
 
-// The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks.
-constexpr std::int64_t kMostPlanBytes = std::int64_t{4} << 20;
+// The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks, or some
+// dozen plans of hundreds of stages.
+constexpr std::int64_t kMostPlanBytes = std::int64_t{32} << 20;
 
 // The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.
 constexpr std::int64_t kMostIdleBytes = std::int64_t{256} << 20;
@@ -159,8 +160,8 @@ absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
   }
   if (absl::Status status = CheckBuffers(plan(), buffers); !status.ok()) return status;
   absl::Status placed = call_->SetBuffers(buffers.in, buffers.out, buffers.state);
-  // The peers would wait for this rank.
-  if (!placed.ok() && call_->program().uses_lane) call_->RefuseNextRun(placed);
+  // The peers would wait for this rank. What was wrong before is not any more.
+  if (placed.ok() || call_->program().uses_lane) call_->RefuseNextRun(placed);
   return placed;
 }
 
@@ -215,43 +216,45 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
   return pool->Take();
 }
 
-absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec,
-                                                                const Schedule* wanted) const {
+absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
+                                                                bool private_buffers) const {
   // Selection computes with the sizes, which are meaningless otherwise.
   if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
   if (wanted != nullptr) return wanted;
   if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {
     return configured->second;
   }
-  return ChooseSchedule(spec, channel->size(), plan_options);
+  absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), plan_options);
+  // Between nodes buffers are sent from where they lie.
+  const bool may_stage = private_buffers && plan_options.peers_mapped && plan_options.one_node();
+  if (!chosen.ok() || !may_stage) return chosen;
+  return ChooseForPrivateBuffers(**chosen, spec, channel->size(), plan_options);
 }
 
-absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted) const {
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted);
+absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted,
+                                                 bool private_buffers) const {
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, private_buffers);
   if (!schedule.ok()) return schedule.status();
   return BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
 }
 
-absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule* wanted) const {
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted);
-  if (!schedule.ok()) return schedule.status();
-  absl::StatusOr<Plan> plan = BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
+absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const {
+  absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, channel->rank(), channel->size(), plan_options);
   if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckPlan(**schedule, *plan); !status.ok()) return status;
+  if (absl::Status status = CheckPlan(schedule, *plan); !status.ok()) return status;
   return plan;
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(const CollectiveSpec& spec,
                                                                               const Schedule* wanted) const {
-  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, wanted);
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false);
+  if (!schedule.ok()) return schedule.status();
+  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule);
   if (!plan.ok()) return plan.status();
-  const bool is_choice = wanted == nullptr && !runtime->schedules.contains(spec.collective);
-  if (!is_choice || !plan_options.peers_mapped || !plan_options.one_node()) return Compile(*std::move(plan));
-  absl::StatusOr<const Schedule*> chosen = ScheduleFor(spec, nullptr);
-  if (chosen.ok()) chosen = ChooseForPrivateBuffers(**chosen, spec, channel->size(), plan_options);
-  if (!chosen.ok()) return chosen.status();
-  if (!(*chosen)->touches_only_scratch_of_peers) return Compile(*std::move(plan));
-  absl::StatusOr<Plan> other = VerifiedPlanFor(spec, *chosen);
+  absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true);
+  if (!for_private.ok()) return for_private.status();
+  if (*for_private == *schedule) return Compile(*std::move(plan));
+  absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private);
   if (!other.ok()) return other.status();
   return Compile(*std::move(plan), *std::move(other));
 }

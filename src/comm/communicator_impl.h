@@ -37,7 +37,11 @@ class Communicator::Impl {
   ~Impl();
 
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);
-  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* schedule) const;
+  // The schedule of a call, with `private_buffers` when peers cannot map the buffers of some rank. `wanted`: the
+  // caller's choice, or null.
+  absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
+                                              bool private_buffers) const;
+  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers) const;
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
   absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
@@ -55,13 +59,12 @@ class Communicator::Impl {
  private:
   // The communicator of a new group; `members` are in its order, and this rank is one of them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
-  absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
   // Whether `plan` can run here, on `buffers`.
   absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
   // The plan of a call, verified.
-  absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule* wanted) const;
+  absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const;
   // What a call runs, verified: with `wanted` null also for buffers that peers cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);

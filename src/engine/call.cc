@@ -43,7 +43,7 @@ std::int64_t Call::held_bytes() const { return run_->held_bytes(); }
 
 std::uint32_t Call::Submit(const CallOptions& options) {
   options_ = options;
-  source_ = kAnySource;
+  if (source() != kAnySource) source_.store(kAnySource, std::memory_order_relaxed);
   const std::uint32_t run = ++runs_started_;
   AddReference();
   engine_->Submit(*this, options.caller_drives);
@@ -61,7 +61,7 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
 
 void Call::Finish(const absl::Status& status) {
   StoreResult(status);
-  if (!status.ok()) source_ = kAnySource;
+  if (!status.ok()) source_.store(kAnySource, std::memory_order_relaxed);
   // A run that fails does not come to its output by itself.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;

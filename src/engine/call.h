@@ -64,7 +64,7 @@ class Call {
   // Somebody waits for `run` elsewhere: until it has ended, the engine's thread polls as a thread in Wait does.
   void AwaitElsewhere(std::uint32_t run);
   // Of a Recv whose last run ended OK: the rank that sent the message; otherwise kAnySource.
-  Rank source() const { return source_; }
+  Rank source() const { return source_.load(std::memory_order_relaxed); }
   // CLOCK_MONOTONIC when the last timed run ended.
   std::int64_t end_ns() const { return end_ns_; }
   const Program& program() const { return *program_; }
@@ -79,7 +79,7 @@ class Call {
   void OutputIsFinal() { output_.Pass(); }
   // Of a Send or Recv: the rank at the other end of the message, which has ended OK.
   void SetSource(Rank rank) {
-    if (program_->plan.spec.collective == Collective::kRecv) source_ = rank;
+    if (program_->plan.spec.collective == Collective::kRecv) source_.store(rank, std::memory_order_relaxed);
   }
   // Ends the current run with `status`, and gives its reference back.
   void Finish(const absl::Status& status);
@@ -110,7 +110,7 @@ class Call {
   Milestone output_;
   Milestone end_;
   std::int64_t end_ns_ = 0;
-  Rank source_ = kAnySource;
+  std::atomic<Rank> source_{kAnySource};
 
   std::atomic<bool> failed_{false};  // the last run that ended did not end OK
   std::atomic<bool> has_listeners_{false};

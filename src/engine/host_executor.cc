@@ -21,7 +21,7 @@ std::int64_t BytesTouched(const Instruction& step) {
 
 // Whether `step` copies private buffers to where peers can map them.
 bool IsStaging(const HostRun& run, const Instruction& step) {
-  return run.current != &run.program && step.kind == StepKind::kCopy &&
+  return run.private_buffers && step.kind == StepKind::kCopy &&
          run.current->operands[step.first_operand].base == static_cast<std::uint32_t>(Space::kScratch);
 }
 
@@ -214,16 +214,23 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
 }
 
 Executor::Polled HostExecutor::MeetPeers(HostRun& run) {
-  while (const std::optional<Rank> peer = run.NotMet()) {
-    if (!run.channel.MayHaveSignalled(run.ticket, *peer, 1)) return Polled::kNothing;
-    const absl::StatusOr<Channel::Signalled> has = run.channel.HasSignalled(run, *peer, 1);
-    if (!has.ok()) return Fail(run, has.status());
-    if (*has == Channel::Signalled::kNotYet) return Polled::kNothing;
-    if (*has == Channel::Signalled::kNever) {
-      RefusedBy(run, *peer);
+  bool all = true;
+  for (Rank peer = 0; peer < run.channel.size(); ++peer) {
+    if (run.IsMet(peer)) continue;
+    using Signalled = Channel::Signalled;
+    Signalled signalled = Signalled::kNotYet;
+    if (run.channel.MayHaveSignalled(run.ticket, peer, 1)) {
+      const absl::StatusOr<Signalled> has = run.channel.HasSignalled(run, peer, 1);
+      if (!has.ok()) return Fail(run, has.status());
+      signalled = *has;
+    }
+    if (signalled == Signalled::kNever) {
+      RefusedBy(run, peer);
       return Polled::kMoved;
     }
+    all &= signalled == Signalled::kYes;
   }
+  if (!all) return Polled::kNothing;
   run.Part();
   return Polled::kMoved;
 }

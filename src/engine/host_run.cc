@@ -48,6 +48,7 @@ HostRun::~HostRun() {
 }
 
 absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
+  if (failed_) return absl::OkStatus();  // no run follows, and peers may still touch the memory of the last one
   absl::Status status = memory_.SetBuffers(in, out, state, bases);
   private_buffers = memory_.private_buffers();
   return status;
@@ -92,6 +93,10 @@ void HostRun::Part() {
   BeginSteps();
 }
 
+bool HostRun::IsMet(Rank peer) const {
+  return peer == channel.rank() || ticket.peer_known[static_cast<std::size_t>(peer)];
+}
+
 void HostRun::SetScratch() {
   std::byte* const scratch = memory_.scratch();
   bases[static_cast<std::size_t>(Space::kScratch)] = scratch != nullptr ? scratch : channel.LaneScratch(ticket);
@@ -104,13 +109,6 @@ void HostRun::BeginSteps() {
   waiting_.clear();
   // A stack: the first step of the plan is taken first.
   ready_.assign(current->initially_ready.rbegin(), current->initially_ready.rend());
-}
-
-std::optional<Rank> HostRun::NotMet() const {
-  for (Rank peer = 0; ticket.meeting && peer < channel.size(); ++peer) {
-    if (peer != channel.rank() && !ticket.peer_known[static_cast<std::size_t>(peer)]) return peer;
-  }
-  return std::nullopt;
 }
 
 void HostRun::TellRefusal(Rank by) {
@@ -158,7 +156,10 @@ std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker
   const auto is_any = [&] {
     if (!started_) return is_peer(channel.BlockedBy(*this), "its start (its previous call is not complete)");
     if (refusal_told_) return is_peer(channel.StillTakesPart(ticket), "its end (a rank has no memory for the call)");
-    if (ticket.meeting) return is_peer(NotMet(), "its start (which buffers are in the arena)");
+    for (Rank peer = 0; ticket.meeting && peer < channel.size(); ++peer) {
+      if (!IsMet(peer) && is_peer(peer, "its start (whether its buffers can be mapped)")) return true;
+    }
+    if (ticket.meeting) return false;
     for (const StepId step : waiting_) {
       if (is({.peer = current->instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;
     }

@@ -16,7 +16,8 @@ namespace tutti {
 
 class HostExecutor;
 
-// Everything that a run needs is allocated when it is made: a run allocates nothing.
+// Everything that a run needs is allocated when it is made or given its buffers: a run allocates nothing, but for the
+// first scratch for private buffers on a rank whose own buffers are not (see Part).
 class HostRun final : public Run {
  public:
   HostRun(HostExecutor& executor, Call& call, Channel& channel, const Program& program, void* scratch);
@@ -49,8 +50,8 @@ class HostRun final : public Run {
   void Part();
   void BeginSteps();
   void SetScratch();
-  // The peer that a run which meets its peers has not met yet; nullopt: none, or it does not meet them.
-  std::optional<Rank> NotMet() const;
+  // Whether `peer` has been met, or is this rank.
+  bool IsMet(Rank peer) const;
   void Complete(StepId step);
   // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
   void TellRefusal(Rank by);

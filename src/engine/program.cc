@@ -182,6 +182,9 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
   const std::shared_ptr<Program> program = CompileOne(std::move(plan));
   const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers));
   program->output_steps = other->output_steps = 0;  // one end, whichever runs
+  other->shares_io = false;                         // also where its collective has a root
+  // A rank that has only one of the two plans makes another call: it would not meet the others.
+  program->signature ^= HashName(other->plan) << 40;
   program->for_private_buffers = other;
   return program;
 }

@@ -105,8 +105,8 @@ struct Program {
 };
 
 std::shared_ptr<const Program> Compile(Plan plan);
-// A program of `plan` with Program::for_private_buffers. Both plans are of one call, without messages, and all ranks
-// have both.
+// A program of `plan`, in which ranks reach their peers' buffers, with Program::for_private_buffers. Both plans are of
+// one call, without messages, and all ranks have both.
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);

@@ -136,7 +136,9 @@ class Former {
     const Plan& there = *by_rank_[owner];
     const std::array<std::int64_t, 4> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes};
     const std::int64_t size = sizes[static_cast<std::size_t>(ref.space)];
-    if (ref.offset < 0 || ref.bytes <= 0 || ref.bytes > size || ref.offset > size - ref.bytes) {
+    // The message of a send or recv may be empty.
+    const std::int64_t least = IsPointToPoint(plan.spec.collective) ? 0 : 1;
+    if (ref.offset < 0 || ref.bytes < least || ref.bytes > size || ref.offset > size - ref.bytes) {
       return absl::StrCat(ToText(ref), " is empty or outside its ", size, " bytes");
     }
     if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {

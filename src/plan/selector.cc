@@ -132,13 +132,29 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
+// Whether ranks reach the buffers of their peers. Where there is a root, it and the others may do different things.
+absl::StatusOr<bool> ReachesBuffers(const Schedule& schedule, const CollectiveSpec& spec, int size,
+                                    const PlanOptions& options) {
+  for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {
+    const absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, size, options);
+    if (!plan.ok()) return plan.status();
+    for (const Ref& ref : plan->refs) {
+      if (ref.owner != kSelf && ref.owner != rank && ref.space != Space::kScratch) return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options) {
   const Schedule* best = &chosen;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   std::erase_if(candidates,
                 [](const Candidate& c) { return !Serves(c) || !c.schedule->touches_only_scratch_of_peers; });
-  if (candidates.empty() || chosen.touches_only_scratch_of_peers) return best;
+  if (candidates.empty() || !options.peers_mapped) return best;
+  const absl::StatusOr<bool> reaches = ReachesBuffers(chosen, spec, size, options);
+  if (!reaches.ok()) return reaches.status();
+  if (!*reaches) return best;
   absl::StatusOr<double> least = PredictSeconds(chosen, spec, size, options);
   if (!least.ok()) return least.status();
   *least += StagingSeconds(spec, size, options);

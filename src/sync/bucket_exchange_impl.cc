@@ -89,6 +89,11 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
       return absl::InvalidArgumentError(
           absl::StrCat("parameter ", parameter.key, ": count ", parameter.count, " must stay ", before->second));
     }
+    const auto loaded = kept_.find(parameter.key);
+    if (loaded != kept_.end() && loaded->second.count != parameter.count) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.key, ": count ", parameter.count,
+                                                     " must be ", loaded->second.count, ", as in the loaded state"));
+    }
   }
   const std::int64_t count = CountOf(contents);
   if (data == nullptr && count > 0) {

@@ -11,8 +11,8 @@ namespace tutti {
 namespace {
 
 // The saved state with the name, kind and dtype of `state`; nullptr when there is none.
-const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& state) {
-  for (const SavedState& candidate : saved) {
+const CheckpointState* Find(const std::vector<CheckpointState>& saved, const StateRange& state) {
+  for (const CheckpointState& candidate : saved) {
     if (candidate.name == state.name && candidate.kind == state.kind && candidate.dtype == state.range.dtype) {
       return &candidate;
     }
@@ -23,7 +23,7 @@ const SavedState* Find(const std::vector<SavedState>& saved, const StateRange& s
 // Whether `saved` can become `state`: of the rank that saved it (`own`), to the byte; of a rank of another world, a
 // part of it. In another world a saved state may be missing: replicas start anew, and a bucket too small to be encoded
 // had lost nothing.
-bool Fits(const SavedState* saved, const StateRange& state, bool own) {
+bool Fits(const CheckpointState* saved, const StateRange& state, bool own) {
   if (!own) return saved == nullptr || state.kind == StateKind::kReplica || state.range.dtype == DType::kF32;
   return saved != nullptr && static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
          saved->first_element == state.first_element && saved->divisor == state.divisor;
@@ -39,7 +39,7 @@ absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const Exchange
                                                    checkpoint.buckets.size(), ", expected ", buckets.size()));
   }
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const SavedBucket& saved = checkpoint.buckets[b];
+    const CheckpointBucket& saved = checkpoint.buckets[b];
     if (saved.count != buckets[b].count()) {
       return misfit(b, " has ", saved.count, " elements, expected ", buckets[b].count());
     }
@@ -73,7 +73,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
   const std::int64_t count = state.range.count();
   std::fill_n(values, count, 0.0f);
   for (const Checkpoint& checkpoint : checkpoints) {
-    const SavedState* saved = Find(checkpoint.buckets[b].states, state);
+    const CheckpointState* saved = Find(checkpoint.buckets[b].states, state);
     if (saved == nullptr) continue;
     const double share = static_cast<double>(state.divisor) / static_cast<double>(saved->divisor);
     const auto saved_count = static_cast<std::int64_t>(saved->bytes.size() / sizeof(float));
@@ -94,7 +94,7 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
 std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets) {
   Checkpoint checkpoint{owner, {}};
   for (const ExchangeBucket& bucket : buckets) {
-    SavedBucket& saved = checkpoint.buckets.emplace_back(SavedBucket{bucket.count(), {}});
+    CheckpointBucket& saved = checkpoint.buckets.emplace_back(CheckpointBucket{bucket.count(), {}});
     for (const StateRange& state : bucket.states()) {
       saved.states.push_back({state.name, state.kind, state.range.dtype, state.first_element, state.divisor,
                               absl::string_view(reinterpret_cast<const char*>(bucket.AddressOf(state)),

@@ -51,11 +51,11 @@ absl::StatusOr<Checkpoint> ParseOne(const std::string& bytes, std::size_t index)
   }
   const std::int64_t buckets = number(0, kMost);
   for (std::int64_t b = 0; b < buckets && !reader.overrun(); ++b) {
-    SavedBucket& bucket = checkpoint.buckets.emplace_back();
+    CheckpointBucket& bucket = checkpoint.buckets.emplace_back();
     bucket.count = number(0, kMost);
     const std::int64_t states = number(0, kMost);
     for (std::int64_t s = 0; s < states && !reader.overrun(); ++s) {
-      SavedState& state = bucket.states.emplace_back();
+      CheckpointState& state = bucket.states.emplace_back();
       state.name = std::string(reader.Bytes());
       state.kind = static_cast<StateKind>(number(0, static_cast<std::int64_t>(StateKind::kReplica)));
       state.dtype = static_cast<DType>(number(0, static_cast<std::int64_t>(kAllDTypes.size()) - 1));
@@ -93,10 +93,10 @@ std::string Write(const Checkpoint& checkpoint) {
   writer.Number(static_cast<std::int64_t>(owner.participants.size()));
   for (const Rank rank : owner.participants) writer.Number(rank);
   writer.Number(static_cast<std::int64_t>(checkpoint.buckets.size()));
-  for (const SavedBucket& bucket : checkpoint.buckets) {
+  for (const CheckpointBucket& bucket : checkpoint.buckets) {
     writer.Number(bucket.count);
     writer.Number(static_cast<std::int64_t>(bucket.states.size()));
-    for (const SavedState& state : bucket.states) {
+    for (const CheckpointState& state : bucket.states) {
       writer.Bytes(state.name.data(), static_cast<std::int64_t>(state.name.size()));
       writer.Number(static_cast<std::int64_t>(state.kind));
       writer.Number(static_cast<std::int64_t>(state.dtype));

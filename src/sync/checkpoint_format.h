@@ -32,7 +32,7 @@ inline bool SameWorld(const CheckpointOwner& a, const CheckpointOwner& b) {
 }
 
 // A range of state (StateRange). The bytes belong to the bucket, or to the text that was parsed.
-struct SavedState {
+struct CheckpointState {
   std::string name;
   StateKind kind;
   DType dtype;
@@ -42,14 +42,14 @@ struct SavedState {
 };
 
 // The states of a bucket; where buckets are a framework's, those of one parameter.
-struct SavedBucket {
+struct CheckpointBucket {
   std::int64_t count = 0;  // elements
-  std::vector<SavedState> states;
+  std::vector<CheckpointState> states;
 };
 
 struct Checkpoint {
   CheckpointOwner owner;
-  std::vector<SavedBucket> buckets;
+  std::vector<CheckpointBucket> buckets;
 };
 
 // The format is 64-bit numbers, little endian, and byte strings after their length: magic "TUTS", version, strategy,

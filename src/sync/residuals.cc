@@ -114,10 +114,10 @@ void Multiply(Residuals& residuals, double factor) {
   }
 }
 
-std::vector<SavedBucket> ToSave(const Residuals& residuals) {
-  std::vector<SavedBucket> saved;
+std::vector<CheckpointBucket> ToSave(const Residuals& residuals) {
+  std::vector<CheckpointBucket> saved;
   for (const auto& [key, parameter] : residuals) {
-    SavedBucket& states = saved.emplace_back(SavedBucket{parameter.count, {}});
+    CheckpointBucket& states = saved.emplace_back(CheckpointBucket{parameter.count, {}});
     for (const Residual& residual : parameter.residuals) {
       states.states.push_back({absl::StrCat(key, std::string(1, kEndOfKey), residual.name), StateKind::kResidual,
                                DType::kF32, residual.first_element, residual.divisor,
@@ -131,6 +131,7 @@ std::vector<SavedBucket> ToSave(const Residuals& residuals) {
 absl::StatusOr<Residuals> TakeOver(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                                    const std::map<std::string, std::int64_t>& known) {
   Residuals residuals;
+  std::map<std::string, std::int64_t> counts;
   for (const Checkpoint& checkpoint : checkpoints) {
     const auto misfit = [&](const auto&... what) {
       return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": ", what...));
@@ -138,8 +139,8 @@ absl::StatusOr<Residuals> TakeOver(const std::vector<Checkpoint>& checkpoints, c
     const std::vector<Rank>& former = checkpoint.owner.participants;
     const bool exchanged = std::find(former.begin(), former.end(), checkpoint.owner.rank) != former.end();
     const bool mine = exchanged && HeirOf(checkpoint.owner.rank, checkpoint.owner, owner) == owner.rank;
-    for (const SavedBucket& bucket : checkpoint.buckets) {
-      for (const SavedState& state : bucket.states) {
+    for (const CheckpointBucket& bucket : checkpoint.buckets) {
+      for (const CheckpointState& state : bucket.states) {
         const std::size_t end = state.name.rfind(kEndOfKey);
         if (end == std::string::npos || state.kind != StateKind::kResidual || state.dtype != DType::kF32) {
           return misfit("'", state.name, "' is no residual of a parameter");
@@ -147,6 +148,14 @@ absl::StatusOr<Residuals> TakeOver(const std::vector<Checkpoint>& checkpoints, c
         const std::string key = state.name.substr(0, end);
         if (const auto now = known.find(key); now != known.end() && now->second != bucket.count) {
           return misfit("parameter ", key, " has ", bucket.count, " elements, expected ", now->second);
+        }
+        const std::int64_t values = static_cast<std::int64_t>(state.bytes.size() / sizeof(float));
+        if (state.first_element < 0 || values > bucket.count || state.first_element > bucket.count - values) {
+          return misfit("'", state.name, "' has more elements than parameter ", key);
+        }
+        const std::int64_t count = counts.try_emplace(key, bucket.count).first->second;
+        if (count != bucket.count) {
+          return misfit("parameter ", key, " has ", bucket.count, " elements, of other ranks ", count);
         }
         if (!mine) continue;
         Residual residual = {state.name.substr(end + 1), state.first_element, state.divisor,

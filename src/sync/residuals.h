@@ -47,7 +47,7 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
 void Multiply(Residuals& residuals, double factor);
 
 // `residuals` in the form in which a checkpoint is written, which shares their memory.
-std::vector<SavedBucket> ToSave(const Residuals& residuals);
+std::vector<CheckpointBucket> ToSave(const Residuals& residuals);
 
 // What this rank, `owner`, takes over of `checkpoints`: its own, or those of the ranks whose heir it is. `known` has
 // the elements of parameters; InvalidArgument names one that had another number, or a state that is no residual.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/harness/world.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
@@ -122,8 +123,10 @@ TEST_P(CommunicatorGroupsTest, WantOfMemoryOnOneRankEndsTheCallOnAll) {
     constexpr std::int64_t kCount = 4 << 20;  // 16 MB
     std::vector<float> in(kCount, 1.0f);
     std::vector<float> out(kCount);
+    // A schedule by which peers reach the buffers, which are therefore copied whole.
+    const CallOptions direct = {.schedule = *FindSchedule(Collective::kAllReduce, "direct"), .caller_drives = true};
     const auto sum = [&] {
-      return world.AllReduce(in.data(), out.data(), kCount, DType::kF32, ReduceOp::kSum, kInline).Wait();
+      return world.AllReduce(in.data(), out.data(), kCount, DType::kF32, ReduceOp::kSum, direct).Wait();
     };
     absl::StatusOr<Buffer> hog;
     if (world.rank() == 1) {

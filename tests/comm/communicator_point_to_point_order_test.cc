@@ -51,7 +51,7 @@ TEST_P(PointToPointOrder, EveryLengthComesFromEveryRank) {
 // Thousands of messages under way at once; the receives of the tag that was sent last are posted first.
 TEST_P(PointToPointOrder, ManyMessagesOfEachTagKeepTheirOrder) {
   constexpr int kTags = 5;
-  constexpr std::size_t kMessages = 500;
+  static constexpr std::size_t kMessages = 500;
   RunWorld(2, options(), [&](Communicator& comm) {
     const Rank peer = 1 - comm.rank();
     std::vector<std::int64_t> out(kTags * kMessages), in(kTags * kMessages, -1);

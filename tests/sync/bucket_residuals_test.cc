@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sync/bucket_training.h"
 #include "tests/sync/saved_state.h"
 
@@ -140,6 +141,22 @@ TEST(BucketResiduals, AResumedTrainingGoesOnBitForBit) {
       EXPECT_EQ(loaded_last.Step(gradients(step)), expected) << step;
       EXPECT_EQ(loaded_first.Step(gradients(step)), expected) << step;
     }
+  });
+}
+
+TEST(BucketResiduals, OfALoadedStateSayHowLongAParameterIs) {
+  RunWorld(2, [](Communicator& world) {
+    BucketTraining saved(world, kStrategy, kCounts);
+    saved.SetBuckets(kFirst);
+    saved.Step(RandomGradientsOf(kCounts, world.rank()));
+    const std::string state = SaveOf(saved);
+    const std::unique_ptr<BucketExchange> other = MakeBucketExchange(world, kStrategy);
+    ASSERT_EQ(other->LoadState({state}), absl::OkStatus());
+    const auto& [key, count] = *kCounts.begin();
+    std::vector<float> shorter(count - 1);
+    const absl::Status status = other->SetBucket(0, {DType::kF32, {{key, count - 1}}}, shorter.data());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("parameter ", key, ": count ", count - 1)));
   });
 }
 

@@ -107,6 +107,46 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
   });
 }
 
+// A rank that names the schedule has one plan, where those that leave the choice have two and meet first: these are
+// different calls.
+TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
+  RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
+    if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+    constexpr std::int64_t kCount = 400'000;
+    absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
+    ASSERT_TRUE(mine.ok());
+    float* const data = mine->as<float>().data();
+    const absl::StatusOr<Plan> chosen = comm.PlanFor({.count = kCount, .in_place = true});
+    ASSERT_TRUE(chosen.ok());
+    const Schedule* const named =
+        *FindSchedule(Collective::kAllReduce, chosen->name.substr(chosen->name.find(':') + 1));
+    const CallOptions options = {.schedule = comm.rank() == 0 ? named : nullptr};
+    const absl::Status status = comm.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum, options).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  });
+}
+
+// One rank never makes the call and has left; another is late: the group hears of the one that has left.
+TEST_P(PrivateBuffersTest, MeetingFindsWhoHasLeftBehindWhoIsLate) {
+  std::atomic<bool> told = false;
+  RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
+    auto group = comm.Group({0, 1, 2}, "of three");
+    ASSERT_TRUE(group.ok()) << group.status();
+    if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+    if (comm.rank() == 2) group->reset();
+    if (comm.rank() == 0) {
+      std::vector<float> own(400'000, 1);
+      const absl::Status status =
+          (*group)->AllReduce(own.data(), own.data(), 400'000, DType::kF32, ReduceOp::kSum).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 has left"));
+      told = true;
+      told.notify_all();
+    }
+    told.wait(false);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersTest, ::testing::ValuesIn(WorldTransports()));
 
 // What Schedule::touches_only_scratch_of_peers claims.
