@@ -36,7 +36,7 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the call otherwise:
 // one that touches only scratch of peers, if `chosen` reaches the peers' buffers and is predicted to take more time
-// with a copy of all buffers on the way in and out; else `chosen`.
+// with a copy of all buffers on the way in and out; else `chosen`. Buffers of up to two segments are copied whole.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

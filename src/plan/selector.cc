@@ -44,16 +44,21 @@ class Memory {
   std::size_t next_ = 0;
 };
 
-// The copies of the longest buffers of a rank to memory that peers can map, and back.
-double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+// The bytes of the input and output of the rank that has most.
+std::int64_t BufferBytes(const CollectiveSpec& spec, int size) {
   std::int64_t most = 0;
   for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {
     most = std::max(most, InputCount(spec, rank, size) + OutputCount(spec, rank, size));
   }
+  return most * SizeOf(spec.dtype);
+}
+
+// The copies of the longest buffers of a rank to memory that peers can map, and back.
+double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   const CostModel& model = ModelOf(options);
   const double bytes_per_s = model.copy_bytes_per_s > 0 ? model.copy_bytes_per_s : model.memory_bytes_per_s;
   const double ranks_per_core = model.cores_per_node > 0 ? std::max(1.0, 1.0 * size / model.cores_per_node) : 1.0;
-  return 2.0 * static_cast<double>(most * SizeOf(spec.dtype)) * ranks_per_core / bytes_per_s;  // read and written
+  return 2.0 * static_cast<double>(BufferBytes(spec, size)) * ranks_per_core / bytes_per_s;  // read and written
 }
 
 bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
@@ -151,7 +156,9 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   std::erase_if(candidates,
                 [](const Candidate& c) { return !Serves(c) || !c.schedule->touches_only_scratch_of_peers; });
-  if (candidates.empty() || !options.peers_mapped) return best;
+  // A call that fits into one stage gains nothing from stages.
+  const bool fits = BufferBytes(spec, size) <= 2 * options.segment_bytes;
+  if (candidates.empty() || !options.peers_mapped || fits) return best;
   const absl::StatusOr<bool> reaches = ReachesBuffers(chosen, spec, size, options);
   if (!reaches.ok()) return reaches.status();
   if (!*reaches) return best;

@@ -30,7 +30,7 @@ constexpr int kSamples = 20;
 constexpr int kWarm = 4;
 // The last ones: the other group's calls that are under way hold memory too, in some of these samples and not in all.
 constexpr int kLast = 5;
-// What an allocator may keep of memory that was freed.
+// What an allocator may keep of memory that was freed, of one rank.
 constexpr std::int64_t kResidentSlack = std::int64_t{24} << 20;
 constexpr std::int64_t kArenaSlack = std::int64_t{4} << 20;
 constexpr absl::Duration kNoProgress = absl::Seconds(60);
@@ -45,10 +45,11 @@ struct Sample {
   }
 };
 
-std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> last) {
+// `ranks`: of this process, whose memory is that of all of them.
+std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> last, int ranks) {
   for (const Sample& sample : last) late.free_piece = std::max(late.free_piece, sample.free_piece);
   const bool grew = late.usage.descriptors > early.usage.descriptors || late.usage.threads > early.usage.threads ||
-                    late.usage.resident_bytes > early.usage.resident_bytes + kResidentSlack ||
+                    late.usage.resident_bytes > early.usage.resident_bytes + ranks * kResidentSlack ||
                     late.free_piece < early.free_piece - kArenaSlack;
   return grew ? absl::StrCat("leak: ", early.ToString(), ", and at the end ", late.ToString()) : "";
 }
@@ -107,7 +108,8 @@ absl::Status Loop(Looped looped, int count, const Round& round, Rank rank, const
     lines.Say(absl::StrCat("usage rank ", rank, " early: ", samples[kWarm].ToString()));
     lines.Say(absl::StrCat("usage rank ", rank, " at the end: ", samples.back().ToString()));
   }
-  const std::string grew = Growth(samples[kWarm], samples.back(), absl::MakeConstSpan(samples).last(kLast));
+  const std::string grew = Growth(samples[kWarm], samples.back(), absl::MakeConstSpan(samples).last(kLast),
+                                  threads == nullptr ? 1 : round.ranks);
   if (!grew.empty()) complain(grew);
   worker.CheckEndedCalls();
   return absl::OkStatus();
