@@ -35,6 +35,11 @@ class Stages {
     const std::int64_t begin = stage * length_;
     return {begin, std::min(length_, count_ - begin)};
   }
+  // What of the block that starts at element `block` of `buffer` belongs to the stage.
+  Ref Of(std::int64_t stage, const Ref& buffer, std::int64_t block = 0) const {
+    const Range range = (*this)[stage];
+    return buffer.Elements(block + range.begin, range.count);
+  }
 
  private:
   std::int64_t count_;
@@ -50,6 +55,37 @@ class Slots {
  private:
   std::array<Ref, 2> slots_;
 };
+
+// Two slots, each with `parts` parts, which are as long as a stage.
+class SlotsOfParts {
+ public:
+  SlotsOfParts(PlanBuilder& b, DType dtype, const Stages& stages, int parts)
+      : stages_(stages), slots_(b, dtype, stages.length() * parts) {}
+  Ref Part(std::int64_t stage, int part = 0) const {
+    return slots_[stage].Elements(part * stages_.length(), stages_[stage].count);
+  }
+
+ private:
+  const Stages stages_;
+  const Slots slots_;
+};
+
+// Copies what of this rank's block for each other rank belongs to the stage to the part of that rank.
+inline void FillForEveryPeer(PlanBuilder& b, const Stages& stages, const SlotsOfParts& slots, std::int64_t stage) {
+  for (int i = 1; i < b.size(); ++i) {
+    const Rank peer = (b.rank() + i) % b.size();
+    b.Copy(slots.Part(stage, peer), stages.Of(stage, b.in(), peer * b.spec().count));
+  }
+}
+
+// Copies part `part` of each other rank's slot to that rank's block of the output.
+inline void ReadFromEveryPeer(PlanBuilder& b, const Stages& stages, const SlotsOfParts& slots, std::int64_t stage,
+                              int part) {
+  for (int i = 1; i < b.size(); ++i) {
+    const Rank peer = (b.rank() + i) % b.size();
+    b.Copy(stages.Of(stage, b.out(), peer * b.spec().count), slots.Part(stage, part).At(peer));
+  }
+}
 
 // In every stage each rank fills its slot, all meet, and each rank reads the slots of its peers, one round of signals
 // for each stage. A slot is filled again two stages later: by then all ranks have met again, and none reads it any

@@ -217,18 +217,13 @@ Executor::Polled HostExecutor::MeetPeers(HostRun& run) {
   bool all = true;
   for (Rank peer = 0; peer < run.channel.size(); ++peer) {
     if (run.IsMet(peer)) continue;
-    using Signalled = Channel::Signalled;
-    Signalled signalled = Signalled::kNotYet;
-    if (run.channel.MayHaveSignalled(run.ticket, peer, 1)) {
-      const absl::StatusOr<Signalled> has = run.channel.HasSignalled(run, peer, 1);
-      if (!has.ok()) return Fail(run, has.status());
-      signalled = *has;
-    }
-    if (signalled == Signalled::kNever) {
+    const absl::StatusOr<Channel::Signalled> has = run.channel.HasSignalled(run, peer, 1);
+    if (!has.ok()) return Fail(run, has.status());
+    if (*has == Channel::Signalled::kNever) {
       RefusedBy(run, peer);
       return Polled::kMoved;
     }
-    all &= signalled == Signalled::kYes;
+    all &= *has == Channel::Signalled::kYes;
   }
   if (!all) return Polled::kNothing;
   run.Part();

@@ -153,12 +153,12 @@ absl::StatusOr<bool> ReachesBuffers(const Schedule& schedule, const CollectiveSp
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options) {
   const Schedule* best = &chosen;
+  // A call that fits into one stage gains nothing from stages.
+  if (!options.peers_mapped || BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   std::erase_if(candidates,
                 [](const Candidate& c) { return !Serves(c) || !c.schedule->touches_only_scratch_of_peers; });
-  // A call that fits into one stage gains nothing from stages.
-  const bool fits = BufferBytes(spec, size) <= 2 * options.segment_bytes;
-  if (candidates.empty() || !options.peers_mapped || fits) return best;
+  if (candidates.empty()) return best;
   const absl::StatusOr<bool> reaches = ReachesBuffers(chosen, spec, size, options);
   if (!reaches.ok()) return reaches.status();
   if (!*reaches) return best;

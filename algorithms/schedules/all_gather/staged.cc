@@ -16,18 +16,9 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return;
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, block, b.size());
-  const Slots slots(b, dtype, stages.length());
-  const auto fill = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    b.Copy(slots[stage].Elements(0, part.count), b.in().Elements(part.begin, part.count));
-  };
-  const auto read = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    for (int i = 1; i < b.size(); ++i) {
-      const Rank peer = (b.rank() + i) % b.size();
-      b.Copy(b.out().Elements(peer * block + part.begin, part.count), slots[stage].Elements(0, part.count).At(peer));
-    }
-  };
+  const SlotsOfParts slots(b, dtype, stages, 1);
+  const auto fill = [&](std::int64_t stage) { b.Copy(slots.Part(stage), stages.Of(stage, b.in())); };
+  const auto read = [&](std::int64_t stage) { ReadFromEveryPeer(b, stages, slots, stage, 0); };
   FillThenRead(b, stages, fill, read);
 }
 

@@ -17,23 +17,9 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return;
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, block, b.size());
-  const Slots slots(b, dtype, stages.length() * b.size());
-  const auto part_for = [&](std::int64_t stage, Rank rank) {
-    return slots[stage].Elements(rank * stages.length(), stages[stage].count);
-  };
-  const auto fill = [&](std::int64_t stage) {
-    for (int i = 1; i < b.size(); ++i) {
-      const Rank peer = (b.rank() + i) % b.size();
-      b.Copy(part_for(stage, peer), block_of(b.in(), peer).Elements(stages[stage].begin, stages[stage].count));
-    }
-  };
-  const auto read = [&](std::int64_t stage) {
-    for (int i = 1; i < b.size(); ++i) {
-      const Rank peer = (b.rank() + i) % b.size();
-      b.Copy(block_of(b.out(), peer).Elements(stages[stage].begin, stages[stage].count),
-             part_for(stage, b.rank()).At(peer));
-    }
-  };
+  const SlotsOfParts slots(b, dtype, stages, b.size());
+  const auto fill = [&](std::int64_t stage) { FillForEveryPeer(b, stages, slots, stage); };
+  const auto read = [&](std::int64_t stage) { ReadFromEveryPeer(b, stages, slots, stage, b.rank()); };
   FillThenRead(b, stages, fill, read);
 }
 

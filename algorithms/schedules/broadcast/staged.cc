@@ -17,15 +17,12 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return;
   const DType dtype = b.spec().dtype;
   const Stages stages(b, dtype, count, 1);
-  const Slots slots(b, dtype, stages.length());
+  const SlotsOfParts slots(b, dtype, stages, 1);
   const auto fill = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    if (is_root) b.Copy(slots[stage].Elements(0, part.count), b.in().Elements(part.begin, part.count));
+    if (is_root) b.Copy(slots.Part(stage), stages.Of(stage, b.in()));
   };
   const auto read = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    const Ref slot = slots[stage].Elements(0, part.count);
-    if (!is_root) b.Copy(b.out().Elements(part.begin, part.count), slot.At(b.spec().root));
+    if (!is_root) b.Copy(stages.Of(stage, b.out()), slots.Part(stage).At(b.spec().root));
   };
   FillThenRead(b, stages, fill, read);
 }

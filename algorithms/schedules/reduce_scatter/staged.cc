@@ -16,23 +16,12 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, block, b.size());
-  const Slots slots(b, dtype, stages.length() * b.size());
-  const auto part_for = [&](std::int64_t stage, Rank rank) {
-    return slots[stage].Elements(rank * stages.length(), stages[stage].count);
-  };
-  const auto part_of_input = [&](std::int64_t stage, Rank rank) {
-    return b.in().Elements(rank * block + stages[stage].begin, stages[stage].count);
-  };
-  const auto fill = [&](std::int64_t stage) {
-    for (int i = 1; i < b.size(); ++i) {
-      const Rank peer = (b.rank() + i) % b.size();
-      b.Copy(part_for(stage, peer), part_of_input(stage, peer));
-    }
-  };
+  const SlotsOfParts slots(b, dtype, stages, b.size());
+  const auto fill = [&](std::int64_t stage) { FillForEveryPeer(b, stages, slots, stage); };
   const auto reduce = [&](std::int64_t stage) {
-    std::vector<Ref> srcs = OnEveryRank(b, part_for(stage, b.rank()));
-    srcs[static_cast<std::size_t>(b.rank())] = part_of_input(stage, b.rank());
-    b.Reduce({b.out().Elements(stages[stage].begin, stages[stage].count)}, srcs, b.spec().op);
+    std::vector<Ref> srcs = OnEveryRank(b, slots.Part(stage, b.rank()));
+    srcs[static_cast<std::size_t>(b.rank())] = stages.Of(stage, b.in(), b.rank() * block);
+    b.Reduce({stages.Of(stage, b.out())}, srcs, b.spec().op);
   };
   FillThenRead(b, stages, fill, reduce);
 }

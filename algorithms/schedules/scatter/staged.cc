@@ -18,20 +18,12 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return;
   const DType dtype = b.spec().dtype;
   const Stages stages(b, dtype, block, b.size());
-  const Slots slots(b, dtype, stages.length() * b.size());
-  const auto part_for = [&](std::int64_t stage, Rank rank) {
-    return slots[stage].Elements(rank * stages.length(), stages[stage].count);
-  };
+  const SlotsOfParts slots(b, dtype, stages, b.size());
   const auto fill = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    for (int i = 1; is_root && i < b.size(); ++i) {
-      const Rank peer = (root + i) % b.size();
-      b.Copy(part_for(stage, peer), b.in().Elements(peer * block + part.begin, part.count));
-    }
+    if (is_root) FillForEveryPeer(b, stages, slots, stage);
   };
   const auto read = [&](std::int64_t stage) {
-    const Range part = stages[stage];
-    if (!is_root) b.Copy(b.out().Elements(part.begin, part.count), part_for(stage, b.rank()).At(root));
+    if (!is_root) b.Copy(stages.Of(stage, b.out()), slots.Part(stage, b.rank()).At(root));
   };
   FillThenRead(b, stages, fill, read);
 }
