@@ -22,7 +22,8 @@ struct Bucket {
 };
 
 // [hook]
-// What a framework calls when the gradients of a bucket are complete. `is_new`: the framework has cut its buckets anew.
+// The function that a framework calls when the gradients of a bucket are complete. `is_new`: the framework has cut its
+// buckets anew.
 absl::Status ExchangeBucket(tutti::BucketExchange& exchange, Bucket& bucket, bool is_new) {
   if (is_new) {
     absl::Status set = exchange.SetBucket(bucket.index, bucket.contents, bucket.gradients.data());

@@ -62,7 +62,7 @@ struct Strategy {
 using RoundOfStep = std::function<int(std::int64_t step)>;
 inline constexpr int kNoExchange = -1;
 
-// What an algorithm of Phase::kBackground does beside its plans: when rounds come, and what comes before them.
+// The rounds of an algorithm of Phase::kBackground: when they come, and what comes before the first one.
 struct BackgroundRounds {
   absl::Duration interval;            // from the end of a round to the next
   absl::string_view interval_option;  // the option that gives it, for errors
@@ -101,9 +101,10 @@ struct Algorithm {
   // of the bucket. It is in place where WorksInPlace; otherwise it goes from a snapshot of the weights to separate
   // memory, because the training changes the weights meanwhile.
   void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
-  // Of Phase::kBackground only, and needed there.
+  // The rounds that `strategy` asks for. Algorithms of Phase::kBackground have this function, and no others do.
   BackgroundRounds (*background)(const Strategy& strategy) = nullptr;
-  // Of Exchanges::kMomentum only: the optimizer that is the source of momentum, and where users find it, for errors.
+  // The optimizer that makes the momentum, and where users find the optimizer, for errors. Algorithms of
+  // Exchanges::kMomentum have one, and no others do.
   absl::string_view optimizer = "";
 };
 

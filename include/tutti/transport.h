@@ -24,8 +24,8 @@ namespace tutti {
 // other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
-  // Of a RecvFromAny: the rank whose message it takes, written once that is known and before `done` is called; until
-  // then, and where there was no message, what the owner has written.
+  // The rank whose message a RecvFromAny takes, written once that rank is known and before `done` is called; until
+  // then, and where there was no message, what the owner of the completion has written.
   Rank source = kAnySource;
 };
 

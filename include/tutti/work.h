@@ -56,12 +56,12 @@ class Work {
   // calls. Of a bound plan: until it is started again.
   std::int64_t end_nanos() const;
 
-  // Of a Recv that has ended OK: the rank of the communicator that sent the message. kAnySource for all other calls,
-  // and before the end. Of a bound plan: until it is started again.
+  // The rank of the communicator that sent the message of a Recv, once the Recv has ended OK; kAnySource before, and
+  // for all other calls. The source of a bound Recv is known until that plan is started again.
   Rank source() const;
 
-  // What the call moves to and from other ranks, in bytes, as planned (with two plans, by the one for buffers that
-  // peers can map); 0 for one that was refused.
+  // The bytes that the call moves to and from other ranks, as planned; 0 for a call that was refused. Of a call with
+  // two plans, the plan for buffers that peers can map is counted.
   std::int64_t wire_bytes() const;
 
   // Calls `callback` once, when the call has ended: on the communicator's thread for callbacks, which runs one callback

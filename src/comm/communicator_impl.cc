@@ -16,8 +16,8 @@
 namespace tutti {
 namespace {
 
-// The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks, or some
-// plans of hundreds of stages.
+// The bytes of ordinary memory that the plans of one communicator may take: some thousand plans of few ranks, or
+// about ten of hundreds of stages.
 constexpr std::int64_t kMostPlanBytes = std::int64_t{8} << 20;
 
 // The bytes of the arena that idle calls of one communicator may hold; fewer where the arena is small.

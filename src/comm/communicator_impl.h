@@ -65,7 +65,8 @@ class Communicator::Impl {
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
   // The plan of a call, verified.
   absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const;
-  // What a call runs, verified: with `wanted` null also for buffers that peers cannot map.
+  // The program that a call runs, verified. Where `wanted` is null, it may have a second one for buffers that peers
+  // cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 

@@ -63,7 +63,7 @@ class Call {
   bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }
   // Somebody waits for `run` elsewhere: until it has ended, the engine's thread polls as a thread in Wait does.
   void AwaitElsewhere(std::uint32_t run);
-  // Of a Recv whose last run ended OK: the rank that sent the message; otherwise kAnySource.
+  // The rank that sent the message, where the call is a Recv whose last run ended OK; otherwise kAnySource.
   Rank source() const { return source_.load(std::memory_order_relaxed); }
   // CLOCK_MONOTONIC when the last timed run ended.
   std::int64_t end_ns() const { return end_ns_; }
@@ -77,7 +77,7 @@ class Call {
   Run& run() { return *run_; }
   // The output of the current run has its final values (Program::output_steps is not 0).
   void OutputIsFinal() { output_.Pass(); }
-  // Of a Send or Recv: the rank at the other end of the message, which has ended OK.
+  // Says that the message of the call, a Send or Recv, has ended OK, and that `rank` is at its other end.
   void SetSource(Rank rank) {
     if (program_->plan.spec.collective == Collective::kRecv) source_.store(rank, std::memory_order_relaxed);
   }

@@ -232,7 +232,7 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
     return status;
   }
   run.ticket.peer_known[static_cast<std::size_t>(peer)] = true;
-  // Its run could only start once its previous run of this lane was complete.
+  // The peer could start this run only once the peer's previous run of this lane was complete.
   std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
   confirmed = std::max(confirmed, ticket.lane_run - 1);
   return absl::OkStatus();

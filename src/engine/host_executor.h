@@ -51,7 +51,7 @@ class HostExecutor final : public Executor {
   Polled EndIfComplete(HostRun& run);
   absl::Status Execute(HostRun& run, StepId step);
   void PostMessage(HostRun& run, StepId step);
-  // Goes on to the steps of a run whose peers are met. kMoved: it has, or a peer has refused the run.
+  // Lets the steps of a run begin once all its peers are met. kMoved: they begin, or a peer has refused the run.
   Polled MeetPeers(HostRun& run);
   // `run` ends with an error of its own, since `peer` has refused it.
   void RefusedBy(HostRun& run, Rank peer);
