@@ -206,6 +206,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, v
 }
 
 absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule) {
+  if (tutti::Call* const idle = cache_.TakeIdle(spec, schedule); idle != nullptr) return idle;
   const CallKey key{spec, schedule};
   std::shared_ptr<CallPool> pool = cache_.Find(key);
   if (pool == nullptr) {

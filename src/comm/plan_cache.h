@@ -39,16 +39,22 @@ class PlanCache {
   // last whatever it holds.
   PlanCache(std::int64_t most_plan_bytes, std::int64_t most_idle_bytes)
       : most_plan_bytes_(most_plan_bytes), most_idle_bytes_(most_idle_bytes) {}
+  ~PlanCache() {
+    for (const Entry& entry : pools_) entry.pool->Close();
+  }
+
+  // A call of `spec` by `schedule` (nullptr: the selector's choice) that waits to be used again; nullptr: none does.
+  Call* TakeIdle(const CollectiveSpec& spec, const Schedule* schedule) {
+    const MutexLock lock(mutex_);
+    const bool again = !pools_.empty() && pools_.front().key.schedule == schedule && pools_.front().key.spec == spec;
+    if (!again && !MoveToFront({spec, schedule})) return nullptr;
+    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    return pools_.front().pool->TakeIdle();
+  }
 
   std::shared_ptr<CallPool> Find(const CallKey& key) {
     const MutexLock lock(mutex_);
-    if (pools_.empty() || !(pools_.front().key == key)) {  // the same call again needs no search
-      const auto it = places_.find(key);
-      if (it == places_.end()) return nullptr;
-      pools_.splice(pools_.begin(), pools_, it->second);
-    }
-    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
-    return pools_.front().pool;
+    return MoveToFront(key) ? pools_.front().pool : nullptr;
   }
 
   // Keeps a new pool for `key` unless another thread was faster; returns the one that is kept.
@@ -60,6 +66,7 @@ class PlanCache {
     while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
       plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
+      pools_.back().pool->Close();
       pools_.pop_back();
     }
     pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes});
@@ -80,6 +87,14 @@ class PlanCache {
     std::shared_ptr<CallPool> pool;
     std::int64_t bytes = 0;  // of the plan
   };
+
+  // False when there is no plan for `key`.
+  bool MoveToFront(const CallKey& key) TUTTI_REQUIRES(mutex_) {
+    const auto it = places_.find(key);
+    if (it == places_.end()) return false;
+    pools_.splice(pools_.begin(), pools_, it->second);
+    return true;
+  }
 
   void Trim() TUTTI_REQUIRES(mutex_) {
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {

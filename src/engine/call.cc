@@ -25,14 +25,9 @@ Call* Call::Create(std::shared_ptr<const Program> program, Channel& channel, voi
 
 void Call::Release() {
   if (engine_->in_forked_child()) return;  // its memory is the parent's
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (pool_ == nullptr) {
-    delete this;
-    return;
-  }
+  if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   references_.store(1, std::memory_order_relaxed);
-  const std::shared_ptr<CallPool> home = std::move(pool_);
-  home->Return(this);
+  if (pool_ == nullptr || !pool_->Return(this)) delete this;
 }
 
 absl::Status Call::SetBuffers(const void* in, void* out, void* state) { return run_->SetBuffers(in, out, state); }

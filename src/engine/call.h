@@ -33,9 +33,13 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  // By whoever holds a reference. While that is the only one, nobody else counts, and no atomic addition is needed.
+  void AddReference() {
+    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);
+    references_.fetch_add(1, std::memory_order_relaxed);
+  }
   void Release();
-  // `pool` takes the call back when its last reference goes.
+  // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }
 
   // ---- the thread that submits, while no run is under way ----
@@ -93,6 +97,7 @@ class Call {
   };
 
   Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
+  bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
   void StoreResult(const absl::Status& status);
   // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.

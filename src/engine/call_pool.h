@@ -13,27 +13,49 @@
 
 namespace tutti {
 
-// Thread-safe. A call that is in use keeps its pool alive.
+// Thread-safe. Its calls keep a pool alive, also the idle ones: whoever has made a pool closes it in the end.
 class CallPool : public std::enable_shared_from_this<CallPool> {
  public:
   // `idle_bytes` counts what idle calls hold, those of other pools too.
   CallPool(std::shared_ptr<const Program> program, Channel& channel,
            std::shared_ptr<std::atomic<std::int64_t>> idle_bytes)
       : program_(std::move(program)), channel_(channel), idle_bytes_(std::move(idle_bytes)) {}
-  ~CallPool() { DropIdle(); }
 
   // A call with one reference; a new one only when all others are in use.
   Call* Take() {
     Call* call = TakeIdle();
-    if (call == nullptr) call = Call::Create(program_, channel_);
+    if (call != nullptr) return call;
+    call = Call::Create(program_, channel_);
     call->ReturnTo(shared_from_this());
     return call;
   }
 
-  void Return(Call* call) {
+  // A call that waited to be used again, with one reference; nullptr: none does.
+  Call* TakeIdle() {
     const MutexLock lock(mutex_);
+    if (idle_.empty()) return nullptr;
+    Call* const call = idle_.back();
+    idle_.pop_back();
+    Count(-call->held_bytes());
+    return call;
+  }
+
+  // Takes back a call that nobody uses any more; false: the pool is closed, and the call is nobody's.
+  bool Return(Call* call) {
+    const MutexLock lock(mutex_);
+    if (closed_) return false;
     Count(call->held_bytes());
     idle_.push_back(call);
+    return true;
+  }
+
+  // Deletes the idle calls, and takes no call back from now on.
+  void Close() {
+    {
+      const MutexLock lock(mutex_);
+      closed_ = true;
+    }
+    DropIdle();
   }
 
   // Deletes the idle calls, and so gives back the memory that they hold.
@@ -50,15 +72,6 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   }
 
  private:
-  Call* TakeIdle() {
-    const MutexLock lock(mutex_);
-    if (idle_.empty()) return nullptr;
-    Call* const call = idle_.back();
-    idle_.pop_back();
-    Count(-call->held_bytes());
-    return call;
-  }
-
   // Nothing is counted for a small call, which holds nothing.
   void Count(std::int64_t idle_bytes) {
     if (idle_bytes != 0) idle_bytes_->fetch_add(idle_bytes, std::memory_order_relaxed);
@@ -68,6 +81,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   Channel& channel_;
   const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_;
   Mutex mutex_;
+  bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
   std::vector<Call*> idle_ TUTTI_GUARDED_BY(mutex_);
 };
 
