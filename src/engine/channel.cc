@@ -51,10 +51,15 @@ Channel::~Channel() {
   std::array<std::uint64_t, kLanes> runs{};
   for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = lanes_[lane].runs;
   blocks_->Close(control_, borrowers_, runs);
-  RingSleepers(kAwaitsNews);
+  ring_ = kAwaitsNews;
+  RingSleepers();
 }
 
-void Channel::RingSleepers(std::uint32_t least) const {
+void Channel::RingSleepers() {
+  if (ring_ == kAwake) return;
+  const std::uint32_t least = std::exchange(ring_, kAwake);
+  // Together with the load of `sleeping`: either the sleeper sees what was told or this rank sees it sleep.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Neighbour& neighbour : neighbours_) {
     Presence& theirs = *neighbour.presence;
     if (theirs.sleeping.load(std::memory_order_seq_cst) < least) continue;
@@ -156,10 +161,8 @@ void Channel::Signal(Run& run) {
     mine.owner = identity.owner;
     mine.refused_by.store(-1, std::memory_order_relaxed);
   }
-  // Sequentially consistent, like the load of `sleeping`: either the sleeper sees the signal or this rank sees it
-  // sleep.
-  mine.signal.exchange(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_seq_cst);
-  RingSleepers(kAwaitsNews);
+  mine.signal.store(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_release);
+  ring_ = kAwaitsNews;
 }
 
 void Channel::Meet(Run& run) {
@@ -198,8 +201,8 @@ absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, st
 void Channel::Refuse(const Ticket& ticket, Rank by) {
   Announcement& mine = HalfOf(*control_, ticket);
   mine.refused_by.store(by, std::memory_order_relaxed);
-  mine.signal.exchange(ticket.lane_run << 16 | kRefused, std::memory_order_seq_cst);
-  RingSleepers(kAwaitsNews);
+  mine.signal.store(ticket.lane_run << 16 | kRefused, std::memory_order_release);
+  ring_ = kAwaitsNews;
 }
 
 Rank Channel::RefusedBy(const Ticket& ticket, Rank peer) const {
@@ -262,8 +265,8 @@ absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& an
 void Channel::Retire(Run& run, bool lends_scratch) {
   Ticket& ticket = run.ticket;
   if (ticket.lane < 0) return;
-  control_->lanes[static_cast<std::size_t>(ticket.lane)].completed.store(ticket.lane_run, std::memory_order_seq_cst);
-  if (run.program.uses_lane) RingSleepers(kAwaitsCompletions);
+  control_->lanes[static_cast<std::size_t>(ticket.lane)].completed.store(ticket.lane_run, std::memory_order_release);
+  if (run.program.uses_lane && ring_ == kAwake) ring_ = kAwaitsCompletions;  // kAwaitsNews rings those too
   if (lends_scratch) {
     ticket.lent_lane = ticket.lane;
     ticket.lent_run = ticket.lane_run;

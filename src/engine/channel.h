@@ -50,8 +50,12 @@ class Channel {
   bool Admit(Run& run);
   // The rank whose earlier run must complete before `run` may start; nullopt: none, it may start.
   std::optional<Rank> BlockedBy(const Run& run);
-  // Tells the peers where the memory of `run` is (first signal) and that it has come this far.
+  // Tells the peers where the memory of `run` is (first signal) and that it has come this far. Peers that sleep hear of
+  // it by the next RingSleepers.
   void Signal(Run& run);
+  // Wakes the peers that sleep until something happens that this rank has told in memory since the last RingSleepers.
+  // Due before the driver begins anything that takes microseconds. One memory fence serves all that was told.
+  void RingSleepers();
   // For a program that has one for private buffers, before its first step: Meet tells the peers which kind of buffers
   // this rank has, in a signal that no plan speaks of. When the signals of all peers are there (HasSignalled, the first
   // one), ticket.any_private_buffers is equal on all ranks, and Part lets the steps of run.current begin.
@@ -72,8 +76,8 @@ class Channel {
   Rank RefusedBy(const Ticket& ticket, Rank peer) const;
   // A peer that may still take a step of a run that has been refused; nullopt: none, it may end.
   std::optional<Rank> StillTakesPart(const Ticket& ticket) const;
-  // The run is complete: its peers hear so, and its lane is free for the next. `lends_scratch`: peers may go on to read
-  // scratch that the next run of the call uses again.
+  // The run is complete: its peers hear so (those that sleep, by the next RingSleepers), and its lane is free for the
+  // next. `lends_scratch`: peers may go on to read scratch that the next run of the call uses again.
   void Retire(Run& run, bool lends_scratch);
   // The run ends with an error of the group, admitted or not: its lane is free, and no peer hears of it here.
   void GiveUp(Run& run);
@@ -159,8 +163,6 @@ class Channel {
   std::uint32_t FailedBy(std::uint64_t failed_by) const {
     return failed_by >> 32 == generation_ ? static_cast<std::uint32_t>(failed_by) : 0;
   }
-  // Wakes the peers that sleep and wait for `least` or more (kAwaitsNews, kAwaitsCompletions).
-  void RingSleepers(std::uint32_t least) const;
   // Gives the messages of `run`, a collective, the next numbers.
   void CountMessages(Run& run);
   void Record(const Run& run);
@@ -184,6 +186,8 @@ class Channel {
   std::vector<Neighbour> neighbours_;  // the mapped peers
   std::vector<bool> left_;             // by rank: see Left
   std::array<Lane, kLanes> lanes_;
+  // Peers that sleep and wait for this or more (kAwaitsNews, kAwaitsCompletions) are to be rung; kAwake: none.
+  std::uint32_t ring_ = kAwake;
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer
   std::uint64_t point_calls_ = 0;        // of Send and Recv

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kRoom = 64;
 // A run computes this much, and a step more, before other runs and calls that have just been made get their turn.
 constexpr std::int64_t kBytesPerTurn = 1 << 20;
+// A step that touches this much takes about a microsecond: peers that sleep do not wait for its end to be rung.
+constexpr std::int64_t kLongStepBytes = 4 << 10;
 
 std::int64_t BytesTouched(const Instruction& step) {
   return step.count * (SizeOf(step.dst_type) * step.num_dsts + SizeOf(step.src_type) * step.num_srcs);
@@ -37,19 +39,22 @@ class PeerAccess {
  public:
   PeerAccess(Presence& presence, const Channel& channel) : presence_(presence), channel_(channel) {}
   ~PeerAccess() {
-    if (begun_) presence_.touching.fetch_add(1, std::memory_order_release);
+    if (begun_) presence_.touching.store(touching() + 1, std::memory_order_release);
   }
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
   // False when a peer has given the channel up: its memory must not be touched.
   bool Begin() {
-    if (!begun_) presence_.touching.fetch_add(1, std::memory_order_seq_cst);
+    if (!begun_) presence_.touching.store(touching() + 1, std::memory_order_seq_cst);
     begun_ = true;
     return !channel_.peer_failed();
   }
 
  private:
+  // The driver alone writes the number.
+  std::uint32_t touching() const { return presence_.touching.load(std::memory_order_relaxed); }
+
   Presence& presence_;
   const Channel& channel_;
   bool begun_ = false;
@@ -108,7 +113,9 @@ Executor::Polled HostExecutor::Poll() {
       continue;
     }
     const Polled advanced = Advance(run);
+    Channel& channel = run.channel;  // the run may be gone when it has ended
     const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
+    channel.RingSleepers();
     if (ended == Polled::kFailed) {
       // The list stays whole: End ends the runs of the channel on it.
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -195,6 +202,8 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
     if (run.refusal_told_) return Polled::kMoved;
   }
   PeerAccess access(presence_, run.channel);
+  // Before this rank signals: the store that Begin makes waits for all stores before it.
+  if (run.current->touches_peers && !run.ready_.empty() && !access.Begin()) return so_far();
   std::int64_t touched = 0;
   do {
     while (!run.ready_.empty()) {
@@ -202,7 +211,9 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       const Instruction& instruction = run.current->instructions[step];
       if (instruction.touches_peer && !access.Begin()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
-      touched += BytesTouched(instruction);
+      const std::int64_t bytes = BytesTouched(instruction);
+      if (bytes >= kLongStepBytes) run.channel.RingSleepers();
+      touched += bytes;
       run.ready_.pop_back();
       if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;

@@ -131,7 +131,7 @@ std::shared_ptr<Program> CompileOne(Plan source) {
         program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
-        instruction.touches_peer = true;
+        instruction.touches_peer = program->touches_peers = true;
         std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(ref.space)];
         extent = std::max(extent, ref.offset + ref.bytes);
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;

@@ -81,6 +81,7 @@ struct Program {
   std::uint32_t output_steps = 0;
   // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
   bool uses_lane = false;
+  bool touches_peers = false;  // any instruction does
   // By space: the ends of the ranges that this rank's steps touch in the memory of peers.
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};
   // Peers read or write this rank's in and out, which therefore must lie in its region.
