@@ -2,16 +2,18 @@
 # that includes torch. The presets that build everything turn it on; a build without it finds includes that are missing.
 option(TUTTI_PRECOMPILE "Parse once what many sources include: standard headers, Abseil's, GoogleTest's and torch's" OFF)
 
-# tutti_precompile(OWNER LIBRARIES LIBRARY... HEADERS HEADER...): OWNER's headers, for tutti_use_precompiled.
+# tutti_precompile(OWNER LIBRARIES LIBRARY... HEADERS HEADER... [OPTIONS OPTION...]): OWNER's headers, for
+# tutti_use_precompiled. The programs that use the headers are compiled with the same options.
 function(tutti_precompile owner)
   if(NOT TUTTI_PRECOMPILE)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;HEADERS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;HEADERS;OPTIONS")
   # A program, since those that use the headers are: a library is compiled with other flags.
   file(CONFIGURE OUTPUT ${owner}.cc CONTENT "int main() { return 0; }\n")
   add_executable(${owner} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${owner}.cc)
   target_link_libraries(${owner} PRIVATE ${arg_LIBRARIES})
+  target_compile_options(${owner} PRIVATE ${arg_OPTIONS})
   target_precompile_headers(${owner} PRIVATE ${arg_HEADERS})
 endfunction()
 
