@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "tests/schedules/expected_results.h"
+#include "tests/harness/expected_results.h"
 #include "tutti/communicator.h"
 #include "tutti/schedule.h"
 
@@ -39,18 +40,16 @@ inline void CheckedCall(Communicator& comm, const Schedule* schedule, const Coll
   if (base.in_place && in_count > 0 && out_count > 0 && in_count != out_count) {
     (in_count < out_count ? in : out) += rank * std::min(in_count, out_count) * SizeOf(spec.dtype);
   }
-  for (std::int64_t i = 0; i < in_count; ++i) {
-    kernels::StoreNumber(spec.dtype, in, i, InputElement(spec, rank, i));
-  }
+  FillInput(spec, rank, in, 0, in_count);
   CollectiveSpec call = spec;
   call.in_place = false;  // found out from the pointers
   const CallOptions options = {.schedule = schedule, .factor = FactorOf(spec, rank)};
   ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
-  for (std::int64_t i = 0; i < out_count; ++i) {
-    ASSERT_EQ(kernels::LoadNumber(spec.dtype, out, i), OutputElement(spec, count, rank, size, i))
-        << (schedule == nullptr ? "chosen" : schedule->name) << " " << ToString(spec) << " rank " << rank << " of "
-        << size << " element " << i;
-  }
+  const std::optional<std::int64_t> wrong = FirstWrongElement(spec, count, rank, size, out);
+  ASSERT_FALSE(wrong.has_value()) << (schedule == nullptr ? "chosen" : schedule->name) << " " << ToString(spec)
+                                  << " rank " << rank << " of " << size << ": element " << *wrong << " is "
+                                  << kernels::LoadNumber(spec.dtype, out, *wrong) << ", not "
+                                  << OutputElement(spec, count, rank, size, *wrong);
 }
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/faults/faulty_world.h"
-#include "tests/schedules/expected_results.h"
+#include "tests/harness/expected_results.h"
 #include "tutti/schedule.h"
 
 namespace tutti {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "kernels/float16.h"
 #include "tutti/dtype.h"
 
@@ -127,7 +129,7 @@ inline std::vector<ReduceOp> OpsOf(DType dtype) {
 
 // `values` combined left to right in T.
 template <typename T>
-T Combined(ReduceOp op, std::int32_t divisor, const std::vector<long double>& values) {
+T Combined(ReduceOp op, std::int32_t divisor, absl::Span<const long double> values) {
   T result = static_cast<T>(values[0]);
   for (std::size_t s = 1; s < values.size(); ++s) {
     const T operand = static_cast<T>(values[s]);
@@ -145,7 +147,7 @@ T Combined(ReduceOp op, std::int32_t divisor, const std::vector<long double>& va
 }
 
 // The truths `values` combined: bytes are true unless they are 0.
-inline bool CombinedTruth(ReduceOp op, const std::vector<long double>& values) {
+inline bool CombinedTruth(ReduceOp op, absl::Span<const long double> values) {
   const auto truths = static_cast<std::size_t>(
       std::count_if(values.begin(), values.end(), [](long double value) { return value != 0; }));
   if (op == ReduceOp::kBitwiseXor) return truths % 2 == 1;
@@ -155,7 +157,7 @@ inline bool CombinedTruth(ReduceOp op, const std::vector<long double>& values) {
 
 // What Reduce promises for one real element (integers: as long as products fit into 64 bits).
 inline long double ReducedElement(DType dtype, ReduceOp op, std::int32_t divisor,
-                                  const std::vector<long double>& values) {
+                                  absl::Span<const long double> values) {
   if (dtype == DType::kF64) return Combined<double>(op, divisor, values);
   std::uint8_t element[8];
   if (IsFloating(dtype)) {
@@ -173,7 +175,7 @@ inline long double ReducedElement(DType dtype, ReduceOp op, std::int32_t divisor
 
 // The product of complex numbers whose parts are T, left to right.
 template <typename T>
-Number Product(const std::vector<Number>& values) {
+Number Product(absl::Span<const Number> values) {
   T real = static_cast<T>(values[0].real());
   T imaginary = static_cast<T>(values[0].imag());
   for (std::size_t s = 1; s < values.size(); ++s) {
@@ -187,12 +189,12 @@ Number Product(const std::vector<Number>& values) {
 }
 
 // What Reduce promises for one element of any dtype.
-inline Number ReducedNumber(DType dtype, ReduceOp op, std::int32_t divisor, const std::vector<Number>& values) {
+inline Number ReducedNumber(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<const Number> values) {
   if (IsComplex(dtype) && op == ReduceOp::kProd) {
     return dtype == DType::kC64 ? Product<float>(values) : Product<double>(values);
   }
-  std::vector<long double> real;
-  std::vector<long double> imaginary;
+  absl::InlinedVector<long double, 16> real;
+  absl::InlinedVector<long double, 16> imaginary;
   for (const Number& value : values) {
     real.push_back(value.real());
     imaginary.push_back(value.imag());

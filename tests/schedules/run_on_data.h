@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/schedules/expected_results.h"
+#include "tests/harness/expected_results.h"
 #include "tests/schedules/sequential_executor.h"
 #include "tutti/schedule.h"
 
@@ -33,10 +33,7 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
     Bytes out(static_cast<std::size_t>(plan->out_bytes), kGarbage);
     const std::int64_t inputs = InputCount(spec, rank, call.size);
     const bool own_block = spec.in_place && inputs < OutputCount(spec, rank, call.size);
-    for (std::int64_t i = 0; i < inputs; ++i) {
-      kernels::StoreNumber(spec.dtype, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count + i : i,
-                           InputElement(spec, rank, i));
-    }
+    FillInput(spec, rank, spec.in_place ? out.data() : in.data(), own_block ? rank * call.count : 0, inputs);
     plans.push_back(*std::move(plan));
     ins.push_back(std::move(in));
     outs.push_back(std::move(out));

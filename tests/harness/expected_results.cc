@@ -1,25 +1,22 @@
-// What every collective promises, element by element: the reference of the schedule tests.
-#ifndef TESTS_SCHEDULES_EXPECTED_RESULTS_H_
-#define TESTS_SCHEDULES_EXPECTED_RESULTS_H_
+#include "tests/harness/expected_results.h"
 
 #include <cstdint>
-#include <vector>
 
-#include "tests/kernels/element_values.h"
-#include "tutti/collective.h"
+#include "absl/container/inlined_vector.h"
 
 namespace tutti {
 
 using kernels::Number;
 
-inline bool IsUnsigned(DType dtype) {
+namespace {
+
+bool IsUnsigned(DType dtype) {
   return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
 }
 
-// Element `i` of the input of `rank`. Integers so small that every order of summation in the accumulator gives the same
-// bits, but so large that sums of 16-bit types have to be rounded, so that rounding twice shows. Bools are equal on all
-// ranks at some elements, and differ at others. Products of complex numbers turn around in all four directions.
-inline Number InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
+}  // namespace
+
+Number InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
   if (spec.dtype == DType::kBool) return static_cast<long double>(i % 3 == 2 ? (rank + i) % 2 : i % 3);
   if (spec.op == ReduceOp::kProd && IsComplex(spec.dtype)) {
     return (rank + i) % 4 == 0 ? Number(1, 2) : Number(0, (rank + i) % 4 == 1 ? -1 : 1);
@@ -33,14 +30,15 @@ inline Number InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t i
   return static_cast<long double>(value - 100);
 }
 
-// What ReduceOp::kPremulSum multiplies the elements of `rank` by: products of 16-bit elements have to be rounded.
-inline double FactorOf(const CollectiveSpec& spec, Rank rank) {
+double FactorOf(const CollectiveSpec& spec, Rank rank) {
   constexpr double kFactors[] = {3, -0.5, 1, 2};
   return Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum ? kFactors[rank % 4] : 1;
 }
 
+namespace {
+
 // The contribution of `rank` to a sum: its element times its factor, as an element again.
-inline Number Contribution(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
+Number Contribution(const CollectiveSpec& spec, Rank rank, std::int64_t i) {
   const Number element = InputElement(spec, rank, i);
   if (spec.op != ReduceOp::kPremulSum) return element;
   std::uint8_t product[16];
@@ -48,19 +46,20 @@ inline Number Contribution(const CollectiveSpec& spec, Rank rank, std::int64_t i
   return kernels::LoadNumber(spec.dtype, product, 0);
 }
 
-inline Number Combined(const CollectiveSpec& spec, int size, std::int64_t i) {
-  std::vector<Number> values;
+// Element `i` of all ranks, reduced.
+Number Combined(const CollectiveSpec& spec, int size, std::int64_t i) {
+  absl::InlinedVector<Number, 16> values;
   for (Rank rank = 0; rank < size; ++rank) values.push_back(Contribution(spec, rank, i));
   if (size == 1) return values[0];  // nothing is computed, of bools either
   const ReduceOp op = spec.op == ReduceOp::kPremulSum ? ReduceOp::kSum : spec.op;
   return kernels::ReducedNumber(spec.dtype, op, size, values);
 }
 
-// The block that all_to_all_v moves from one rank to another: `unit` times 0, 1, 2 or 3 elements.
-inline std::int64_t BlockCount(std::int64_t unit, Rank from, Rank to) { return (from * 3 + to * 5) % 4 * unit; }
+}  // namespace
 
-// The call as `rank` makes it. `count` is spec.count, but for all_to_all_v, where it is the unit of the blocks.
-inline CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank, int size) {
+std::int64_t BlockCount(std::int64_t unit, Rank from, Rank to) { return (from * 3 + to * 5) % 4 * unit; }
+
+CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank, int size) {
   if (spec.collective == Collective::kAllToAllV) {
     for (Rank peer = 0; peer < size; ++peer) {
       spec.send_counts.push_back(BlockCount(count, rank, peer));
@@ -72,8 +71,7 @@ inline CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank,
   return spec;
 }
 
-// Element `i` of the output of `rank`.
-inline Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i) {
+Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i) {
   switch (spec.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:
@@ -103,6 +101,19 @@ inline Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank
   return 0;
 }
 
-}  // namespace tutti
+void FillInput(const CollectiveSpec& spec, Rank rank, void* data, std::int64_t first, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    kernels::StoreNumber(spec.dtype, data, first + i, InputElement(spec, rank, i));
+  }
+}
 
-#endif  // TESTS_SCHEDULES_EXPECTED_RESULTS_H_
+std::optional<std::int64_t> FirstWrongElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size,
+                                              const void* out) {
+  const std::int64_t elements = OutputCount(spec, rank, size);
+  for (std::int64_t i = 0; i < elements; ++i) {
+    if (kernels::LoadNumber(spec.dtype, out, i) != OutputElement(spec, count, rank, size, i)) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti
