@@ -1,4 +1,4 @@
-"""torch.distributed's gloo all_reduce, f32, sum, in place, timed like mpi_all_reduce.c; starts its own local ranks.
+"""torch.distributed's gloo all_reduce, f32, sum, in place, timed like mpi_collectives.c; starts its own local ranks.
 
     gloo_all_reduce.py RANKS SECONDS [--rewrite] BYTES...        (run by the Python that has torch)
 

