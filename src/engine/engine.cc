@@ -292,7 +292,13 @@ absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
   }
   if (absl::Status status = CheckLeavers(run); !status.ok()) return status;
   if (run.watch.deadline_ns == 0) return absl::OkStatus();
-  if (now_ns >= run.watch.deadline_ns) return Overdue(run, now_ns);
+  if (now_ns >= run.watch.deadline_ns) {
+    absl::Status overdue = Overdue(run, now_ns);
+    // A peer whose deadline has just passed too waits for nobody any more, and says so to who asks. It has told first
+    // why it gave the channel up: that error counts then.
+    TakeInNews();
+    return overdue;
+  }
   const std::int64_t lead_ns = absl::ToInt64Nanoseconds(std::min(TimeoutOf(run) / 2, kLongestLead));
   if (now_ns >= run.watch.deadline_ns - lead_ns) AskWhoHoldsUp(run, now_ns);
   return absl::OkStatus();
