@@ -1,4 +1,4 @@
-// Chunks: the parts of a buffer, one per rank.
+// Chunks and blocks: the parts of a buffer, one per rank.
 #ifndef ALGORITHMS_SCHEDULES_CHUNKS_H_
 #define ALGORITHMS_SCHEDULES_CHUNKS_H_
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "tutti/plan_builder.h"
 
 namespace tutti::schedules {
@@ -24,6 +25,18 @@ inline std::vector<Ref> ChunksOf(const Ref& whole, int n) {
   chunks.reserve(static_cast<std::size_t>(n));
   for (int c = 0; c < n; ++c) chunks.push_back(RunOfChunks(whole, n, c, 1));
   return chunks;
+}
+
+// The blocks of counts[0], counts[1] … elements that lie in `whole`, one after the other.
+inline std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int64_t> counts) {
+  std::vector<Ref> blocks;
+  blocks.reserve(counts.size());
+  std::int64_t first = 0;
+  for (const std::int64_t count : counts) {
+    blocks.push_back(whole.Elements(first, count));
+    first += count;
+  }
+  return blocks;
 }
 
 }  // namespace tutti::schedules

@@ -1,5 +1,6 @@
-// Schedules over mapped scratch, for buffers that no peer can map: what peers are to read goes through two slots in
-// scratch by turns, stage after stage, small enough that a slot is still in cache when peers read it.
+// Schedules over mapped scratch, for buffers that no peer can map, or in which a peer cannot find its block: what peers
+// are to read goes through two slots in scratch by turns, stage after stage, small enough that a slot is still in cache
+// when peers read it.
 #ifndef ALGORITHMS_SCHEDULES_STAGES_H_
 #define ALGORITHMS_SCHEDULES_STAGES_H_
 
@@ -15,19 +16,29 @@
 
 namespace tutti::schedules {
 
+// The most stages of a call of `size` ranks: longer plans would cost more than the cache gives, and those of all ranks,
+// which grow with the square of the world's size, would be too long to be verified.
+inline std::int64_t MostStages(int size) { return std::clamp<std::int64_t>(50'000 / size / size, 1, 256); }
+
+// The elements of each of the `parts` parts of a slot: two segments together, or more where a part would be shorter
+// than `least` elements or a cache line.
+inline std::int64_t PartLength(const PlanBuilder& b, DType dtype, int parts, std::int64_t least = 0) {
+  const std::int64_t line = 64 / SizeOf(dtype);
+  const std::int64_t fits = 2 * b.options().segment_bytes / SizeOf(dtype) / parts;
+  return (std::max({fits, least, line}) + line - 1) / line * line;
+}
+
 // How `count` elements are cut: into stages of one length, but for the last one.
 class Stages {
  public:
-  // `parts`: how many times as much as one stage's range a slot holds. All slots of one kind hold two segments, or more
-  // where there would be too many stages: longer plans would cost more than the cache gives, and those of all ranks,
-  // which grow with the square of the world's size, would be too long to be verified.
+  // `parts`: how many times as much as one stage's range a slot holds. Parts are longer than elsewhere where there
+  // would be too many stages.
   Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
-    const std::int64_t line = 64 / SizeOf(dtype);
-    const std::int64_t fits = 2 * b.options().segment_bytes / SizeOf(dtype) / parts;
-    const std::int64_t most = std::clamp<std::int64_t>(50'000 / b.size() / b.size(), 1, 256);
-    const std::int64_t wanted = std::max({fits, (count + most - 1) / most, line});
-    length_ = std::min(count, (wanted + line - 1) / line * line);
+    const std::int64_t most = MostStages(b.size());
+    length_ = std::min(count, PartLength(b, dtype, parts, (count + most - 1) / most));
   }
+  // Stages of `length` elements, at least 1; none where `count` is 0.
+  Stages(std::int64_t count, std::int64_t length) : count_(count), length_(length) {}
 
   std::int64_t length() const { return length_; }
   std::int64_t number() const { return (count_ + length_ - 1) / length_; }
@@ -47,9 +58,10 @@ class Stages {
 };
 
 // Two slots of `count` elements.
-class Slots {
+class TwoSlots {
  public:
-  Slots(PlanBuilder& b, DType dtype, std::int64_t count) : slots_{b.Scratch(dtype, count), b.Scratch(dtype, count)} {}
+  TwoSlots(PlanBuilder& b, DType dtype, std::int64_t count)
+      : slots_{b.Scratch(dtype, count), b.Scratch(dtype, count)} {}
   const Ref& operator[](std::int64_t stage) const { return slots_[static_cast<std::size_t>(stage % 2)]; }
 
  private:
@@ -67,7 +79,7 @@ class SlotsOfParts {
 
  private:
   const Stages stages_;
-  const Slots slots_;
+  const TwoSlots slots_;
 };
 
 // Copies what of this rank's block for each other rank belongs to the stage to the part of that rank.
@@ -87,17 +99,24 @@ inline void ReadFromEveryPeer(PlanBuilder& b, const Stages& stages, const SlotsO
   }
 }
 
-// In every stage each rank fills its slot, all meet, and each rank reads the slots of its peers, one round of signals
-// for each stage. A slot is filled again two stages later: by then all ranks have met again, and none reads it any
-// more.
-inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef<void(std::int64_t)> fill,
-                         absl::FunctionRef<void(std::int64_t)> read) {
+// In each of `number` stages each rank fills its slot, ranks meet, and each rank reads the slots of its peers, one
+// round of signals for each stage. A slot is filled again two stages later: by then the ranks have met again, and none
+// reads it any more.
+inline void FillThenRead(std::int64_t number, absl::FunctionRef<void(std::int64_t)> fill,
+                         absl::FunctionRef<void(std::int64_t)> meet, absl::FunctionRef<void(std::int64_t)> read) {
   fill(0);
-  for (std::int64_t stage = 0; stage < stages.number(); ++stage) {
-    MeetAll(b);
-    if (stage + 1 < stages.number()) fill(stage + 1);
+  for (std::int64_t stage = 0; stage < number; ++stage) {
+    meet(stage);
+    if (stage + 1 < number) fill(stage + 1);
     read(stage);
   }
+}
+
+// Every rank meets all others in every stage.
+inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef<void(std::int64_t)> fill,
+                         absl::FunctionRef<void(std::int64_t)> read) {
+  FillThenRead(
+      stages.number(), fill, [&](std::int64_t) { MeetAll(b); }, read);
 }
 
 // In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs into a slot, and ranks for which
@@ -106,8 +125,8 @@ inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef
 inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, b.in().count(), 1);
-  const Slots inputs(b, dtype, stages.length());
-  const Slots results(b, dtype, CacheLineChunk(dtype, stages.length(), b.size(), 0).count);
+  const TwoSlots inputs(b, dtype, stages.length());
+  const TwoSlots results(b, dtype, CacheLineChunk(dtype, stages.length(), b.size(), 0).count);
   const auto chunk_of = [&](std::int64_t stage, Rank rank) {
     return CacheLineChunk(dtype, stages[stage].count, b.size(), rank);
   };

@@ -254,7 +254,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   if (!plan.ok()) return plan.status();
   absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true);
   if (!for_private.ok()) return for_private.status();
-  if (*for_private == *schedule) return Compile(*std::move(plan));
+  if (*for_private == *schedule) return Compile(*std::move(plan), (*schedule)->touches_only_scratch_of_peers);
   absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private);
   if (!other.ok()) return other.status();
   return Compile(*std::move(plan), *std::move(other));

@@ -135,7 +135,8 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
   if (run.channel.peer_failed()) return Polled::kNothing;
-  if (!run.program.uses_lane && !run.program.point_to_point) {  // where peers signal, each signal has been compared
+  // Where this rank waits for signals, each of them has been compared.
+  if (run.program.num_waits == 0 && !run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());

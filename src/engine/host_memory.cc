@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/control_block.h"
+#include "kernels/reduce.h"
 #include "memory/arena.h"
 
 namespace tutti {
@@ -88,7 +89,7 @@ std::int64_t HostMemory::CopyIn() {
 std::int64_t HostMemory::CopyOut() {
   if (staging_out_.data() == nullptr) return 0;
   const std::int64_t bytes = program_.plan.out_bytes;
-  std::memcpy(out_, staging_out_.data(), static_cast<std::size_t>(bytes));
+  kernels::Convert(DType::kU8, out_, DType::kU8, staging_out_.data(), bytes, kernels::Stores::kCached);
   return bytes;
 }
 

@@ -111,7 +111,7 @@ Instruction Translate(const Plan& plan, const Step& step) {
 
 namespace {
 
-std::shared_ptr<Program> CompileOne(Plan source) {
+std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   auto program = std::make_shared<Program>();
   program->plan = std::move(source);
   const Plan& plan = program->plan;
@@ -153,9 +153,10 @@ std::shared_ptr<Program> CompileOne(Plan source) {
   // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
   // A rank whose own steps touch no input or output of a peer may still be touched by one where the steps of the ranks
-  // differ: where a collective has a root. Otherwise ranks that touch only scratch of their peers are touched only
-  // there.
-  program->shares_io |= program->uses_lane && (HasRoot(plan.spec.collective) || !shares_scratch);
+  // differ: where a collective has a root, or where this rank touches nothing of its peers. Otherwise ranks that touch
+  // only scratch of their peers are touched only there.
+  program->shares_io |=
+      program->uses_lane && !shares_only_scratch && (HasRoot(plan.spec.collective) || !shares_scratch);
   if (program->shares_io) program->output_steps = 0;  // peers may write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {
@@ -176,13 +177,14 @@ std::shared_ptr<Program> CompileOne(Plan source) {
 
 }  // namespace
 
-std::shared_ptr<const Program> Compile(Plan plan) { return CompileOne(std::move(plan)); }
+std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
+  return CompileOne(std::move(plan), shares_only_scratch);
+}
 
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
-  const std::shared_ptr<Program> program = CompileOne(std::move(plan));
-  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers));
+  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
+  const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), /*shares_only_scratch=*/true);
   program->output_steps = other->output_steps = 0;  // one end, whichever runs
-  other->shares_io = false;                         // also where its collective has a root
   // A rank that has only one of the two plans makes another call: it would not meet the others.
   program->signature ^= HashName(other->plan) << 40;
   program->for_private_buffers = other;

@@ -105,7 +105,8 @@ struct Program {
   }
 };
 
-std::shared_ptr<const Program> Compile(Plan plan);
+// `shares_only_scratch`: no rank touches the buffers of its peers, which the plan of one rank may not show.
+std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
 // A program of `plan`, in which ranks reach their peers' buffers, with Program::for_private_buffers. Both plans are of
 // one call, without messages, and all ranks have both.
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers);

@@ -72,9 +72,14 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   return candidates;
 }
 
+// Whether ranks know where in the buffers of their peers their blocks lie. Those of an all_to_all_v do not: the same
+// plans serve buffers that peers can map and others.
+bool MayReachBuffers(Collective collective) { return collective != Collective::kAllToAllV; }
+
 // The candidates for buffers that peers can map, where they map any.
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
+  if (!MayReachBuffers(spec.collective)) return candidates;
   for (Candidate& candidate : candidates) {
     if (!candidate.refusal.ok() || !candidate.schedule->touches_only_scratch_of_peers) continue;
     candidate.refusal = absl::FailedPreconditionError("it is for buffers in memory that peers cannot map");
@@ -153,6 +158,7 @@ absl::StatusOr<bool> ReachesBuffers(const Schedule& schedule, const CollectiveSp
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options) {
   const Schedule* best = &chosen;
+  if (!MayReachBuffers(spec.collective)) return best;
   // A call that fits into one stage gains nothing from stages.
   if (!options.peers_mapped || BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);

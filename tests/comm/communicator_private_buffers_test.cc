@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr Collective kStaged[] = {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
                                   Collective::kBroadcast, Collective::kReduce,        Collective::kGather,
-                                  Collective::kScatter,   Collective::kAllToAll};
+                                  Collective::kScatter,   Collective::kAllToAll,      Collective::kAllToAllV};
 
 class PrivateBuffersTest : public ::testing::TestWithParam<std::string> {};
 class PrivateBuffersSlowTest : public PrivateBuffersTest {};
@@ -52,6 +54,41 @@ TEST_P(PrivateBuffersSlowTest, OfAllRanksOrSomeServeEveryCollective) {
       }
     });
   }
+}
+
+// Rank 0 only sends, the last rank only receives, and rank 1 does neither: their own steps do not show that peers touch
+// no buffers.
+TEST_P(PrivateBuffersTest, OfAnAllToAllVAreNotCopiedWhole) {
+  RunWorld(4, {.transport = GetParam()}, [&](Communicator& comm) {
+    const auto count = [](Rank from, Rank to) {
+      if (from == 1 || to == 1 || to == 0 || from == 3) return 0;
+      return 100'000 * (from + 1);
+    };
+    std::vector<std::int64_t> sent;
+    std::vector<std::int64_t> received;
+    for (Rank peer = 0; peer < comm.size(); ++peer) {
+      sent.push_back(count(comm.rank(), peer));
+      received.push_back(count(peer, comm.rank()));
+    }
+    std::vector<std::int32_t> in(static_cast<std::size_t>(std::accumulate(sent.begin(), sent.end(), 0)));
+    std::vector<std::int32_t> out(static_cast<std::size_t>(std::accumulate(received.begin(), received.end(), 0)));
+    std::vector<std::int32_t> expected;
+    for (Rank peer = 0; peer < comm.size(); ++peer) {
+      for (std::int32_t i = 0; i < received[peer]; ++i) expected.push_back(4 * i + peer);
+    }
+    for (int round = 0; round < 3; ++round) {
+      std::size_t at = 0;
+      for (const std::int64_t block : sent) {
+        for (std::int32_t i = 0; i < block; ++i) in[at++] = 4 * i + comm.rank();
+      }
+      std::fill(out.begin(), out.end(), -1);
+      const absl::Status status = comm.AllToAllV(in.data(), sent, out.data(), received, DType::kI32).Wait();
+      ASSERT_EQ(status, absl::OkStatus());
+      EXPECT_EQ(out, expected);
+    }
+    EXPECT_EQ(comm.counters().staged_bytes, 0);
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
 }
 
 // Two calls at once, of two groups, one of them with buffers that peers can map.
@@ -164,8 +201,8 @@ TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
       for (Rank rank = 0; rank < size; ++rank) {
         for (const bool in_place : {false, true}) {
           if (in_place && !HasInPlaceForm(schedule->collective)) continue;
-          const CollectiveSpec spec = {
-              .collective = schedule->collective, .count = 50'000, .root = size / 2, .in_place = in_place};
+          const CollectiveSpec call = {.collective = schedule->collective, .root = size / 2, .in_place = in_place};
+          const CollectiveSpec spec = SpecOf(call, 50'000, rank, size);
           const absl::StatusOr<Plan> plan =
               BuildPlan(*schedule, spec, rank, size, {.segment_bytes = 8 << 10, .peers_mapped = true});
           ASSERT_TRUE(plan.ok()) << plan.status();

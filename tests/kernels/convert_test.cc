@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -47,6 +49,25 @@ TEST(ConvertTest, Every16BitNumberSurvivesFp32) {
 }
 
 // Halfway between neighbours, and one fp32 step to either side, for every pair of positive f16 neighbours.
+TEST(ConvertTest, CopiesFromAndToAnyAddress) {
+  constexpr std::size_t kMost = 10'000;
+  std::vector<std::uint8_t> src(kMost + 128);
+  for (std::size_t i = 0; i < src.size(); ++i) src[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+  for (const std::size_t from : {0, 1, 40}) {
+    for (std::size_t to = 0; to < 80; to += 5) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{2048}, std::size_t{4097}, kMost}) {
+        std::vector<std::uint8_t> expected(src.size(), 255);
+        std::copy_n(src.begin() + static_cast<std::ptrdiff_t>(from), count,
+                    expected.begin() + static_cast<std::ptrdiff_t>(to));
+        std::vector<std::uint8_t> dst(src.size(), 255);
+        Convert(DType::kU8, dst.data() + to, DType::kU8, src.data() + from, static_cast<std::int64_t>(count),
+                Stores::kCached);
+        ASSERT_EQ(dst, expected) << from << " to " << to << ", " << count;
+      }
+    }
+  }
+}
+
 TEST(ConvertTest, RoundsToNearestEven) {
   std::vector<float> values;
   std::vector<std::uint16_t> expected;

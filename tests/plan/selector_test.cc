@@ -191,8 +191,19 @@ TEST(SelectorTest, CountsOfOneRankDoNotMatter) {
   CollectiveSpec few = CallOf(Collective::kAllToAllV, 0, 3);
   CollectiveSpec many = few;
   many.send_counts = {1, 1 << 20, 5};
-  const Schedule& schedule = **FindSchedule(Collective::kAllToAllV, "pairwise");
-  EXPECT_EQ(*PredictSeconds(schedule, few, 3, {}), *PredictSeconds(schedule, many, 3, {}));
+  const PlanOptions mapped{.peers_mapped = true};
+  for (const char* const name : {"pairwise", "staged"}) {
+    const Schedule& schedule = **FindSchedule(Collective::kAllToAllV, name);
+    EXPECT_EQ(*PredictSeconds(schedule, few, 3, mapped), *PredictSeconds(schedule, many, 3, mapped));
+  }
+  for (const CollectiveSpec& spec : {few, many}) {
+    const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, 3, mapped);
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    EXPECT_EQ((*chosen)->name, "staged");
+    // One plan serves buffers anywhere.
+    EXPECT_EQ(*ChooseForPrivateBuffers(**chosen, spec, 3, mapped), *chosen);
+    EXPECT_EQ((*ChooseSchedule(spec, 3, {}))->name, "pairwise");
+  }
 }
 
 TEST(SelectorTest, LargeWorldsArePlayedInPart) {

@@ -3,22 +3,12 @@
 // message only. Blocks are packed in rank order; an empty block makes no message.
 //
 // Steps per rank: n-1. Bytes sent: all blocks but the rank's own, the minimum.
+#include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
 namespace {
-
-// The blocks of counts[0], counts[1] … elements that lie in `whole`, one after the other.
-std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int64_t> counts) {
-  std::vector<Ref> blocks;
-  std::int64_t first = 0;
-  for (std::int64_t count : counts) {
-    blocks.push_back(whole.Elements(first, count));
-    first += count;
-  }
-  return blocks;
-}
 
 void Build(PlanBuilder& b) {
   ExchangePairwise(b, PackedBlocks(b.in(), b.spec().send_counts), PackedBlocks(b.out(), b.spec().recv_counts));

@@ -1,0 +1,93 @@
+// All-to-all of blocks of any size, staged: through slots in scratch that peers read. A rank knows the lengths of its
+// own blocks alone, so a rank cannot find its block in the input of a peer; it finds its part of the peer's slot.
+//
+// In every stage each rank copies a part of its block for every other rank to its slot, meets the ranks with which it
+// exchanges anything in this stage or a later one, and reads what is for it from their slots. How many stages two ranks
+// need follows from the blocks between the two, whose lengths both know; the length of a part follows from the size of
+// the world, and a rank's k-th signal belongs to stage k. So ranks that need fewer stages end earlier, and no others
+// wait for them. What of a block exceeds the most stages is sent as messages.
+//
+// With n ranks, the longest block of a rank being of C bytes, and k = n·C / (2 segments) stages, at most MostStages: k
+// rounds of signals, at least one. Bytes read from peers and copied to slots: all blocks but the rank's own.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "algorithms/schedules/chunks.h"
+#include "algorithms/schedules/pairwise_exchange.h"
+#include "algorithms/schedules/stages.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+// The beginnings of blocks, which pass through slots, and the rests, which are sent, or copied in this rank's own
+// block.
+struct Cut {
+  std::vector<Ref> staged;
+  std::vector<Ref> rests;
+};
+Cut CutAfter(std::int64_t most, const std::vector<Ref>& blocks, Rank own) {
+  Cut cut;
+  for (Rank rank = 0; rank < static_cast<Rank>(blocks.size()); ++rank) {
+    const Ref& block = blocks[rank];
+    const std::int64_t staged = rank == own ? 0 : std::min(block.count(), most);
+    cut.staged.push_back(block.Elements(0, staged));
+    cut.rests.push_back(block.Elements(staged, block.count() - staged));
+  }
+  return cut;
+}
+
+void Build(PlanBuilder& b) {
+  const std::vector<Ref> leaving = PackedBlocks(b.in(), b.spec().send_counts);
+  const std::vector<Ref> arriving = PackedBlocks(b.out(), b.spec().recv_counts);
+  if (b.size() == 1) return ExchangePairwise(b, leaving, arriving);
+  const DType dtype = b.in().dtype;
+  const std::int64_t part = PartLength(b, dtype, b.size());
+  const TwoSlots slots(b, dtype, part * b.size());
+  const Cut out = CutAfter(part * MostStages(b.size()), leaving, b.rank());
+  const Cut in = CutAfter(part * MostStages(b.size()), arriving, b.rank());
+
+  std::vector<Rank> peers;  // the nearest successor first
+  for (int i = 1; i < b.size(); ++i) peers.push_back((b.rank() + i) % b.size());
+  const auto stages_with = [&](Rank peer) {
+    return Stages(std::max(out.staged[peer].count(), in.staged[peer].count()), part).number();
+  };
+  std::int64_t number = 1;  // a rank that exchanges nothing signals once, as part of the call
+  for (const Rank peer : peers) number = std::max(number, stages_with(peer));
+
+  const auto fill = [&](std::int64_t stage) {
+    for (const Rank peer : peers) {
+      const Stages stages(out.staged[peer].count(), part);
+      if (stage >= stages.number()) continue;
+      b.Copy(slots[stage].Elements(peer * part, stages[stage].count), stages.Of(stage, out.staged[peer]));
+    }
+  };
+  const auto meet = [&](std::int64_t stage) {
+    std::erase_if(peers, [&](Rank peer) { return stage >= stages_with(peer); });
+    b.Signal();
+    b.WaitFor(peers);
+  };
+  const auto read = [&](std::int64_t stage) {
+    for (const Rank peer : peers) {
+      const Stages stages(in.staged[peer].count(), part);
+      if (stage >= stages.number()) continue;
+      b.Copy(stages.Of(stage, in.staged[peer]), slots[stage].Elements(b.rank() * part, stages[stage].count).At(peer));
+    }
+  };
+  FillThenRead(number, fill, meet, read);
+  ExchangePairwise(b, out.rests, in.rests);
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(all_to_all_v, staged) = {
+    .collective = tutti::Collective::kAllToAllV,
+    .name = "staged",
+    .summary = "stage by stage, every rank copies a part of every block to mapped scratch and reads what is for it",
+    .cost = "n·C/(2 segments) rounds of signals (C: the longest block), the bytes of all blocks but the own one",
+    .supports = tutti::SupportsMappedPeers,
+    .build = tutti::schedules::Build,
+    .touches_only_scratch_of_peers = true,
+};
