@@ -100,8 +100,9 @@ inline void ReadFromEveryPeer(PlanBuilder& b, const Stages& stages, const SlotsO
 }
 
 // In each of `number` stages each rank fills its slot, ranks meet, and each rank reads the slots of its peers, one
-// round of signals for each stage. A slot is filled again two stages later: by then the ranks have met again, and none
-// reads it any more.
+// round of signals for each stage. A slot is filled again two stages later: by then the ranks that `meet` waits for
+// have met again, and none of them reads the slot any more. A rank that `meet` does not wait for may still read its
+// part.
 inline void FillThenRead(std::int64_t number, absl::FunctionRef<void(std::int64_t)> fill,
                          absl::FunctionRef<void(std::int64_t)> meet, absl::FunctionRef<void(std::int64_t)> read) {
   fill(0);

@@ -44,7 +44,8 @@ struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
   // Copied between the callers' buffers and the arena, for calls whose peers must reach memory that is not in the
-  // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone.
+  // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone. A schedule
+  // that passes every buffer through scratch (all_to_all_v's `staged`, and any that a call names) adds nothing here.
   std::int64_t staged_bytes = 0;
 };
 
@@ -142,7 +143,8 @@ class Communicator {
   Work Gather(const void* in, void* out, std::int64_t count, DType dtype, Rank root, const CallOptions& = {});
   Work Scatter(const void* in, void* out, std::int64_t count, DType dtype, Rank root, const CallOptions& = {});
   Work AllToAll(const void* in, void* out, std::int64_t count, DType dtype, const CallOptions& = {});
-  // `send_counts` and `recv_counts` hold an entry per rank; blocks are packed in rank order.
+  // `send_counts` and `recv_counts` hold an entry per rank; blocks are packed in rank order. What one rank sends to
+  // another must be what the other receives: InvalidArgument otherwise, on at least one of the two.
   Work AllToAllV(const void* in, absl::Span<const std::int64_t> send_counts, void* out,
                  absl::Span<const std::int64_t> recv_counts, DType dtype, const CallOptions& = {});
   Work Barrier(const CallOptions& = {});

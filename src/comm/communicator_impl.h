@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "comm/plan_cache.h"
 #include "comm/plan_verifier.h"
 #include "comm/runtime.h"
@@ -60,6 +62,7 @@ class Communicator::Impl {
   // The communicator of a new group; `members` are in its order, and this rank is one of them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
+  bool IsVerifiedExample(const Schedule& schedule) const;
   // Whether `plan` can run here, on `buffers`.
   absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
@@ -73,6 +76,9 @@ class Communicator::Impl {
   PlanCache cache_;
   // PlanVerifier's own record, which const calls add to.
   mutable PlanVerifier::KindsMade kinds_made_;
+  // Schedules of all_to_all_v whose example is verified: nothing is left to check in a plan of other counts.
+  mutable Mutex examples_mutex_;
+  mutable absl::flat_hash_set<const Schedule*> verified_examples_ TUTTI_GUARDED_BY(examples_mutex_);
 };
 
 }  // namespace tutti

@@ -24,7 +24,7 @@ class Run;
 // A program on a channel that can be run any number of times, one run at a time. Runs are numbered from 1.
 //
 // Life: whoever holds a reference keeps the call: its maker, each Work of it, and the engine while a run is under way.
-// When the last reference goes, the call returns to its pool, or is deleted when it has none.
+// When the last reference goes, the call returns to its pool, or is deleted when it has none that is open.
 class Call {
  public:
   // A call with one reference. `scratch`: memory for the program's scratch that the caller lends; null: none.
@@ -33,11 +33,7 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // By whoever holds a reference. While that is the only one, nobody else counts, and no atomic addition is needed.
-  void AddReference() {
-    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);
-    references_.fetch_add(1, std::memory_order_relaxed);
-  }
+  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
   void Release();
   // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }

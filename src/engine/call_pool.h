@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-// Thread-safe. Its calls keep a pool alive, also the idle ones: whoever has made a pool closes it in the end.
+// Thread-safe. A pool lives as long as any of its calls, also of the idle ones: whoever has made a pool closes it in
+// the end.
 class CallPool : public std::enable_shared_from_this<CallPool> {
  public:
   // `idle_bytes` counts what idle calls hold, those of other pools too.

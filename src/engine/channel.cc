@@ -58,7 +58,8 @@ Channel::~Channel() {
 void Channel::RingSleepers() {
   if (ring_ == kAwake) return;
   const std::uint32_t least = std::exchange(ring_, kAwake);
-  // Together with the load of `sleeping`: either the sleeper sees what was told or this rank sees it sleep.
+  // The fence stands between what this rank has stored and the loads of `sleeping`, so either a peer that goes to sleep
+  // sees what was stored or this rank sees the peer sleep.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Neighbour& neighbour : neighbours_) {
     Presence& theirs = *neighbour.presence;
@@ -72,7 +73,7 @@ bool Channel::Admit(Run& run) {
   Ticket& ticket = run.ticket;
   ticket.signals = ticket.signals_to_meet = 0;
   ticket.meeting = ticket.any_private_buffers = false;
-  ticket.peer_known.assign(ticket.peer_known.size(), false);
+  std::fill(ticket.peer_known.begin(), ticket.peer_known.end(), 0);
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
     return true;
@@ -160,6 +161,7 @@ void Channel::Signal(Run& run) {
     mine.round = identity.round;
     mine.owner = identity.owner;
     mine.refused_by.store(-1, std::memory_order_relaxed);
+    if (run.program.counts_bytes > 0) TellCounts(run);
   }
   mine.signal.store(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_release);
   ring_ = kAwaitsNews;
@@ -175,7 +177,7 @@ void Channel::Part(Run& run) {
   Ticket& ticket = run.ticket;
   ticket.meeting = false;
   ticket.signals_to_meet = ticket.signals;
-  ticket.peer_known.assign(ticket.peer_known.size(), false);
+  std::fill(ticket.peer_known.begin(), ticket.peer_known.end(), 0);
   // Peers read this only after the next signal.
   const std::byte* const scratch = run.bases[static_cast<std::size_t>(Space::kScratch)];
   HalfOf(*control_, ticket).scratch = arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
@@ -186,7 +188,7 @@ absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, st
   const Announcement& theirs = AnnouncementOf(ticket, peer);
   const std::uint64_t signal = theirs.signal.load(std::memory_order_seq_cst);
   if (signal < SignalOf(ticket, ordinal)) return Signalled::kNotYet;
-  const bool known = ticket.peer_known[static_cast<std::size_t>(peer)];
+  const bool known = ticket.peer_known[static_cast<std::size_t>(peer)] != 0;
   // A block that has been opened again signals on another channel: its owner has left this one without making the call.
   // One that signals in this run is not opened again before this rank has completed the run.
   const Peer& p = peers_[static_cast<std::size_t>(peer)];
@@ -229,16 +231,45 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   const CallIdentity theirs{announcement.signature, announcement.count, announcement.owner, announcement.round};
   if (!Match(run.program, mine, theirs))
     return absl::InvalidArgumentError(ExplainMismatch(run.program, mine, peer, theirs));
+  if (run.program.counts_bytes > 0) {
+    if (absl::Status status = CompareCounts(run, peer); !status.ok()) return status;
+  }
   if (ticket.meeting) {
     run.ticket.any_private_buffers |= announcement.in == Announcement::kPrivateBuffers;
   } else if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) {
     return status;
   }
-  run.ticket.peer_known[static_cast<std::size_t>(peer)] = true;
+  run.ticket.peer_known[static_cast<std::size_t>(peer)] = 1;
   // The peer could start this run only once the peer's previous run of this lane was complete.
   std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
   confirmed = std::max(confirmed, ticket.lane_run - 1);
   return absl::OkStatus();
+}
+
+std::int64_t* Channel::CountsIn(ControlBlock& block, const Run& run) {
+  auto& scratch = block.scratch[2 * static_cast<std::size_t>(run.ticket.lane) + (run.ticket.lane_run & 1)];
+  return reinterpret_cast<std::int64_t*>(scratch.data() + scratch.size() - run.program.counts_bytes);
+}
+
+void Channel::TellCounts(const Run& run) {
+  const CollectiveSpec& spec = run.program.plan.spec;
+  std::int64_t* const counts = CountsIn(*control_, run);
+  std::copy(spec.send_counts.begin(), spec.send_counts.end(), counts);
+  std::copy(spec.recv_counts.begin(), spec.recv_counts.end(), counts + size());
+}
+
+absl::Status Channel::CompareCounts(const Run& run, Rank peer) const {
+  const CollectiveSpec& spec = run.program.plan.spec;
+  const std::int64_t* const theirs = CountsIn(*this->peer(peer).control, run) + rank_;
+  const auto compare = [&](Rank from, std::int64_t sent, Rank to, std::int64_t received) {
+    if (sent == received) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("send_counts[", to, "] of rank ", from, " is ", sent,
+                                                   ", but recv_counts[", from, "] of rank ", to, " is ", received,
+                                                   ", in ", run.Text(), ": they must be equal"));
+  };
+  absl::Status status = compare(peer, theirs[0], rank_, spec.recv_counts[static_cast<std::size_t>(peer)]);
+  status.Update(compare(rank_, spec.send_counts[static_cast<std::size_t>(peer)], peer, theirs[size()]));
+  return status;
 }
 
 absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& announcement) {

@@ -53,8 +53,8 @@ class Channel {
   // Tells the peers where the memory of `run` is (first signal) and that it has come this far. Peers that sleep hear of
   // it by the next RingSleepers.
   void Signal(Run& run);
-  // Wakes the peers that sleep until something happens that this rank has told in memory since the last RingSleepers.
-  // Due before the driver begins anything that takes microseconds. One memory fence serves all that was told.
+  // Wakes sleeping peers that wait for what this rank has stored since the last RingSleepers: signals, and runs that
+  // have ended. The driver calls this before anything that takes microseconds. One memory fence serves all stores.
   void RingSleepers();
   // For a program that has one for private buffers, before its first step: Meet tells the peers which kind of buffers
   // this rank has, in a signal that no plan speaks of. When the signals of all peers are there (HasSignalled, the first
@@ -157,6 +157,13 @@ class Channel {
   const Announcement& AnnouncementOf(const Ticket& ticket, Rank peer) const {
     return HalfOf(*this->peer(peer).control, ticket);
   }
+  // Where the owner of `block` tells the counts of its blocks in the all_to_all_v of `run`: those that it sends, by
+  // rank, then those that it receives.
+  static std::int64_t* CountsIn(ControlBlock& block, const Run& run);
+  void TellCounts(const Run& run);
+  // InvalidArgument when `peer` sends to this rank, or receives from it, another number of elements than this rank
+  // says.
+  absl::Status CompareCounts(const Run& run, Rank peer) const;
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
   absl::Status LearnAddresses(Run& run, Rank peer, const Announcement& announcement);
   // The rank of the group + 1 that `failed_by` of this rank's block names; 0: it is not about this channel.

@@ -294,8 +294,8 @@ absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
   if (run.watch.deadline_ns == 0) return absl::OkStatus();
   if (now_ns >= run.watch.deadline_ns) {
     absl::Status overdue = Overdue(run, now_ns);
-    // A peer whose deadline has just passed too waits for nobody any more, and says so to who asks. It has told first
-    // why it gave the channel up: that error counts then.
+    // A peer whose deadline has passed just before waits for nobody any more, and answers so. Such a peer has told
+    // before why it gave the channel up: where that has arrived, the peer's error counts in place of this one.
     TakeInNews();
     return overdue;
   }

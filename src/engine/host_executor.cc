@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kRoom = 64;
 // A run computes this much, and a step more, before other runs and calls that have just been made get their turn.
 constexpr std::int64_t kBytesPerTurn = 1 << 20;
-// A step that touches this much takes about a microsecond: peers that sleep do not wait for its end to be rung.
-constexpr std::int64_t kLongStepBytes = 4 << 10;
+// Steps that touch this much take about a microsecond: peers that sleep are rung before them.
+constexpr std::int64_t kLongBytes = 4 << 10;
 
 std::int64_t BytesTouched(const Instruction& step) {
   return step.count * (SizeOf(step.dst_type) * step.num_dsts + SizeOf(step.src_type) * step.num_srcs);
@@ -139,6 +139,7 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.program.num_waits == 0 && !run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
+  run.channel.RingSleepers();  // they do not wait for the copy
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());
@@ -203,9 +204,11 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
     if (run.refusal_told_) return Polled::kMoved;
   }
   PeerAccess access(presence_, run.channel);
-  // Before this rank signals: the store that Begin makes waits for all stores before it.
-  if (run.current->touches_peers && !run.ready_.empty() && !access.Begin()) return so_far();
+  // Begin waits until all stores before it are done, which takes longest after a signal: a short run begins before it.
+  const bool is_short = !run.ready_.empty() && BytesTouched(run.current->instructions[run.ready_.back()]) < kLongBytes;
+  if (is_short && run.current->touches_peers && !access.Begin()) return so_far();
   std::int64_t touched = 0;
+  std::int64_t since_ringing = 0;
   do {
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
@@ -213,8 +216,12 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       if (instruction.touches_peer && !access.Begin()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
       const std::int64_t bytes = BytesTouched(instruction);
-      if (bytes >= kLongStepBytes) run.channel.RingSleepers();
       touched += bytes;
+      since_ringing += bytes;
+      if (since_ringing >= kLongBytes) {
+        run.channel.RingSleepers();
+        since_ringing = 0;
+      }
       run.ready_.pop_back();
       if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;

@@ -17,7 +17,7 @@ HostMemory::HostMemory(const Program& program, Arena& arena, void* scratch)
       callers_scratch_(program.uses_lane ? nullptr : static_cast<std::byte*>(scratch)) {}
 
 absl::Status HostMemory::AllocateScratch(std::int64_t bytes) {
-  const bool fits_lane = program_.uses_lane && bytes <= kLaneScratchBytes;
+  const bool fits_lane = program_.uses_lane && bytes <= kLaneScratchBytes - program_.counts_bytes;
   if (bytes == 0 || fits_lane || scratch() != nullptr) return absl::OkStatus();
   if (program_.for_private_buffers != nullptr) {  // one buffer serves both programs
     bytes = std::max(bytes, program_.for_private_buffers->plan.scratch_bytes);

@@ -94,7 +94,7 @@ void HostRun::Part() {
 }
 
 bool HostRun::IsMet(Rank peer) const {
-  return peer == channel.rank() || ticket.peer_known[static_cast<std::size_t>(peer)];
+  return peer == channel.rank() || ticket.peer_known[static_cast<std::size_t>(peer)] != 0;
 }
 
 void HostRun::SetScratch() {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/control_block.h"
 
 namespace tutti {
 namespace {
@@ -149,6 +150,10 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     program->dependency_counts[id] = step.num_deps;
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
+  }
+  const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
+  if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
+    program->counts_bytes = counts_bytes;
   }
   // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);

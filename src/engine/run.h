@@ -43,7 +43,7 @@ struct Ticket {
   bool meeting = false;                      // see Channel::Meet
   bool any_private_buffers = false;          // of the ranks met so far
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
-  std::vector<bool> peer_known;              // by peer: its announcement of this run has been read
+  std::vector<std::uint8_t> peer_known;      // by peer: whether its announcement of this run has been read
   // The lane and its run in which peers may have read this call's own scratch last; -1: none.
   int lent_lane = -1;
   std::uint64_t lent_run = 0;

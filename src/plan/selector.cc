@@ -132,13 +132,17 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   thread_local Memory memory;
-  if (const Schedule* known = memory.Find(spec, size, options); known != nullptr) return known;
+  // No rank knows all counts of an all_to_all_v, so the choice depends on none.
+  CollectiveSpec key = spec;
+  key.send_counts.clear();
+  key.recv_counts.clear();
+  if (const Schedule* known = memory.Find(key, size, options); known != nullptr) return known;
   const std::vector<Candidate> candidates = CandidatesForMappedBuffers(spec, size, options);
   const auto first = std::find_if(candidates.begin(), candidates.end(), Serves);
   if (std::count_if(candidates.begin(), candidates.end(), Serves) == 1) return first->schedule;
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size, options);
   if (!selection.ok()) return selection.status();
-  memory.Keep(spec, size, options, selection->schedule);
+  memory.Keep(key, size, options, selection->schedule);
   return selection->schedule;
 }
 

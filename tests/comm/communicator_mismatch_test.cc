@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -108,6 +109,29 @@ std::vector<Case> AllCases() {
     cases.push_back({transport, CommunicatorOptions::Mapping::kNever});
   }
   return cases;
+}
+
+// Over messages only the length of a message that arrives can be wrong.
+TEST_P(CommunicatorMismatchTest, OfTheCountsOfABlockInMappedMemory) {
+  if (GetParam().mapping == CommunicatorOptions::Mapping::kNever) GTEST_SKIP() << "nothing is mapped";
+  struct Counts {
+    std::int64_t sent, received;
+  };
+  // Both in one stage, of which one may be empty, and of which one needs several stages.
+  for (const auto [sent, received] : {Counts{5, 7}, {7, 5}, {5, 0}, {0, 5}, {5, 600'000}, {600'000, 5}}) {
+    ExpectToldToAll(
+        3,
+        [sent = sent, received = received](Communicator& comm) {
+          std::vector<std::int64_t> send_counts(3, 3), recv_counts(3, 3);
+          if (comm.rank() == 0) send_counts[1] = sent;
+          if (comm.rank() == 1) recv_counts[0] = received;
+          const std::vector<float> in(600'010);
+          std::vector<float> out(600'010);
+          return comm.AllToAllV(in.data(), send_counts, out.data(), recv_counts, DType::kF32, kInline).Wait();
+        },
+        AllOf(HasSubstr(absl::StrCat("send_counts[1] of rank 0 is ", sent)),
+              HasSubstr(absl::StrCat("recv_counts[0] of rank 1 is ", received)), HasSubstr("must be equal")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, CommunicatorMismatchTest, ::testing::ValuesIn(AllCases()), [](const auto& test) {

@@ -48,26 +48,25 @@ TEST(ConvertTest, Every16BitNumberSurvivesFp32) {
   }
 }
 
-// Halfway between neighbours, and one fp32 step to either side, for every pair of positive f16 neighbours.
-TEST(ConvertTest, CopiesFromAndToAnyAddress) {
-  constexpr std::size_t kMost = 10'000;
-  std::vector<std::uint8_t> src(kMost + 128);
-  for (std::size_t i = 0; i < src.size(); ++i) src[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
-  for (const std::size_t from : {0, 1, 40}) {
-    for (std::size_t to = 0; to < 80; to += 5) {
-      for (const std::size_t count : {std::size_t{1}, std::size_t{2048}, std::size_t{4097}, kMost}) {
-        std::vector<std::uint8_t> expected(src.size(), 255);
-        std::copy_n(src.begin() + static_cast<std::ptrdiff_t>(from), count,
-                    expected.begin() + static_cast<std::ptrdiff_t>(to));
-        std::vector<std::uint8_t> dst(src.size(), 255);
-        Convert(DType::kU8, dst.data() + to, DType::kU8, src.data() + from, static_cast<std::int64_t>(count),
-                Stores::kCached);
-        ASSERT_EQ(dst, expected) << from << " to " << to << ", " << count;
-      }
+// How far the destination lies behind the source, modulo a page, decides how bytes are copied.
+TEST(ConvertTest, CopiesBytesOverAnyDistance) {
+  constexpr std::size_t kPage = 4096;
+  constexpr std::size_t kRoom = 4 * kPage;
+  std::vector<std::uint8_t> memory(3 * kRoom);
+  std::uint8_t* const src = memory.data() + 7;
+  for (const std::size_t distance : {0, 1, 16, 63, 64, 65, 2048, 4080, 4095}) {
+    std::uint8_t* const dst = src + kRoom + distance;
+    for (const std::size_t count : {0, 1, 2047, 2048, 2049, 4097, 3 * 2048 + 5, 10'000}) {
+      for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+      std::vector<std::uint8_t> expected = memory;
+      std::copy_n(src, count, expected.begin() + (dst - memory.data()));
+      Convert(DType::kU8, dst, DType::kU8, src, static_cast<std::int64_t>(count), Stores::kCached);
+      ASSERT_EQ(memory, expected) << distance << ", " << count;
     }
   }
 }
 
+// Halfway between neighbours, and one fp32 step to either side, for every pair of positive f16 neighbours.
 TEST(ConvertTest, RoundsToNearestEven) {
   std::vector<float> values;
   std::vector<std::uint16_t> expected;

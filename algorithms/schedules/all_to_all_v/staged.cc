@@ -4,11 +4,12 @@
 // In every stage each rank copies a part of its block for every other rank to its slot, meets the ranks with which it
 // exchanges anything in this stage or a later one, and reads what is for it from their slots. How many stages two ranks
 // need follows from the blocks between the two, whose lengths both know; the length of a part follows from the size of
-// the world, and a rank's k-th signal belongs to stage k. So ranks that need fewer stages end earlier, and no others
-// wait for them. What of a block exceeds the most stages is sent as messages.
+// the world, and a rank's k-th signal belongs to stage k. So a rank that needs fewer stages ends its call earlier. What
+// of a block exceeds MostStages is sent as a message.
 //
 // With n ranks, the longest block of a rank being of C bytes, and k = n·C / (2 segments) stages, at most MostStages: k
-// rounds of signals, at least one. Bytes read from peers and copied to slots: all blocks but the rank's own.
+// rounds of signals, at least one, and n-1 messages where blocks are longer. Bytes read from peers and copied to slots:
+// what of the blocks is not sent, but for the rank's own block.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -20,6 +21,9 @@
 
 namespace tutti::schedules {
 namespace {
+
+// The bytes of a slot of its own for short blocks, so that a call which has no others finds all scratch in its lane.
+constexpr std::int64_t kShortBytes = 32 << 10;
 
 // The beginnings of blocks, which pass through slots, and the rests, which are sent, or copied in this rank's own
 // block.
@@ -44,9 +48,20 @@ void Build(PlanBuilder& b) {
   if (b.size() == 1) return ExchangePairwise(b, leaving, arriving);
   const DType dtype = b.in().dtype;
   const std::int64_t part = PartLength(b, dtype, b.size());
-  const TwoSlots slots(b, dtype, part * b.size());
   const Cut out = CutAfter(part * MostStages(b.size()), leaving, b.rank());
   const Cut in = CutAfter(part * MostStages(b.size()), arriving, b.rank());
+
+  const std::int64_t short_part = std::min(part, kShortBytes / b.size() / 64 * 64 / SizeOf(dtype));
+  const auto is_short = [&](const Ref& block) { return block.count() <= short_part; };
+  const bool all_short = std::all_of(out.staged.begin(), out.staged.end(), is_short) &&
+                         std::all_of(in.staged.begin(), in.staged.end(), is_short);
+  const Ref short_slot = b.Scratch(dtype, short_part * b.size());
+  const TwoSlots slots(b, dtype, all_short ? 0 : part * b.size());
+  // Where the part of the block from one rank to another lies in the first one's scratch.
+  const auto place_of = [&](const Ref& block, std::int64_t stage, std::int64_t count, Rank to) {
+    if (is_short(block)) return short_slot.Elements(to * short_part, count);
+    return slots[stage].Elements(to * part, count);
+  };
 
   std::vector<Rank> peers;  // the nearest successor first
   for (int i = 1; i < b.size(); ++i) peers.push_back((b.rank() + i) % b.size());
@@ -56,11 +71,13 @@ void Build(PlanBuilder& b) {
   std::int64_t number = 1;  // a rank that exchanges nothing signals once, as part of the call
   for (const Rank peer : peers) number = std::max(number, stages_with(peer));
 
+  // A slot's part for a peer is filled for this stage only while the peer needs further stages: another peer, which
+  // `meet` no longer waits for, may still read its part of the same slot.
   const auto fill = [&](std::int64_t stage) {
     for (const Rank peer : peers) {
       const Stages stages(out.staged[peer].count(), part);
       if (stage >= stages.number()) continue;
-      b.Copy(slots[stage].Elements(peer * part, stages[stage].count), stages.Of(stage, out.staged[peer]));
+      b.Copy(place_of(out.staged[peer], stage, stages[stage].count, peer), stages.Of(stage, out.staged[peer]));
     }
   };
   const auto meet = [&](std::int64_t stage) {
@@ -72,7 +89,8 @@ void Build(PlanBuilder& b) {
     for (const Rank peer : peers) {
       const Stages stages(in.staged[peer].count(), part);
       if (stage >= stages.number()) continue;
-      b.Copy(stages.Of(stage, in.staged[peer]), slots[stage].Elements(b.rank() * part, stages[stage].count).At(peer));
+      b.Copy(stages.Of(stage, in.staged[peer]),
+             place_of(in.staged[peer], stage, stages[stage].count, b.rank()).At(peer));
     }
   };
   FillThenRead(number, fill, meet, read);
@@ -86,7 +104,7 @@ TUTTI_SCHEDULE(all_to_all_v, staged) = {
     .collective = tutti::Collective::kAllToAllV,
     .name = "staged",
     .summary = "stage by stage, every rank copies a part of every block to mapped scratch and reads what is for it",
-    .cost = "n·C/(2 segments) rounds of signals (C: the longest block), the bytes of all blocks but the own one",
+    .cost = "n·C/(2 segments) rounds of signals (C: the longest block), at most MostStages, the rest by messages",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
