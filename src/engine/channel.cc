@@ -137,7 +137,7 @@ std::optional<Rank> Channel::BlockedBy(const Run& run) {
 
 std::byte* Channel::LaneScratch(const Ticket& ticket) const {
   if (ticket.lane < 0) return nullptr;
-  return control_->scratch[2 * static_cast<std::size_t>(ticket.lane) + (ticket.lane_run & 1)].data();
+  return ScratchIn(*control_, ticket).data();
 }
 
 void Channel::Signal(Run& run) {
@@ -247,7 +247,7 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
 }
 
 std::int64_t* Channel::CountsIn(ControlBlock& block, const Run& run) {
-  auto& scratch = block.scratch[2 * static_cast<std::size_t>(run.ticket.lane) + (run.ticket.lane_run & 1)];
+  const absl::Span<std::byte> scratch = ScratchIn(block, run.ticket);
   return reinterpret_cast<std::int64_t*>(scratch.data() + scratch.size() - run.program.counts_bytes);
 }
 

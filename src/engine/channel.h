@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "engine/control_block.h"
 #include "engine/lent_memory.h"
 #include "engine/run.h"
@@ -150,6 +151,9 @@ class Channel {
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
   static Announcement& HalfOf(ControlBlock& block, const Ticket& ticket) {
     return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
+  }
+  static absl::Span<std::byte> ScratchIn(ControlBlock& block, const Ticket& ticket) {
+    return absl::MakeSpan(block.scratch[2 * static_cast<std::size_t>(ticket.lane) + (ticket.lane_run & 1)]);
   }
   static std::uint64_t SignalOf(const Ticket& ticket, std::uint32_t ordinal) {
     return ticket.lane_run << 16 | (ticket.signals_to_meet + ordinal);

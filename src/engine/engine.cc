@@ -318,7 +318,8 @@ absl::Status Engine::CheckLeavers(Run& run) {
     run.watch.steps_left_when_stuck = Watch::kNotStuck;
     return absl::OkStatus();
   }
-  // What the rank sent before it left, also why it gave the group up, may have arrived and not been taken in.
+  // Messages that the leaver sent before, and its note why it gave the group up, may have arrived and not been taken
+  // in.
   DrainTransport(options_.now_ns());
   TakeInNews();
   const bool stuck = run.watch.steps_left_when_stuck == run.steps_left();

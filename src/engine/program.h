@@ -82,8 +82,8 @@ struct Program {
   // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
   bool uses_lane = false;
   bool touches_peers = false;  // any instruction does
-  // Of an all_to_all_v that uses a lane: what of the lane's scratch, at its end, tells peers the counts of this rank's
-  // blocks. 0: nothing, also in a world of more than 4,096 ranks.
+  // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
+  // that uses a lane; 0: none, also in a world of more than 4,096 ranks.
   std::int64_t counts_bytes = 0;
   // By space: the ends of the ranges that this rank's steps touch in the memory of peers.
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};

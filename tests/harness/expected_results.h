@@ -1,4 +1,4 @@
-// What every collective promises, element by element: the reference of all tests that call them.
+// The inputs that tests give to collectives and the outputs that collectives promise for them, element by element.
 #ifndef TESTS_HARNESS_EXPECTED_RESULTS_H_
 #define TESTS_HARNESS_EXPECTED_RESULTS_H_
 
@@ -17,7 +17,8 @@ kernels::Number InputElement(const CollectiveSpec& spec, Rank rank, std::int64_t
 // Writes the input of `rank` to the elements `first` … `first` + `count` - 1 of `data`.
 void FillInput(const CollectiveSpec& spec, Rank rank, void* data, std::int64_t first, std::int64_t count);
 
-// What ReduceOp::kPremulSum multiplies the elements of `rank` by: products of 16-bit elements have to be rounded.
+// The factor by which ReduceOp::kPremulSum multiplies the elements of `rank`: products of 16-bit elements have to be
+// rounded.
 double FactorOf(const CollectiveSpec& spec, Rank rank);
 
 // The block that all_to_all_v moves from one rank to another: `unit` times 0, 1, 2 or 3 elements.
