@@ -329,8 +329,11 @@ absl::Status Engine::CheckLeavers(Run& run) {
                               ? "every other rank of the group has left (destroyed its communicator, or ended)"
                               : absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
                                              " has left (it destroyed its communicator, or its program has ended)");
+  // Who leaves without a call often does so because a rank outside the group was lost.
+  const absl::Span<const Loss> losses = transport_->Check();
+  const std::string before = losses.empty() ? "" : absl::StrCat("; before that: ", losses.front().cause.message());
   return absl::UnavailableError(
-      absl::StrCat(who, " without ", run.Text(), ", for which rank ", options_.rank, " waits"));
+      absl::StrCat(who, " without ", run.Text(), ", for which rank ", options_.rank, " waits", before));
 }
 
 Rank Engine::AwaitedBy(const Run& run) const {

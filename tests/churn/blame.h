@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "tests/churn/report.h"
 #include "tests/churn/round.h"
 
 namespace tutti::churn {
+
+// Stands in the error of a call of a group before the list of the group's ranks, which ends with a parenthesis.
+inline constexpr absl::string_view kOfGroup = " (in a group of ranks ";
 
 // "rank 2 died: …", "rank 0 waited 2s for rank 2 in …": {2}; "missing ranks: 2, 3": {2, 3}; {} when no rank is blamed.
 std::vector<Rank> BlamedRanks(const std::string& error);

@@ -47,6 +47,24 @@ TEST_F(JudgeErrorTest, AnotherRankOrNoneIsWrongBlame) {
   EXPECT_EQ(KindOf(Fault::kAbort, absl::StatusCode::kUnavailable, "rank 2 died"), Kind::kWrongBlame);
 }
 
+TEST_F(JudgeErrorTest, InAGroupWithoutTheVictimAMemberMayHaveLeft) {
+  const auto kind = [](const std::string& error) {
+    return KindOf(Fault::kKill, absl::StatusCode::kUnavailable, error);
+  };
+  EXPECT_EQ(kind("rank 1 has left (its program has ended) without call 0 (in a group of ranks 0, 1)"), std::nullopt);
+  EXPECT_EQ(kind("rank 1 has left (its program has ended) without call 0 (in a group of ranks 0, 1, 2)"),
+            Kind::kWrongBlame);
+  EXPECT_EQ(kind("rank 3 has left (its program has ended) without call 0 (in a group of ranks 0, 1)"),
+            Kind::kWrongBlame);
+  EXPECT_EQ(kind("rank 1 died (in a group of ranks 0, 1)"), Kind::kWrongBlame);
+  EXPECT_EQ(KindOf(Fault::kAbort, absl::StatusCode::kUnavailable, "rank 1 has left (in a group of ranks 1, 2)"),
+            std::nullopt);
+  EXPECT_EQ(KindOf(Fault::kAbort, absl::StatusCode::kUnavailable, "rank 1 has left"), Kind::kWrongBlame);
+  EXPECT_EQ(KindOf(Fault::kKill, absl::StatusCode::kDeadlineExceeded,
+                   "rank 0 waited for rank 1, which has left (in a group of ranks 0, 1)"),
+            Kind::kWrongBlame);
+}
+
 TEST_F(JudgeErrorTest, ADeathToldByADeadlineIsLate) {
   EXPECT_EQ(KindOf(Fault::kKill, absl::StatusCode::kDeadlineExceeded, "missing ranks: 2"), Kind::kLateNews);
 }

@@ -125,6 +125,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> JoinForThreads(const 
     if (!other.ok()) return other.status();
     communicators.push_back(*std::move(other));
   }
+  if (round.fault == Fault::kAbort) {
+    // The victim may abort when all ranks have come here, some of which have not seen that yet: in a group that nobody
+    // aborts they will.
+    absl::StatusOr<std::unique_ptr<Communicator>> meeting = communicators[0]->Split(0, rank);
+    if (!meeting.ok()) return meeting.status();
+    if (const absl::Status met = (*meeting)->Barrier().Wait(); !met.ok()) return met;
+    communicators.push_back(*std::move(meeting));
+  }
   return communicators;
 }
 

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "tests/churn/blame.h"
 #include "tests/churn/calls.h"
 
 namespace tutti::churn {
@@ -42,7 +44,9 @@ absl::Status Worker::DoNext() {
   const int drawn = choices_.Below(10);
   if (drawn < 6) return MakeCalls(communicator_, choices_.Between(1, 4));
   if (drawn < 8) return MakeGroups();
-  return UseStrategy(communicator_);
+  // A strategy makes its calls in a group of its own, of all ranks.
+  const absl::Status used = UseStrategy(communicator_);
+  return used.ok() ? used : WithMembers(used, ~std::uint64_t{0}, true);
 }
 
 void Worker::BeginWait(absl::string_view what) {
@@ -199,6 +203,15 @@ void Worker::CheckEndedCalls() {
   }
 }
 
+// The error of a group, which other faults end than those of the world: JudgeError reads the members.
+absl::Status Worker::WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const {
+  std::vector<Rank> members;
+  for (Rank rank = 0; rank < communicator_.size(); ++rank) {
+    if (((chosen >> rank & 1) != 0) == inside) members.push_back(rank);
+  }
+  return absl::Status(error.code(), absl::StrCat(error.message(), kOfGroup, absl::StrJoin(members, ", "), ")"));
+}
+
 // Groups of some ranks, of which each is used once; ranks drop them in orders of their own, some of them later.
 absl::Status Worker::MakeGroups() {
   std::vector<std::unique_ptr<Communicator>> made;
@@ -218,7 +231,7 @@ absl::Status Worker::MakeGroups() {
     absl::Status used;
     if (*group != nullptr) used = MakeCalls(**group, 1);
     choices_ = before;
-    if (!used.ok()) return used;
+    if (!used.ok()) return WithMembers(used, members, inside);
     if (*group != nullptr) made.push_back(*std::move(group));
   }
   while (!made.empty()) {

@@ -38,6 +38,7 @@ class Worker {
   // The parts of DoNext. `on` is the communicator, or a group of it.
   absl::Status MakeCalls(Communicator& on, int calls);
   absl::Status MakeGroups();
+  absl::Status WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const;
   absl::Status UseStrategy(Communicator& on);
 
   // Groups and strategies made so far: equal on all ranks.

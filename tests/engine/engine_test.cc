@@ -212,6 +212,15 @@ TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
               AllOf(HasSubstr("rank 1 has left"), HasSubstr("without call 0"), HasSubstr("for which rank 0 waits")));
 }
 
+// The rank that has left may have done so because its calls in another group failed.
+TEST_F(EngineTest, ARankThatLeavesAfterALossOutsideTheGroupIsToldWithTheLoss) {
+  transport().left = 1;
+  transport().losses = {{2, absl::UnavailableError("rank 2 died")}};
+  TestClock::step_ns = kSecond / 100;
+  EXPECT_THAT(Run(NewCall()).ToString(), AllOf(HasSubstr("UNAVAILABLE: rank 1 has left"),
+                                               HasSubstr("for which rank 0 waits; before that: rank 2 died")));
+}
+
 TEST_F(EngineTest, AnErrorOfTheExecutorIsKept) {
   executor().failure = absl::DataLossError("a message was damaged");
   EXPECT_EQ(Run(NewCall()), absl::DataLossError("a message was damaged"));
