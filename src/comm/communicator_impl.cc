@@ -46,16 +46,20 @@ absl::Status CheckTag(const CallOptions& options, const CollectiveSpec& spec, Ra
                    most == 0 ? "0: only send and recv have a tag" : absl::StrCat("in 0…", most)));
 }
 
+bool AreUsual(const CallOptions& options) {
+  return options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0;
+}
+
 absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
-  if (options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0) return absl::OkStatus();
+  if (AreUsual(options)) return absl::OkStatus();
   absl::Status status = CheckTimeout(options, rank);
   status.Update(CheckFactor(options, spec, rank));
   status.Update(CheckTag(options, spec, rank));
   return status;
 }
 
-// Completes `spec.in_place` from where the caller's memory lies, or says what is wrong with it.
-absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank rank, int size) {
+// Completes `in_place`, that of `spec`, from where the caller's memory lies, or says what is wrong with it.
+absl::Status PlaceBuffers(const CollectiveSpec& spec, const void* in, void* out, Rank rank, int size, bool& in_place) {
   const std::int64_t in_bytes = InputCount(spec, rank, size) * SizeOf(spec.dtype);
   const std::int64_t out_bytes = OutputCount(spec, rank, size) * SizeOf(spec.dtype);
   const auto missing = [&](absl::string_view which, std::int64_t bytes) {
@@ -70,12 +74,12 @@ absl::Status PlaceBuffers(CollectiveSpec& spec, const void* in, void* out, Rank 
   const bool exchanges = spec.collective == Collective::kAllToAll || spec.collective == Collective::kAllToAllV;
   if (!exchanges) {
     if (in_bytes <= out_bytes) {
-      spec.in_place = in_begin == out_begin + (in_bytes < out_bytes ? rank * in_bytes : 0);
+      in_place = in_begin == out_begin + (in_bytes < out_bytes ? rank * in_bytes : 0);
     } else {
-      spec.in_place = out_begin == in_begin + rank * out_bytes;
+      in_place = out_begin == in_begin + rank * out_bytes;
     }
   }
-  if (!spec.in_place && in_begin < out_begin + out_bytes && out_begin < in_begin + in_bytes) {
+  if (!in_place && in_begin < out_begin + out_bytes && out_begin < in_begin + in_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(Name(spec.collective), " of rank ", rank,
                                                    ": in and out overlap, but not as the in-place form wants them"));
   }
@@ -182,29 +186,40 @@ Communicator::Impl::~Impl() {
   runtime->Unregister(&cache_);
 }
 
-Work Communicator::Impl::Call(const CollectiveSpec& requested, const void* in, void* out, const CallOptions& options) {
+Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options) {
   if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
-  CollectiveSpec spec = requested;
   const Rank rank = channel->rank();
   const int size = channel->size();
-  // Validated first: the sizes below are meaningless otherwise.
-  if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
-  if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
-  if (absl::Status status = PlaceBuffers(spec, in, out, rank, size); !status.ok()) return Work(status);
-  absl::StatusOr<tutti::Call*> taken = IdleCallFor(spec, options.schedule);
-  if (!taken.ok()) return Work(taken.status());
-  tutti::Call& call = **taken;
+  const auto is_placed_so = [&](const CollectiveSpec& last) {
+    bool in_place = spec.in_place;
+    return PlaceBuffers(last, in, out, rank, size, in_place).ok() && in_place == last.in_place;
+  };
+  tutti::Call* call = nullptr;
+  if (AreUsual(options)) call = cache_.TakeIdleAgain(spec, options.schedule, is_placed_so);
+  if (call == nullptr) {
+    // Validated first: the sizes below are meaningless otherwise.
+    if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
+    if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
+    CollectiveSpec placed = spec;
+    if (absl::Status status = PlaceBuffers(spec, in, out, rank, size, placed.in_place); !status.ok()) {
+      return Work(status);
+    }
+    absl::StatusOr<tutti::Call*> taken = IdleCallFor(placed, options.schedule);
+    if (!taken.ok()) return Work(taken.status());
+    call = *taken;
+  }
   // In place there is one memory, as long as the longer of input and output.
-  if (spec.in_place && InputCount(spec, rank, size) > OutputCount(spec, rank, size)) out = const_cast<void*>(in);
-  if (absl::Status status = call.SetBuffers(in, out, nullptr); !status.ok()) {
-    if (!call.program().uses_lane) {
-      call.Release();
+  const bool in_place = call->program().plan.spec.in_place;
+  if (in_place && InputCount(spec, rank, size) > OutputCount(spec, rank, size)) out = const_cast<void*>(in);
+  if (absl::Status status = call->SetBuffers(in, out, nullptr); !status.ok()) {
+    if (!call->program().uses_lane) {
+      call->Release();
       return Work(status);
     }
     // The peers would wait for this rank: it makes the call, and all hear that it cannot take part.
-    call.RefuseNextRun(std::move(status));
+    call->RefuseNextRun(std::move(status));
   }
-  return Work(&call, call.Submit(options));
+  return Work(call, call->Submit(options));
 }
 
 absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule) {

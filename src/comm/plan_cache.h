@@ -46,10 +46,19 @@ class PlanCache {
   // A call of `spec` by `schedule` (nullptr: the selector's choice) that waits to be used again; nullptr: none does.
   Call* TakeIdle(const CollectiveSpec& spec, const Schedule* schedule) {
     const MutexLock lock(mutex_);
-    const bool again = !pools_.empty() && pools_.front().key.schedule == schedule && pools_.front().key.spec == spec;
-    if (!again && !MoveToFront({spec, schedule})) return nullptr;
-    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
-    return pools_.front().pool->TakeIdle();
+    if (!MoveToFront({spec, schedule})) return nullptr;
+    return TakeIdleOfFront();
+  }
+
+  // The same where `spec` is that of the plan used last, but perhaps for in_place, and `fits(spec of the plan)` holds.
+  // Whatever has a plan is valid: so a call that is made again and again needs no look at its spec.
+  template <typename Fits>
+  Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
+    const MutexLock lock(mutex_);
+    if (pools_.empty()) return nullptr;
+    const CallKey& last = pools_.front().key;
+    if (last.schedule != schedule || !DifferAtMostInPlace(last.spec, spec) || !fits(last.spec)) return nullptr;
+    return TakeIdleOfFront();
   }
 
   std::shared_ptr<CallPool> Find(const CallKey& key) {
@@ -87,6 +96,16 @@ class PlanCache {
     std::shared_ptr<CallPool> pool;
     std::int64_t bytes = 0;  // of the plan
   };
+
+  static bool DifferAtMostInPlace(const CollectiveSpec& a, const CollectiveSpec& b) {
+    return a.collective == b.collective && a.dtype == b.dtype && a.op == b.op && a.count == b.count &&
+           a.root == b.root && a.send_counts == b.send_counts && a.recv_counts == b.recv_counts;
+  }
+
+  Call* TakeIdleOfFront() TUTTI_REQUIRES(mutex_) {
+    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    return pools_.front().pool->TakeIdle();
+  }
 
   // False when there is no plan for `key`.
   bool MoveToFront(const CallKey& key) TUTTI_REQUIRES(mutex_) {

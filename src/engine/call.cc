@@ -27,6 +27,7 @@ void Call::Release() {
   if (engine_->in_forked_child()) return;  // its memory is the parent's
   if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   references_.store(1, std::memory_order_relaxed);
+  if (pool_ != nullptr && pool_->ReturnAsSpare(this)) return;
   const std::shared_ptr<CallPool> home = pool_;  // the pool may close as soon as it has the call
   if (home == nullptr || !home->Return(this)) delete this;
 }

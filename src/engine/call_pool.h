@@ -33,15 +33,26 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
 
   // A call that waited to be used again, with one reference; nullptr: none does.
   Call* TakeIdle() {
-    const MutexLock lock(mutex_);
-    if (idle_.empty()) return nullptr;
-    Call* const call = idle_.back();
-    idle_.pop_back();
-    Count(-call->held_bytes());
+    Call* call = TakeSpare();
+    if (call == nullptr) call = TakeFromList();
+    if (call != nullptr) Count(-call->held_bytes());
     return call;
   }
 
-  // Takes back a call that nobody uses any more; false: the pool is closed, and the call is nobody's.
+  // Takes back a call that nobody uses any more, if no other one is the spare one: without a lock. The pool may be gone
+  // as soon as it has the call, whose reference kept the pool.
+  bool ReturnAsSpare(Call* call) {
+    if (spare_.load(std::memory_order_relaxed) != nullptr) return false;
+    const std::int64_t bytes = call->held_bytes();
+    Count(bytes);
+    Call* none = nullptr;
+    if (spare_.compare_exchange_strong(none, call, std::memory_order_acq_rel)) return true;
+    Count(-bytes);
+    return false;
+  }
+
+  // Takes back a call that nobody uses any more; false: the pool is closed, and the call is nobody's. The caller keeps
+  // the pool meanwhile.
   bool Return(Call* call) {
     const MutexLock lock(mutex_);
     if (closed_) return false;
@@ -57,22 +68,44 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
       closed_ = true;
     }
     DropIdle();
+    Call* const spare = spare_.exchange(Closed(), std::memory_order_acq_rel);
+    if (spare != nullptr && spare != Closed()) Drop(spare);
   }
 
   // Deletes the idle calls, and so gives back the memory that they hold.
   void DropIdle() {
-    std::vector<Call*> dropped;
-    {
-      const MutexLock lock(mutex_);
-      dropped.swap(idle_);
-    }
-    for (Call* const call : dropped) {
-      Count(-call->held_bytes());
-      delete call;
-    }
+    while (Call* const call = TakeSpare()) Drop(call);
+    while (Call* const call = TakeFromList()) Drop(call);
   }
 
  private:
+  // Stands in place of the spare call of a closed pool.
+  static Call* Closed() {
+    alignas(Call) static char mark;
+    return reinterpret_cast<Call*>(&mark);
+  }
+
+  Call* TakeSpare() {
+    Call* call = spare_.load(std::memory_order_relaxed);
+    while (call != nullptr && call != Closed()) {
+      if (spare_.compare_exchange_weak(call, nullptr, std::memory_order_acq_rel)) return call;
+    }
+    return nullptr;
+  }
+
+  Call* TakeFromList() {
+    const MutexLock lock(mutex_);
+    if (idle_.empty()) return nullptr;
+    Call* const call = idle_.back();
+    idle_.pop_back();
+    return call;
+  }
+
+  void Drop(Call* call) {
+    Count(-call->held_bytes());
+    delete call;
+  }
+
   // Nothing is counted for a small call, which holds nothing.
   void Count(std::int64_t idle_bytes) {
     if (idle_bytes != 0) idle_bytes_->fetch_add(idle_bytes, std::memory_order_relaxed);
@@ -81,6 +114,8 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   const std::shared_ptr<const Program> program_;
   Channel& channel_;
   const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_;
+  // One of the idle calls: where calls are made one after the other, the only one.
+  std::atomic<Call*> spare_{nullptr};
   Mutex mutex_;
   bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
   std::vector<Call*> idle_ TUTTI_GUARDED_BY(mutex_);
