@@ -59,12 +59,12 @@ absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec
 }
 
 // Completes `in_place`, that of `spec`, from where the caller's memory lies, or says what is wrong with it.
-absl::Status PlaceBuffers(const CollectiveSpec& spec, const void* in, void* out, Rank rank, int size, bool& in_place) {
-  const std::int64_t in_bytes = InputCount(spec, rank, size) * SizeOf(spec.dtype);
-  const std::int64_t out_bytes = OutputCount(spec, rank, size) * SizeOf(spec.dtype);
-  const auto missing = [&](absl::string_view which, std::int64_t bytes) {
+absl::Status PlaceBuffers(const CollectiveSpec& spec, const BufferBytes& bytes, const void* in, void* out, Rank rank,
+                          bool& in_place) {
+  const auto [in_bytes, out_bytes] = bytes;
+  const auto missing = [&](absl::string_view which, std::int64_t held) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Name(spec.collective), " of rank ", rank, ": ", which, " is null but holds ", bytes, " bytes"));
+        absl::StrCat(Name(spec.collective), " of rank ", rank, ": ", which, " is null but holds ", held, " bytes"));
   };
   if (in_bytes > 0 && in == nullptr) return missing("in", in_bytes);
   if (out_bytes > 0 && out == nullptr) return missing("out", out_bytes);
@@ -190,9 +190,11 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
   const Rank rank = channel->rank();
   const int size = channel->size();
-  const auto is_placed_so = [&](const CollectiveSpec& last) {
+  BufferBytes bytes;
+  const auto is_placed_so = [&](const CollectiveSpec& last, const BufferBytes& bytes_of_last) {
+    bytes = bytes_of_last;
     bool in_place = spec.in_place;
-    return PlaceBuffers(last, in, out, rank, size, in_place).ok() && in_place == last.in_place;
+    return PlaceBuffers(last, bytes, in, out, rank, in_place).ok() && in_place == last.in_place;
   };
   tutti::Call* call = nullptr;
   if (AreUsual(options)) call = cache_.TakeIdleAgain(spec, options.schedule, is_placed_so);
@@ -200,8 +202,9 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     // Validated first: the sizes below are meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
     if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
+    bytes = BytesOf(spec, rank, size);
     CollectiveSpec placed = spec;
-    if (absl::Status status = PlaceBuffers(spec, in, out, rank, size, placed.in_place); !status.ok()) {
+    if (absl::Status status = PlaceBuffers(spec, bytes, in, out, rank, placed.in_place); !status.ok()) {
       return Work(status);
     }
     absl::StatusOr<tutti::Call*> taken = IdleCallFor(placed, options.schedule);
@@ -209,8 +212,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     call = *taken;
   }
   // In place there is one memory, as long as the longer of input and output.
-  const bool in_place = call->program().plan.spec.in_place;
-  if (in_place && InputCount(spec, rank, size) > OutputCount(spec, rank, size)) out = const_cast<void*>(in);
+  if (call->program().plan.spec.in_place && bytes.in > bytes.out) out = const_cast<void*>(in);
   if (absl::Status status = call->SetBuffers(in, out, nullptr); !status.ok()) {
     if (!call->program().uses_lane) {
       call->Release();

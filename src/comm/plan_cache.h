@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
 #include "engine/call_pool.h"
+#include "engine/channel.h"
 #include "tutti/collective.h"
 #include "tutti/schedule.h"
 
@@ -30,6 +31,16 @@ struct CallKey {
                       s.recv_counts, key.schedule);
   }
 };
+
+// Of the caller's buffers in a call.
+struct BufferBytes {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+inline BufferBytes BytesOf(const CollectiveSpec& spec, Rank rank, int size) {
+  return {InputCount(spec, rank, size) * SizeOf(spec.dtype), OutputCount(spec, rank, size) * SizeOf(spec.dtype)};
+}
 
 // Thread-safe. Bounded in the bytes of the plans, and in the bytes of the arena that their idle calls hold (staging and
 // scratch): what was used least recently goes first. Calls in use stay valid.
@@ -50,14 +61,15 @@ class PlanCache {
     return TakeIdleOfFront();
   }
 
-  // The same where `spec` is that of the plan used last, but perhaps for in_place, and `fits(spec of the plan)` holds.
-  // Whatever has a plan is valid: so a call that is made again and again needs no look at its spec.
+  // The same where `spec` is that of the plan used last, but perhaps for in_place, and `fits` holds of the plan's spec
+  // and buffers. Whatever has a plan is valid: so a call that is made again and again needs no look at its spec.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
     const MutexLock lock(mutex_);
     if (pools_.empty()) return nullptr;
-    const CallKey& last = pools_.front().key;
-    if (last.schedule != schedule || !DifferAtMostInPlace(last.spec, spec) || !fits(last.spec)) return nullptr;
+    const Entry& last = pools_.front();
+    if (last.key.schedule != schedule || !DifferAtMostInPlace(last.key.spec, spec)) return nullptr;
+    if (!fits(last.key.spec, last.buffers)) return nullptr;
     return TakeIdleOfFront();
   }
 
@@ -78,7 +90,8 @@ class PlanCache {
       pools_.back().pool->Close();
       pools_.pop_back();
     }
-    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes});
+    const BufferBytes buffers = BytesOf(key.spec, channel.rank(), channel.size());
+    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes, buffers});
     places_.emplace(key, pools_.begin());
     if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
     return pools_.front().pool;
@@ -95,6 +108,7 @@ class PlanCache {
     CallKey key;
     std::shared_ptr<CallPool> pool;
     std::int64_t bytes = 0;  // of the plan
+    BufferBytes buffers;
   };
 
   static bool DifferAtMostInPlace(const CollectiveSpec& a, const CollectiveSpec& b) {

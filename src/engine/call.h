@@ -33,7 +33,10 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  void AddReference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void AddReference() {
+    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);  // the caller's: nobody else counts
+    references_.fetch_add(1, std::memory_order_relaxed);
+  }
   void Release();
   // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }

@@ -73,7 +73,7 @@ bool Channel::Admit(Run& run) {
   Ticket& ticket = run.ticket;
   ticket.signals = ticket.signals_to_meet = 0;
   ticket.meeting = ticket.any_private_buffers = false;
-  std::fill(ticket.peer_known.begin(), ticket.peer_known.end(), 0);
+  ++ticket.look;
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
     return true;
@@ -177,7 +177,7 @@ void Channel::Part(Run& run) {
   Ticket& ticket = run.ticket;
   ticket.meeting = false;
   ticket.signals_to_meet = ticket.signals;
-  std::fill(ticket.peer_known.begin(), ticket.peer_known.end(), 0);
+  ++ticket.look;
   // Peers read this only after the next signal.
   const std::byte* const scratch = run.bases[static_cast<std::size_t>(Space::kScratch)];
   HalfOf(*control_, ticket).scratch = arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
@@ -188,7 +188,7 @@ absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, st
   const Announcement& theirs = AnnouncementOf(ticket, peer);
   const std::uint64_t signal = theirs.signal.load(std::memory_order_seq_cst);
   if (signal < SignalOf(ticket, ordinal)) return Signalled::kNotYet;
-  const bool known = ticket.peer_known[static_cast<std::size_t>(peer)] != 0;
+  const bool known = ticket.Knows(peer);
   // A block that has been opened again signals on another channel: its owner has left this one without making the call.
   // One that signals in this run is not opened again before this rank has completed the run.
   const Peer& p = peers_[static_cast<std::size_t>(peer)];
@@ -239,7 +239,7 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   } else if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) {
     return status;
   }
-  run.ticket.peer_known[static_cast<std::size_t>(peer)] = 1;
+  run.ticket.known_since[static_cast<std::size_t>(peer)] = ticket.look;
   // The peer could start this run only once the peer's previous run of this lane was complete.
   std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
   confirmed = std::max(confirmed, ticket.lane_run - 1);

@@ -59,10 +59,9 @@ void Engine::Stop(const absl::Status& cause) {
   WakeDriver();
   WakeThread();
   thread_.join();
-  {
-    const MutexLock driver(driver_mutex_);
-    transport_->Shutdown(cause);
-  }
+  seat_.Lock();
+  transport_->Shutdown(cause);
+  seat_.Unlock();
   callbacks_.Stop();
 }
 
@@ -93,13 +92,13 @@ void Engine::WakeThread() {
 void Engine::ClaimDriver() {
   claims_.fetch_add(1, std::memory_order_seq_cst);
   WakeDriver();
-  driver_mutex_.Lock();
+  seat_.Lock();
   claims_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 bool Engine::TryToDrive(bool background) {
   if (claims_.load() > 0) return false;  // who has claimed the seat drives for all
-  if (driver_mutex_.TryLock()) return true;
+  if (seat_.TryLock()) return true;
   // A caller that waits drives faster than the engine thread, which takes its time.
   if (background || !thread_drives_.load(std::memory_order_relaxed)) return false;
   ClaimDriver();
@@ -128,8 +127,8 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
 // Whoever waits for a run that is under way, or was submitted while the seat was taken, may be asleep by now.
 void Engine::LeaveSeat() {
   const bool busy = !executor_->idle();
-  driver_mutex_.Unlock();
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // who submits after this load finds the seat free
+  seat_.Unlock();
+  // Who submits after this look finds the seat free.
   if (busy || !queue_.empty()) WakeThread();
 }
 
@@ -146,22 +145,20 @@ void Engine::ThreadMain() {
       calls = presence_.thread_calls.load(std::memory_order_seq_cst);
     }
     if (calls == seen) {
-      if (!driver_mutex_.TryLock()) continue;  // whoever drives looks around
+      if (!seat_.TryLock()) continue;  // whoever drives looks around
       LookAround(options_.now_ns());
       LeaveSeat();
       continue;
     }
     seen = calls;
-    {
-      const MutexLock driver(driver_mutex_);
-      FailWhatPeersGaveUp();  // one of them may have called
-      if (const std::int64_t now_ns = options_.now_ns(); IsTimeToLookAround(now_ns)) LookAround(now_ns);
-      thread_drives_.store(true, std::memory_order_relaxed);
-      const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
-      Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
-      thread_drives_.store(false, std::memory_order_relaxed);
-    }
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    seat_.Lock();
+    FailWhatPeersGaveUp();  // one of them may have called
+    if (const std::int64_t now_ns = options_.now_ns(); IsTimeToLookAround(now_ns)) LookAround(now_ns);
+    thread_drives_.store(true, std::memory_order_relaxed);
+    const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
+    Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
+    thread_drives_.store(false, std::memory_order_relaxed);
+    seat_.Unlock();
     if (!queue_.empty()) WakeThread();  // submitted while this thread was leaving the seat
   }
 }
@@ -169,7 +166,7 @@ void Engine::ThreadMain() {
 // Or until somebody else wants to drive.
 void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
-  const auto reached = [&]() TUTTI_REQUIRES(driver_mutex_) {
+  const auto reached = [&]() TUTTI_REQUIRES(seat_) {
     return goal.milestone != nullptr ? goal.milestone->passed(goal.run) : executor_->idle() && queue_.empty();
   };
   while (true) {
@@ -350,7 +347,7 @@ Rank Engine::AwaitedBy(const Run& run) const {
 // The chain ends where a rank neither shows nor answers for whom it waits.
 std::optional<Rank> Engine::WhoHoldsUp(Rank awaited, std::int64_t now_ns) {
   const int size = static_cast<int>(options_.presence.size());
-  return FindStalledRank(size, options_.rank, awaited, [&](Rank rank) TUTTI_REQUIRES(driver_mutex_) {
+  return FindStalledRank(size, options_.rank, awaited, [&](Rank rank) TUTTI_REQUIRES(seat_) {
     const Presence* const theirs = options_.presence[static_cast<std::size_t>(rank)];
     return theirs != nullptr ? WaitsFor(*theirs, now_ns) : inquiries_.AnswerOf(rank, now_ns);
   });
@@ -445,7 +442,7 @@ void Engine::Close(Channel& channel) {
   while (channel.failure.begun && !channel.failure.over) {
     if (!Poll()) Rest(kNeverNanos);
     if (claims_.load() == 0) continue;
-    driver_mutex_.Unlock();
+    seat_.Unlock();
     ClaimDriver();
   }
   if (!channel.failure.begun) channel.SayGoodbye();

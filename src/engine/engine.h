@@ -22,6 +22,7 @@
 #include "engine/executor.h"
 #include "engine/inquiries.h"
 #include "engine/run.h"
+#include "engine/driver_seat.h"
 #include "engine/submission_queue.h"
 #include "tutti/transport.h"
 
@@ -123,67 +124,67 @@ class Engine : public std::enable_shared_from_this<Engine> {
     std::int64_t end_ns = kNeverNanos;
     bool eager = false;  // of the engine thread: somebody waits elsewhere
   };
-  void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(driver_mutex_);
-  bool Poll() TUTTI_REQUIRES(driver_mutex_);
+  void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
+  bool Poll() TUTTI_REQUIRES(seat_);
   // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
-  void Rest(std::int64_t end_ns) TUTTI_REQUIRES(driver_mutex_);
+  void Rest(std::int64_t end_ns) TUTTI_REQUIRES(seat_);
   // Takes calls in from the queue; true when there were any.
-  bool TakeSubmissions() TUTTI_REQUIRES(driver_mutex_);
+  bool TakeSubmissions() TUTTI_REQUIRES(seat_);
   // Takes all in that has arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
-  void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // The work of a rank that has nothing else to do: drains, and takes in what peers have told.
-  void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(driver_mutex_) {
+  void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(seat_) {
     return now_ns - looked_around_ns_ >= absl::ToInt64Nanoseconds(options_.idle_tick);
   }
-  void CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  void CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // Unavailable when `run` waits for a rank that has left.
-  absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(driver_mutex_);
+  absl::Status CheckLeavers(Run& run) TUTTI_REQUIRES(seat_);
   // The error of `run`, whose deadline has passed.
-  absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  absl::Status Overdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // For whom `run` waits in vain, for an error: "rank 2 (through rank 1, which waits too)".
-  std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   absl::Duration TimeoutOf(const Run& run) const;
   // The rank of the world that `run` misses: one that has not made the call if that is known, since it holds up
   // all others however they wait for each other, or else the one of its next step; -1: none.
   Rank AwaitedBy(const Run& run) const;
   // Follows who waits for whom from `awaited` on, as far as it shows in memory or has been answered; nullopt in a
   // circle.
-  std::optional<Rank> WhoHoldsUp(Rank awaited, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  void AskWhoHoldsUp(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  std::optional<Rank> WhoHoldsUp(Rank awaited, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  void AskWhoHoldsUp(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // For whom this rank waits, and who holds up that one in turn.
   static constexpr Rank kNobody = -1;
   struct HeldUp {
     Rank awaited = kNobody;
     Rank culprit = kNobody;
   };
-  HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  void Show(HeldUp held_up) TUTTI_REQUIRES(driver_mutex_);
+  HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  void Show(HeldUp held_up) TUTTI_REQUIRES(seat_);
   // ---- engine_failure.cc ----
   // `channel` begins to fail, unless it has begun.
-  void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(driver_mutex_);
+  void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(seat_);
   // Channels that Abort was called for, and those whose calls under way a peer has given up.
-  void FailWhatWasGivenUp() TUTTI_REQUIRES(driver_mutex_);
+  void FailWhatWasGivenUp() TUTTI_REQUIRES(seat_);
   // `channel` fails if a peer has told in memory that it has given the channel up.
-  void FailIfGivenUp(Channel& channel) TUTTI_REQUIRES(driver_mutex_);
+  void FailIfGivenUp(Channel& channel) TUTTI_REQUIRES(seat_);
   // All channels that a peer has given up fail, whether calls are under way or not.
-  void FailWhatPeersGaveUp() TUTTI_REQUIRES(driver_mutex_);
+  void FailWhatPeersGaveUp() TUTTI_REQUIRES(seat_);
   // Takes in the peers that the transport has lost, and what peers have told.
-  void TakeInNews() TUTTI_REQUIRES(driver_mutex_);
-  void TakeInNote(const Note& note) TUTTI_REQUIRES(driver_mutex_);
+  void TakeInNews() TUTTI_REQUIRES(seat_);
+  void TakeInNote(const Note& note) TUTTI_REQUIRES(seat_);
   // Ends the failures whose memory is back; true when there were any.
-  bool EndFailures() TUTTI_REQUIRES(driver_mutex_);
+  bool EndFailures() TUTTI_REQUIRES(seat_);
   // Whether no peer writes to the memory of the calls of `channel` any more.
-  bool MemoryIsBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
+  bool MemoryIsBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // Whether no message of `channel` is under way any more.
-  bool MessagesAreBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(driver_mutex_);
-  bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(driver_mutex_);
-  void LeaveSeat() TUTTI_RELEASE(driver_mutex_);
+  bool MessagesAreBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
+  bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(seat_);
+  void LeaveSeat() TUTTI_RELEASE(seat_);
   // Takes the driver's seat, from the engine thread if that has it.
-  void ClaimDriver() TUTTI_ACQUIRE(driver_mutex_);
+  void ClaimDriver() TUTTI_ACQUIRE(seat_);
   // The same for a caller that can also wait until another thread has driven its run to the end.
-  bool TryToDrive(bool background) TUTTI_TRY_ACQUIRE(true, driver_mutex_);
+  bool TryToDrive(bool background) TUTTI_TRY_ACQUIRE(true, seat_);
   void WakeDriver();
   void WakeThread();
   void ThreadMain();
@@ -196,20 +197,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   SubmissionQueue queue_;
   ChannelNumbers numbers_{kMostChannels - 1};
 
-  Mutex driver_mutex_;  // held by the driver
-  const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(driver_mutex_);
-  std::vector<Channel*> channels_ TUTTI_GUARDED_BY(driver_mutex_);  // those that are open
-  int failing_ TUTTI_GUARDED_BY(driver_mutex_) = 0;                 // channels whose failure is not over
-  std::size_t losses_seen_ TUTTI_GUARDED_BY(driver_mutex_) = 0;     // of Transport::Check
-  bool world_closed_ TUTTI_GUARDED_BY(driver_mutex_) = false;       // the channel with the number 0
-  std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  DriverSeat seat_;  // taken by the driver
+  const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(seat_);
+  std::vector<Channel*> channels_ TUTTI_GUARDED_BY(seat_);  // those that are open
+  int failing_ TUTTI_GUARDED_BY(seat_) = 0;                 // channels whose failure is not over
+  std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;     // of Transport::Check
+  bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;       // the channel with the number 0
+  std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // Notes about groups that this rank is about to open.
-  std::deque<Note> early_notes_ TUTTI_GUARDED_BY(driver_mutex_);
-  std::int64_t last_check_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  std::deque<Note> early_notes_ TUTTI_GUARDED_BY(seat_);
+  std::int64_t last_check_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // The earliest of the calls under way, as of the last look at them.
-  std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
-  Inquiries inquiries_ TUTTI_GUARDED_BY(driver_mutex_);
-  std::uint32_t polls_ TUTTI_GUARDED_BY(driver_mutex_) = 0;
+  std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
+  Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
+  std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 
   // What peers that ask are told: who holds this rank up, as far as it knows.
   std::atomic<Rank> held_up_by_{-1};

@@ -17,16 +17,6 @@ constexpr std::int64_t kBytesPerTurn = 1 << 20;
 // Steps that touch this much take about a microsecond: peers that sleep are rung before them.
 constexpr std::int64_t kLongBytes = 4 << 10;
 
-std::int64_t BytesTouched(const Instruction& step) {
-  return step.count * (SizeOf(step.dst_type) * step.num_dsts + SizeOf(step.src_type) * step.num_srcs);
-}
-
-// Whether `step` copies private buffers to where peers can map them.
-bool IsStaging(const HostRun& run, const Instruction& step) {
-  return run.private_buffers && step.kind == StepKind::kCopy &&
-         run.current->operands[step.first_operand].base == static_cast<std::uint32_t>(Space::kScratch);
-}
-
 // Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
 std::uint64_t DrawOf(const HostRun& run, StepId step) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
@@ -77,23 +67,22 @@ void HostExecutor::Add(Run& run) {
 }
 
 bool HostExecutor::AdmitPending() {
-  bool admitted = false;
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < pending_.size(); ++i) {
-    Run* const run = pending_[i];
-    // Collectives of a channel keep their order: none overtakes one that waits for its lane.
-    const bool overtakes =
-        !run->program.point_to_point &&
-        std::any_of(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(kept), [&](const Run* before) {
-          return &before->channel == &run->channel && !before->program.point_to_point;
-        });
-    if (!run->channel.failure.begun && !overtakes && run->channel.Admit(*run)) {
-      active_.push_back(run);
-      admitted = true;
-    } else {
+  // Collectives of a channel keep their order: none overtakes one that waits for its lane.
+  const auto overtakes = [&](const Run& run) {
+    return !run.program.point_to_point &&
+           std::any_of(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(kept), [&](const Run* before) {
+             return &before->channel == &run.channel && !before->program.point_to_point;
+           });
+  };
+  for (Run* const run : pending_) {
+    if (run->channel.failure.begun || (kept > 0 && overtakes(*run)) || !run->channel.Admit(*run)) {
       pending_[kept++] = run;
+    } else {
+      active_.push_back(run);
     }
   }
+  const bool admitted = kept < pending_.size();
   pending_.resize(kept);
   return admitted;
 }
@@ -139,7 +128,7 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.program.num_waits == 0 && !run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
-  run.channel.RingSleepers();  // they do not wait for the copy
+  if (run.memory_.stages_output()) run.channel.RingSleepers();  // they do not wait for the copy
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());
@@ -205,7 +194,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   }
   PeerAccess access(presence_, run.channel);
   // Begin waits until all stores before it are done, which takes longest after a signal: a short run begins before it.
-  const bool is_short = !run.ready_.empty() && BytesTouched(run.current->instructions[run.ready_.back()]) < kLongBytes;
+  const bool is_short = !run.ready_.empty() && run.current->instructions[run.ready_.back()].touched_bytes < kLongBytes;
   if (is_short && run.current->touches_peers && !access.Begin()) return so_far();
   std::int64_t touched = 0;
   std::int64_t since_ringing = 0;
@@ -215,9 +204,8 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       const Instruction& instruction = run.current->instructions[step];
       if (instruction.touches_peer && !access.Begin()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
-      const std::int64_t bytes = BytesTouched(instruction);
-      touched += bytes;
-      since_ringing += bytes;
+      touched += instruction.touched_bytes;
+      since_ringing += instruction.touched_bytes;
       if (since_ringing >= kLongBytes) {
         run.channel.RingSleepers();
         since_ringing = 0;
@@ -303,10 +291,14 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
       for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
       for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
       if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
-      if (IsStaging(run, instruction)) Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
+      // Private buffers are copied to where peers can map them.
+      if (run.private_buffers && instruction.fills_scratch) {
+        Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
+      }
+      const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
       absl::Status status =
           Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                  absl::MakeConstSpan(run.srcs_).first(srcs.size()), DrawOf(run, step), run.call.options().factor);
+                  absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
       if (!status.ok()) return status;
     }
   }

@@ -94,7 +94,7 @@ void HostRun::Part() {
 }
 
 bool HostRun::IsMet(Rank peer) const {
-  return peer == channel.rank() || ticket.peer_known[static_cast<std::size_t>(peer)] != 0;
+  return peer == channel.rank() || ticket.Knows(peer);
 }
 
 void HostRun::SetScratch() {
@@ -107,8 +107,7 @@ void HostRun::BeginSteps() {
   steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
   output_steps_left_ = current->output_steps;
   waiting_.clear();
-  // A stack: the first step of the plan is taken first.
-  ready_.assign(current->initially_ready.rbegin(), current->initially_ready.rend());
+  ready_.assign(current->initially_ready.begin(), current->initially_ready.end());
 }
 
 void HostRun::TellRefusal(Rank by) {

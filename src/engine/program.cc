@@ -102,15 +102,15 @@ Instruction Translate(const Plan& plan, const Step& step) {
   }
   for (const absl::Span<const Ref> refs : {dsts, srcs}) {
     for (const Ref& ref : refs) {
+      i.touched_bytes += ref.bytes;
       if (ref.owner != kSelf && ref.owner != plan.rank) i.wire_bytes += ref.bytes;
     }
   }
+  i.fills_scratch = step.kind == StepKind::kCopy && dsts[0].space == Space::kScratch &&
+                    (dsts[0].owner == kSelf || dsts[0].owner == plan.rank);
   return i;
 }
 
-}  // namespace
-
-namespace {
 
 std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   auto program = std::make_shared<Program>();
@@ -151,6 +151,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
+  std::reverse(program->initially_ready.begin(), program->initially_ready.end());
   const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
   if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
     program->counts_bytes = counts_bytes;

@@ -43,10 +43,13 @@ struct Ticket {
   bool meeting = false;                      // see Channel::Meet
   bool any_private_buffers = false;          // of the ranks met so far
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
-  std::vector<std::uint8_t> peer_known;      // by peer: whether its announcement of this run has been read
+  std::uint64_t look = 0;                    // grows whenever what is known of the peers' announcements is out of date
+  std::vector<std::uint64_t> known_since;    // by peer: the `look` in which its announcement was read last
   // The lane and its run in which peers may have read this call's own scratch last; -1: none.
   int lent_lane = -1;
   std::uint64_t lent_run = 0;
+
+  bool Knows(Rank peer) const { return known_since[static_cast<std::size_t>(peer)] == look; }
 };
 
 // What the engine watches while a run is under way. Written by Engine alone.
