@@ -284,7 +284,9 @@ TEST_F(EngineTest, ACallThatItsCallerOnlyLooksAtGoesOn) {
   const std::uint32_t run = call.Submit(kDrives);
   executor().ends_next = true;
   while (!call.done(run)) {
-    EXPECT_EQ(call.Wait(run, false, TestClock::now_ns).code(), absl::StatusCode::kDeadlineExceeded);
+    // OK where the call ends between the two looks.
+    const absl::Status looked = call.Wait(run, false, TestClock::now_ns);
+    EXPECT_TRUE(looked.ok() || absl::IsDeadlineExceeded(looked)) << looked;
   }
   EXPECT_EQ(call.result(), absl::OkStatus());
 }
