@@ -19,10 +19,10 @@
 #include "engine/callback_thread.h"
 #include "engine/channel_numbers.h"
 #include "engine/control_block.h"
+#include "engine/driver_seat.h"
 #include "engine/executor.h"
 #include "engine/inquiries.h"
 #include "engine/run.h"
-#include "engine/driver_seat.h"
 #include "engine/submission_queue.h"
 #include "tutti/transport.h"
 

@@ -296,9 +296,8 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
         Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
       }
       const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
-      absl::Status status =
-          Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                  absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
+      absl::Status status = Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                                    absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
       if (!status.ok()) return status;
     }
   }

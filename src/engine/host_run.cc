@@ -93,9 +93,7 @@ void HostRun::Part() {
   BeginSteps();
 }
 
-bool HostRun::IsMet(Rank peer) const {
-  return peer == channel.rank() || ticket.Knows(peer);
-}
+bool HostRun::IsMet(Rank peer) const { return peer == channel.rank() || ticket.Knows(peer); }
 
 void HostRun::SetScratch() {
   std::byte* const scratch = memory_.scratch();

@@ -111,7 +111,6 @@ Instruction Translate(const Plan& plan, const Step& step) {
   return i;
 }
 
-
 std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   auto program = std::make_shared<Program>();
   program->plan = std::move(source);

@@ -36,7 +36,7 @@ struct Instruction {
   bool by_factor = false;
   bool streaming = false;
   bool touches_output = false;
-  bool touches_peer = false;  // reads or writes a peer's memory
+  bool touches_peer = false;   // reads or writes a peer's memory
   bool fills_scratch = false;  // copies to this rank's scratch
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
@@ -48,9 +48,9 @@ struct Instruction {
   std::uint32_t first_operand = 0;  // dsts, then srcs
   std::uint32_t first_successor = 0;
   std::uint32_t num_successors = 0;
-  std::int64_t count = 0;       // elements of the destination (of the source for kSend, kEncode)
-  std::int64_t bytes = 0;       // of the message, or of the encoded side
-  std::int64_t wire_bytes = 0;  // moved to or from other ranks
+  std::int64_t count = 0;          // elements of the destination (of the source for kSend, kEncode)
+  std::int64_t bytes = 0;          // of the message, or of the encoded side
+  std::int64_t wire_bytes = 0;     // moved to or from other ranks
   std::int64_t touched_bytes = 0;  // of all operands
 };
 
@@ -77,7 +77,7 @@ struct Program {
   std::vector<StepId> successors;
   std::vector<std::uint32_t> dependency_counts;
   std::vector<StepId> initially_ready;  // the first step of the plan last, as on HostRun's stack
-  std::int64_t wire_bytes = 0;  // of all instructions
+  std::int64_t wire_bytes = 0;          // of all instructions
   int num_waits = 0;
   // Steps that touch this rank's output, after which it is final; 0: it is when all steps are complete.
   std::uint32_t output_steps = 0;
