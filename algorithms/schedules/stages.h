@@ -82,7 +82,7 @@ class SlotsOfParts {
   const TwoSlots slots_;
 };
 
-// Copies what of this rank's block for each other rank belongs to the stage to the part of that rank.
+// Copies the stage's range of the input block for each other rank to the part of the slot that belongs to that rank.
 inline void FillForEveryPeer(PlanBuilder& b, const Stages& stages, const SlotsOfParts& slots, std::int64_t stage) {
   for (int i = 1; i < b.size(); ++i) {
     const Rank peer = (b.rank() + i) % b.size();

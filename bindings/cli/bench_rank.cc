@@ -209,7 +209,7 @@ std::vector<std::int64_t> SizesOf(const BenchOptions& options) {
   std::vector<std::int64_t> sizes = {options.min_bytes};
   if (options.min_bytes == 0) sizes.push_back(SizeOf(options.traffic.dtype));
   while (sizes.back() <= options.max_bytes / options.factor) sizes.push_back(sizes.back() * options.factor);
-  if (sizes.back() > options.max_bytes) sizes.pop_back();  // the one element
+  if (sizes.back() > options.max_bytes) sizes.pop_back();  // max_bytes is less than one element
   return sizes;
 }
 

@@ -16,7 +16,7 @@ namespace tutti::cli {
 class ReplayOptimizer {
  public:
   virtual ~ReplayOptimizer() = default;
-  // weights ← weights after a step.
+  // Takes one optimizer step on the weights.
   virtual absl::Status Step() = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Since some moment in the past. Nobody can set it, unlike absl::Now(): what ranks are granted is as long as it says.
+// The time since some moment in the past, by a clock that, unlike that of absl::Now(), nobody can set.
 inline absl::Duration SteadyTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
 }  // namespace tutti

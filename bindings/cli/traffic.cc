@@ -16,7 +16,7 @@ std::string JoinedNames(const Names& all) {
   return absl::StrJoin(all, " ", [](std::string* out, auto value) { absl::StrAppend(out, Name(value)); });
 }
 
-// Whether `count` of the call is one of `size` blocks of the size that nccl-tests prints.
+// Whether `count` of the call is the length of one block, of which Traffic::bytes counts one for each rank.
 bool IsPerRank(Collective collective) {
   switch (collective) {
     case Collective::kReduceScatter:

@@ -30,7 +30,7 @@ absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
                                                  " must be positive, or 0 for the communicator's"));
 }
 
-// Only a premultiplied sum has a factor: any other call with one was meant as that.
+// An error for a factor other than 1 in a call that is no premultiplied sum: its caller probably meant one.
 absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
   const bool premultiplies = Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum;
   if (premultiplies || options.factor == 1) return absl::OkStatus();

@@ -45,13 +45,13 @@ class PlanVerifier {
   };
   // The number of kinds of calls that one communicator has made, by maker.
   using KindsMade = absl::flat_hash_map<std::string, int>;
-  // OK when the plans of the call have been verified, now or before, or need not be: then rank 0 says once for each
-  // maker, on standard error, that plans were not verified. Otherwise as VerifyPlansOfAllRanks. Only this class touches
+  // OK when the plans of the call have been verified, now or before, or need not be: where they are beyond the limits,
+  // rank 0 says so on standard error, once for each maker. Otherwise as VerifyPlansOfAllRanks. Only this class touches
   // `made`.
   absl::Status Check(const Kind& kind, const Plan& own, PlanOfRank plan_of, KindsMade& made);
 
  private:
-  // Verifies the plans, unless they have too many steps together.
+  // Verifies the plans; in Mode::kAuto only if they have at most kMostSteps steps together.
   absl::Status Verify(const Kind& kind, const Plan& own, PlanOfRank plan_of);
   void ReportUnverified(const Kind& kind, const Plan& own, absl::string_view reason);
   void Forget(const std::string& call);

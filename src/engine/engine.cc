@@ -305,7 +305,7 @@ absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
 // a call that has not moved between two checks waits in vain.
 absl::Status Engine::CheckLeavers(Run& run) {
   const Channel& channel = run.channel;
-  Rank stayed = kNobody;  // the peer of the step before, often that of the next one too
+  Rank stayed = kNobody;  // a peer that has not left: often the next blocking step is of this peer too
   const std::optional<Blocker> leaver = run.FindBlocker([&](const Blocker& blocker) {
     if (blocker.peer == stayed) return false;
     stayed = blocker.peer;

@@ -39,8 +39,8 @@ struct EngineOptions {
   std::vector<Presence*> presence;
   // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
   bool may_spin = false;
-  // How often a rank looks around, also one that has nothing to do: for peers that say goodbye, ask, or wait until a
-  // message that they sent is thrown away.
+  // How often a rank, also one that has nothing to do, looks for peers that say goodbye, ask for whom this rank waits,
+  // or need a message of theirs to be thrown away.
   absl::Duration idle_tick = absl::Milliseconds(200);
   // Nanoseconds of CLOCK_MONOTONIC; tests have a clock of their own.
   std::int64_t (*now_ns)() = MonotonicNanos;

@@ -34,7 +34,7 @@ class PeerAccess {
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // False when a peer has given the channel up: its memory must not be touched.
+  // Must return true before a peer's memory is touched; false when some peer has given the channel up.
   bool Begin() {
     if (!begun_) presence_.touching.store(touching() + 1, std::memory_order_seq_cst);
     begun_ = true;

@@ -47,7 +47,7 @@ std::uint64_t Pack(const Signature& call) {
 
 constexpr std::uint64_t kInPlaceBit = std::uint64_t{1} << 23;
 
-// Peer-written data: an unknown value becomes "?" instead of an index out of range.
+// The text of a call. A peer may have written `call`: an unknown value becomes "?", and no index out of range.
 std::string Describe(const CallIdentity& call, absl::string_view plan) {
   const auto collective = static_cast<std::size_t>(call.signature & 0xff);
   const auto dtype = static_cast<std::size_t>(call.signature >> 8 & 0xff);

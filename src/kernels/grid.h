@@ -78,8 +78,8 @@ inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t wo
 }
 
 // The values of a block's codes, which the decoder computes from the two numbers of the block (the value of code 0, and
-// the step). Values are computed at a quarter of their size where code · step could overflow. Only the sum is rounded,
-// and not even that when zero is a level.
+// the step). Values are computed at a quarter of their size where code · step could overflow. Only the sum of min and
+// code · step is rounded, and where zero is one of the values not even this sum.
 struct GridValues {
   float min;
   float step;

@@ -1,6 +1,6 @@
-// Randomized Hadamard rotation of a block: x ← H · (random signs · x). It preserves lengths and spreads an outlier over
-// the whole block, so that few levels serve the block well (Suresh et al., "Distributed mean estimation with limited
-// communication", 2017).
+// Randomized Hadamard rotation of a block: x ← H · (random signs · x). The rotation preserves lengths (or, where the
+// number of elements is an odd power of two, divides lengths by √2) and spreads an outlier over the whole block, so
+// that few levels serve the block well (Suresh et al., "Distributed mean estimation with limited communication", 2017).
 #ifndef TUTTI_KERNELS_HADAMARD_H_
 #define TUTTI_KERNELS_HADAMARD_H_
 

@@ -34,7 +34,7 @@ struct Xor {
   }
 };
 
-// The bytes at `from`, as they are or as truths.
+// The bytes at `from + at`, as they are or, with `kTruths`, as bools: 1 for every byte that is not 0.
 template <bool kTruths, class D>
 HWY_INLINE hn::Vec<D> LoadBytes(D d, const void* from, std::size_t at) {
   const auto bytes = hn::LoadU(d, static_cast<const std::uint8_t*>(from) + at);

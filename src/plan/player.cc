@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-using Number = std::uint32_t;  // of a step: those of all plans are counted, plan by plan
+using Number = std::uint32_t;  // of a step; the steps of all plans are numbered in one sequence, plan by plan
 
 constexpr Number kNone = ~Number{0};
 

@@ -55,7 +55,7 @@ class ServerTable {
   const std::int64_t serving_rank_;
   // Entries exist only for ranks that have come, because a world may claim any size.
   absl::flat_hash_map<Rank, Nonce> processes_;      // the process that joined first as each rank
-  absl::flat_hash_map<Rank, int> joined_sessions_;  // of ranks that have joined or ended; 0: gone
+  absl::flat_hash_map<Rank, int> joined_sessions_;  // how many, of ranks that have joined or ended; 0: gone
   absl::flat_hash_set<ServerSession*> sessions_;    // the sessions that were admitted
   absl::flat_hash_map<std::string, std::string> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;

@@ -17,7 +17,7 @@ bool IsResidual(const StateRange& state) {
   return state.kind == StateKind::kResidual && state.range.dtype == DType::kF32;
 }
 
-// Adds what `residuals` hold of `state` to `values`, which are as many as the bucket has elements, and drops it.
+// Moves the residuals of `state` out of `residuals`, and adds them to `values`, one value per element of the bucket.
 void MoveTo(absl::Span<float> values, const StateRange& state, const BucketContents& contents, Residuals& residuals) {
   std::int64_t begin = 0;  // of the parameter, in the bucket
   for (const BucketParameter& parameter : contents.parameters) {

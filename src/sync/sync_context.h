@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// Used by the thread of the synchronizer.
+// The settings and counters of one synchronizer, for the thread that calls this synchronizer.
 struct SyncContext {
   Communicator& communicator;
   const Caller caller;

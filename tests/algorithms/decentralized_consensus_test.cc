@@ -43,7 +43,8 @@ Vector AfterRound(const PeerSelection& selection, int round, const Vector& weigh
   return mixed;
 }
 
-// What remains of the disagreement of `weights` after one turn: of lots, the root mean square over all of them.
+// The share of the disagreement of `weights` that is left after one turn of rounds or, where the peer selection draws
+// a round by lot, after one drawn round, as the root mean square over all rounds.
 double Remaining(const PeerSelection& selection, const Vector& weights, bool mapped) {
   const int rounds = selection.rounds(static_cast<int>(weights.size()));
   Vector in_turn = weights;

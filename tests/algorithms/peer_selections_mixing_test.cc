@@ -145,7 +145,7 @@ TEST(MixingMatrices, ThatAreNoneAreRefusedWithTheReason) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(mistake.message));
   }
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{1}}).ok());
-  // Nobody keeps a part of its own, but circles of two and of three ranks meet.
+  // No rank keeps a share of its own weights, but weights come back to it after two exchanges and after three.
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{0, 0.5, 0.5}, {0.5, 0, 0.5}, {0.5, 0.5, 0}}).ok());
   // Directed: a circle that is walked one way only connects all the same.
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{0.5, 0.5, 0}, {0, 0.5, 0.5}, {0.5, 0, 0.5}}).ok());

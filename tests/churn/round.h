@@ -70,7 +70,7 @@ struct Fixed {
   std::string fault = "";  // empty: any
 };
 
-// The same for equal arguments.
+// Round `number`, drawn at random within what `fixed` leaves open; equal arguments give the same round.
 Round RoundOf(const Fixed& fixed, int number);
 // One line for people.
 std::string Describe(const Round& round);

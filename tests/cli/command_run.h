@@ -14,7 +14,7 @@
 
 namespace tutti::cli {
 
-// A file of its own for this test, gone with it.
+// The path of a file for one test; the destructor removes the file.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& suffix) {

@@ -56,7 +56,7 @@ TEST(Uint4BlockTest, ErrorStaysWithinTheBound) {
   }
 }
 
-// The rotation preserves lengths, so what the rotated block loses the block loses.
+// The rotation preserves lengths but for a factor √2, so the error of the rotated block bounds that of the block.
 TEST(Uint4BlockTest, RotatedErrorStaysWithinTheBound) {
   for (Input input : kAllInputs) {
     if (input == Input::kHuge || input == Input::kLargest || input == Input::kSubnormal) continue;  // out of its range
@@ -76,7 +76,7 @@ TEST(Uint4BlockTest, RotatedErrorStaysWithinTheBound) {
             squares += Error(values[i], decoded[i]) * Error(values[i], decoded[i]);
             largest = std::max(largest, std::abs(static_cast<double>(values[i])));
           }
-          // Odd powers of two: the rotated values are smaller by √2.
+          // Where a length is an odd power of two, the rotation also divides values by √2, and errors grow by √2.
           const double bound = std::sqrt(2.0) * Bound(*min, *max, largest, Rounding::kNearest) + 1e-6 * largest;
           ASSERT_LE(std::sqrt(squares / static_cast<double>(n)), bound) << Name(input) << " block at " << begin;
         }

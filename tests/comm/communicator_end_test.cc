@@ -57,7 +57,7 @@ TEST_P(CommunicatorEndTest, ARankThatReturnsEarlyHasLeft) {
   RunWorld(3, options, [](Communicator& comm) {
     for (int call = 0; call < 10; ++call) ASSERT_EQ(Sum(comm), absl::OkStatus());
     if (comm.rank() == 2) return;
-    // It has left, or shut its transport down: then a message to it has ended.
+    // "rank 2 has left" or, when a message to rank 2 ended first, that rank 2 has shut its transport down.
     EXPECT_THAT(Sum(comm).ToString(), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 2 has ")))
         << "rank " << comm.rank();
   });

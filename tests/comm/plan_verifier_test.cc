@@ -190,7 +190,7 @@ TEST_F(LimitsTest, KindsCountForEachCommunicatorWhetherTheyAreKnownOrNot) {
   for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
-  made_.clear();  // another communicator
+  made_.clear();  // as in a communicator that has made no calls yet
   for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }

@@ -166,7 +166,7 @@ TEST_F(EngineTest, TheClockOfACallStartsWhenADriverLooks) {
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
 }
 
-// A rank in the background looks when it wakes up, and takes all that has arrived; else it sleeps.
+// A thread that drives a call in the background takes all that has arrived when it wakes up; else it sleeps.
 TEST_F(EngineTest, InTheBackgroundNobodyPolls) {
   executor().by_messages = executor().in_background = true;
   int naps = 0;

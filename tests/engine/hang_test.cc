@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::optional<Rank> kSilent = std::nullopt;
 
-// `waits_for`: by rank, what is known of each.
+// The rank that FindStalledRank names. `waits_for`: by rank, for whom the rank waits, as far as `self` knows.
 std::optional<Rank> Culprit(Rank self, Rank direct, const std::vector<std::optional<Rank>>& waits_for) {
   const int size = static_cast<int>(waits_for.size());
   return FindStalledRank(size, self, direct, [&](Rank rank) { return waits_for[rank]; });

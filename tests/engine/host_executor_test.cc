@@ -17,7 +17,7 @@ using Polled = Executor::Polled;
 
 constexpr std::int64_t kCount = 1000;
 
-// What a test waits for in a message of its own.
+// The completion of a message that the test itself sends: how often, and with what status, the message ended.
 struct Ended : Completion {
   Ended() {
     done = [](Completion* self, const absl::Status& status) {

@@ -36,7 +36,7 @@ TEST(Message, ArrivesAsItWasSent) {
   }
 }
 
-// The receiver may not know from whom the next message of the same tag comes.
+// A second message would be of no use: a receive from any source cannot tell whether the same rank sent it.
 TEST(Message, IsOneMessageWhateverItsLength) {
   for (std::int64_t count : {0, 1, 65, 1'000'000}) {
     for (const Rank peer : {0, 1, kAnySource}) {

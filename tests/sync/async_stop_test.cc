@@ -36,7 +36,7 @@ TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
     ASSERT_TRUE(Step(training, world, replica).ok());
     if (world.rank() == 1) synchronizer.Stop();
     stopped.arrive_and_wait();
-    synchronizer.Stop();                               // has happened; this rank's thread has perhaps to be told
+    synchronizer.Stop();                               // the rounds have ended; this rank's thread may not know yet
     ASSERT_TRUE(Step(training, world, replica).ok());  // what has been averaged counts
     MoveApart(world, replica);
     const Floats own = replica.weights();

@@ -58,7 +58,7 @@ std::string SaveOf(BucketTraining& training) {
   return state.ok() ? *state : "";
 }
 
-// Whether `results` are what `due` asks for, of which rounding may take a little.
+// Expects `results` to equal `due`, but for rounding.
 void ExpectNear(const Gradients& results, const Gradients& due) {
   for (const auto& [key, values] : due) {
     double worst = 0;

@@ -202,7 +202,7 @@ TEST(ForeignStates, AreRefusedByWhatDoesNotFit) {
     expect({one_bucket[0]}, "number of buckets is 1, expected 2");
     expect({other_sizes[0]},
            "bucket 0 has 190 elements, expected 200; were the parameters or bucket sizes other ones?");
-    expect(three, "world");  // which the other rank does not load
+    expect(three, "world");  // rank 1 loads its state of a world of 2
     EXPECT_TRUE(load(two).ok());
   });
   OnRankZero(strategy, three, [&](const Load& load) { EXPECT_TRUE(load(three).ok()); });

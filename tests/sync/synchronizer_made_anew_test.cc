@@ -19,7 +19,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr std::int64_t kCount = 40'000;
 
-// What the next owner of freed memory does with it.
+// Overwrites free memory of the arena, as the next owner of that memory would.
 void FillWhatIsFree(Communicator& world, std::int64_t bytes) {
   std::vector<Buffer> taken;
   for (int i = 0; i < 4; ++i) {

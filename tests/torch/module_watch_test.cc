@@ -22,7 +22,7 @@ using torch::nn::Linear;
 
 struct Net : torch::nn::Module {
   Net() { frozen->weight.requires_grad_(false); }
-  // Of whatever parameters there are.
+  // The sum of all parameters, also of those that were added later.
   torch::Tensor Loss() {
     torch::Tensor loss = torch::zeros({});
     for (const torch::Tensor& parameter : parameters()) loss = loss + parameter.to(torch::kFloat32).sum();

@@ -89,7 +89,7 @@ class TransportConformance : public testing::TestWithParam<TransportMaker> {
   void RunRanks(int size, const std::function<void(RankDriver&)>& body, std::int64_t region_bytes = 1 << 20);
 };
 
-// What takes more than a second.
+// For tests that take more than a second.
 class TransportConformanceSlow : public TransportConformance {};
 
 }  // namespace tutti
