@@ -46,12 +46,8 @@ absl::Status CheckTag(const CallOptions& options, const CollectiveSpec& spec, Ra
                    most == 0 ? "0: only send and recv have a tag" : absl::StrCat("in 0…", most)));
 }
 
-bool AreUsual(const CallOptions& options) {
-  return options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0;
-}
-
 absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
-  if (AreUsual(options)) return absl::OkStatus();
+  if (options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0) return absl::OkStatus();
   absl::Status status = CheckTimeout(options, rank);
   status.Update(CheckFactor(options, spec, rank));
   status.Update(CheckTag(options, spec, rank));
@@ -194,15 +190,15 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const auto is_placed_so = [&](const CollectiveSpec& last, const BufferBytes& bytes_of_last) {
     bytes = bytes_of_last;
     bool in_place = spec.in_place;
-    return PlaceBuffers(last, bytes, in, out, rank, in_place).ok() && in_place == last.in_place;
+    return CheckOptions(options, last, rank).ok() && PlaceBuffers(last, bytes, in, out, rank, in_place).ok() &&
+           in_place == last.in_place;
   };
-  tutti::Call* call = nullptr;
-  if (AreUsual(options)) call = cache_.TakeIdleAgain(spec, options.schedule, is_placed_so);
+  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, is_placed_so);
   if (call == nullptr) {
     // Validated first: the sizes below are meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
     if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
-    bytes = BytesOf(spec, rank, size);
+    bytes = BuffersOf(spec, rank, size);
     CollectiveSpec placed = spec;
     if (absl::Status status = PlaceBuffers(spec, bytes, in, out, rank, placed.in_place); !status.ok()) {
       return Work(status);

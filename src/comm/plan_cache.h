@@ -38,7 +38,7 @@ struct BufferBytes {
   std::int64_t out = 0;
 };
 
-inline BufferBytes BytesOf(const CollectiveSpec& spec, Rank rank, int size) {
+inline BufferBytes BuffersOf(const CollectiveSpec& spec, Rank rank, int size) {
   return {InputCount(spec, rank, size) * SizeOf(spec.dtype), OutputCount(spec, rank, size) * SizeOf(spec.dtype)};
 }
 
@@ -90,7 +90,7 @@ class PlanCache {
       pools_.back().pool->Close();
       pools_.pop_back();
     }
-    const BufferBytes buffers = BytesOf(key.spec, channel.rank(), channel.size());
+    const BufferBytes buffers = BuffersOf(key.spec, channel.rank(), channel.size());
     pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes, buffers});
     places_.emplace(key, pools_.begin());
     if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();

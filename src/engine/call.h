@@ -34,8 +34,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   void AddReference() {
-    if (has_one_reference())
-      return references_.store(2, std::memory_order_relaxed);  // the caller's: nobody else counts
+    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);  // only the caller has one
     references_.fetch_add(1, std::memory_order_relaxed);
   }
   void Release();

@@ -39,8 +39,8 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
     return call;
   }
 
-  // Takes back a call that nobody uses any more, if no other one is the spare one: without a lock. The pool may be gone
-  // as soon as it has the call, whose reference kept the pool.
+  // Takes back a call that nobody uses any more, without a lock; false: there is a spare call already, or the pool is
+  // closed. The pool may be gone as soon as it has the call, whose reference kept the pool.
   bool ReturnAsSpare(Call* call) {
     if (spare_.load(std::memory_order_relaxed) != nullptr) return false;
     const std::int64_t bytes = call->held_bytes();

@@ -16,6 +16,9 @@ namespace tutti {
 // work and then tries to take the seat, one therefore sees the other, without a fence of its own in every call.
 class TUTTI_THREAD_ANNOTATION(capability("mutex")) DriverSeat {
  public:
+  // A thread that waits looks at the seat at least this often.
+  static constexpr absl::Duration kRest = absl::Seconds(10);
+
   bool TryLock() TUTTI_TRY_ACQUIRE(true) {
     std::uint32_t was = kFree;
     return state_.compare_exchange_strong(was, kTaken);
@@ -32,7 +35,6 @@ class TUTTI_THREAD_ANNOTATION(capability("mutex")) DriverSeat {
   static constexpr std::uint32_t kFree = 0;
   static constexpr std::uint32_t kTaken = 1;
   static constexpr std::uint32_t kAwaited = 2;  // taken, and threads may sleep until it is free
-  static constexpr absl::Duration kRest = absl::Seconds(1);
 
   std::atomic<std::uint32_t> state_{kFree};
 };

@@ -326,11 +326,11 @@ absl::Status Engine::CheckLeavers(Run& run) {
                               ? "every other rank of the group has left (destroyed its communicator, or ended)"
                               : absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
                                              " has left (it destroyed its communicator, or its program has ended)");
-  // Who leaves without a call often does so because a rank outside the group was lost.
-  const absl::Span<const Loss> losses = transport_->Check();
-  const std::string before = losses.empty() ? "" : absl::StrCat("; before that: ", losses.front().cause.message());
+  // A rank often leaves without a call because it has lost a rank outside the group, which this rank knows, too.
+  const absl::Span<const Loss> losses = transport_->Check().first(losses_seen_);
+  const std::string known = losses.empty() ? "" : absl::StrCat("; known, too: ", losses.back().cause.message());
   return absl::UnavailableError(
-      absl::StrCat(who, " without ", run.Text(), ", for which rank ", options_.rank, " waits", before));
+      absl::StrCat(who, " without ", run.Text(), ", for which rank ", options_.rank, " waits", known));
 }
 
 Rank Engine::AwaitedBy(const Run& run) const {

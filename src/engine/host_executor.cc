@@ -132,6 +132,7 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());
+  run.channel.RingSleepers();  // before the end wakes threads of this rank, which may take the core
   if (run.refusal.ok()) {
     Finish(run, absl::OkStatus());
   } else {

@@ -43,7 +43,7 @@ struct Ticket {
   bool meeting = false;                      // see Channel::Meet
   bool any_private_buffers = false;          // of the ranks met so far
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
-  std::uint64_t look = 0;                    // grows whenever what is known of the peers' announcements is out of date
+  std::uint64_t look = 1;                    // grows whenever what is known of the peers' announcements is out of date
   std::vector<std::uint64_t> known_since;    // by peer: the `look` in which its announcement was read last
   // The lane and its run in which peers may have read this call's own scratch last; -1: none.
   int lent_lane = -1;

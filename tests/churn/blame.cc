@@ -56,7 +56,8 @@ bool NeverCame(const Round& round, const std::string& error) {
 
 }  // namespace
 
-std::vector<Rank> BlamedRanks(const std::string& error) {
+std::vector<Rank> BlamedRanks(const std::string& text) {
+  const std::string error = text.substr(0, text.find("; known, too: "));
   for (const absl::string_view words : {"missing ranks: ", " for rank ", "not found rank ", "rank "}) {
     if (std::vector<Rank> ranks = NumbersAfter(error, words); !ranks.empty()) return ranks;
   }

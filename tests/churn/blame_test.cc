@@ -16,6 +16,7 @@ TEST(BlamedRanksTest, ReadsWhatErrorsSay) {
   EXPECT_THAT(BlamedRanks("exchange 'address' of 4 ranks at noon: missing ranks: 1, 3; waiting"), ElementsAre(1, 3));
   EXPECT_THAT(BlamedRanks("exchange 'address' of 4 ranks: missing ranks: 10"), ElementsAre(10));
   EXPECT_THAT(BlamedRanks("not every rank has read it: rank 2 is gone, it has died or left"), ElementsAre(2));
+  EXPECT_THAT(BlamedRanks("rank 2 has left; known, too: rank 0 waited 2s for rank 3 in call 7"), ElementsAre(2));
   EXPECT_THAT(BlamedRanks("rank 1 has not found rank 0 of job 'j' in time"), ElementsAre(0));
 }
 

@@ -217,6 +217,11 @@ class Supervisor {
         if (std::optional<Finding> wrong = JudgeError(round_, error.code, error.text)) {
           findings_.push_back({wrong->kind, absl::StrCat("survivor ", rank, ": ", wrong->text)});
         }
+        for (const Rank blamed : BlamedRanks(error.text)) {
+          if (blamed == round_.victim || !told_[static_cast<std::size_t>(blamed)].errors.empty()) continue;
+          Find(Kind::kWrongBlame,
+               absl::StrCat("survivor ", rank, " names rank ", blamed, ", which is well: ", error.text));
+        }
         news = std::max(news, absl::Nanoseconds(error.ended_ns - fault_ns_));
         beyond = std::max(beyond, absl::Nanoseconds(error.ended_ns - error.begun_ns) - round_.timeout);
       }

@@ -62,9 +62,11 @@ TEST(DriverSeatTest, WhoSleepsForItIsWoken) {
   }
   absl::SleepFor(absl::Milliseconds(20));
   EXPECT_EQ(served, 0);
+  const absl::Time left = absl::Now();
   seat.Unlock();
   for (std::thread& sleeper : sleepers) sleeper.join();
   EXPECT_EQ(served, 3);
+  EXPECT_LT(absl::Now() - left, DriverSeat::kRest / 2) << "they looked again by themselves";
 }
 
 // Of a thread that leaves the seat and then looks for work, and one that brings work and then tries to take the seat,

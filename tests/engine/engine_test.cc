@@ -218,7 +218,7 @@ TEST_F(EngineTest, ARankThatLeavesAfterALossOutsideTheGroupIsToldWithTheLoss) {
   transport().losses = {{2, absl::UnavailableError("rank 2 died")}};
   TestClock::step_ns = kSecond / 100;
   EXPECT_THAT(Run(NewCall()).ToString(), AllOf(HasSubstr("UNAVAILABLE: rank 1 has left"),
-                                               HasSubstr("for which rank 0 waits; before that: rank 2 died")));
+                                               HasSubstr("for which rank 0 waits; known, too: rank 2 died")));
 }
 
 TEST_F(EngineTest, AnErrorOfTheExecutorIsKept) {
