@@ -187,13 +187,13 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const Rank rank = channel->rank();
   const int size = channel->size();
   BufferBytes bytes;
-  const auto is_placed_so = [&](const CollectiveSpec& last, const BufferBytes& bytes_of_last) {
+  const auto fits_last_plan = [&](const CollectiveSpec& last, const BufferBytes& bytes_of_last) {
     bytes = bytes_of_last;
     bool in_place = spec.in_place;
     return CheckOptions(options, last, rank).ok() && PlaceBuffers(last, bytes, in, out, rank, in_place).ok() &&
            in_place == last.in_place;
   };
-  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, is_placed_so);
+  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, fits_last_plan);
   if (call == nullptr) {
     // Validated first: the sizes below are meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);

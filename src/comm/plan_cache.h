@@ -32,7 +32,7 @@ struct CallKey {
   }
 };
 
-// Of the caller's buffers in a call.
+// The lengths of the input and the output that the caller of one call gives.
 struct BufferBytes {
   std::int64_t in = 0;
   std::int64_t out = 0;
@@ -61,8 +61,9 @@ class PlanCache {
     return TakeIdleOfFront();
   }
 
-  // The same where `spec` is that of the plan used last, but perhaps for in_place, and `fits` holds of the plan's spec
-  // and buffers. Whatever has a plan is valid: so a call that is made again and again needs no look at its spec.
+  // A call by the plan used last that waits to be used again, if `spec` differs from the plan's spec at most in
+  // in_place and `fits(spec of the plan, lengths of its buffers)` holds; otherwise nullptr. A spec that has a plan is
+  // valid, so the spec of a call that is made again and again need not be validated.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
     const MutexLock lock(mutex_);

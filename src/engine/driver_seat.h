@@ -12,8 +12,9 @@
 namespace tutti {
 
 // A mutex (the one of U. Drepper, "Futexes are tricky", section 6), for what std::mutex does not promise: Unlock and
-// TryLock are sequentially consistent. Of a thread that leaves the seat and then looks for work, and one that brings
-// work and then tries to take the seat, one therefore sees the other, without a fence of its own in every call.
+// TryLock are sequentially consistent. Suppose that one thread leaves the seat and then looks for work, while another
+// brings work and then tries to take the seat: the first thread sees the work or the second one gets the seat, although
+// no call pays for a fence.
 class TUTTI_THREAD_ANNOTATION(capability("mutex")) DriverSeat {
  public:
   // A thread that waits looks at the seat at least this often.

@@ -128,7 +128,7 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
 void Engine::LeaveSeat() {
   const bool busy = !executor_->idle();
   seat_.Unlock();
-  // Who submits after this look finds the seat free.
+  // A thread that submits a call after this look at the queue finds the seat free.
   if (busy || !queue_.empty()) WakeThread();
 }
 

@@ -106,8 +106,6 @@ Instruction Translate(const Plan& plan, const Step& step) {
       if (ref.owner != kSelf && ref.owner != plan.rank) i.wire_bytes += ref.bytes;
     }
   }
-  i.fills_scratch = step.kind == StepKind::kCopy && dsts[0].space == Space::kScratch &&
-                    (dsts[0].owner == kSelf || dsts[0].owner == plan.rank);
   return i;
 }
 
@@ -137,6 +135,9 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
+    instruction.fills_scratch =
+        step.kind == StepKind::kCopy &&
+        program->operands[instruction.first_operand].base == static_cast<std::uint32_t>(BaseOf(Space::kScratch, kSelf));
     program->wire_bytes += instruction.wire_bytes;
     if (!program->point_to_point && (step.kind == StepKind::kSend || step.kind == StepKind::kRecv)) {
       program->messages.resize(static_cast<std::size_t>(plan.size));

@@ -17,7 +17,7 @@ namespace tutti::churn {
 inline constexpr absl::string_view kOfGroup = " (in a group of ranks ";
 
 // "rank 2 died: …", "rank 0 waited 2s for rank 2 in …": {2}; "missing ranks: 2, 3": {2, 3}; {} when no rank is blamed.
-// What an error says to be known, too, blames nobody.
+// The part of an error that begins with "; known, too: " blames nobody.
 std::vector<Rank> BlamedRanks(const std::string& error);
 
 // What is wrong with the error of a survivor of the round's fault.

@@ -14,11 +14,6 @@ namespace {
 
 CallKey KeyOf(std::int64_t count) { return {.spec = {.collective = Collective::kBarrier, .count = count}}; }
 
-std::shared_ptr<const Program> SomeProgram() {
-  const CollectiveSpec spec{.collective = Collective::kBarrier};
-  return Compile(*BuildPlan(**FindSchedule(Collective::kBarrier, "dissemination"), spec, 0, 2, {}));
-}
-
 class PlanCacheTest : public ::testing::Test {
  protected:
   void Insert(std::int64_t count) { cache_.Insert(KeyOf(count), SomeProgram(), *world_.ranks[0].channel); }

@@ -15,11 +15,6 @@
 namespace tutti {
 namespace {
 
-std::shared_ptr<const Program> SomeProgram() {
-  const CollectiveSpec spec{.collective = Collective::kBarrier};
-  return Compile(*BuildPlan(**FindSchedule(Collective::kBarrier, "dissemination"), spec, 0, 2, {}));
-}
-
 class CallPoolTest : public ::testing::Test {
  protected:
   TwoRanks world_{/*mapped=*/true};

@@ -69,8 +69,8 @@ TEST(DriverSeatTest, WhoSleepsForItIsWoken) {
   EXPECT_LT(absl::Now() - left, DriverSeat::kRest / 2) << "they looked again by themselves";
 }
 
-// Of a thread that leaves the seat and then looks for work, and one that brings work and then tries to take the seat,
-// one sees the other.
+// One thread leaves the seat and then looks for work, another brings work and then tries to take the seat: the first
+// sees the work, or the second gets the seat.
 TEST(DriverSeatTest, NoWorkIsLeftBetweenTwoThreads) {
   for (int round = 0; round < 20'000; ++round) {
     DriverSeat seat;

@@ -62,6 +62,12 @@ class TestTransport final : public ForwardingTransport {
   std::function<void()> on_drain;
 };
 
+// A program of rank 0 of two, for tests that do not care which.
+inline std::shared_ptr<const Program> SomeProgram() {
+  const CollectiveSpec spec{.collective = Collective::kBarrier};
+  return Compile(*BuildPlan(**FindSchedule(Collective::kBarrier, "dissemination"), spec, 0, 2, {}));
+}
+
 struct TestRank {
   std::shared_ptr<TestTransport> transport;
   std::shared_ptr<Arena> arena;
