@@ -1,14 +1,17 @@
-# Everything in one word, on a fresh Debian 12 or Ubuntu 24.04 with nothing but git, make and a shell.
-.PHONY: help quickstart test check build bench format install-core install-torch install-plots install-bench clean
+# One word for each task, on a fresh Debian 12 or Ubuntu 24.04 that has only git, make and a shell.
+.PHONY: help quickstart test test-matrix check build bench format install-core install-torch install-python \
+  install-matrix install-plots install-bench clean
 .DEFAULT_GOAL := help
 
-# ThreadSanitizer needs the address layout that some kernels randomize away; where setarch is forbidden, go without.
+# ThreadSanitizer fails where the kernel randomizes addresses too far; where setarch is forbidden, addresses stay
+# random.
 fixed_layout = $$(setarch -R true 2>/dev/null && echo setarch -R)
 workflow = cmake --workflow --preset
 
 help:
 	@echo 'make quickstart   install what is missing, build, train on 4 local ranks, print the table (~15 minutes)'
 	@echo 'make test         install what is missing, build, run all tests and lint'
+	@echo 'make test-matrix  the Python package on the newest torch, too, under Slurm and Ray, and installed by pip'
 	@echo 'make check        the tests again under AddressSanitizer with UBSan, and under ThreadSanitizer'
 	@echo 'make build        build/release/bin/tutti and the examples beside it'
 	@echo 'make bench        compare with Open MPI, MPICH and gloo; writes docs/results/'
@@ -18,8 +21,11 @@ help:
 quickstart: install-plots build
 	docs/examples/quickstart.sh
 
-test: install-torch
+test: install-python
 	$(workflow) dev
+
+test-matrix: install-matrix
+	$(workflow) matrix
 
 check: install-core
 	$(workflow) asan
@@ -39,6 +45,10 @@ install-core:
 	@.ci/install core
 install-torch:
 	@.ci/install core torch
+install-python:
+	@.ci/install core torch python
+install-matrix:
+	@.ci/install core torch python python-newest matrix
 install-plots:
 	@.ci/install core torch plots
 install-bench:

@@ -1,11 +1,12 @@
 // async: every rank trains at its own pace, and in the background the ranks average their weights again and again:
 //
-//   w0 ← x (snapshot);  s ← Σ w0;  x ← (s/n - w0) + x, so that what was learnt since the snapshot is kept
+//   w0 ← x (snapshot of the weights x);  s ← Σ w0;  x ← (s/n - w0) + x (n: ranks)
+//
+// so that what was learnt since the snapshot is kept.
 //
 // The plan is the average of the snapshots; src/sync/async_average.h takes the snapshots and begins the rounds. Before
-// that, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between a snapshot and its correction
-// of x.
-// After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018, https://arxiv.org/abs/1710.06952).
+// the first round, `warmup_steps` steps average gradients; `max_staleness` bounds the steps between a snapshot and its
+// correction of x. After Bagua's AsyncModelAverage (Lian et al., AD-PSGD, 2018, https://arxiv.org/abs/1710.06952).
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -17,8 +18,7 @@ namespace tutti {
 namespace {
 
 constexpr AlgorithmOption kOptions[] = {
-    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "true", "true | false", "average inside each node first; no effect on one node", CheckListed},
     {"peer_selection_mode", "all", "all", "with whom a rank averages its weights", CheckListed},
     {"sync_interval_ms", "500", "1, 2, …", "pause from the end of a round to the next, in milliseconds", CheckPositive},
     {"max_staleness", "0", "0, 1, …",

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// OK when a codec can encode values of `dtype`. The error calls them `what` ("weights") and ends with `otherwise`,
-// which says what to use instead (" (use decentralized)"), or nothing.
+// OK when a codec can encode values of `dtype`. The error calls the values `what` ("weights") and ends with
+// `otherwise`, which says what to use instead (" (use decentralized)"), or nothing.
 inline absl::Status CheckEncodable(absl::string_view what, DType dtype, absl::string_view otherwise = "") {
   if (IsFloating(dtype) && dtype != DType::kF64) return absl::OkStatus();
   return absl::UnimplementedError(

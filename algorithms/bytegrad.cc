@@ -11,8 +11,7 @@ namespace {
 
 constexpr AlgorithmOption kOptions[] = {
     {"average", "true", "true | false", "divide the sum of the gradients by the number of ranks", CheckListed},
-    {"hierarchical", "true", "true | false", "reduce losslessly inside each node; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "true", "true | false", "reduce losslessly inside each node; no effect on one node", CheckListed},
     {"error_feedback", "false", "true | false", "add what a message has lost to the next one", CheckListed},
 };
 

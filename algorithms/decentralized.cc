@@ -42,13 +42,13 @@ absl::Status CheckMatrix(const AlgorithmOption& /*option*/, absl::string_view va
 }
 
 constexpr AlgorithmOption kOptions[] = {
-    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "true", "true | false", "average inside each node first; no effect on one node", CheckListed},
     {"peer_selection_mode", "all", "a peer selection", "with whom a rank mixes its weights", CheckPeerSelection},
     {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
-    {"seed", "0", "0, 1, …", "of peer selections that draw lots", CheckNotNegative},
+    {"seed", "0", "0, 1, …", "seed of the random numbers of peer selections that draw lots", CheckNotNegative},
     {"matrix", "", "rows of numbers, as 0.5 0.5/0.5 0.5",
-     "a mixing matrix of one's own, in place of a peer selection: row r says what rank r takes of each", CheckMatrix},
+     "a mixing matrix, in place of a peer selection: entry c of row r is the share of rank c in the mix of rank r",
+     CheckMatrix},
 };
 
 const PeerSelection& SelectionOf(const Strategy& strategy) {

@@ -15,12 +15,12 @@ namespace {
 
 constexpr AlgorithmOption kOptions[] = {
     {"average", "true", "true | false", "divide the sum of the gradients by the number of ranks", CheckListed},
-    {"hierarchical", "false", "true | false", "reduce inside each node first; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "false", "true | false", "reduce inside each node first; no effect on one node", CheckListed},
     {"schedule", "auto", "auto, or a schedule of all_reduce", "how the bucket's bytes move", CheckSchedule},
 };
 
-// A codec casts f32. It would not change a bucket of its own type, unless it rounds the result at random.
+// OK where the codec casts the bucket (f32), or leaves the bucket as it is: a bucket of the codec's own type, unless
+// the codec rounds at random, which would change the result of the exchange.
 absl::Status CheckCast(const CodecChoice& codec, DType dtype) {
   const bool at_random = codec.options.rounding == Rounding::kStochastic;
   if (dtype == DType::kF32 || (dtype == codec.codec->linear && !at_random)) return absl::OkStatus();

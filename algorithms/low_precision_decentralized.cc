@@ -19,8 +19,7 @@ namespace tutti {
 namespace {
 
 constexpr AlgorithmOption kOptions[] = {
-    {"hierarchical", "true", "true | false", "average inside each node first; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "true", "true | false", "average inside each node first; no effect on one node", CheckListed},
     {"communication_interval", "1", "1, 2, …", "steps from one exchange to the next", CheckPositive},
 };
 

@@ -22,8 +22,7 @@ constexpr AlgorithmOption kOptions[] = {
      CheckPositive},
     {"freeze", "steps", "steps | variance",
      "the warm-up ends after warmup_steps; or later, when the norm of the variance has stopped changing", CheckListed},
-    {"hierarchical", "true", "true | false", "reduce losslessly inside each node; on one node it changes nothing",
-     CheckListed},
+    {"hierarchical", "true", "true | false", "reduce losslessly inside each node; no effect on one node", CheckListed},
     {"error_feedback", "false", "true | false", "add what a message has lost to the next one", CheckListed},
 };
 

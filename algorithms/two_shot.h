@@ -2,7 +2,7 @@
 //
 //   1. Every rank encodes every chunk and sends chunk r to rank r.
 //   2. Rank r decodes all versions of chunk r, adds them up in fp32, in rank order, and divides by n (average).
-//   3. Rank r encodes its result and sends it to every rank. All decode it, rank r too: replicas stay bit-equal.
+//   3. Rank r encodes its result and sends it to every rank. All decode it, rank r too: all end with the same bits.
 //
 // With error feedback every encoder adds what its last message lost (the residual) to what it encodes, and keeps what
 // the new message loses (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847; in both shots as in DoubleSqueeze,
@@ -87,7 +87,8 @@ class EncodedChunks {
   std::vector<Ref> chunks_;
 };
 
-// message ← Q(values). With a residual: values += residual, message ← Q(values), residual ← values - what was sent.
+// message ← Q(values), Q being the codec. With a residual: values += residual, message ← Q(values), residual ← values -
+// what the message decodes to.
 inline void EncodeWithFeedback(PlanBuilder& b, const Ref& message, const Ref& values, const CodecChoice& codec,
                                const std::optional<Ref>& residual) {
   if (residual.has_value()) b.Reduce(values, {values, *residual}, ReduceOp::kSum);

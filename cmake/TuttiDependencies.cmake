@@ -1,4 +1,4 @@
-# Everything Tutti takes from others. `Makefile` installs it on Debian and Ubuntu.
+# The libraries that Tutti uses. `.ci/install`, which the Makefile calls, installs them on Debian and Ubuntu.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(PkgConfig REQUIRED)

@@ -1,22 +1,24 @@
-# `cmake --install`: headers, library, the command, and what lets others find them: find_package(tutti) and pkg-config.
+# What `cmake --install` installs: headers, the library, the command, and files for find_package(tutti) and pkg-config.
+# The component `development` is what a C++ program needs to be built; the Python wheel contains it.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
-install(TARGETS tutti EXPORT tuttiTargets)
+install(TARGETS tutti EXPORT tuttiTargets COMPONENT development)
 if(TARGET tutti_command)
   install(TARGETS tutti_command)
 endif()
-install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir})
+install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
+install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir} COMPONENT development)
 
 configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake
-  cmake/TuttiTorch.cmake DESTINATION ${package_dir})
+  cmake/TuttiTorch.cmake DESTINATION ${package_dir} COMPONENT development)
 
-# A static library: who links it needs all that it links.
+# tutti is a static library: a program that links it needs all libraries that it links.
 file(RELATIVE_PATH tutti_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" tutti_prefix_from_pc ${tutti_prefix_from_pc})
 configure_file(cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/generated/tutti.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/generated/tutti.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)

@@ -1,5 +1,6 @@
-# Generates the lists behind AllSchedules(), AllCodecs(), AllAlgorithms() and AllPeerSelections() from file names: adding
-# a file is all it takes to add a schedule, codec, algorithm or peer selection; no static constructors, no list kept by hand.
+# Generates the lists behind AllSchedules(), AllCodecs(), AllAlgorithms() and AllPeerSelections() from file names: a new
+# file is all that a new schedule, codec, algorithm or peer selection needs, without static constructors or a list kept
+# by hand.
 #
 # tutti_manifest(OUT_VAR KIND TYPE FUNCTION SYMBOL_PREFIX DIRECTORY)
 function(tutti_manifest out header type function prefix directory)

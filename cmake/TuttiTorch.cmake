@@ -1,13 +1,30 @@
-# libtorch as one small imported target, `tutti_libtorch` (torch_cpu and c10), from an unpacked PyPI wheel or any libtorch.
-# find_package(Torch) of a CUDA wheel wants a CUDA toolkit, which a CPU build has no use for.
+# libtorch as one small imported target, `tutti_libtorch` (torch_cpu and c10), from an unpacked PyPI wheel or any
+# libtorch. find_package(Torch) of a CUDA wheel demands a CUDA toolkit, which a CPU build does not need.
 #
-# Looked for in TUTTI_TORCH_DIR (the folder with include/ and lib/; cache or environment), then Torch_DIR, then where
-# `.ci/install torch` puts it. TUTTI_TORCH=ON: not finding it is an error; AUTO: the adapter is left out; OFF: not looked for.
+# libtorch is looked for in TUTTI_TORCH_DIR (the folder with include/ and lib/; cache or environment), then, for pip, in
+# the Python environment that the package is installed into, otherwise in Torch_DIR, then where `.ci/install torch` puts
+# it, in the environment TUTTI_TORCH_ENVIRONMENT (others may be beside it). When libtorch is not found, TUTTI_TORCH=ON
+# is an error, and AUTO leaves out the adapter; with OFF it is not looked for.
 set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}" CACHE PATH "libtorch's folder, the one with include/ and lib/")
+set(TUTTI_TORCH_ENVIRONMENT torch-2.11 CACHE STRING
+  "The Python environment of `.ci/install` with libtorch, where TUTTI_TORCH_DIR is not given")
 
 function(tutti_find_torch out)
   if(TUTTI_TORCH_DIR)
     set(${out} ${TUTTI_TORCH_DIR} PARENT_SCOPE)
+    return()
+  endif()
+  if(SKBUILD)
+    # `pip install`: the torch of the environment that pip installs into. pip hides the environment from builds by
+    # PYTHONPATH.
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH ${Python_EXECUTABLE} -c
+      "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT found)
+      message(FATAL_ERROR "the Python package is built against the torch that is installed, and ${Python_EXECUTABLE} \
+has none: run `pip install torch` first")
+    endif()
+    set(${out} ${found} PARENT_SCOPE)
     return()
   endif()
   if(Torch_DIR)
@@ -19,12 +36,8 @@ function(tutti_find_torch out)
   if(NOT deps)
     set(deps "$ENV{HOME}/.cache/tutti")
   endif()
-  file(GLOB candidates ${deps}/torch-*/lib/python3*/site-packages/torch)
-  list(SORT candidates COMPARE NATURAL ORDER DESCENDING)
-  if(candidates)
-    list(GET candidates 0 newest)
-    set(${out} ${newest} PARENT_SCOPE)
-  endif()
+  file(GLOB found ${deps}/${TUTTI_TORCH_ENVIRONMENT}/lib/python3*/site-packages/torch)
+  set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
 if(NOT TUTTI_TORCH)
@@ -62,3 +75,10 @@ foreach(library c10 torch_cpu)
 endforeach()
 add_library(tutti_libtorch INTERFACE IMPORTED)
 target_link_libraries(tutti_libtorch INTERFACE tutti_torch_cpu tutti_c10 Threads::Threads)
+
+# libtorch_python, which Python's own process loads; only wheels have it.
+if(EXISTS ${torch_dir}/lib/libtorch_python.so)
+  add_library(tutti_torch_python SHARED IMPORTED)
+  set_target_properties(tutti_torch_python PROPERTIES IMPORTED_LOCATION ${torch_dir}/lib/libtorch_python.so)
+  set(TUTTI_TORCH_LIBRARIES_DIR ${torch_dir}/lib)
+endif()

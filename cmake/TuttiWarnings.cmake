@@ -1,5 +1,5 @@
-# Flags of our own targets: strict warnings, no fused multiply-add behind our back (results must have the same bits on
-# every processor), and the sanitizers of TUTTI_SANITIZE.
+# Flags of Tutti's targets: strict warnings, no contraction of products and sums to fused multiply-adds by the compiler
+# (results must have equal bits on every processor), and the sanitizers of TUTTI_SANITIZE.
 add_library(tutti_flags INTERFACE)
 target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -ffp-contract=off
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)

@@ -13,7 +13,8 @@ namespace tutti {
 
 class DiscardedGroups {
  public:
-  // False when the group was there already; it is then the youngest. The oldest is forgotten when there are too many.
+  // Adds a group as the youngest; false when the group was there already. Beyond kMostDiscarded the oldest group is
+  // forgotten.
   bool Add(std::uint32_t group) {
     const bool is_new = groups_.insert(group).second;
     if (!is_new) std::erase(order_, group);
@@ -29,7 +30,7 @@ class DiscardedGroups {
   }
   bool Contains(std::uint32_t group) const { return groups_.contains(group); }
   std::size_t size() const { return order_.size(); }
-  // In the order in which the groups were added.
+  // The groups in the order in which they were added, the oldest first.
   std::uint32_t operator[](std::size_t index) const { return order_[index]; }
 
  private:

@@ -13,7 +13,8 @@ namespace tutti {
 
 class EndedQueue {
  public:
-  // A queue that allocates nothing while at most `room` operations are in it, and later nothing in the long run.
+  // A queue that allocates nothing while at most `room` operations are in it, and nothing in the long run once it has
+  // grown.
   explicit EndedQueue(std::size_t room = 0) {
     ended_.reserve(room);
     calling_.reserve(room);
@@ -22,7 +23,7 @@ class EndedQueue {
   void End(Completion* completion, absl::Status status) { ended_.push_back({completion, std::move(status)}); }
 
   // Calls the completions; false when there were none. Completions may post operations, which may fill the queue anew:
-  // those are for the next call.
+  // what the completions add is for the next CallAll.
   bool CallAll() {
     if (ended_.empty()) return false;
     calling_.swap(ended_);

@@ -1,4 +1,4 @@
-// Queues by key, such as the receives and the messages of each tag: what came first leaves first.
+// Queues by key, such as the receives and the messages of each tag: the entry of a key that came first leaves first.
 #ifndef TUTTI_TRANSPORTS_KEYED_QUEUES_H_
 #define TUTTI_TRANSPORTS_KEYED_QUEUES_H_
 
@@ -25,7 +25,7 @@ class KeyedQueues {
 
   struct Entry {
     T value{};
-    std::uint64_t number = 0;  // among all that were added: of two entries, the older one has the smaller number
+    std::uint64_t number = 0;  // place among all that were added: an older entry has a smaller number
     Entry* next = nullptr;
   };
 
@@ -53,7 +53,7 @@ class KeyedQueues {
     return value;
   }
 
-  // Takes the entries out for which `takes(key, value)`: all that are, the oldest of a key first.
+  // Takes out all entries for which `takes(key, value)` holds, the oldest of a key first.
   template <typename Takes>
   void TakeIf(const Takes& takes) {
     absl::erase_if(queues_, [&](auto& keyed) {
@@ -74,7 +74,7 @@ class KeyedQueues {
     });
   }
 
-  // Takes entries out of the front of each queue, while `takes(key, value)`.
+  // Takes entries out of the front of each queue, while `takes(key, value)` holds.
   template <typename Takes>
   void TakeWhile(const Takes& takes) {
     absl::erase_if(queues_, [&](auto& keyed) {

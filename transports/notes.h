@@ -13,7 +13,7 @@ namespace tutti {
 
 class Notes {
  public:
-  // The oldest note is forgotten when there are too many.
+  // Adds a note. Beyond kMostNotes the oldest note is forgotten.
   void Add(Note note) {
     if (notes_.size() == Transport::kMostNotes) notes_.pop_front();
     notes_.push_back(std::move(note));
@@ -25,7 +25,7 @@ class Notes {
     notes_.pop_front();
     return note;
   }
-  // How many notes have ever come: Sleep ends when there is one more.
+  // The number of notes that have ever been added: Sleep ends when the number has grown.
   std::uint64_t come() const { return come_; }
 
  private:

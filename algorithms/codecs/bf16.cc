@@ -1,4 +1,4 @@
-// bfloat16: the upper half of an fp32, rounded. A linear codec: a collective can add its messages as they are.
+// bfloat16: the upper half of an fp32, rounded. The codec is linear: a collective can add its messages as they are.
 #include "algorithms/codecs/cast_message.h"
 
 namespace tutti {

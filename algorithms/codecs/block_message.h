@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 // How one block becomes numbers and a code; one object is made per message. A scheme derives from BlockScheme,
 // redefines those of its members that it needs, and has besides
 //   static constexpr absl::string_view kName, kOptions;  // as in Codec
-//   static constexpr std::uint8_t kId;  // on the wire; of no other codec, ever
+//   static constexpr std::uint8_t kId;  // on the wire; never given to another codec
 //   using Numbers = std::array<float, N>;
 //   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);
 //   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,

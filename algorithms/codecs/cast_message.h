@@ -1,5 +1,5 @@
-// The message of a codec that rounds each element to a 16-bit floating type: just the elements of that type. It has no
-// header, because a collective may take messages for tensors: decode checks only the length.
+// The message of a codec that rounds each element to a 16-bit floating type: just the elements of that type. The
+// message has no header, because a collective may take messages for tensors: decode checks only the length.
 #ifndef TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 #define TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 
@@ -30,7 +30,7 @@ class CastMessage {
 
   static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                      absl::Span<std::uint8_t> dst) {
-    std::uint16_t piece[kPiece];  // a message has no alignment
+    std::uint16_t piece[kPiece];  // aligned for the kernels, as `dst` need not be
     const kernels::RandomStream random = kernels::MakeRandomStream(options.seed, draw, 0);
     for (std::size_t begin = 0; begin < src.size(); begin += kPiece) {
       const std::size_t n = std::min(kPiece, src.size() - begin);

@@ -1,7 +1,7 @@
-// IEEE half precision. A linear codec: a collective can add its messages as they are.
+// IEEE half precision. The codec is linear: a collective can add its messages as they are.
 //
-// The range of the type ends at 65504: larger values become infinite, and so show, like an overflow in mixed precision
-// training.
+// The range of the type ends at 65504: larger values become infinite, so that the user sees the overflow, as in mixed
+// precision training.
 #include "algorithms/codecs/cast_message.h"
 
 namespace tutti {

@@ -16,7 +16,7 @@ struct Sign : codecs::BlockScheme {
   static constexpr absl::string_view kName = "sign";
   static constexpr absl::string_view kOptions = "block";
   static constexpr std::uint8_t kId = 4;
-  static constexpr std::int64_t kSmallestBlock = 8;  // whole bytes
+  static constexpr std::int64_t kSmallestBlock = 8;  // the code of a block fills whole bytes
   using Numbers = std::array<float, 1>;              // the scale
   using BlockScheme::BlockScheme;
 
@@ -46,8 +46,9 @@ TUTTI_CODEC(sign);
 constinit const tutti::Codec tutti_codec_sign = {
     .name = tutti::Sign::kName,
     .summary =
-        "1 bit per element: its sign, times the mean magnitude of its block. Needs error feedback. Zeros become "
-        "± that mean by turns, but for blocks of zeros",
+        "1 bit per element: the sign of the element, times the mean magnitude of its block. Needs error feedback. A "
+        "zero becomes plus or minus the mean magnitude (plus at even indexes of the block); a block of zeros stays "
+        "zero",
     .error_bound = "max|x| of the block",
     .options = tutti::Sign::kOptions,
     .defaults = {.block = 256},

@@ -1,9 +1,9 @@
-// The largest elements of each block, exactly; the others decode to zero. The code of a block of n elements has the
-// values of the density · n largest (rounded, at least one), then their indices within the block, ascending. Without
-// error feedback small elements are never sent. (Aji, Heafield: "Sparse communication for distributed gradient
-// descent", 2017; Stich et al., https://arxiv.org/abs/1809.07599.)
+// Only the elements of largest magnitude of each block are sent, exactly; the others decode to zero. The code of a
+// block of n elements has the values of the density · n largest (rounded, at least one), then their indices within the
+// block, ascending. Without error feedback small elements are never sent. (Aji, Heafield: "Sparse communication for
+// distributed gradient descent", 2017; Stich et al., https://arxiv.org/abs/1809.07599.)
 //
-// A block with a NaN or Inf sends NaN as its first value, which stands for all of the block.
+// The code of a block with a NaN or Inf starts with NaN, to which the whole block decodes.
 #include <cmath>
 
 #include "algorithms/codecs/block_message.h"
@@ -58,7 +58,7 @@ class TopK : public codecs::BlockScheme {
     return {};
   }
 
-  // Decodes; false unless the indices of the block ascend and lie within it.
+  // Returns false unless the indices ascend and lie within the block, or the code starts with NaN.
   bool Decode(const Numbers& /*numbers*/, const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
     switch (IndexBytes(static_cast<std::int64_t>(values.size()))) {
       case 2:

@@ -2,7 +2,7 @@
 //
 // With so few levels one outlier costs its whole block precision. rotation=true turns every block by a random Hadamard
 // rotation before encoding, and back after decoding: what is encoded is then nearly normally distributed, whatever the
-// values were. Zeros do not stay zero then, but for blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526)
+// values were. With rotation, zeros stay zero only in blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526)
 // and THC (https://arxiv.org/abs/2302.08545).
 #include "algorithms/codecs/block_message.h"
 #include "kernels/finite_range.h"

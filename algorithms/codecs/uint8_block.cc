@@ -1,7 +1,7 @@
 // One byte per element; every block has its own range (docs/decisions/0002-uint8-block.md).
 //
-// A block of values in [min, max] has 256 levels, (max − min)/255 apart (rounded up to 16 significant bits). For each
-// value it sends the nearest level, or with rounding=stochastic one of the two levels beside the value. Zero is a level
+// A block of values in [min, max] has 256 levels, (max − min)/255 apart (rounded up to 16 significant bits). Each value
+// is sent as the nearest level, or with rounding=stochastic as one of the two levels beside the value. Zero is a level
 // when it lies in the range; equal values are exact. The decoder computes min + code · step.
 #include "algorithms/codecs/block_message.h"
 #include "kernels/finite_range.h"

@@ -2,14 +2,15 @@
 //
 //   0  magic "TUTC"
 //   4  version of the layout (1)
-//   5  codec: a number of its own
+//   5  codec: its number, which no other codec has
 //   6  dtype of the decoded elements
-//   7  form: 0 blocks, 1 raw (elements as they are: the message would not shrink)
+//   7  form: 0 blocks, 1 raw (elements as they are, because encoding would not make them smaller)
 //   8  count, 64 bits: decoded elements
 //  16  block, 32 bits: elements that share one range; 0: the whole message
 //  20  options, 32 bits: a fingerprint of the other options on which the decoder depends; 0: there are none
 //
-// Both sides know every field from (count, options); it is sent so that a disagreement is an error, not garbage.
+// Both sides know every field from (count, options); the header is sent so that a disagreement is an error, not
+// garbage.
 #ifndef TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
 #define TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
 
@@ -74,7 +75,7 @@ inline absl::Status CheckHeader(absl::string_view codec, const WireHeader& expec
     return absl::DataLossError(absl::StrCat(codec, " message has ", message.size(), " bytes; ", expected.count,
                                             " elements in blocks of ", expected.block, " need ", bytes));
   }
-  std::array<std::uint8_t, kHeaderBytes> header;  // the message may change meanwhile
+  std::array<std::uint8_t, kHeaderBytes> header;  // a copy, because a peer may overwrite the message meanwhile
   std::memcpy(header.data(), message.data(), kHeaderBytes);
   for (const WireField& field : FieldsOf(expected).list) {
     std::uint64_t value = 0;

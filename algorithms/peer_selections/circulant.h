@@ -1,4 +1,4 @@
-// Mixes in which every rank does the same, relative to its place: the mixing matrix is circulant.
+// Parts of peer selections in which every rank takes equal shares of the ranks at fixed places relative to its own.
 #ifndef TUTTI_ALGORITHMS_PEER_SELECTIONS_CIRCULANT_H_
 #define TUTTI_ALGORITHMS_PEER_SELECTIONS_CIRCULANT_H_
 

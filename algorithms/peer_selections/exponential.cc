@@ -19,7 +19,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 TUTTI_PEER_SELECTION(exponential);
 constinit const tutti::PeerSelection tutti_peer_selection_exponential = {
     .name = "exponential",
-    .summary = "the ranks 1, 2, 4, … places after it and itself, in equal parts",
+    .summary = "each rank and the ranks 1, 2, 4, … places after that rank, in equal parts",
     .rounds = tutti::Rounds,
     .mix = tutti::Mix,
 };

@@ -20,7 +20,7 @@ std::vector<PeerWeight> Mix(int size, int round, Rank rank) {
 TUTTI_PEER_SELECTION(one_peer_exponential);
 constinit const tutti::PeerSelection tutti_peer_selection_one_peer_exponential = {
     .name = "one_peer_exponential",
-    .summary = "the rank 1, 2, 4, … places after it, in turn, half and half",
+    .summary = "each rank and the rank 1, 2, 4, … places after that rank (another distance each round), half and half",
     .rounds = tutti::Rounds,
     .mix = tutti::Mix,
 };

@@ -1,4 +1,4 @@
-// A ring: every rank mixes with the ranks before and after it, in shares of a third each.
+// A ring: every rank mixes with the ranks before and after it, in shares of a third each (two ranks: half each).
 #include "algorithms/peer_selections/circulant.h"
 
 namespace tutti {
@@ -18,7 +18,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 TUTTI_PEER_SELECTION(ring);
 constinit const tutti::PeerSelection tutti_peer_selection_ring = {
     .name = "ring",
-    .summary = "the rank before, itself and the rank after, a third each",
+    .summary = "each rank, the rank before and the rank after, a third each",
     .rounds = tutti::Rounds,
     .mix = tutti::Mix,
 };

@@ -3,7 +3,7 @@
 //   h = n/2, round c: r < h meets ((c + r) mod h) + h; r ≥ h meets (r - h - c) mod h
 //
 // An odd world has (n+1)/2 ranks in the lower half and pretends to have as many in the upper: in each round the rank
-// that meets the missing one sits out, in rotation.
+// that would meet the missing rank sits out, in rotation.
 #include "algorithms/peer_selections/pairs.h"
 
 namespace tutti {

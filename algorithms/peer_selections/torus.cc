@@ -1,5 +1,6 @@
-// A torus of rows and columns, as square as the number of ranks allows: every rank mixes with its four neighbours, in
-// shares of a fifth each. A prime number of ranks makes one row, which is a ring.
+// A torus of rows and columns, as square as the number of ranks allows: every rank mixes with its neighbours, in equal
+// shares: of a fifth, or more where a row or column has fewer than three ranks. A prime number of ranks makes one row,
+// which is a ring.
 #include "algorithms/peer_selections/circulant.h"
 
 namespace tutti {
@@ -40,7 +41,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 TUTTI_PEER_SELECTION(torus);
 constinit const tutti::PeerSelection tutti_peer_selection_torus = {
     .name = "torus",
-    .summary = "the four neighbours on a torus of rows and columns and itself, in equal parts",
+    .summary = "each rank and its neighbours (up to four) on a torus of rows and columns, in equal parts",
     .rounds = tutti::Rounds,
     .mix = tutti::Mix,
 };

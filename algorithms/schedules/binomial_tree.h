@@ -1,4 +1,4 @@
-// The binomial tree over n ranks: log2 n levels, the root sends (or receives) once per level.
+// The binomial tree over n ranks: it has ⌈log2 n⌉ levels, and the root sends (or receives) once per level.
 #ifndef ALGORITHMS_SCHEDULES_BINOMIAL_TREE_H_
 #define ALGORITHMS_SCHEDULES_BINOMIAL_TREE_H_
 

@@ -1,5 +1,5 @@
-// Fold: any number of ranks becomes a power of two. Of n = p + e ranks (p the largest power of two), e are extras: each
-// hands its data to a partner before the schedule proper and gets the result from it afterwards.
+// Fold: any number of ranks becomes a power of two. Of n = p + e ranks (p the largest power of two up to n), e are
+// extras: each hands its data to a partner before the schedule proper and gets the result from it afterwards.
 #ifndef ALGORITHMS_SCHEDULES_FOLD_H_
 #define ALGORITHMS_SCHEDULES_FOLD_H_
 

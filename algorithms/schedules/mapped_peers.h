@@ -1,4 +1,4 @@
-// Schedules over mapped memory: every rank reads and writes the memory of all. No message, no intermediate copy.
+// Parts of schedules over mapped memory, in which every rank reads and writes the memory of all, without messages.
 #ifndef ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
 #define ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
 
@@ -11,8 +11,8 @@
 
 namespace tutti::schedules {
 
-// The largest input that is copied to scratch, which peers may read until the next run: that needs one round of signals
-// instead of two. Above it the extra copy costs more than a round.
+// The most bytes that are first copied to scratch, where peers may read the copy until the next run: the copy saves the
+// second round of signals, after which an input may change. A copy of more bytes costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
 
 // A barrier: no rank goes on before every rank has come here.
@@ -30,7 +30,7 @@ inline Ref InputInScratch(PlanBuilder& b) {
 
 inline Ref OnRank(const PlanBuilder& b, Rank rank, const Ref& ref) { return rank == b.rank() ? ref : ref.At(rank); }
 
-// The same range in the memory of every rank, in rank order.
+// The range `ref` in the memory of every rank, in rank order.
 inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
   std::vector<Ref> refs;
   refs.reserve(static_cast<std::size_t>(b.size()));
@@ -38,9 +38,9 @@ inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
   return refs;
 }
 
-// The whole input, or output, of the root, also where this rank has none itself. Only the root knows whether it is in
-// place: the engine lets both names lead to the one memory of a rank that has one (Channel::Signal). For whole calls:
-// the buffers of a part (PlanBuilder::Within) may lie elsewhere.
+// The whole input, or output, of the root, also where this rank has no such buffer. Only the root knows whether its own
+// call is in place: a root that passes one buffer announces it as input and as output (Channel::Signal). Only for whole
+// calls, since the buffers of a part of a plan (PlanBuilder::Within) may lie elsewhere.
 inline Ref InputOfRoot(const PlanBuilder& b) {
   const CollectiveSpec& spec = b.spec();
   if (b.rank() == spec.root) return b.in();
@@ -55,7 +55,8 @@ inline Ref OutputOfRoot(const PlanBuilder& b) {
   return Ref{.dtype = spec.dtype, .bytes = OutputCount(spec, spec.root, b.size()) * SizeOf(spec.dtype)}.At(spec.root);
 }
 
-// Chunk `index` of `parts`, cut at cache lines so that no two ranks ever write to one line. Late chunks may be empty.
+// Chunk `index` of `parts`, cut at cache lines so that no two ranks ever write to one line. The last chunks may be
+// empty.
 inline Range CacheLineChunk(DType dtype, std::int64_t count, int parts, int index) {
   const std::int64_t line = 64 / SizeOf(dtype);
   const Range lines = ChunkOf((count + line - 1) / line, parts, index);

@@ -1,6 +1,6 @@
 // Partials: operands that travel between ranks while a result is still incomplete. Sums, averages and products of
-// 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; all others travel as they
-// are.
+// 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; other partials have
+// the type of the elements.
 #ifndef ALGORITHMS_SCHEDULES_PARTIALS_H_
 #define ALGORITHMS_SCHEDULES_PARTIALS_H_
 
@@ -34,7 +34,7 @@ inline Ref InputAsPartial(PlanBuilder& b) {
 // buffer through slots, a slice at a time, needs little scratch, however long the buffer is.
 class Slots {
  public:
-  // The length of a slice: a few segments, of which one is on the wire and one is being reduced.
+  // The length of a slice in elements: a few segments, of which one is on the wire and one is being reduced.
   static std::int64_t SliceElements(const PlanBuilder& b, std::int64_t longest) {
     constexpr std::int64_t kSegmentsPerSlice = 4;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(AccumulatorOf(b.spec().dtype));

@@ -16,8 +16,8 @@
 
 namespace tutti::schedules {
 
-// The most stages of a call of `size` ranks: longer plans would cost more than the cache gives, and those of all ranks,
-// which grow with the square of the world's size, would be too long to be verified.
+// The most stages of a call of `size` ranks: the steps of further stages would cost more time than the cache saves, and
+// the plans of all ranks, whose steps grow with the square of the world's size, would be too long to be verified.
 inline std::int64_t MostStages(int size) { return std::clamp<std::int64_t>(50'000 / size / size, 1, 256); }
 
 // The elements of each of the `parts` parts of a slot: two segments together, or more where a part would be shorter
@@ -28,11 +28,11 @@ inline std::int64_t PartLength(const PlanBuilder& b, DType dtype, int parts, std
   return (std::max({fits, least, line}) + line - 1) / line * line;
 }
 
-// How `count` elements are cut: into stages of one length, but for the last one.
+// The cut of `count` elements into stages of equal length, of which the last may be shorter.
 class Stages {
  public:
-  // `parts`: how many times as much as one stage's range a slot holds. Parts are longer than elsewhere where there
-  // would be too many stages.
+  // A slot holds `parts` parts, each as long as a stage. Where parts of two segments together would make more than
+  // MostStages stages, the parts are longer.
   Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
     const std::int64_t most = MostStages(b.size());
     length_ = std::min(count, PartLength(b, dtype, parts, (count + most - 1) / most));
@@ -46,7 +46,7 @@ class Stages {
     const std::int64_t begin = stage * length_;
     return {begin, std::min(length_, count_ - begin)};
   }
-  // What of the block that starts at element `block` of `buffer` belongs to the stage.
+  // The stage's range of the block that starts at element `block` of `buffer`.
   Ref Of(std::int64_t stage, const Ref& buffer, std::int64_t block = 0) const {
     const Range range = (*this)[stage];
     return buffer.Elements(block + range.begin, range.count);
@@ -68,7 +68,7 @@ class TwoSlots {
   std::array<Ref, 2> slots_;
 };
 
-// Two slots, each with `parts` parts, which are as long as a stage.
+// Two slots, each with `parts` parts; a part is as long as a stage.
 class SlotsOfParts {
  public:
   SlotsOfParts(PlanBuilder& b, DType dtype, const Stages& stages, int parts)
@@ -113,7 +113,7 @@ inline void FillThenRead(std::int64_t number, absl::FunctionRef<void(std::int64_
   }
 }
 
-// Every rank meets all others in every stage.
+// FillThenRead where every rank meets all others in every stage.
 inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef<void(std::int64_t)> fill,
                          absl::FunctionRef<void(std::int64_t)> read) {
   FillThenRead(
@@ -121,8 +121,8 @@ inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef
 }
 
 // In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs into a slot, and ranks for which
-// `takes_result` holds read the chunks of all: one round of signals for each stage, and one before. A rank's own chunk
-// does not pass through its slots.
+// `takes_result` holds read the reduced chunks of all: one round of signals for each stage, and one before the first. A
+// rank reads its own chunk of the inputs where it lies, not from a slot.
 inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, b.in().count(), 1);

@@ -1,4 +1,4 @@
-// The engine's own cost: of a step, and of a call, in a world of one rank, which waits for no peer.
+// The time that the engine itself takes for a step and for a call, in a world of one rank, which waits for no peer.
 #include <benchmark/benchmark.h>
 
 #include <memory>

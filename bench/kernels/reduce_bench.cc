@@ -1,5 +1,5 @@
-// The speed of Reduce as the direct all-reduce of two ranks calls it: two sources, and the result into both. GB/s count
-// every byte read and written; memcpy (one read, one write) gives the limit.
+// The speed of Reduce as the direct all-reduce of two ranks calls it: two sources, and the result written into both.
+// GB/s count every byte read and written; memcpy (one read, one write) gives the limit.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -26,9 +26,9 @@ import sys
 from peers import COLLECTIVES, CORES, MPIS, PEERS, PYTHON, ROOT, Run, tutti
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# Sizes measured by one start of a program: a start costs a second or more, and drift within a group cancels out.
+# The largest size of each group of sizes that one start of a program measures, because a start costs a second or more.
 GROUP_ENDS = (16 << 10, 4 << 20, 1 << 62)
-LARGE = 64 << 10  # where the page of the collectives lists what Tutti is behind in
+LARGE = 64 << 10  # bytes from which on the page of the collectives lists where Tutti is behind
 RIVALS = {"best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
 
 
@@ -76,7 +76,7 @@ def runs(options):
 
 
 def measure(options, programs, rows):
-    """Appends a row for each measurement to `rows`, which holds those made so far when this is interrupted."""
+    """Appends a row for each measurement to `rows`, which keeps the rows made so far when measure is interrupted."""
     for round_number, run in runs(options):
         names = [name for name in programs if has(name, run.collective)]
         turn = round_number % len(names)
@@ -102,7 +102,7 @@ def summarize(rows):
         ours = by_name.get("tutti", {})
         for label, names in RIVALS.items():
             present = [by_name[n] for n in names if n in by_name]
-            rounds = [r for r in ours if present and all(r in p for p in present)]  # the last one may be incomplete
+            rounds = [r for r in ours if present and all(r in p for p in present)]  # the last round may be incomplete
             if rounds:
                 entry[f"times_faster_than_{label}"] = round(
                     statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
@@ -125,7 +125,7 @@ def table(entries, names, with_collective=False):
 
 
 def worst(entry):
-    """Tutti's advantage over the best of the other libraries; an older build of Tutti is none."""
+    """Tutti's advantage over the best of the other libraries; an older build of Tutti does not count."""
     return min([entry[k] for r in RIVALS if r != "before" and (k := f"times_faster_than_{r}") in entry], default=1e9)
 
 
@@ -172,7 +172,7 @@ def collectives_page(result, names):
     yield from heading(result, "collectives")
     yield "The same buffers are used again in every call; the root is rank 0. A size is the bytes of the larger of a"
     yield "rank's input and output. gloo is measured for [all_reduce](all_reduce.md) only.\n"
-    # A size that the ranks do not divide is measured as the next smaller one that they do.
+    # A size that is no multiple of the ranks is measured as the next smaller multiple.
     large = [e for e in result["summary"] if e["bytes"] > LARGE - 4 * e["ranks"]]
     yield from where_behind(f"## Where Tutti is behind, from {show_bytes(LARGE)}", large, names, True)
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
@@ -240,7 +240,8 @@ def main():
             raise SystemExit(f"gloo is measured for all_reduce only, not for {collective}")
     load = os.getloadavg()[0]
     if load > 0.5:
-        print(f"load average {load:.1f}: something else runs here, and what spins will look far worse than it is",
+        print(f"load average {load:.1f}: another program runs on this machine, and libraries whose ranks spin "
+              "while they wait will look far slower than they are",
               file=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rows = []

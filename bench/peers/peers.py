@@ -1,4 +1,4 @@
-"""How each library's program is built and started on this machine. A row of a program is one JSON object."""
+"""How each library's program is built and started on this machine. A program prints rows, a JSON object each."""
 
 import json
 import os

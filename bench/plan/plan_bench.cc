@@ -12,7 +12,8 @@
 namespace tutti {
 namespace {
 
-// A pipelined ring all-reduce in `steps` steps: every chunk is received, reduced and sent on, segment by segment.
+// Builds a part of a pipelined ring: a buffer is received, reduced and sent on, segment by segment, in about
+// state.range(0) steps.
 void BM_BuildRing(benchmark::State& state) {
   const std::int64_t segments = state.range(0) / 3;
   for (auto _ : state) {
@@ -28,7 +29,7 @@ void BM_BuildRing(benchmark::State& state) {
 }
 BENCHMARK(BM_BuildRing)->Arg(100)->Arg(10000)->Arg(100000)->Unit(benchmark::kMicrosecond);
 
-// A hard case for the builder's interval map: many readers of one range, then writes of small parts of it.
+// A hard case for the builder's interval map: again and again many overlapping reads, then a write of one element.
 void BM_BuildManyReaders(benchmark::State& state) {
   const std::int64_t steps = state.range(0);
   for (auto _ : state) {
@@ -61,8 +62,8 @@ void BM_VerifyRing(benchmark::State& state) {
 }
 BENCHMARK(BM_VerifyRing)->Arg(4)->Arg(16)->Arg(64)->Unit(benchmark::kMicrosecond);
 
-// The first call of a shape: every schedule of all_reduce is predicted. Links: 0 mapped memory, 1 messages inside a
-// node, 2 nodes of 8 ranks.
+// The time of a selection, as in the first call of a size: every schedule of all_reduce is predicted. Links: 0 mapped
+// memory, 1 messages inside a node, 2 nodes of 8 ranks.
 void BM_SelectAllReduce(benchmark::State& state) {
   const int size = static_cast<int>(state.range(0));
   PlanOptions options{.peers_mapped = state.range(2) == 0};

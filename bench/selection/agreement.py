@@ -5,13 +5,14 @@ machine over sizes, worlds and links, beside what `tutti bench` predicts.
     bench/selection/agreement.py [--rounds 3] [--ranks 2 4 8] [--json rows.json] [--page page.md]
 
 A cell is a call (collective, size, world, links) and two schedules of which one took more than 20 % longer than the other
-in every round. The share of cells whose predicted order is the measured one is printed, by links and world, and how much
-longer the choice took than the fastest schedule, each in its best round. Rounds are interleaved. Every call starts from a
-barrier (--rewrite of `tutti bench`), so that a call is measured and not the rate of many.
+in every round. Printed are, by links and world, the share of cells in which, of the two schedules, the one predicted to be
+faster was faster, and how much longer the chosen schedule took than the fastest one (of each schedule the best round). Rounds
+are interleaved. Every call starts from a barrier (--rewrite of `tutti bench`), so that the time of a single call is
+measured and not the rate of many calls.
 
-Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are this
-machine, whose cores they share; that is no property of nodes, so worlds between nodes have at most as many ranks as the
-machine has cores. Nothing else may run on the machine. Needs build/release (`make build`), or --tutti.
+Links: mapped memory; messages inside a node; messages between nodes, of one rank each, over TCP. All nodes are on this
+machine and share its cores; real nodes share no cores, so worlds between nodes have at most as many ranks as the machine
+has cores. Nothing else may run on the machine. Needs build/release (`make build`), or --tutti.
 """
 
 import argparse
@@ -28,9 +29,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORES = os.cpu_count()
-DIFFERENT = 1.2  # the least ratio of two times that differ
+DIFFERENT = 1.2  # two times are different if their ratio is larger
 LINKS = ("mapped", "messages", "nodes")
-# A rank that calls itself a node. The program and its arguments follow.
+# A shell command that makes each rank a node of its own and becomes the program that follows, with its arguments.
 AS_NODE = 'TUTTI_NODE=node$TUTTI_RANK exec "$0" "$@"'
 TIMEOUT_S = 300
 
@@ -155,8 +156,9 @@ def main():
     parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS))
     parser.add_argument("--max-bytes", default="16M")
     parser.add_argument("--min-time", type=float, default=0.02, help="seconds that the timed calls of one size take")
-    parser.add_argument("--json", type=pathlib.Path, help="rows are kept here; a file that is there is not measured anew")
-    parser.add_argument("--page", type=pathlib.Path, help="in place of standard output")
+    parser.add_argument("--json", type=pathlib.Path,
+                        help="file for the rows; when the file exists, its rows are used and nothing is measured")
+    parser.add_argument("--page", type=pathlib.Path, help="file for the page; default: standard output")
     options = parser.parse_args()
     if options.json and options.json.exists():
         rows = json.loads(options.json.read_text(encoding="utf-8"))

@@ -3,17 +3,18 @@
 
     bench/training/background.py [--link 100mbit] [--rounds 5]
 
-Steps of one and the same training are compared, because two trainings on a busy machine differ by more than what is
-looked for: `async` with pauses as long as its rounds, so that the link is busy and quiet in turns. A step is busy when
-its host's link was for more than 70 % of it, and quiet below 2 %. Where rounds are short, `async` with its own interval
-leaves the link quiet often enough: there all its steps are held against the quiet ones.
+Steps of one and the same training are compared, because two trainings on a busy machine differ by more than the cost of
+a round: `async` is given pauses as long as a round, so that the link is busy and quiet in turns. A step is busy when the
+link of its host was busy for more than 70 % of the step, and quiet when the link was busy for less than 2 %. Where rounds
+are short, `async` with the default interval leaves the link quiet often enough: all steps of that training are compared
+with the quiet ones.
 
-The hosts are namespaces of one machine: the packets of all, and the switch between them, take time of the cores that
-train. What that alone costs is measured beside it, in turns: the same training without rounds, while bare TCP streams,
-which are nobody's rounds, use the links in turns of as many seconds.
+The hosts are namespaces of one machine: the packets of all hosts, and the switch between the hosts, take time of the
+cores that train. The cost of packets alone is measured in turns with the rounds: the same training without rounds, while
+bare TCP streams, which belong to no round, use the links in turns of as many seconds.
 
-Writes background.json and background.md into docs/results. Runs are kept in build/training/background.json: what is
-there is not run again. Needs root (network namespaces, tc) and build/release (`make build`).
+Writes background.json and background.md into docs/results. Runs are kept in build/training/background.json; a run that
+the file holds is not run again. Needs root (network namespaces, tc) and build/release (`make build`).
 """
 
 import argparse

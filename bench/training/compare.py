@@ -4,14 +4,15 @@
     bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3]
                               [--strategies gradient_allreduce bytegrad]
 
-Two kinds of runs. Whole trainings on loopback, per seed, say what an algorithm learns: for all but async, whose rounds
-follow the clock, that is the same on every link. Short ones on each link, interleaved, say what a step costs there; the
-time of a training on a link is its steps times that. async is trained on each link as a whole (the cnn; the mlp on
-loopback alone: on links its steps are timed, and what it learns and sends there is not known). qadam is timed in either
-phase: its warm-up costs what gradient_allreduce with Adam does.
+Two kinds of runs. Whole trainings on loopback, one per seed, measure what an algorithm learns; the link changes that only
+for async, because the rounds of async follow the clock. Short trainings on each link, interleaved, measure the time of a
+step on the link; the time of a training on a link is the number of its steps times the time of a step. async is trained
+as a whole on each link with the cnn; with the mlp on loopback alone (on other links the steps are timed, and what async
+learns and sends with the mlp is not known). qadam is timed in either phase; a step of the warm-up takes as long as one of
+gradient_allreduce with Adam.
 
-Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json: what is there
-is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
+Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json; a run that the
+file holds is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
 """
 
 import argparse
@@ -117,7 +118,7 @@ def rows_of(runs, model, steps):
             for link in runs.args.links:
                 own = trained_on_each_link(model, strategy)
                 place = link if own else LOOPBACK
-                known = place == link or not depends_on_link(strategy)  # `trained` learns as on this link
+                known = place == link or not depends_on_link(strategy)  # `trained` learns as a training on `link` would
                 trained = whole(runs, model, strategy, optimizer, seed, place)
                 cell = cell_of(steps, model, strategy, optimizer, link, trained)
                 factor = 1 if own else cell["step_ms"] * trained["steps"] / 1000 / trained["history"][-1]["seconds"]
@@ -142,7 +143,8 @@ def main():
     results.add_places(parser)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--links", nargs="+", default=[LOOPBACK, "1gbit", "100mbit"], help="loopback, or rates of tc")
-    parser.add_argument("--strategies", nargs="+", default=[], help="only these", metavar="STRATEGY",
+    parser.add_argument("--strategies", nargs="+", default=[], metavar="STRATEGY",
+                        help="strategies to train, beside the exact ones to compare with; default: all",
                         choices=[strategy for strategy, _ in STRATEGIES])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     args = parser.parse_args()

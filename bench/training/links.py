@@ -1,6 +1,7 @@
 """Hosts on this machine: network namespaces joined by a switch, every host on a link of its own, of a given speed.
 
-Needs root and iproute2. Everything is gone when the context ends; `ip netns` lists what a killed process left behind.
+Needs root and iproute2. All namespaces and links are removed when the context ends; `ip netns` lists what a killed
+process left behind.
 """
 
 import os
@@ -18,7 +19,7 @@ def ip(*arguments, netns=None):
 
 
 class Hosts:
-    """For `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
+    """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
 
     DEVICE = "eth0"
 
@@ -61,7 +62,7 @@ class Hosts:
             ip("link", "set", self.DEVICE, "up", netns=name)
             ip("link", "set", port, "master", "switch", "up", netns=self.switch)
             self._shape(name, self.DEVICE)  # what the host sends
-            self._shape(self.switch, port)  # what it receives
+            self._shape(self.switch, port)  # what the host receives
 
     def _shape(self, netns, device):
         subprocess.run(["tc", "-n", netns, "qdisc", "add", "dev", device, "root", "tbf", "rate", self.rate, "burst",

@@ -3,17 +3,17 @@
 
     bench/training/straggler.py [--ranks 4 2] [--strategies gradient_allreduce async async:max_staleness=8]
 
-Trains the cnn for a fixed number of steps on loopback. The straggler is the last rank, at half speed: its process is
-stopped and continued in turns of 20 ms. A stopped rank leaves its core to others, which would gain by that what they lose
-by waiting; so every rank is tied to a core, rank r to core r modulo their number, and rank 0 does not share its own with
-the straggler. Rounds are interleaved.
+Trains the cnn for a fixed number of steps on loopback. The straggler is the last rank, at half speed: the process of the
+straggler is stopped and continued in turns of 20 ms. A stopped rank leaves its core to other ranks, and these would gain
+by the free core what they lose by waiting. So every rank is tied to a core (rank r to core r modulo the number of cores),
+and rank 0 does not share a core with the straggler. Rounds are interleaved.
 
-Two figures of rank 0: its median step, which moves with all else that the machine does; and how long of a step its
-training thread slept, neither on a core nor in line for one, which only communication makes it do. What a straggler adds
-to the second is what waiting costs. Nothing is said of accuracy.
+Two figures of rank 0 are measured: the median step, which moves with all else that the machine does; and the time of a
+step that the training thread slept, neither on a core nor in line for one, which only communication causes. The sleep
+that a straggler adds is the cost of waiting. Accuracy is not measured.
 
-Writes straggler.json and straggler.md into docs/results. Runs are kept in build/training/straggler.json: what is there is
-not run again. Needs build/release (`make build`).
+Writes straggler.json and straggler.md into docs/results. Runs are kept in build/training/straggler.json; a run that the
+file holds is not run again. Needs build/release (`make build`).
 """
 
 import argparse
@@ -74,7 +74,7 @@ def slept_ms_per_step(launched, process, steps):
             slept[shown.group(1)] = slept_ns(process)
     if len(slept) < 2:
         raise RuntimeError(f"the ranks ended with exit code {launched.wait(TIMEOUT_S)} in mid-training")
-    # The kernel counts in ticks, so that no sleep at all may look negative.
+    # The kernel counts in ticks, so that the sleep of a thread that never slept may look negative.
     return max(0.0, (slept["90"] - slept["10"]) / 1e6 / (0.8 * steps))
 
 
@@ -152,10 +152,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_places(parser)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 2],
-                        help="not a multiple of the cores and one more")
+                        help="numbers of ranks; the cores must not divide a number less one, or rank 0 shares a core "
+                             "with the straggler")
     parser.add_argument("--strategies", nargs="+", metavar="STRATEGY",
                         default=["gradient_allreduce", "async", "async:max_staleness=8"])
-    parser.add_argument("--steps", type=int, default=120, help="of each rank")
+    parser.add_argument("--steps", type=int, default=120, help="optimizer steps of each rank")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     for ranks in args.ranks:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a host of links.py can do with its link, in a process of its own until it is killed:
+"""What a host of links.py can do with its link, in a process of its own until the process is killed:
 
     traffic.py receive PORT                    takes what one connection sends
     traffic.py send ADDRESS PORT ON_S OFF_S    sends all that the link takes, and nothing, in turns

@@ -1,5 +1,5 @@
-// tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4: measures collectives between ranks on this machine, which it
-// starts itself, or between the ranks of the launcher that started it.
+// tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4: measures collectives between ranks that the command starts on
+// this machine, or between the ranks of the launcher that started the command.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -85,7 +85,7 @@ absl::StatusOr<int> RunProcess(const BenchOptions& options) {
   return ExitCode(RunRank(**communicator, options));
 }
 
-// This command once more, as every rank.
+// Launches this command again as the program of every rank.
 absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<std::string>& arguments) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -130,18 +130,18 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
             "all, or one of " + absl::StrJoin(BenchNames(), ", "))
       ->required();
   bench.add_option("-n,--ranks", options.ranks, "Ranks to start on this machine")
-      ->check(CLI::Range(1, kMaxRanks))
+      ->check(WholeNumberWithin(1, kMaxRanks))
       ->capture_default_str();
   AddParsed(bench, "-b,--min-bytes", options.min_bytes, ParseBytes, "BYTES", "4",
             "Smallest size; after 0 comes one element");
   AddParsed(bench, "-e,--max-bytes", options.max_bytes, ParseBytes, "BYTES", "256M", "Largest size");
   bench.add_option("-f,--factor", options.factor, "Each size is this many times the one before")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(WholeNumberWithin(2, 1 << 30))
       ->capture_default_str();
   AddParsed(bench, "--dtype", options.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());
   AddParsed(bench, "--op", options.traffic.op, ParseReduceOp, "OP", "sum", NamesOfOps());
   bench.add_option("--root", options.traffic.root, "Root of broadcast, reduce, gather and scatter")
-      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
   bench.add_option("--schedule", options.schedule, "Schedule to measure; without it the one that would be chosen");
   bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
@@ -149,13 +149,15 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
       ->capture_default_str();
   bench.add_flag("--messages", options.messages, "Send messages even where peers' memory could be mapped");
   bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(WholeNumberWithin(1, 1 << 30));
   bench.add_option("--warmup", options.warm_ups, "Calls before the timed ones")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(WholeNumberWithin(1, 1 << 30))
       ->capture_default_str();
   bench
-      .add_option("--min-time", options.min_time,
-                  "Seconds that the timed calls of one size take, about; of 5 to 20,000 calls")
+      .add_option(
+          "--min-time", options.min_time,
+          "Approximate seconds that the timed calls of one size take together; at least 5 and at most 20,000 calls "
+          "are timed")
       ->check(NumberWithin(1e-6, 1e6))
       ->capture_default_str();
   bench.add_flag("--rewrite", options.rewrite, "Every rank rewrites its whole input before each call, untimed");

@@ -10,7 +10,7 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::int64_t kAlignment = 4096;  // as the programs that measure the peers align theirs
+constexpr std::int64_t kAlignment = 4096;  // as in bench/peers/mpi_collectives.c
 
 std::int64_t RoundUp(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -41,7 +41,7 @@ absl::StatusOr<BenchMemory> BenchMemory::Allocate(Communicator& communicator, co
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
     memory.start_ = memory.private_.get();
   }
-  std::memset(memory.start_, 0, static_cast<std::size_t>(bytes));  // page faults now, not in the first call
+  std::memset(memory.start_, 0, static_cast<std::size_t>(bytes));  // takes the page faults now, not in the first call
   return memory;
 }
 

@@ -15,7 +15,7 @@ constexpr std::int64_t kPeriod = 4093;  // prime
 std::int64_t LargestExact(DType dtype) {
   switch (dtype) {
     case DType::kI8:
-    case DType::kF8E4M3FN:  // as bytes: nothing computes with them
+    case DType::kF8E4M3FN:  // moved as bytes: nothing computes with f8
     case DType::kF8E5M2:
       return 127;
     case DType::kU8:
@@ -40,7 +40,7 @@ std::int64_t ValueOf(ReduceOp op, DType dtype, int rank, int size, std::int64_t 
   const bool chosen = index % size == rank;
   if (dtype == DType::kBool) return Mixed(rank, index, 2);
   switch (op) {
-    case ReduceOp::kAvg:  // a multiple of `size` in sum, so that the average is an integer, too
+    case ReduceOp::kAvg:  // values whose sum is a multiple of `size`, so that the average is an integer
       return (chosen ? size : 0) + (3 * size <= LargestExact(dtype) ? Mixed(0, index, 3) : 0);
     case ReduceOp::kProd:
       return chosen ? 1 + Mixed(0, index, 3) : 1;

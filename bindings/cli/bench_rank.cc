@@ -13,7 +13,7 @@
 namespace tutti::cli {
 namespace {
 
-// The same bounds as the programs that measure the peers (bench/peers) have.
+// Bounds on the timed calls of one size, equal to those of bench/peers/mpi_collectives.c.
 constexpr double kMinCalls = 5;
 constexpr double kMaxCalls = 20000;
 
@@ -90,7 +90,7 @@ absl::StatusOr<int> BenchRank::AgreeOnCalls() {
 absl::StatusOr<std::vector<std::int64_t>> BenchRank::TimeCalls() {
   const absl::StatusOr<int> calls = AgreeOnCalls();
   if (!calls.ok()) return calls.status();
-  // Zeros: repeated in-place sums of anything else would grow to infinity.
+  // The timed calls sum zeros: repeated in-place sums of anything else would grow to infinity.
   std::memset(memory_.input(traffic_), 0,
               static_cast<std::size_t>(traffic_.input_count() * SizeOf(traffic_.spec.dtype)));
   std::vector<std::int64_t> times(static_cast<std::size_t>(*calls));
@@ -164,7 +164,7 @@ bool IsReduction(const std::string& name) {
 std::vector<std::string> NamesOf(const BenchOptions& options) {
   if (options.collective != "all") return {options.collective};
   std::vector<std::string> names = BenchNames();
-  if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // such elements can be moved only
+  if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // elements of this type can only be moved
     names.erase(std::remove_if(names.begin(), names.end(), IsReduction), names.end());
   }
   return names;
@@ -187,7 +187,8 @@ absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& o
   return subject;
 }
 
-// Whether memory is mapped the ranks find out together; what needs it is refused here only when it cannot be.
+// The ranks find out together whether they can map memory. A schedule that needs mapped memory is refused here only
+// when --messages rules mapping out.
 absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
   if (subject.schedule == nullptr) return absl::OkStatus();
   const PlanOptions plan{.peers_mapped = !options.messages};

@@ -36,13 +36,14 @@ class BenchRank {
   void WriteInput();
   // One call from fresh input; adds its wrong elements to `wrong`.
   absl::Status Check(std::int64_t& wrong);
-  // All ranks, without a thread that would fight the next call for a core.
+  // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
   absl::Status Meet();
-  // Nanoseconds of one call, after rewriting the buffer when asked to.
+  // Makes one call, after rewriting the input when options ask for it; returns the nanoseconds of the call.
   absl::StatusOr<std::int64_t> TimedCall();
   // Time of each call, the maximum over the ranks.
   absl::StatusOr<std::vector<std::int64_t>> TimeCalls();
-  // As many calls as fit into the time, equal on all ranks; warms up.
+  // Makes the warm-up calls; returns the number of timed calls, which is equal on all ranks: as asked for, or as many
+  // as fit into the time.
   absl::StatusOr<int> AgreeOnCalls();
   // Microseconds that a call is predicted to take with the schedule of that name.
   absl::StatusOr<double> Predict(const std::string& name);
@@ -57,11 +58,12 @@ class BenchRank {
   CallOptions call_;
 };
 
-// What no ranks need be started for to be refused: InvalidArgument or NotFound names the flag and what would be right.
+// Checks what can be checked before ranks are started: InvalidArgument or NotFound names the flag and what would be
+// right.
 absl::Status CheckBench(const BenchOptions& options, int ranks);
 
-// Measures everything that was asked for, which CheckBench has passed. Rank 0 gets `report` called for every row as
-// soon as it is there.
+// Measures everything that `options` ask for, which CheckBench has passed. On rank 0 `report` is called with every row
+// as soon as the row is measured.
 absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
                       const std::function<void(const BenchRow&)>& report);
 

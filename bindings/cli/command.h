@@ -1,4 +1,5 @@
-// The subcommands of `tutti`. Each file of this folder that is named after one adds it to the parser.
+// The subcommands of `tutti`. The file <name>.cc, or <name>_command.cc, adds the subcommand <name> to
+// the parser.
 #ifndef TUTTI_BINDINGS_CLI_COMMAND_H_
 #define TUTTI_BINDINGS_CLI_COMMAND_H_
 

@@ -41,9 +41,9 @@ std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
   return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
 }
 
-// The first word of the command line that was not understood; flags first, because the word behind one may be its
-// value. But where no command was recognized, a first word that is no flag was meant to be one, and the flags are that
-// command's.
+// The first word of the command line that was not understood, but a flag before other words, because the word behind a
+// flag may be the flag's value. Where no command was recognized, a first word that is no flag was meant as a command,
+// and the flags belong to that command.
 std::string FirstExtra(const CLI::App& app) {
   std::string first;
   for (const std::string& extra : app.remaining(/*recurse=*/true)) {
@@ -60,7 +60,7 @@ std::string FirstExtra(const CLI::App& app) {
 std::string ExplainError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& innermost = Innermost(app);
   const std::string extra = FirstExtra(app);
-  // A mistyped flag may leave a required one missing: the mistype is what the user must hear of.
+  // A mistyped flag may leave a required flag missing: the user must hear of the mistyped flag.
   const bool about_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
                            error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
   const std::string what = about_extra && !extra.empty() ? ExplainExtra(innermost, extra) : error.what();

@@ -1,4 +1,4 @@
-// Says what was wrong with a command line, and what would be right.
+// What to tell a user about a command line that was not understood: what is wrong, and what would be right.
 #ifndef TUTTI_BINDINGS_CLI_EXPLAIN_ERROR_H_
 #define TUTTI_BINDINGS_CLI_EXPLAIN_ERROR_H_
 

@@ -2,6 +2,7 @@
 #ifndef TUTTI_BINDINGS_CLI_FLAGS_H_
 #define TUTTI_BINDINGS_CLI_FLAGS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,7 @@ namespace tutti::cli {
 
 inline constexpr int kMaxRanks = 65536;
 
-// A number from `low` to `high`. CLI::Range lets nan through, which is on neither side of them.
+// A number from `low` to `high`. CLI::Range lets nan through, which is neither below `low` nor above `high`.
 inline CLI::Validator NumberWithin(double low, double high) {
   const std::string range = absl::StrCat(low, " to ", high);
   return {[low, high, range](const std::string& text) -> std::string {
@@ -24,6 +25,17 @@ inline CLI::Validator NumberWithin(double low, double high) {
             return absl::StrCat("value ", text, " is not in range ", range);
           },
           absl::StrCat("in ", range)};
+}
+
+// A whole number from `low` to `high`. CLI::Range calls a text that is no number a value out of range.
+inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
+  const CLI::Range range(low, high);
+  return {[low, high, range](std::string& text) -> std::string {
+            std::int64_t number = 0;
+            if (absl::SimpleAtoi(text, &number)) return range(text);
+            return absl::StrCat("expected a number from ", low, " to ", high, ", found ", text);
+          },
+          range.get_description()};
 }
 
 // A flag that `parse` reads into `value`. The help shows `shown_default` unless it is empty.

@@ -37,7 +37,7 @@ class SecretFile {
   bool complete_ = false;
 };
 
-// In the process that supervises the ranks.
+// Runs the job; called in the process that supervises the ranks.
 absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& signals, int front) {
   const JobSecret secret = RandomJobSecret();
   const SecretFile secret_file(secret);
@@ -67,7 +67,7 @@ absl::StatusOr<int> Launch(const LaunchOptions& options) {
   if (options.command.empty() || options.command[0].empty()) {
     return absl::InvalidArgumentError("tutti launch: no program given");
   }
-  const HandledSignals signals;  // before the server's thread, which then leaves them to us
+  const HandledSignals signals;  // blocks signals before the store server's thread starts, which inherits the mask
   return RunSupervised(signals, [&](int front) { return RunJob(options, signals, front); });
 }
 

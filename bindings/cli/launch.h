@@ -31,15 +31,15 @@ struct LaunchOptions {
 // ranks, the ranks and all that they have started are killed.
 //
 // Output with tag_output: nothing is lost because a reader is slow. A rank that writes faster than it is read waits in
-// its write, as without tags; the other ranks, signals and the news of a rank's death do not. Once the ranks have
+// its write, as without tags; the other ranks, signals and the news of a rank's death do not wait. Once the ranks have
 // ended, what they wrote is delivered as long as somebody reads: after a failure, or a signal that ends the job, a
 // reader that takes nothing for `grace` is given up, with a report on standard error. When the reader is gone (EPIPE),
 // a rank that writes gets SIGPIPE. After any other error of a write (a full disk) the output is dropped. A job that
 // lost output does not return 0.
 //
-// Call it once, from the main thread, before others are started: it handles signals of the whole process while it runs.
-// InvalidArgument names an option that is wrong, NotFound the program that cannot be started, ResourceExhausted says
-// what the system refused.
+// Call Launch once, from the main thread, before other threads are started: Launch handles signals of the whole
+// process. InvalidArgument names an option that is wrong, NotFound the program that cannot be started,
+// ResourceExhausted says what the system refused.
 absl::StatusOr<int> Launch(const LaunchOptions& options);
 
 }  // namespace tutti

@@ -10,7 +10,9 @@ namespace tutti::cli {
 void AddLaunch(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<LaunchOptions>();
   CLI::App* launch = app.add_subcommand("launch", "Start N ranks of a program on this machine");
-  launch->add_option("-n,--ranks", options->ranks, "How many ranks")->required()->check(CLI::Range(1, kMaxRanks));
+  launch->add_option("-n,--ranks", options->ranks, "How many ranks")
+      ->required()
+      ->check(WholeNumberWithin(1, kMaxRanks));
   launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
   launch->add_option("command", options->command, "-- program and its arguments")->required();
   launch->positionals_at_end();
@@ -20,8 +22,8 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       "SIGHUP,\n"
       "SIGUSR1 and SIGUSR2 are passed on. When this command is killed, the ranks and what they have started are "
       "killed.\n"
-      "--tag-output waits for a slow reader of a job that succeeds; of one that fails, 5 s after the last byte was "
-      "read.");
+      "With --tag-output this command waits for a slow reader of the output: without limit when the job succeeds;\n"
+      "when the job fails, until the reader has read nothing for 5 s.");
   launch->callback([options, &invocation] { invocation.action = [options] { return Launch(*options); }; });
 }
 

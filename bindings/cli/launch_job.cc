@@ -27,7 +27,7 @@ bool SameFile(int a, int b) {
   return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-// `until` and all other times here are of SteadyTime.
+// Milliseconds for poll to wait until `until`; -1: for ever. All times in this file are of SteadyTime.
 int PollTimeout(absl::Duration until) {
   if (until == absl::InfiniteDuration()) return -1;
   const std::int64_t left = absl::ToInt64Milliseconds(until - SteadyTime()) + 1;
@@ -66,7 +66,7 @@ absl::Status Job::Start(const ProcessTemplate& common) {
 
 int Job::Run() {
   while (running_ > 0 && !front_died_) Step(kill_at_.value_or(absl::InfiniteDuration()));
-  // Processes that ranks have started themselves end with a job that failed.
+  // When the job fails, the processes that ranks have started are killed, too.
   if (front_died_ || first_failure_) KillDescendants(signals_);
   running_ = 0;
   if (front_died_) return 128 + SIGKILL;
@@ -108,7 +108,7 @@ void Job::PassOnSignals() {
   }
 }
 
-// Orphans of ranks too: this process inherits them.
+// Waits for ended ranks, and for orphans of ranks, which become children of this process.
 void Job::Reap() {
   int status = 0;
   for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -164,7 +164,8 @@ void Job::WriteOut(Outlet& outlet) {
   output_lost_ = true;
   const bool is_out = &outlet == &out_;
   if (outlet.error() == EPIPE) {
-    // Nobody reads: then nobody reads what the ranks write either, which they learn as if it were their own stream.
+    // Nobody reads the launcher's output, so the ranks' ends are closed: a rank that writes gets SIGPIPE, as without
+    // tags.
     for (Stream& stream : streams_) {
       if (stream.to == &outlet) CloseStream(stream);
     }
@@ -174,7 +175,7 @@ void Job::WriteOut(Outlet& outlet) {
 }
 
 void Job::DeliverWhatIsLeft() {
-  // The bytes that are in the pipes now; a process that a rank left behind may still write more.
+  // Reads only the bytes that are in the pipes now: a process that a rank left behind may write on without end.
   for (Stream& stream : streams_) {
     int left = 0;
     if (stream.fd < 0) continue;

@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-// Belongs to the process that started the ranks, and to its only thread that waits. Nothing here waits for one reader,
-// rank or signal alone: what is slow holds back only those that write to it.
+// Belongs to the process that started the ranks, and to the one thread that waits there. The thread never waits for a
+// single reader, rank or signal: a slow reader holds back only the ranks that write to that reader.
 class Job {
  public:
   // `front` is a descriptor at whose end (POLLHUP) all ranks are killed; `store` hears which ranks have ended.
@@ -42,7 +42,7 @@ class Job {
   };
 
   void Follow(Rank rank, int from, Outlet& to);
-  // Waits for something to happen, at most until `until` of SteadyTime, and sees to it.
+  // Waits for a signal, output, a reader or the end of the front, at most until `until` of SteadyTime, and handles it.
   void Step(absl::Duration until);
   void PassOnSignals();
   void Reap();
@@ -64,7 +64,7 @@ class Job {
   TcpStoreServer& store_;
   Outlet out_;
   Outlet own_err_;
-  Outlet& err_;  // out_ when both are one file: lines of the two must not be mixed
+  Outlet& err_;  // out_ when standard output and error are one file, so that lines stay whole
   std::vector<RankProcess> ranks_;
   std::deque<Stream> streams_;
   int running_ = 0;

@@ -26,9 +26,9 @@ class LineTagger {
   std::string line_;
 };
 
-// Text on its way to a descriptor of which nothing is known: its reader may be slow or gone, it may be non-blocking.
-// Nothing is lost but by an error, and no call waits for the reader. (A terminal may hold a Write back until it has
-// taken the few thousand bytes of one write.)
+// Text on its way to a descriptor of which nothing is known: the descriptor may be non-blocking, and its reader slow or
+// gone. Nothing is lost but by an error, and no call waits for the reader. (A terminal may hold a Write back until the
+// terminal has taken the few thousand bytes of one write.)
 class Outlet {
  public:
   explicit Outlet(int fd) : fd_(fd) {}
@@ -36,10 +36,10 @@ class Outlet {
   Outlet& operator=(const Outlet&) = delete;
 
   int fd() const { return fd_; }
-  // Puts `bytes` behind what waits; after an error they are dropped. Whoever adds only while nothing waits bounds
-  // memory.
+  // Puts `bytes` behind the text that waits; after an error `bytes` are dropped. The text that waits takes memory
+  // without limit, unless the caller adds only while nothing waits.
   void Add(absl::string_view bytes);
-  // Writes what the reader takes without a wait. Returns whether that was anything; an error ends it for good.
+  // Writes as much as the reader takes without a wait. Returns whether any byte was written; after an error, none is.
   bool Write();
   // Bytes that have not been written.
   std::size_t waiting() const { return waiting_.size(); }

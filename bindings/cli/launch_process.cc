@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// Both ends close on exec.
+// A pipe whose two ends close on exec.
 struct Pipe {
   int ends[2] = {-1, -1};
   ~Pipe() {
@@ -50,20 +50,20 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// In the child: only what is safe between fork and exec of a process with threads.
+// Makes the child a rank; calls only what is safe between fork and exec in a process with threads.
 [[noreturn]] void Become(const ProcessTemplate& common, Rank rank, pid_t launcher, char** arguments, char** environment,
                          int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(127);  // the launcher died before prctl
-  // Rank 0 may read a file or a pipe. A terminal would stop it, since its group is not in the foreground.
+  // Rank 0 may read a file or a pipe. A terminal would stop rank 0, whose process group is not in the foreground.
   if (rank != 0 || ::isatty(STDIN_FILENO)) {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
   }
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
-  // Also what libraries have opened without close-on-exec, or are about to mark, and what the launcher was given.
+  // Closes on exec also descriptors that libraries have opened without close-on-exec, or that the launcher was given.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(common.secret_fd, F_SETFD, 0);
   ::signal(SIGPIPE, SIG_DFL);
@@ -95,7 +95,7 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
   result["TUTTI_JOB_ID"] = job_id;
   result["TUTTI_STORE"] = absl::StrCat("tcp://", store_address);
   result["TUTTI_JOB_SECRET_FD"] = absl::StrCat(secret_fd);
-  // Numeric libraries take all cores for each process otherwise, and the ranks fight over them.
+  // Otherwise numeric libraries start threads for all cores in each process, and the ranks fight over the cores.
   result.emplace("OMP_NUM_THREADS", absl::StrCat(ThreadsPerRank(ranks)));
   return result;
 }
@@ -126,7 +126,11 @@ absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) 
   }
   if (got == sizeof(error)) {
     ::waitpid(child, nullptr, 0);
-    return absl::NotFoundError(absl::StrCat("launch: cannot start '", common.command[0], "': ", std::strerror(error)));
+    const std::string& program = common.command[0];
+    const std::string here = "./" + program;
+    const bool in_folder = error == ENOENT && program.find('/') == program.npos && ::access(here.c_str(), X_OK) == 0;
+    return absl::NotFoundError(absl::StrCat("launch: cannot start '", program, "': ", std::strerror(error),
+                                            in_folder ? absl::StrCat("; it is in this folder: write ", here) : ""));
   }
   RankProcess process{rank, child, -1, -1};
   if (common.tag_output) {

@@ -16,12 +16,12 @@
 
 namespace tutti {
 
-// What is the same for every rank.
+// What the processes of all ranks have in common.
 struct ProcessTemplate {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   int secret_fd = -1;  // close-on-exec here, and the one descriptor above 2 that is open in the ranks
-  sigset_t signals{};  // blocked in the ranks: what was before the launcher blocked its own
+  sigset_t signals{};  // blocked in the ranks: those that were blocked before HandledSignals
   bool tag_output = false;
 };
 
@@ -44,7 +44,8 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
 // descriptor.
 absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank);
 
-// "exited with code 3", "was ended by SIGKILL", of a status of waitpid; and the launcher's exit code for it.
+// Of a status of waitpid: "exited with code 3" or "was ended by SIGKILL"; and the exit code that the launcher makes of
+// it.
 std::string DescribeEnd(int wait_status);
 int ExitCodeOf(int wait_status);
 

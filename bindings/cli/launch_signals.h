@@ -6,12 +6,13 @@
 
 namespace tutti {
 
-// While it lives, the signals that the launcher passes on (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2) and SIGCHLD
-// interrupt nobody: they are read from a descriptor. One that the caller ignored (nohup) stays ignored, but for
-// SIGCHLD, without which children leave no exit code. SIGPIPE and SIGTTOU are blocked: a write to a stream that has no
-// reader is an error, and a write to the terminal does not stop the launcher.
+// While a HandledSignals lives, the signals that the launcher passes on (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2) and
+// SIGCHLD interrupt nobody: they are read from a descriptor. A signal that the caller ignored (nohup) stays ignored,
+// but for SIGCHLD, without which children leave no exit code. SIGPIPE and SIGTTOU are blocked: a write to a stream that
+// has no reader is an error, and a write to the terminal does not stop the launcher.
 //
-// Make it before any thread is started. After a fork the child reads its own signals from the same object.
+// Make a HandledSignals before any thread is started. After a fork the child reads its own signals from the same
+// object.
 class HandledSignals {
  public:
   HandledSignals();
@@ -19,7 +20,7 @@ class HandledSignals {
   HandledSignals(const HandledSignals&) = delete;
   HandledSignals& operator=(const HandledSignals&) = delete;
 
-  // Readable when a signal waits; close-on-exec, non-blocking. -1 when the system refused it.
+  // Readable when a signal waits; close-on-exec, non-blocking. -1 when the system refused the descriptor.
   int fd() const { return fd_; }
   // The signals that were blocked before.
   const sigset_t& before() const { return before_; }

@@ -11,9 +11,9 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,9 +25,9 @@
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kKillWithin = absl::Seconds(10);
+constexpr absl::Duration kKillWithin = absl::Seconds(10);  // the time after which KillDescendants gives up
 
-// Every orphan below this process becomes its child while this object lives.
+// While a Subreaper lives, every orphan among the descendants of this process becomes a child of this process.
 class Subreaper {
  public:
   Subreaper() {
@@ -56,10 +56,13 @@ struct SocketPair {
   }
 };
 
-// 0 when `process` has ended meanwhile. /proc/N/stat is "N (name) state parent …", and a name may hold parentheses.
+// The parent of `process`; 0 when `process` has ended meanwhile. /proc/N/stat is "N (name) state parent …", and a name
+// may hold parentheses.
 pid_t ParentOf(absl::string_view process) {
   std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();  // reads nothing when the process ends meanwhile, where an iterator of the file would throw
+  const std::string stat = text.str();
   const std::size_t name_end = stat.rfind(')');
   int parent = 0;
   char state = 0;
@@ -80,13 +83,13 @@ std::vector<pid_t> Children() {
   return children;
 }
 
-// A result as one message: two numbers, and what is left is the error's text.
+// A result is one message: the status code, the exit code, and the text of the error.
 constexpr std::size_t kMaxMessage = 64 << 10;
 
 void SendResult(int socket, const absl::StatusOr<int>& result) {
   const std::string text = absl::StrCat(result.status().raw_code(), " ", result.ok() ? *result : 0, " ",
                                         result.status().message().substr(0, kMaxMessage / 2));
-  (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL);  // nobody is left to hear of it when this fails
+  (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL);  // fails when the front has died
 }
 
 std::optional<absl::StatusOr<int>> ReceiveResult(int socket) {
@@ -141,9 +144,9 @@ absl::StatusOr<int> RunSupervised(const HandledSignals& signals,
 void KillDescendants(const HandledSignals& signals) {
   const absl::Duration deadline = SteadyTime() + kKillWithin;
   for (absl::Duration left = kKillWithin; left > absl::ZeroDuration(); left = deadline - SteadyTime()) {
-    while (signals.Next() != 0) {  // before the look around: a death after it ends the poll
+    while (signals.Next() != 0) {  // taken before Children: a later SIGCHLD then ends the poll
     }
-    // Children only: nobody but this process can make their numbers free for others.
+    // Only children are killed: the process id of a child cannot become another process's before waitpid below.
     for (const pid_t child : Children()) ::kill(child, SIGKILL);
     int reaped = 0;
     pid_t ended = 0;

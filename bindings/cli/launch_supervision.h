@@ -1,5 +1,5 @@
-// The processes that `tutti launch` has started end with the launcher, also when SIGKILL gives it no time to see to
-// that.
+// The processes that `tutti launch` has started end with the launcher, also when SIGKILL gives the launcher no time to
+// end them.
 //
 // The launcher is two processes. The one that the user started (the front) only passes signals on and waits; its child
 // (the supervisor) starts the ranks. Each notices when the other one dies, and then kills everything that is left:
@@ -15,17 +15,19 @@
 
 namespace tutti {
 
-// Runs `supervise` in a child process and returns what it returned. `front` is a descriptor at whose end (POLLHUP) the
-// calling process is dead; it is close-on-exec. The child leads a process group of its own, so that a signal to the
+// Runs `supervise` in a child process and returns the result of `supervise`. `front` is a descriptor, close-on-exec, at
+// whose end (POLLHUP) the calling process is dead. The child leads a process group of its own, so that a signal to the
 // caller's group (Ctrl-C) reaches it once, passed on by the caller.
 //
 // When the child dies before it returns, all that it had started is killed, and the result is 128 + the signal's
-// number. ResourceExhausted when the system refuses a process or a descriptor. Call it from a process with one thread.
+// number. ResourceExhausted when the system refuses a process or a descriptor. The calling process must have one
+// thread.
 absl::StatusOr<int> RunSupervised(const HandledSignals& signals,
                                   absl::FunctionRef<absl::StatusOr<int>(int front)> supervise);
 
-// Kills the children of this process, then those whose parents have died of that, until there are none left. It gives
-// up after 10 s, on processes that the system does not let it kill (of another user) or that the kernel holds back.
+// Kills the children of this process, then the orphans that thereby become its children, until there are none left.
+// Gives up after 10 s, on processes that the system does not let it kill (of another user) or that the kernel holds
+// back.
 void KillDescendants(const HandledSignals& signals);
 
 }  // namespace tutti

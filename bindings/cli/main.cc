@@ -14,7 +14,8 @@
 
 namespace {
 
-// As of most Unix tools: 2 says that the command line was wrong, or asks for what there is not; 1 that it failed.
+// Exit codes as of most Unix tools: 2 when the command line is wrong or asks for what there is not, 1 for other
+// failures.
 constexpr int kUsageError = 2;
 
 int Run(int argc, char** argv) {
@@ -43,8 +44,8 @@ int Run(int argc, char** argv) {
   return usage ? kUsageError : 1;
 }
 
-// As the library does where it makes descriptors: a command that was started without standard output, say, must not
-// take one of its own for it, nor hand that on to ranks.
+// Opens standard input, output and error where the command was started without one of them: otherwise a descriptor that
+// the command makes later would become, say, standard output, also of the ranks.
 void HoldStandardDescriptors() {
   int fd = -1;
   do {

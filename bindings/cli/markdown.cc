@@ -12,7 +12,7 @@
 namespace tutti::cli {
 namespace {
 
-// Text for a cell of a table.
+// `text` escaped for a cell of a table.
 std::string Cell(absl::string_view text) { return absl::StrReplaceAll(text, {{"|", "\\|"}}); }
 
 std::string Options(const Algorithm& algorithm) {

@@ -1,4 +1,4 @@
-// Pages of the docs that are printed from the records of the library: what is built is what they say.
+// Pages of the docs that are printed from the records of the library, so that the pages list what is built.
 #ifndef TUTTI_BINDINGS_CLI_MARKDOWN_H_
 #define TUTTI_BINDINGS_CLI_MARKDOWN_H_
 

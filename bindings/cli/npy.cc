@@ -24,7 +24,7 @@ constexpr std::size_t kAlignment = 64;  // of the values in the file
 
 absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-// Takes the header, a dictionary in Python's words, off the front of `bytes`.
+// Takes the header, a dictionary in Python's syntax, off the front of `bytes`.
 absl::StatusOr<absl::string_view> TakeHeader(absl::string_view& bytes) {
   if (!absl::ConsumePrefix(&bytes, kMagic)) return Wrong("is no .npy file: it does not begin with \\x93NUMPY");
   if (bytes.size() < 2) return Wrong("ends within its version");
@@ -45,7 +45,7 @@ absl::StatusOr<absl::string_view> TakeHeader(absl::string_view& bytes) {
   return header;
 }
 
-// What follows 'key': in the dictionary, up to the comma or brace that ends it; a value in brackets or quotes whole.
+// The value of `key` in the dictionary: the text up to the next comma or brace, or a whole value in brackets.
 absl::StatusOr<absl::string_view> Entry(absl::string_view header, absl::string_view key) {
   const std::string quoted = absl::StrCat("'", key, "'");
   const std::size_t at = header.find(quoted);
@@ -107,7 +107,7 @@ absl::StatusOr<Array> ParseNpy(absl::string_view bytes) {
   Array array{.shape = *std::move(shape), .values = {}};
   std::size_t count = 1;
   for (const std::int64_t extent : array.shape) {
-    // More than the file holds is enough to know; and cannot overflow.
+    // A count above what the file can hold is wrong anyway: such a count is cut, so that the product cannot overflow.
     if (extent != 0 && count > bytes.size() / static_cast<std::size_t>(extent))
       count = bytes.size() + 1;
     else

@@ -19,13 +19,13 @@ struct Array {
   std::string ShapeText() const;  // "(50, 4, 1000)"
 };
 
-// Of the bytes of a file of version 1.0, 2.0 or 3.0. InvalidArgument says what is wrong and, where NumPy can mend it,
-// how; it does not name the file.
+// The array in `bytes`, the contents of a file of version 1.0, 2.0 or 3.0. InvalidArgument says what is wrong and,
+// where NumPy can mend the file, how, but does not name the file.
 absl::StatusOr<Array> ParseNpy(absl::string_view bytes);
 // The bytes of a file of version 1.0.
 std::string FormatNpy(const Array& array);
 
-// The errors name the file.
+// Read and write a file; errors name the file.
 absl::StatusOr<Array> ReadNpy(const std::string& path);
 absl::Status WriteNpy(const std::string& path, const Array& array);
 

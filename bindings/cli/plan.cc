@@ -1,4 +1,4 @@
-// tutti plan all_reduce:ring --ranks 8 --bytes 1M: prints, costs, draws and verifies what would run.
+// tutti plan all_reduce:ring --ranks 8 --bytes 1M: prints, costs, draws and verifies the plans that a call would run.
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -77,10 +77,11 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
 
 void AddLink(CLI::App& plan, const std::string& prefix, LinkModel& link, const std::string& where) {
   plan.add_option("--" + prefix + "latency", link.latency_s,
-                  "For the choice and --cost: seconds that a message of no bytes is on its way, " + where)
+                  "For the choice of a schedule and --cost: seconds that a message of no bytes is on its way " + where)
       ->check(NumberWithin(0, 1))
       ->capture_default_str();
-  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, "The same: bytes per second, " + where)
+  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s,
+                  "For the choice of a schedule and --cost: bytes that a link " + where + " carries per second")
       ->check(NumberWithin(1, 1e15))
       ->capture_default_str();
 }
@@ -92,22 +93,24 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
                   "name, ALGORITHM:option=value,…")
       ->required();
   plan.add_option("-n,--ranks", request.ranks, "Size of the world; nothing is started")
-      ->check(CLI::Range(1, kMaxRanks))
+      ->check(WholeNumberWithin(1, kMaxRanks))
       ->capture_default_str();
   CLI::Option* bytes = AddParsed(plan, "--bytes", request.bytes, ParseBytes, "BYTES", "1M", "Size of the call");
   plan.add_option("--count", request.count, "Elements, counted as in the call, in place of --bytes")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->check(WholeNumberWithin(0, std::int64_t{1} << 40))
       ->excludes(bytes);
-  plan.add_option("--step", request.step, "Optimizer step, from 0: a strategy may exchange otherwise in another")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+  plan.add_option(
+          "--step", request.step,
+          "Optimizer step, counted from 0, in which a strategy exchanges; the plan may differ from step to step")
+      ->check(WholeNumberWithin(0, std::int64_t{1} << 40))
       ->capture_default_str();
   plan.add_option("--rank", flags.rank, "Whose steps to print")
-      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
   AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());
   AddParsed(plan, "--op", request.traffic.op, ParseReduceOp, "OP", "sum", NamesOfOps());
   plan.add_option("--root", request.traffic.root, "Root of broadcast, reduce, gather and scatter")
-      ->check(CLI::Range(0, kMaxRanks - 1))
+      ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
   plan.add_flag("--in-place,!--out-of-place", request.traffic.in_place,
                 "One buffer, or one for input and one for output");
@@ -118,11 +121,13 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   plan.add_flag("--cost", flags.cost,
                 "Steps, bytes and time on a model machine; of a collective alone, for each schedule");
   plan.add_option("--ranks-per-node", flags.model.ranks_per_node, "How many ranks share a node; 0: all do")
-      ->check(CLI::Range(0, kMaxRanks))
+      ->check(WholeNumberWithin(0, kMaxRanks))
       ->capture_default_str();
-  plan.add_option("--cores", flags.model.cores_per_node,
-                  "For the choice and --cost: processors of a node, which its ranks share; 0: every rank has its own")
-      ->check(CLI::Range(0, kMaxRanks))
+  plan.add_option(
+          "--cores", flags.model.cores_per_node,
+          "For the choice of a schedule and --cost: processors of a node, which the ranks of the node share; 0: every "
+          "rank has a processor of its own")
+      ->check(WholeNumberWithin(0, kMaxRanks))
       ->capture_default_str();
   AddLink(plan, "", flags.model.within_node, "inside a node");
   AddLink(plan, "node-", flags.model.between_nodes, "between nodes");

@@ -18,13 +18,13 @@
 namespace tutti::cli {
 namespace {
 
-// What Graphviz calls its formats, too.
+// The formats of pictures, with Graphviz's names, which are also the ends of file names.
 constexpr absl::string_view kFormats[] = {"dot", "svg", "png", "pdf"};
 
 constexpr absl::string_view kWhatHelps =
     "take fewer --ranks, a smaller size or a larger --segment, or write the graph to a file that ends in .dot";
 
-// As a shell says that there is no such program.
+// The exit code with which a shell says that there is no such program.
 constexpr int kNotStarted = 127;
 
 absl::string_view FormatOf(absl::string_view file) {
@@ -32,7 +32,7 @@ absl::string_view FormatOf(absl::string_view file) {
   return point == file.npos ? "" : file.substr(point + 1);
 }
 
-// A file without a name that goes with its last descriptor; close-on-exec.
+// A file without a name, which vanishes with its last descriptor; close-on-exec.
 class UnnamedFile {
  public:
   explicit UnnamedFile(const std::string& text) : fd_(::memfd_create("tutti-plan", MFD_CLOEXEC)) {
@@ -62,7 +62,7 @@ class UnnamedFile {
   bool complete_ = false;
 };
 
-// In the child: `dot`, which a timer ends that outlives both exec and its parent.
+// Makes the child `dot`, which a timer ends after `limit`; the timer outlives exec, and the death of the parent.
 [[noreturn]] void BecomeDot(char** arguments, int in, int err, absl::Duration limit) {
   const itimerval once{.it_interval = {}, .it_value = absl::ToTimeval(limit)};
   ::setitimer(ITIMER_REAL, &once, nullptr);

@@ -14,7 +14,7 @@
 
 namespace tutti::cli {
 
-// The name of a file that plans can be drawn into, by its end. InvalidArgument lists the ends there may be.
+// `file`, when its end names a format that plans can be drawn in. InvalidArgument lists the valid ends.
 absl::StatusOr<std::string> ParsePictureFile(absl::string_view file);
 
 // The largest picture that `dot` draws in seconds and that a reader still finds a way through. FILE.dot has no limit.

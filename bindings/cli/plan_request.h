@@ -22,17 +22,17 @@ struct PlanRequest {
   std::int64_t count = -1;  // elements, in place of bytes
   std::int64_t step = 0;    // of the optimizer: algorithms may have several plans
   TrafficOptions traffic;
-  std::vector<std::string> for_collectives;  // flags that were given and mean nothing to a strategy
+  std::vector<std::string> for_collectives;  // names of the given flags that mean nothing to a strategy
   PlanOptions options = {.segment_bytes = 256 << 10, .peers_mapped = true};
 };
 
 struct PlanFamily {
   std::string explanation;  // which schedule was chosen and why; empty when it was named
-  int ranks = 0;            // how many take part: of send and recv, two
+  int ranks = 0;            // ranks that take part: two for send and recv, otherwise all
   std::function<absl::StatusOr<Plan>(Rank rank)> build;
 };
 
-// InvalidArgument or NotFound name what is wrong and what there is.
+// The plans that answer `request`. InvalidArgument or NotFound names what is wrong and what would be right.
 absl::StatusOr<PlanFamily> Resolve(const PlanRequest& request);
 
 // The plans of all ranks that take part.

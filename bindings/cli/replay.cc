@@ -1,5 +1,5 @@
-// tutti replay STRATEGY --gradients g.npy --weights w0.npy --lr 0.1 --out w.npy: trains on given gradients, so that an
-// algorithm can be held against one's own idea of it.
+// tutti replay STRATEGY --gradients g.npy --weights w0.npy --lr 0.1 --out w.npy: trains on given gradients, so that a
+// user can compare an algorithm with a program that computes the same.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -22,7 +22,7 @@
 namespace tutti::cli {
 namespace {
 
-// The optimizers have it in float32.
+// A learning rate that fits into float32, in which the optimizers compute.
 absl::StatusOr<double> ParseLearningRate(absl::string_view text) {
   constexpr double kMost = std::numeric_limits<float>::max();
   double lr = 0;
@@ -31,7 +31,7 @@ absl::StatusOr<double> ParseLearningRate(absl::string_view text) {
       absl::StrCat("'", text, "' is no learning rate; needed is a number from 0 to ", kMost, ", as 0.1"));
 }
 
-// The user hears before the training that an input would be overwritten, or that the output cannot be written.
+// Checks before the training that the output can be written, and overwrites no input.
 absl::Status CheckOutFile(const ReplayOptions& options) {
   const std::pair<const char*, const std::string*> inputs[] = {{"--gradients", &options.gradients_file},
                                                                {"--weights", &options.weights_file}};

@@ -23,12 +23,13 @@ class ReplayOptimizer {
 // "sgd" and "adam", as torch.optim has them, and "qadam" (tutti/qadam.h): without options but the learning rate.
 std::vector<std::string> ReplayOptimizerNames();
 
-// The one that is asked for; when none is ("") qadam for the strategy of that name, sgd for any other. InvalidArgument
-// when `strategy` does not go with it: one that exchanges momentum goes with qadam, the others do not.
+// The name of the optimizer that is asked for; when none is (""), qadam for a strategy that exchanges momentum, sgd for
+// any other. InvalidArgument unless qadam comes with a strategy that exchanges momentum, and any other optimizer with
+// another strategy.
 absl::StatusOr<std::string> ChooseReplayOptimizer(const Strategy& strategy, const std::string& asked);
 
-// One for `weights`, the only parameter of `synchronizer`, which reads what is in `gradient` at each step. All must
-// outlive it. Collective.
+// Makes the optimizer `name` for `weights`, the only parameter of `synchronizer`. The optimizer reads the contents of
+// `gradient` at each step. All arguments must outlive it. Collective.
 absl::StatusOr<std::unique_ptr<ReplayOptimizer>> MakeReplayOptimizer(const std::string& name, double lr,
                                                                      Synchronizer& synchronizer,
                                                                      absl::Span<const float> gradient,

@@ -52,9 +52,10 @@ absl::StatusOr<ReplayShape> ShapeOfReplay(const ReplayOptions& options, const Ar
     const auto n = static_cast<std::size_t>(count);
     for (std::size_t i = n; i < weights.values.size(); ++i) {
       if (weights.values[i] == weights.values[i - n]) continue;
-      return absl::InvalidArgumentError(absl::StrCat(options.weights_file, " has other weights for rank ", i / n,
-                                                     " than for the one before; ", strategy->algorithm->name,
-                                                     " tells differences to weights that are equal at the start"));
+      return absl::InvalidArgumentError(absl::StrCat(options.weights_file, " has different weights for ranks ",
+                                                     i / n - 1, " and ", i / n, "; ", strategy->algorithm->name,
+                                                     " needs equal weights of all ranks at the start, because ranks "
+                                                     "exchange only changes of weights"));
     }
   }
   return ReplayShape{gradients.shape[0], static_cast<int>(ranks), count};
@@ -75,7 +76,7 @@ absl::Status ReplayRank(Communicator& communicator, const ReplayOptions& options
       {.strategy = options.strategy});
   if (!synchronizer.ok()) return synchronizer.status();
 
-  // In its bucket when the strategy exchanges it.
+  // The gradient lies in its bucket when the strategy exchanges gradients.
   const std::shared_ptr<void> view = (*synchronizer)->GradientView(0);
   std::vector<float> own(view == nullptr ? count : 0);
   const absl::Span<float> gradient(view == nullptr ? own.data() : static_cast<float*>(view.get()), count);

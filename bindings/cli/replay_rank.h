@@ -16,11 +16,11 @@ struct ReplayOptions {
   std::string weights_file;
   std::string out_file;
   double lr = 0;
-  std::string optimizer;  // "": ChooseReplayOptimizer's
+  std::string optimizer;  // "": ChooseReplayOptimizer chooses
   std::string transport = "inproc";
 };
 
-// The steps and ranks of [steps, ranks, n] gradients.
+// The extents of [steps, ranks, n] gradients; `count` is n.
 struct ReplayShape {
   std::int64_t steps = 0;
   int ranks = 0;
@@ -30,8 +30,8 @@ struct ReplayShape {
 // InvalidArgument names the file whose shape is wrong, and what would be right.
 absl::StatusOr<ReplayShape> ShapeOfReplay(const ReplayOptions& options, const Array& gradients, const Array& weights);
 
-// Trains one parameter of `shape.count` elements on this rank of `communicator`, and writes its weights after each step
-// to its part of `result`, which has the shape of `gradients`. Collective.
+// Trains one parameter of `shape.count` elements on this rank of `communicator`, and writes the weights after each
+// step to this rank's part of `result`, which has the shape of `gradients`. Collective.
 absl::Status ReplayRank(Communicator& communicator, const ReplayOptions& options, const ReplayShape& shape,
                         const Array& gradients, const Array& weights, Array& result);
 

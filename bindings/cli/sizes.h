@@ -13,7 +13,7 @@ namespace tutti::cli {
 // 4, 1K, 256M, 1G; at least 0. InvalidArgument shows these forms.
 absl::StatusOr<std::int64_t> ParseBytes(absl::string_view text);
 
-// The inverse; what is no whole number of units stays in bytes.
+// The inverse of ParseBytes; a number that is no whole number of units stays in bytes.
 std::string FormatBytes(std::int64_t bytes);
 
 }  // namespace tutti::cli

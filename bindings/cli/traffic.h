@@ -13,13 +13,13 @@
 
 namespace tutti::cli {
 
-// Names of what can be measured: every collective, with send and recv together as "send_recv": each rank sends to the
-// next one and receives from the one before.
+// Names of what can be measured: every collective, with send and recv together as "send_recv", in which each rank sends
+// to the next rank and receives from the rank before.
 std::vector<std::string> BenchNames();
 // "f32 f64 …" and "sum avg …": what --dtype and --op take.
 std::string NamesOfDTypes();
 std::string NamesOfOps();
-// InvalidArgument lists the names.
+// `name`, when it is one of BenchNames or "all". InvalidArgument suggests a name.
 absl::StatusOr<std::string> ParseBenchName(absl::string_view name);
 
 // A run of elements of a result: elements [first, first + count) of what `source` supplied.
@@ -40,7 +40,7 @@ struct TrafficOptions {
 
 struct Traffic {
   std::string name;
-  CollectiveSpec spec;     // of send_recv: the send
+  CollectiveSpec spec;     // that of the send, for send_recv
   std::int64_t count = 0;  // elements of a block, also of all_to_all_v, whose blocks are equal here
   Rank rank = 0;
   int size = 1;
@@ -49,13 +49,14 @@ struct Traffic {
   std::int64_t bytes() const;
   std::int64_t input_count() const;
   std::int64_t output_count() const;
-  // Where, in elements, input and output start in the one buffer of an in-place call; as long as the longer of the two.
+  // Where, in elements, input and output start in the one buffer of an in-place call, which has in_place_count()
+  // elements, as many as the longer of the two.
   std::int64_t in_place_count() const;
   std::int64_t in_place_input() const;
   std::int64_t in_place_output() const;
-  // The output of this rank; empty where it has none.
+  // The output of this rank; empty where this rank has no output.
   std::vector<Piece> expected() const;
-  // busbw = algbw · factor.
+  // The factor by which nccl-tests multiplies the algorithm bandwidth (algbw) to get the bus bandwidth (busbw).
   double bus_factor() const;
 };
 

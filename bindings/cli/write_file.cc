@@ -24,7 +24,7 @@ absl::Status CheckWritable(const std::string& path) {
     ::unlink(path.c_str());
   } else if (errno == EEXIST) {
     std::error_code unknown;
-    // Whoever reads from a pipe would take an open that writes nothing for the end.
+    // The reader of a pipe would take a descriptor that is opened and closed without a write for the end of the text.
     if (std::filesystem::is_fifo(path, unknown)) return absl::OkStatus();
     file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   }

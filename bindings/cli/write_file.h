@@ -8,8 +8,8 @@
 
 namespace tutti::cli {
 
-// Whether WriteFile can open `path`, asked before the work whose result it is to hold. Leaves the file as it is, and
-// none where there is none. The error names the file and says what the system said; WriteFile's too.
+// Whether WriteFile can open `path`: asked before the work whose result the file is to hold. Changes no file, and
+// leaves none where there was none. Errors of CheckWritable and WriteFile name the file and the system's reason.
 absl::Status CheckWritable(const std::string& path);
 
 absl::Status WriteFile(const std::string& path, const std::string& text);

@@ -1,4 +1,4 @@
-// Trains, and saves a checkpoint from which any number of ranks goes on; the folder of each is its own:
+// Trains, and saves a checkpoint from which any number of ranks goes on; each checkpoint has a folder of its own:
 //
 //   tutti launch -n 4 -- checkpoint first            # trains from the beginning
 //   tutti launch -n 2 -- checkpoint second first     # goes on from `first`
@@ -18,7 +18,8 @@
 namespace {
 
 // [states]
-// Of a world of the same size this rank's own, of another one those of all its ranks, in their order.
+// What this rank loads: of a saved world of the same size its own state, of another world the states of all ranks, in
+// their order.
 std::vector<std::string> StatesFor(const tutti::Communicator& world, const std::string& folder) {
   std::vector<std::string> states;
   while (std::ifstream file{folder + "/state." + std::to_string(states.size()), std::ios::binary}) {
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
   };
 
   // [resume]
-  if (resumes) torch::load(net, from + "/net.pt");  // before it is wrapped: loading gives weights other memory
+  if (resumes) torch::load(net, from + "/net.pt");  // before `net` is wrapped: loading gives weights other memory
   tutti::nn::DataParallel replicas(*world, *net, {.strategy = "low_precision_decentralized"});
   if (resumes) {
     torch::load(optimizer, from + "/optimizer.pt");

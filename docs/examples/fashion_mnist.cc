@@ -13,8 +13,8 @@ namespace fashion_mnist {
 namespace {
 
 constexpr int kSide = 28;
-constexpr double kMean = 0.2860;  // of all training pixels, as are
-constexpr double kDeviation = 0.3530;
+constexpr double kMean = 0.2860;       // of all training pixels, from 0 to 1
+constexpr double kDeviation = 0.3530;  // the standard deviation of the same pixels
 
 struct CloseFile {
   void operator()(gzFile file) const { gzclose(file); }

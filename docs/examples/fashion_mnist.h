@@ -16,14 +16,14 @@ struct Images {
   torch::Tensor labels;  // i64, N
 
   std::int64_t size() const { return labels.size(0); }
-  // Those at `indices`, normalized: f32, n x 1 x 28 x 28, and their labels.
+  // The images at `indices`, normalized: f32, n x 1 x 28 x 28, and their labels.
   std::pair<torch::Tensor, torch::Tensor> Batch(const torch::Tensor& indices) const;
 };
 
 enum class Part { kTrain, kTest };
 
-// Reads the gzipped IDX files of https://github.com/zalandoresearch/fashion-mnist. Throws std::runtime_error that says
-// how to get them when they are missing.
+// Reads the gzipped IDX files of https://github.com/zalandoresearch/fashion-mnist. Throws std::runtime_error, which
+// says how to get the files when they are missing.
 Images Load(Part part, const std::string& directory = kDirectory);
 
 }  // namespace fashion_mnist

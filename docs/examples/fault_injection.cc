@@ -1,5 +1,5 @@
-// What a program hears when a rank dies in the middle of its work: three ranks, threads of this process, one of which
-// is killed by a fault plan.
+// What a program hears when a rank dies in the middle of its work: a fault plan kills one of three ranks, which are
+// threads of this process.
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -24,7 +24,7 @@ absl::Status SumUntilDone(tutti::Rank rank, const std::shared_ptr<tutti::InprocH
   tutti::Bootstrap job = {.identity = {.rank = rank, .size = kRanks}, .store = store};
   const absl::StatusOr<std::unique_ptr<tutti::Communicator>> world = tutti::Communicator::Create(
       job, *std::move(faulty),
-      {.timeout = absl::Seconds(10), .mapping = tutti::CommunicatorOptions::Mapping::kNever});  // all by messages
+      {.timeout = absl::Seconds(10), .mapping = tutti::CommunicatorOptions::Mapping::kNever});  // messages only
   if (!world.ok()) return world.status();
   for (int step = 0; step < 1000; ++step) {  // the program that is to be tested
     float number = 1;
@@ -43,7 +43,7 @@ int main() {
   tutti::FaultPlan plan;
   plan.seed = 7;
   plan.faults = {
-      // One message in ten is late by up to a millisecond: nothing may come of that.
+      // One message in ten is late by up to a millisecond, which must change no result.
       {.kind = tutti::FaultKind::kDelay, .chance = 0.1, .delay = absl::Milliseconds(1)},
       // Rank 1 dies instead of posting its message 40.
       {.kind = tutti::FaultKind::kKill, .from = 1, .first = 40, .last = 40},

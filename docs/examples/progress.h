@@ -8,7 +8,7 @@
 // Not thread-safe; writes to standard output.
 class Progress {
  public:
-  // A silent one, for the ranks that are not asked to report, has `total` 0.
+  // A silent bar, for the ranks that are not asked to report, has `total` 0.
   Progress(std::string label, long total);
 
   // `done` of `total` steps have been made; `details` follows the bar.

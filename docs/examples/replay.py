@@ -42,7 +42,7 @@ def in_8_bits(gradients):
 
 
 def exactly(gradients):
-    """The same without a loss."""
+    """What every rank gets without a loss: the exact average."""
     return sum(gradients) / ranks
 # [bytegrad]
 

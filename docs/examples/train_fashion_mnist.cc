@@ -97,7 +97,7 @@ class Trainer {
     trace_.precision(15);
   }
 
-  // The row of the table.
+  // Trains, and returns the results as a row of the quickstart's table.
   nlohmann::ordered_json Run() {
     if (world_.rank() == 0) std::printf("%s on %d ranks\n", replicas_.strategy().c_str(), world_.size());
     const Clock::time_point start = Clock::now();
@@ -117,7 +117,7 @@ class Trainer {
     const double seconds = SecondsSince(start);
     const std::int64_t wire_bytes = SumOverRanks(wire_bytes_);
     const double n = world_.size();
-    const double exact_bytes = 2 * (n - 1) * static_cast<double>(payload_bytes_);  // an f32 all_reduce, all ranks
+    const double exact_bytes = 2 * (n - 1) * static_cast<double>(payload_bytes_);  // of all ranks, by an f32 all_reduce
     return {{"strategy", options_.strategy},
             {"ranks", world_.size()},
             {"epochs", options_.epochs},
@@ -140,7 +140,7 @@ class Trainer {
     return options_.max_steps > 0 ? std::min(all, options_.max_steps) : all;
   }
 
-  // In a straight line to 0 at the end of the training.
+  // Lowers the learning rate in a straight line, which reaches 0 at the end of the training.
   void DecayLearningRate() {
     const double done = static_cast<double>(step_seconds_.size());
     const double all = static_cast<double>(options_.epochs * steps_per_epoch());
@@ -151,7 +151,7 @@ class Trainer {
 
   void TrainEpoch(int epoch) {
     const std::int64_t steps = steps_per_epoch();
-    // The same order on all ranks, of which each takes its part of every batch.
+    // All ranks draw the same order of the images, and each takes its part of every batch.
     auto generator = at::detail::createCPUGenerator(options_.seed * 1000 + static_cast<std::uint64_t>(epoch));
     const torch::Tensor order = torch::randperm(train_.size(), generator, torch::kInt64);
 
@@ -222,7 +222,7 @@ class Trainer {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::int64_t wire_bytes_ = 0;  // of this rank
   std::int64_t last_step_bytes_ = 0;
-  std::int64_t payload_bytes_ = 0;  // likewise, before compression
+  std::int64_t payload_bytes_ = 0;  // of this rank, before compression
   std::vector<double> step_seconds_;
   std::ofstream trace_;
 };
@@ -241,7 +241,7 @@ void Train(const Options& options) {
   if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
 }
 
-// What is wrong with a strategy name; nothing when it is right.
+// The error of a strategy name; empty when the name is right.
 std::string CheckStrategy(const std::string& name) {
   return std::string(tutti::ParseStrategy(name).status().message());
 }

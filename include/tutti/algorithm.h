@@ -30,7 +30,7 @@ struct AlgorithmOption {
   absl::string_view default_value;
   absl::string_view values;  // for the docs and errors: "true | false", "a power of two, or 0 for the whole message"
   absl::string_view doc;
-  // OK when `value` is one of `values`; otherwise what would be right.
+  // OK when `value` is one of `values`; otherwise an error that says what would be right.
   absl::Status (*check)(const AlgorithmOption& option, absl::string_view value);
 };
 
@@ -85,10 +85,10 @@ struct Algorithm {
   // algorithm never encodes.
   absl::string_view codec = "";
   // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
-  // returns their number; `round_of`, called once, returns what says which round a step runs. Null: there is one round,
-  // which runs in every step. An algorithm that exchanges gradients has one round, and one that exchanges momentum runs
-  // the round that its MomentumSource returns (synchronizer.h). `size`, here and below, is the number of ranks that
-  // exchange (ParticipantsOf).
+  // returns their number; `round_of`, called once, returns the function that says which round a step runs. Where both
+  // are null, there is one round, which runs in every step. An algorithm that exchanges gradients has one round, and
+  // one that exchanges momentum runs the round that its MomentumSource returns (synchronizer.h). `size`, here and
+  // below, is the number of ranks that exchange (ParticipantsOf).
   int (*rounds)(const Strategy& strategy, int size) = nullptr;
   RoundOfStep (*round_of)(const Strategy& strategy, int size) = nullptr;
   // OK, or the reason why buckets of this kind cannot be kept in step in this world; names the option. Equal on all
@@ -98,8 +98,8 @@ struct Algorithm {
   // sum to 1. Null, or an empty row: the result is what builder.spec() promises (see `build`).
   std::vector<double> (*mixing)(const Strategy& strategy, int round, Rank rank, int size) = nullptr;
   // Writes the plan of one round of one bucket, for which `supports` has returned OK. builder.spec() is an all_reduce
-  // of the bucket. It is in place where WorksInPlace; otherwise it goes from a snapshot of the weights to separate
-  // memory, because the training changes the weights meanwhile.
+  // of the bucket. The all_reduce is in place where WorksInPlace holds; otherwise it goes from a snapshot of the
+  // weights to separate memory, because the training changes the weights meanwhile.
   void (*build)(const Strategy& strategy, int round, PlanBuilder& builder);
   // The rounds that `strategy` asks for. Algorithms of Phase::kBackground have this function, and no others do.
   BackgroundRounds (*background)(const Strategy& strategy) = nullptr;
@@ -110,8 +110,8 @@ struct Algorithm {
 
 // The ranks that exchange, in rank order: all ranks, or with hierarchical=true the leader of each node (see BuildPlan).
 std::vector<Rank> ParticipantsOf(const Strategy& strategy, int size, const PlanOptions& options = {});
-// The functions of Algorithm with the same names, and what they mean where they are null. `participants` is the number
-// of ranks that exchange.
+// Call the functions of Algorithm named `rounds`, `round_of` and `mixing`; a function that is null is replaced by its
+// default. `participants` is the number of ranks that exchange.
 int RoundsOf(const Strategy& strategy, int participants);
 RoundOfStep RoundOf(const Strategy& strategy, int participants);
 std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participant, int participants);

@@ -1,4 +1,4 @@
-// Bootstrap: who am I, and where are the others? Read from whatever started the process.
+// Bootstrap: how a process learns its rank and finds the other ranks of its job, from whatever started the process.
 //
 //   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
 //   if (!job.ok()) return job.status();
@@ -37,15 +37,33 @@ struct Identity {
 
 // Asks the launchers' variables in this order: TUTTI_RANK, torchrun (RANK with WORLD_SIZE), Open MPI, PMIx, PMI (MPICH,
 // Intel MPI), Slurm (only inside a step), Horovod. When none of them is set, this process is a world of one rank.
-// InvalidArgument names the variable that is missing or wrong. It names two variables and their values when RANK or
-// WORLD_SIZE, not set by torchrun, contradicts a launcher later in the list: they may be left from an earlier job.
+// InvalidArgument names the variable that is missing or wrong. The error names two variables and their values when RANK
+// or WORLD_SIZE, not set by torchrun, contradicts a launcher later in the list: they may be left from an earlier job.
 // Without LOCAL_RANK and LOCAL_WORLD_SIZE all ranks are taken to be on this node; MASTER_ADDR must then be loopback, or
 // not set.
 absl::StatusOr<Identity> IdentityFromEnvironment();
 
+// Whether a launcher has started this process as another rank, or in a world of another size, than RANK and WORLD_SIZE
+// say, from which a framework took `rank` and `size`. InvalidArgument names both variables and their values. OK when
+// torchrun or Ray has set RANK and WORLD_SIZE: either runs inside other launchers' jobs.
+absl::Status CheckOtherLaunchers(Rank rank, int size);
+
+// How a rank reaches ranks of other nodes, unless TUTTI_INTERFACE says so. A world on one node uses loopback.
+struct Route {
+  std::string interface = {};  // of this node, by device or address; empty: the one that leads to `host`
+  std::string setting = {};    // the variable that names `interface`, for error texts: "GLOO_SOCKET_IFNAME"
+  std::string host = {};       // that every rank can reach, such as the one that serves the store; may be this node
+};
+
+// "host:port" where rank 0 of a job that spans nodes serves: TUTTI_RENDEZVOUS, MASTER_ADDR with the port after
+// MASTER_PORT (which may belong to torchrun), or Slurm's first node with a port made of the job's id. InvalidArgument
+// when no variable names a place.
+absl::StatusOr<std::string> RendezvousAddress(const Identity& identity);
+
 struct Bootstrap {
   Identity identity;
   std::shared_ptr<Store> store;
+  std::optional<Route> route = {};  // on all ranks or on none; without a route TUTTI_INTERFACE alone names an interface
 };
 
 // The key of a job's store, which its server and all ranks must have alike. A launcher that serves the store makes the
@@ -58,8 +76,8 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 //   several nodes                          a server in rank 0 at TUTTI_RENDEZVOUS, else MASTER_ADDR:MASTER_PORT+1, else
 //                                          Slurm's first node; needs a job secret
 // Every rank must make equally many calls; each call gets keys of its own. FailedPrecondition in a child process whose
-// parent called this before it forked. Unavailable names a rank that died or left meanwhile. DeadlineExceeded names the
-// ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given).
+// parent called this function before the fork. Unavailable names a rank that died or left meanwhile. DeadlineExceeded
+// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given).
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes. `name` is equal on all
@@ -70,7 +88,7 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
                                                        absl::string_view blob, absl::Time deadline);
 
-// Compares named fields over all ranks. InvalidArgument, the same on every rank, when one differs:
+// Compares named fields over all ranks. InvalidArgument, the same on every rank, when a field differs:
 // "rank 2 has bucket_bytes=1048576, rank 0 has 26214400".
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,
                             const std::vector<std::pair<std::string, std::string>>& fields, absl::Time deadline);

@@ -39,10 +39,10 @@ struct BucketContents {
 //
 // All ranks make the same calls in the same order. What an algorithm keeps from step to step, such as the residuals of
 // error feedback, belongs to the parameter and not to the bucket: the residual follows its parameter into another
-// bucket, where the order of the parameters may be another one. The part of a residual that some other rank owns from
-// then on travels to that rank within SetBucket. A bucket that is too small to be encoded uses no residual; what its
-// parameters have waits for a bucket that does. State of a kind other than a residual in f32 begins anew, at zero, on
-// all ranks; no algorithm of this build that exchanges gradients has any.
+// bucket, where the order of the parameters may be another one. The part of a residual that another rank owns after
+// SetBucket travels to that rank within SetBucket. A bucket that is too small to be encoded uses no residual; the
+// residuals of its parameters are kept until a bucket that is encoded takes the parameters. State of a kind other than
+// a residual in f32 begins anew, at zero, on all ranks; no algorithm of this build that exchanges gradients has any.
 //
 // Used by one thread at a time. Works may be waited for by any thread.
 class BucketExchange {
@@ -59,7 +59,8 @@ class BucketExchange {
 
   const std::string& strategy() const;  // full form, every option
   int bucket_count() const;             // buckets that were ever set
-  // The number of exchanges of the bucket that was exchanged most often; those before the state was saved count.
+  // The number of exchanges of the bucket that was exchanged most often; exchanges before the state was saved count
+  // too.
   std::int64_t step() const;
   // The number of the bucket among the callers of the communicator, equal on all ranks. Errors about calls that do not
   // match name it as the tens of an owner. 0 for a bucket that was never set.
@@ -81,14 +82,14 @@ class BucketExchange {
   // the last time, which costs no plan, but a little time. Allocates nothing while memory of one kind stays in use.
   // `timeout`: how long the exchange may wait for peers; zero: as long as the communicator's timeout.
   //
-  // The result has ended at once, and peers that call wait for this rank until their timeout, with InvalidArgument for
-  // a bucket that is not set, null data or a negative timeout, and with FailedPrecondition for a bucket that is still
-  // under way. Other errors are those of the communicator.
+  // A refused exchange is a Work that has ended at once, while peers that make the call wait for this rank until their
+  // timeout: InvalidArgument for a bucket that is not set, null data or a negative timeout; FailedPrecondition for a
+  // bucket that is still under way. Other errors are those of the communicator.
   Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration());
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
-  // multiplied by the new scale over the last one, which is 1 at first. Collective when the scale is another one.
-  // InvalidArgument, on every rank, names the rank whose scale differs or is no finite number above 0;
+  // multiplied by the new scale over the last one, which is 1 at first. Collective when `scale` differs from the last
+  // one. InvalidArgument, on every rank, names the rank whose scale differs or is no finite number above 0;
   // FailedPrecondition names a bucket that is under way on this rank.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
@@ -96,9 +97,10 @@ class BucketExchange {
   // The step, the loss scale and the residuals of all parameters. FailedPrecondition names a bucket that is under way.
   absl::StatusOr<std::string> SaveState() const;
   // Loads what SaveState of the same strategy returned; parameters may be in other buckets than when the state was
-  // saved, or in none yet. A world of the same size gives each rank its own state, another world gives every rank the
-  // states of all ranks of the old world, in rank order, and each takes its share (see Synchronizer::LoadState).
-  // Collective: InvalidArgument, on every rank, names what does not fit, and nothing is changed then.
+  // saved, or in none yet. In a world of the same size each rank loads its own state; in a world of another size every
+  // rank is given the states of all ranks of the old world, in rank order, and takes its share (see
+  // Synchronizer::LoadState). Collective: InvalidArgument, on every rank, names what does not fit, and nothing is
+  // changed then.
   absl::Status LoadState(absl::Span<const std::string> states);
 
  private:

@@ -17,14 +17,15 @@ struct CallOptions {
   // Which schedule serves the call, equal on all ranks; nullptr, on all ranks: the selector decides.
   const Schedule* schedule = nullptr;
   // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
-  // when the call has its place among the calls; that of a Recv, which may be posted long before its message is due,
-  // not before somebody waits for it (Work::Wait, OnDone or AwaitElsewhere). Ranks may give different ones.
+  // when the call has its place among the calls; the clock of a Recv, which may be posted long before its message is
+  // due, starts no earlier than somebody waits for the Recv (Work::Wait, OnDone or AwaitElsewhere). Ranks may give
+  // different timeouts.
   absl::Duration timeout = absl::ZeroDuration();
-  // The tag of a Send or Recv, in 0…kMaxTag: a message meets a receive of the same tag. 0 for all other calls. It
+  // The tag of a Send or Recv, in 0…kMaxTag: a message meets a receive of the same tag. 0 for all other calls. The tag
   // belongs to the run and not to the plan: a bound Send may have another tag each time.
   std::int32_t tag = 0;
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
-  // make no progress until then.
+  // make no progress before Wait.
   bool caller_drives = false;
   // The result is less urgent than the cores: a thread that waits for this call sleeps until something arrives, and
   // does not poll.
@@ -35,9 +36,9 @@ struct CallOptions {
   // random numbers, runs with different numbers draw independent ones. Give every run its own number: rounding is right
   // on average only over many runs.
   std::uint64_t draw = 0;
-  // What ReduceOp::kPremulSum multiplies this rank's elements by. It belongs to the run and not to the plan: ranks may
-  // give different factors, and every call another one. 1 for all other operators. The products are rounded to the
-  // dtype (16-bit types: from fp32) before they are summed.
+  // What ReduceOp::kPremulSum multiplies this rank's elements by. The factor belongs to the run and not to the plan:
+  // ranks may give different factors, and every call another one. 1 for all other operators. The products are rounded
+  // to the dtype (16-bit types: from fp32) before they are summed.
   double factor = 1;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
   // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.

@@ -19,8 +19,8 @@ namespace tutti {
 enum class Rounding : std::uint8_t { kNearest, kStochastic };
 absl::string_view Name(Rounding rounding);
 
-// All options of all codecs. A codec takes some of them (Codec::options) and rejects other values than these for the
-// rest.
+// All options of all codecs. A codec takes some of them (Codec::options) and rejects values other than these defaults
+// for the rest.
 struct CodecOptions {
   std::int64_t block = 0;  // elements that share one range or choice, a power of two; 0: the whole message
   Rounding rounding = Rounding::kNearest;
@@ -34,7 +34,7 @@ struct CodecOptions {
 //
 // Contract:
 // - The encoded size depends only on (count, options), so that both sides of a message know it.
-// - Zero stays zero. `sign`, and rotation, promise it for blocks of zeros only.
+// - Zero stays zero. `sign`, and rotation, keep zeros for blocks of zeros only.
 // - A NaN or Inf shows: its whole block decodes to NaN; with a linear codec (see `linear`) only its own element shows
 //   it.
 // - Scalar, SIMD and CUDA versions produce identical bytes.
@@ -48,8 +48,8 @@ struct Codec {
   absl::string_view summary;
   // Largest |x - decode(encode(x))| for finite input, as a formula for the docs.
   absl::string_view error_bound;
-  // The names of the options that the codec takes, "block, rounding, seed", and all options' values when a strategy
-  // name does not give them.
+  // The names of the options that the codec takes, "block, rounding, seed", and the values of all options that a
+  // strategy name does not give.
   absl::string_view options;
   CodecOptions defaults;
   // Set when a message is just its elements (rounded to nearest) converted to this dtype, without a header: a

@@ -44,6 +44,7 @@ bool HasInPlaceForm(Collective collective);
 
 // "all_reduce", "all_to_all_v", …: folder names under algorithms/schedules, too.
 absl::string_view Name(Collective collective);
+// The inverse of Name; InvalidArgument lists the valid names.
 absl::StatusOr<Collective> ParseCollective(absl::string_view name);
 
 // One call, as one rank makes it. `count` is what NCCL's argument of that call means:

@@ -27,7 +27,7 @@ namespace tutti {
 // Options of a communicator, equal on all ranks. An option that is not set here comes from the environment
 // (docs/configuration.md).
 struct CommunicatorOptions {
-  // Every wait for a peer ends after this long with DeadlineExceeded that names it; TUTTI_TIMEOUT.
+  // Every wait for a peer ends after this long with DeadlineExceeded that names the peer; TUTTI_TIMEOUT.
   std::optional<absl::Duration> timeout = std::nullopt;
   // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
   std::optional<std::string> schedules = std::nullopt;
@@ -59,7 +59,6 @@ struct PlanBuffers {
   void* scratch = nullptr;
 };
 
-class Engine;
 struct Strategy;
 
 // A plan with its memory. It can be started any number of times, one run at a time, without allocation or look-up. Must
@@ -73,7 +72,7 @@ class BoundPlan {
 
   // Starts a run; every rank must start the same plans of a communicator in the same order.
   Work Start(const CallOptions& options = {});
-  // Another handle to the run that was started last. Default: the handle of a call that has ended OK.
+  // Another handle to the run that was started last. Before the first Start, the handle of a call that has ended OK.
   Work LastRun() const;
   // Names other memory, of the same sizes, for the runs from here on; `scratch` stays what it was. FailedPrecondition
   // while a run is under way; InvalidArgument names a buffer that is missing. ResourceExhausted when the arena has no
@@ -113,9 +112,9 @@ class Communicator {
                                                               std::unique_ptr<Transport> transport,
                                                               const CommunicatorOptions& options = {});
   // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
-  // at once where all have ended; milliseconds where not; a second or two where a peer is stopped and has been sent
-  // something; up to 30 s where the peers are threads of this process and one of them is in a copy that long; and as
-  // long as the transport's Shutdown, two seconds at most, for the last communicator of a world.
+  // at once where all calls have ended; milliseconds where some have not; a second or two where a peer is stopped and
+  // has been sent something; up to 30 s where the peers are threads of this process and one of them is in a copy that
+  // long; and as long as the transport's Shutdown, two seconds at most, for the last communicator of a world.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -131,7 +130,8 @@ class Communicator {
   Store& store() const;
   absl::Duration timeout() const;
 
-  // Allocates memory in the arena. ResourceExhausted when this rank's region is full.
+  // Allocates memory in the arena; 0 bytes give a buffer without memory. InvalidArgument when `bytes` is negative;
+  // ResourceExhausted when this rank's region has no room.
   absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
 
   Work AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});
@@ -193,12 +193,13 @@ class Communicator {
   // After an error the name is not used again for these members. InvalidArgument names the member that is out of range
   // or named twice, or says that this rank is none; ResourceExhausted, on all members, as Split; Unavailable names a
   // member that has died or left; DeadlineExceeded, after the communicator's timeout, names members that have not come.
+  // Members may have the group, use it and fail in it before the others have it: Group then ends with that error there.
   absl::StatusOr<std::unique_ptr<Communicator>> Group(absl::Span<const Rank> members, absl::string_view name);
 
   // Ends every pending and later call of this communicator, on all its ranks, with `cause`; with InvalidArgument if
-  // that is OK. Other communicators go on. Any thread, any time.
+  // `cause` is OK. Other communicators go on. Any thread may call Abort at any time.
   void Abort(const absl::Status& cause);
-  // OK, or the first error of this communicator.
+  // OK, or the first error of this communicator; FailedPrecondition in a forked child.
   absl::Status status() const;
 
  private:

@@ -39,18 +39,18 @@ struct CostModel {
   double memory_bytes_per_s = 10e9;
   // Bytes read or written per second by steps that copy without converting; 0: as memory_bytes_per_s.
   double copy_bytes_per_s = 0;
-  // Processors that the ranks of a node share; 0: every rank has its own. Where ranks outnumber them, a processor that
-  // turns to another rank needs switch_s.
+  // Processors that the ranks of a node share; 0: every rank has a processor of its own. Where ranks outnumber them, a
+  // processor that turns to another rank needs switch_s.
   int cores_per_node = 0;
   double switch_s = 0;
 
   bool operator==(const CostModel&) const = default;
 };
 
-// Measured, as docs/selection.md says.
+// The numbers of this model were measured as docs/selection.md says.
 const CostModel& DefaultCostModel();
 
-// "messages take 0.5 µs + bytes / 6.0 GB/s inside a node, …": one line, without its end.
+// "messages take 0.5 µs + bytes / 6.0 GB/s inside a node, …": one line, without a newline at its end.
 std::string ToString(const CostModel& model);
 
 }  // namespace tutti

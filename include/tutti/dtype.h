@@ -14,14 +14,14 @@ namespace tutti {
 
 // Position of a process in a world or group: 0 … size-1.
 using Rank = int;
-// In the place of the sender's rank: a receive takes the message of any rank. Not -1, which stands for no rank in many
-// programs and is refused.
+// In the place of the sender's rank: a receive takes the message of any rank. The value is not -1, which stands for no
+// rank in many programs and is refused.
 inline constexpr Rank kAnySource = -2;
 
 // The type of one element. 16-bit floating types are accumulated in fp32 and rounded once. A bool is one byte, which is
 // true unless it is 0; what is computed of bools is 0 or 1. A complex number is a pair, real part first. The 8-bit
-// floating types can be moved, not computed with. The numbers travel between ranks and into checkpoints: a new type is
-// appended.
+// floating types can be moved, not computed with. The enumerators' numbers travel between ranks and into checkpoints: a
+// new type is appended.
 enum class DType : std::uint8_t {
   kF32,
   kF64,
@@ -45,7 +45,7 @@ enum class DType : std::uint8_t {
 // How elements of several ranks become one; HasOp says for which types. kAvg divides the sum by the number of ranks
 // (integers: truncating division). kMin and kMax return NaN when any operand is NaN. The sum, the maximum and the
 // bitwise or of bools are their logical or; the product, the minimum and the bitwise and are their logical and. The
-// numbers travel between ranks: a new operator is appended.
+// enumerators' numbers travel between ranks: a new operator is appended.
 enum class ReduceOp : std::uint8_t {
   kSum,
   kAvg,
@@ -66,8 +66,8 @@ inline constexpr std::array<ReduceOp, 9> kAllReduceOps = {
     ReduceOp::kSum,        ReduceOp::kAvg,       ReduceOp::kMin,        ReduceOp::kMax,      ReduceOp::kProd,
     ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor, ReduceOp::kPremulSum};
 
-// The coefficient of an operand in a linear combination, which adds operand · factor / divisor. Two numbers express a
-// third exactly.
+// The coefficient of an operand in a linear combination, which adds operand · factor / divisor. Two numbers, because
+// one alone cannot express 1/3 exactly.
 struct Coefficient {
   double factor = 1;
   double divisor = 1;
@@ -134,7 +134,7 @@ constexpr DType PartOf(DType dtype) {
   return dtype == DType::kC128 ? DType::kF64 : dtype;
 }
 
-// The type in which sums of `dtype` are accumulated: fp32 for the 16-bit floating types, itself otherwise.
+// The type in which sums of `dtype` are accumulated: fp32 for the 16-bit floating types, otherwise `dtype` itself.
 constexpr DType AccumulatorOf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype;
 }

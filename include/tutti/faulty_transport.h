@@ -1,5 +1,5 @@
 // A transport that injects faults: it wraps another transport and loses, delays, damages and slows its messages as a
-// bad network does, or dies as a bad machine does. It is for tests of programs that must survive that;
+// bad network does, or dies as a bad machine does. Faults are for tests of programs that must survive them;
 // docs/fault_injection.md tells how each fault ends.
 #ifndef TUTTI_FAULTY_TRANSPORT_H_
 #define TUTTI_FAULTY_TRANSPORT_H_
@@ -33,7 +33,7 @@ enum class FaultKind : std::uint8_t {
   // nothing is copied.
   kSlow,
   // The message arrives twice; the second copy is never received, because a transport delivers a message once. All
-  // ranks must be given equal plans. A copy takes memory until Shutdown.
+  // ranks must be given equal FaultPlans. A copy takes memory until Shutdown.
   kDuplicate,
   // One drawn bit of the message is flipped; an empty message stays as it is. Only code that looks at the contents can
   // notice.
@@ -42,7 +42,8 @@ enum class FaultKind : std::uint8_t {
   // InvalidArgument that names both lengths.
   kTruncate,
   // The rank dies instead of posting its message: without a goodbye, so that its peers' Check lists the rank with
-  // Unavailable. See FaultPlan::kills_process. Its own unfinished and later operations end with Unavailable.
+  // Unavailable. See FaultPlan::kills_process. The dead rank's own unfinished and later operations end with
+  // Unavailable.
   kKill,
 };
 
@@ -81,11 +82,11 @@ struct FaultEvent {
 struct FaultPlan {
   std::uint64_t seed = 0;
   std::vector<Fault> faults;
-  // kKill sends SIGKILL to this process. Otherwise, for ranks that are threads, it shuts the rank's transport down in a
-  // way that tells its peers that it died.
+  // True: kKill sends SIGKILL to this process. False, for ranks that are threads: kKill shuts the rank's transport down
+  // in a way that tells the peers that the rank died.
   bool kills_process = false;
   // A function that is told of every fault, by the thread that posts the message (ranks that are threads share one
-  // function); may be null. It must call nothing of the transport.
+  // function); may be null. The function must call nothing of the transport.
   std::function<void(const FaultEvent&)> on_fault = nullptr;
 };
 

@@ -13,7 +13,7 @@
 namespace tutti {
 
 // 32 random bytes, written as 64 hexadecimal digits wherever they are text (`openssl rand -hex 32` makes one).
-// Never put one on a command line: every user of the machine can read it there.
+// Never put a secret on a command line: every user of the machine can read the secret there.
 struct JobSecret {
   std::array<std::uint8_t, 32> bytes{};
 };

@@ -1,4 +1,4 @@
-// A plan: the steps one rank performs for one collective or one bucket of an algorithm. Plain data: it can be
+// A plan: the steps one rank performs for one collective or one bucket of an algorithm. A plan is plain data: it can be
 // verified for all ranks, costed, printed, replayed and executed; it touches no network, thread, clock or allocator.
 #ifndef TUTTI_PLAN_H_
 #define TUTTI_PLAN_H_
@@ -18,7 +18,7 @@ namespace tutti {
 
 // The memory that a Ref points into. A call in place has one memory, kOut, as long as the longer of input and output:
 // the whole output of all_gather and gather, the whole input of reduce_scatter and scatter; the shorter of the two is
-// this rank's block of it. Bytes of an in-place input that are not output keep their value. kIn is then empty.
+// this rank's block of it. Bytes of an in-place input that are not output keep their value. In place, kIn is empty.
 enum class Space : std::uint8_t {
   kIn,       // the caller's input; read-only; empty when the call is in place
   kOut,      // the caller's output (and input, when in place)
@@ -97,14 +97,14 @@ struct StateRange {
   Rank of = kSelf;  // kReplica: the rank whose weights the range holds; a rank's own replica names that rank
   Ref range = {};
   std::int64_t first_element = 0;  // place in the bucket of the range's first element
-  // kResidual: the result lacks the range's values divided by this number. It is the number of ranks where ranks hold
-  // back parts of their own values, which are averaged.
+  // kResidual: the result lacks the range's values divided by this number. The divisor is the number of ranks where
+  // ranks hold back parts of their own values, which are averaged.
   std::int32_t divisor = 1;
 };
 
 struct Plan {
   std::string name;  // "all_reduce:ring", "bytegrad"
-  int round = 0;     // which plan of a bucket with several it is: see Algorithm::rounds
+  int round = 0;     // of a bucket with several plans, the number of this one: see Algorithm::rounds
   Rank rank = 0;
   int size = 1;
   CollectiveSpec spec;
@@ -119,7 +119,8 @@ struct Plan {
   std::vector<Coefficient> coefficients;
   std::vector<StateRange> states;  // every range of kState that is in use
   // The share of each rank's input in this rank's output, in rank order, for a plan of an algorithm that mixes the
-  // weights of neighbours; empty: the output is what the collective promises. Rows and columns of a world sum to 1.
+  // weights of neighbours; empty: the output is what the collective promises. The rows of all ranks form a matrix whose
+  // rows and columns sum to 1.
   std::vector<double> mixing;
   // The node of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: a replica
   // stands for its own rank only.

@@ -1,5 +1,5 @@
-// PlanBuilder writes a plan: the author states steps in sequential order, and it derives which may run at the same
-// time.
+// PlanBuilder writes a plan: the author states steps in sequential order, and the builder derives which of them may run
+// at the same time.
 #ifndef TUTTI_PLAN_BUILDER_H_
 #define TUTTI_PLAN_BUILDER_H_
 
@@ -31,13 +31,14 @@ struct Range {
 Range ChunkOf(std::int64_t count, int parts, int index);
 
 struct PlanOptions {
-  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks. A builder raises it where
-  // the call's longest buffer would have more than 65,536 segments, and to one element where that is longer.
+  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks. A builder raises the
+  // limit where the call's longest buffer would have more than 65,536 segments, and to one element where an element is
+  // longer.
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;
-  // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not. Within WithinGroup: of each
-  // rank of the group.
+  // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not. Within WithinGroup: the
+  // node of each rank of the group.
   std::vector<int> nodes = {};
   // The machine for which schedules are chosen; nullptr: DefaultCostModel(). Equal on all ranks.
   std::shared_ptr<const CostModel> cost_model = nullptr;
@@ -59,7 +60,7 @@ struct PlanOptions {
 // Segments: Send, Recv, Reduce, Copy and Scale of more than options.segment_bytes become one step per segment. Steps
 // on one chunk are cut at the same elements, so that straight-line text over chunks becomes a pipeline: nothing has
 // to be cut by hand. Encode and Decode stay whole, because a message of a codec cannot be cut: encode segment by
-// segment. So does the message of a send or recv, of which the receiver may not know the sender.
+// segment. The message of a send or recv stays whole too, because its receiver may not know the sender.
 //
 // Not thread-safe. Misuse (a range outside its space, differing lengths, a peer out of range) is remembered and
 // returned by Build as InvalidArgument that names the step.
@@ -82,7 +83,7 @@ class PlanBuilder {
   // in() in reduce_scatter and scatter at the root, otherwise they are equal or one is empty.
   Ref in() const { return in_; }
   Ref out() const { return out_; }
-  // Working memory for `count` elements, 64-byte aligned. It keeps its place for the length of the run.
+  // Working memory for `count` elements, 64-byte aligned. The range keeps its place for the length of the run.
   Ref Scratch(DType dtype, std::int64_t count);
   // Persistent memory of the bucket: every run finds it as the last run left it. `name` is unique in the plan;
   // checkpoints find the memory by its name. A residual is zero at first. A replica holds the weights of rank `of`,
@@ -130,8 +131,8 @@ class PlanBuilder {
   // Lets `write` write a part of this plan as the plan of another call: `spec`, from `in` to `out`, which are ranges of
   // this plan's memory (`in` may be `out`: in place). Algorithms use schedules this way.
   void Within(const CollectiveSpec& spec, const Ref& in, const Ref& out, absl::FunctionRef<void(PlanBuilder&)> write);
-  // Does what Within does, among the ranks of `group` only. These are different ranks, this rank is among them, and the
-  // list is equal on all of them. Within `write`, rank(), size() and every peer are places in the group. Avg still
+  // Does what Within does, among the ranks of `group` only. The ranks of `group` differ, this rank is among them, and
+  // `group` is equal on all of them. Within `write`, rank(), size() and every peer are places in the group. Avg still
   // divides by the size of the world.
   void WithinGroup(absl::Span<const Rank> group, const CollectiveSpec& spec, const Ref& in, const Ref& out,
                    absl::FunctionRef<void(PlanBuilder&)> write);

@@ -20,15 +20,15 @@
 //
 // When the warm-up ends. freeze=steps: w = warmup_steps. freeze=variance: as soon as, from warmup_steps on, the norm
 // ‖v‖₁ (each v with its bias correction) has changed by less than a factor 0.96 within 1/(1 - beta2) steps, the largest
-// beta2 of all groups; the norm is computed once in so many steps. Ratio, period and norm are those of 1-bit Adam. The
-// ranks compare the norm, so that a rank that has strayed is an error that names it. In both cases the warm-up goes on
-// while all gradients have been zero.
+// beta2 of all groups; the norm is computed once in 1/(1 - beta2) steps. Ratio, period and norm are those of 1-bit
+// Adam. The ranks compare the norm, so that a rank that has strayed is an error that names it. In both cases the
+// warm-up goes on while all gradients have been zero.
 //
-// Floor of the variance. When v̂ freezes, every element of it is raised to at least 1e-4 times the mean of its parameter
-// (the mean of all parameters, if that is zero). An element that had no gradient in the warm-up, a dead unit or a rare
-// word, has v̂ = 0, and its first gradient would move it by lr · m / eps. In Adam v would grow with that gradient;
-// frozen, it cannot. With the floor a gradient as large as those around it moves the element by at most 100 lr. Below
-// the floor, 1/100 of the root mean square, is what 8 bits cannot tell from zero anyway.
+// Floor of the variance. When v̂ freezes, every element of it is raised to at least 1e-4 times the mean of its
+// parameter (the mean of all parameters, if that is zero). An element that had no gradient in the warm-up, a dead unit
+// or a rare word, has v̂ = 0, and its first gradient would move it by lr · m / eps. In Adam v would grow with that
+// gradient; frozen, it cannot. With the floor a gradient as large as those around it moves the element by at most 100
+// lr. 8 bits cannot tell a value below 1/100 of the root mean square, the root of the floor, from zero anyway.
 #ifndef TUTTI_QADAM_H_
 #define TUTTI_QADAM_H_
 
@@ -47,10 +47,10 @@ namespace tutti {
 inline constexpr int kQAdamWarmUp = 0;
 inline constexpr int kQAdamCompressed = 1;
 
-// A step, on every rank: the calls of Synchronizer up to FinishBackward, then Step instead of an optimizer's. After the
-// warm-up GradientView(i) holds momentum once FinishBackward has returned: what is done to gradients between the two
-// calls (clipping) is then done to momentum, and gradients must be zeroed before the next backward adds to them. All
-// ranks may leave a step out together; it then counts for nothing.
+// In a step, every rank makes the calls of Synchronizer up to FinishBackward, and then calls Step in place of an
+// optimizer. After the warm-up GradientView(i) holds momentum once FinishBackward has returned: what is done to
+// gradients between the two calls (clipping) is then done to momentum, and gradients must be zeroed before the next
+// backward adds to them. All ranks may leave out the call of Step together; the step then counts for nothing.
 //
 // Not thread-safe, but for ReplaceGradient.
 class QAdam final : public MomentumSource {

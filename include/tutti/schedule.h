@@ -20,7 +20,8 @@ struct Schedule {
   absl::Status (*supports)(const CollectiveSpec& spec, int size, const PlanOptions& options);
   // Writes the steps of builder.rank(); `supports` holds.
   void (*build)(PlanBuilder& builder);
-  // Ranks touch scratch alone of their peers, so that the caller's buffers may lie where peers cannot map them.
+  // True when ranks touch no memory of their peers but scratch, so that the caller's buffers may lie where peers cannot
+  // map them.
   bool touches_only_scratch_of_peers = false;
 };
 

@@ -1,5 +1,6 @@
-// The selector: which schedule serves a call when the caller names none. That is the one whose plans are predicted to
-// take the least time on the machine that PlanOptions::cost_model describes; docs/selection.md says how.
+// The selector: which schedule serves a call when the caller names none. The selector takes the schedule whose plans
+// are predicted to take the least time on the machine that PlanOptions::cost_model describes; docs/selection.md says
+// how.
 #ifndef TUTTI_SELECTOR_H_
 #define TUTTI_SELECTOR_H_
 
@@ -27,10 +28,10 @@ struct Selection {
   std::string reason() const;
 };
 
-// Both choose by their arguments alone, so that all ranks choose alike; of two schedules that are predicted to take the
-// same time they take the one whose name comes first. Unimplemented, with the reason of every schedule, when no
-// schedule serves the call. ChooseSchedule remembers the choices that its thread made last, and predicts nothing when
-// there is nothing to choose.
+// SelectSchedule and ChooseSchedule choose by their arguments alone, so that all ranks choose alike; of two schedules
+// that are predicted to take equal times, both functions take the schedule whose name comes first. Unimplemented, with
+// the reason of every schedule, when no schedule serves the call. ChooseSchedule remembers the choices that its thread
+// made last, and predicts nothing when there is nothing to choose.
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
@@ -43,10 +44,10 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
 // OK when some schedule serves the call; otherwise the error of SelectSchedule.
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
-// The seconds that the call is predicted to take with `schedule`, as in Candidate; a pure function. What is played has
-// a bound: long buffers are cut into few segments, and in large worlds the plans of some ranks stand for those of all.
-// Of all_to_all_v no rank knows all counts: the prediction is that of equal blocks. Of send and recv it is that of one
-// end. Errors are those of BuildPlan.
+// The seconds that the call is predicted to take with `schedule`, as in Candidate; a pure function. The work of a
+// prediction has a bound: long buffers are cut into few segments, and in large worlds the plans of some ranks stand for
+// those of all. For all_to_all_v, of which no rank knows all counts, the blocks are taken to be equal. For send and
+// recv one end is predicted. Errors are those of BuildPlan.
 absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
                                       const PlanOptions& options);
 

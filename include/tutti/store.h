@@ -40,7 +40,7 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Replaces the value of `key`; every Get that waits for it returns.
+  // Replaces the value of `key`; every Get that waits for `key` returns.
   virtual absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) = 0;
 
   // Waits until `key` has a value, and returns the value.
@@ -49,10 +49,10 @@ class Store {
   }
 
   // While Get waits, it calls `on_gone` with every rank that is gone: one that had joined this store and of which no
-  // process is connected any more, because it has died or has ended in order. Values that such a rank set before are
-  // there; more will not come. Ranks that were gone before the call are told too. When `on_gone` returns an error, Get
-  // ends with that error, unless there is a value after all. `on_gone` runs in the calling thread, without a lock, and
-  // may use the store. An end is told within a second, by the TCP store at once, and by a memory store never.
+  // process is connected any more, because it has died or has ended in order. Values that such a rank has set stay in
+  // the store; it will set no more. Ranks that were gone before the call are told too. When `on_gone` returns an error,
+  // Get ends with that error, unless there is a value after all. `on_gone` runs in the calling thread, without a lock,
+  // and may use the store. An end is told within a second, by the TCP store at once, and by a memory store never.
   using OnGone = absl::FunctionRef<absl::Status(Rank gone)>;
   virtual absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) = 0;
 
@@ -99,7 +99,8 @@ struct TcpStoreServerOptions {
   // otherwise the address of the interface that the job uses.
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free port
-  // Refuse a second process that joins as the same rank: it belongs to a later job that found this one's address.
+  // Refuse a second process that joins as the same rank: such a process belongs to a later job that found this job's
+  // address.
   bool one_process_per_rank = false;
   // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
   std::optional<Rank> serving_rank = std::nullopt;
@@ -127,9 +128,9 @@ class TcpStoreServer {
   // "127.0.0.1:40123", "[::1]:40123".
   std::string address() const;
 
-  // Tells the server that the process of `rank` has ended; for launchers. Nobody would hear otherwise of a rank that
-  // ends before it has joined, and the others would wait for it; from now on that rank is gone (Store::Get). Returns at
-  // once.
+  // Tells the server that the process of `rank` has ended; for launchers. Otherwise nobody would hear of a rank that
+  // ends before it has joined, and the other ranks would wait for it. From now on `rank` is gone (Store::Get). Returns
+  // at once.
   void RankHasEnded(Rank rank);
 
  private:
@@ -141,8 +142,8 @@ class TcpStoreServer {
 // Connects `rank` to the server at `address` ("host:port", "[v6]:port"). Retries until the deadline while nobody
 // listens there (DeadlineExceeded then names the address and the last reason). PermissionDenied when the server holds
 // another secret; FailedPrecondition when the server is of another job, size or version; AlreadyExists when the server
-// admits one process per rank and another one is there as `rank`. Once `rank` has called a function of the store, the
-// others hear that it is gone when all its connections have ended.
+// admits one process per rank and another process has joined as `rank`. Once `rank` has called a function of the store,
+// the others hear that it is gone when all its connections have ended.
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                        absl::Time deadline);
 

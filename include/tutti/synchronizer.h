@@ -22,20 +22,20 @@ struct Parameter {
   DType dtype = DType::kF32;
   std::int64_t count = 0;  // elements
   std::string shape;       // "64x3x3x3", or anything else that must be equal on all ranks
-  // The tensor itself, `count` elements without gaps. Only strategies that exchange weights need it, and touch it only
-  // in BeginForward, BeforeStep, AfterStep and Flush. Must outlive the synchronizer.
+  // The tensor itself, `count` elements without gaps. Only strategies that exchange weights need the pointer, and touch
+  // the tensor only in BeginForward, BeforeStep, AfterStep and Flush. Must outlive the synchronizer.
   void* weights = nullptr;
 };
 
 struct SynchronizerOptions {
   // "gradient_allreduce", "bytegrad:codec=minmax_uint8", …
   std::string strategy = "gradient_allreduce";
-  // The size at which a bucket is closed: it would grow beyond this with the next parameter. The first bucket (last
+  // A bucket is closed when the next parameter would make it larger than this many bytes. The first bucket (last
   // layers) is small, so that communication starts early.
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;
-  // Parameters that get no gradient in a step are allowed. They contribute what their view holds (zero, unless
-  // gradients were accumulated there before), and the ranks agree on which parameters no rank has used: see
+  // Parameters that get no gradient in a step are allowed. Such parameters contribute what their view holds (zero,
+  // unless gradients were accumulated there before), and the ranks agree on which parameters no rank has used: see
   // Synchronizer::used. When false, such parameters are an error that names them.
   bool allow_unused = false;
 };
@@ -44,7 +44,7 @@ struct SynchronizerOptions {
 struct SyncStatistics {
   std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
-  std::int64_t payload_bytes = 0;  // size of what was synchronized, before compression
+  std::int64_t payload_bytes = 0;  // bytes of the elements that were synchronized, uncompressed
   absl::Duration exposed;          // time the training thread waited for communication
   absl::Duration communication;    // sum over buckets, from launch to end
   // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
@@ -83,8 +83,9 @@ class MomentumSource {
 //   status = sync.AfterStep();           // weights may be changed once more, by what peers have learnt
 //
 // A strategy that exchanges gradients needs only the calls from BeginBackward to FinishBackward, one that exchanges
-// weights only the others; making all of them is right for every strategy. The step counter moves in FinishBackward or
-// AfterStep accordingly.
+// weights only the other calls; making all of them is right for every strategy. The step counter moves in
+// FinishBackward with strategies that exchange gradients or momentum, and in AfterStep with all others (`async` among
+// them, also in its warm-up).
 //
 // Buckets are filled in reverse order of the parameters and launched in index order while backward still runs.
 // All ranks must have equal parameters and options: checked once at creation, with an error on every rank that names
@@ -111,7 +112,7 @@ class Synchronizer {
   int bucket_count() const;
   const std::vector<Parameter>& parameters() const;
   const std::string& strategy() const;  // full form, every option
-  // The number of completed steps; those before the state was saved count.
+  // The number of completed steps; steps before the state was saved count too.
   std::int64_t step() const;
   // Whether the next step exchanges gradients, and whether the strategy exchanges weights: `async` does both in turn.
   bool exchanges_gradients() const;
@@ -161,7 +162,7 @@ class Synchronizer {
   // keeps replicas equal. Between steps only. Collective.
   absl::Status Flush();
   // Starts replicas anew from the present weights, after the weights were given other values that are equal on all
-  // ranks: forgets what was exchanged or learnt of the old ones. Between steps only. All ranks must call it.
+  // ranks: forgets what was exchanged or learnt of the old weights. Between steps only. All ranks must call it.
   absl::Status Restart();
   // Pauses and resumes the rounds of `async`. A round needs all ranks, so a pause on one rank stops the rounds of all.
   // Neither call waits. Any number of times; no effect with other strategies.
@@ -188,8 +189,8 @@ class Synchronizer {
 
   // Everything that later steps depend on beside weights and gradients: the step counter, residuals and their loss
   // scale, replicas. An interrupted training that loads the same bytes goes on bit for bit. Waits until the last
-  // exchange has ended; if that failed, the result is empty, which LoadState refuses, and the next step returns the
-  // error. Between steps only.
+  // exchange has ended; if that exchange failed, the result is empty, which LoadState refuses, and the next step
+  // returns the error. Between steps only.
   std::string SaveState() const;
   // Loads what SaveState of the same strategy and parameters returned. A world of the same size gives each rank its own
   // state. A world of another size gives every rank the states of all ranks of the old world, in rank order, and each
@@ -201,7 +202,8 @@ class Synchronizer {
   // changed, but a round of `async` under way is dropped.
   absl::Status LoadState(absl::Span<const std::string> states);
 
-  // While false, steps only accumulate locally (no_sync). Takes effect with the next BeginBackward.
+  // While `synchronize` is false, steps only add gradients up on their own rank (torch's no_sync). Takes effect with
+  // the next BeginBackward.
   void set_synchronize(bool synchronize);
   bool synchronize() const;
 

@@ -1,5 +1,5 @@
 // A transport moves messages between the ranks of one world and owns the memory region of its rank, which peers on the
-// same node can map. It is the seam between plans and wires.
+// same node can map. Transports are the seam between plans and wires.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -20,8 +20,8 @@ namespace tutti {
 
 // The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain or Shutdown,
 // never from the call that posted the message. A Completion is a plain struct that its owner embeds; the owner keeps
-// it, and the message's memory, alive until then. `done` may call Send and Recv (they end in a later Progress), but no
-// other function of the transport.
+// it, and the message's memory, alive until `done` is called. `done` may call Send and Recv (they end in a later
+// Progress), but no other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
   // The rank whose message a RecvFromAny takes, written once that rank is known and before `done` is called; until
@@ -40,11 +40,12 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Sends `bytes` (≥ 0) to the peer; it matches the peer's Recv (or RecvFromAny) of the same tag, which has kTagBits
-  // bits. Messages of one tag between two ranks match in the order in which they were posted, whatever their lengths.
+  // Sends a message of `bytes` (≥ 0) to the peer, whose Recv (or RecvFromAny) with an equal tag receives the message. A
+  // tag has kTagBits bits. Messages of one tag between two ranks match in the order in which they were posted, whatever
+  // their lengths.
   virtual void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) = 0;
-  // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths. The
-  // contents of `data` are then undefined. The message may be sent before or after Recv is called.
+  // Receives a message of exactly `bytes`; any other length ends with InvalidArgument that names both lengths. After
+  // such an error the contents of `data` are undefined. The message may be sent before or after Recv is called.
   virtual void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
   // The peer's region, mapped into this process since Connect; base == nullptr when the peer's memory cannot be mapped.
@@ -98,15 +99,17 @@ class Transport {
   // `deadline`. Unavailable or DeadlineExceeded name the rank that could not be reached.
   virtual absl::Status Connect(Rank rank, absl::Span<const std::string> addresses, absl::Time deadline) = 0;
 
+  // The way to `peer`, or to this rank itself; valid from Connect until the destruction of the transport.
   virtual Endpoint& endpoint(Rank peer) = 0;
 
   // Receives as Endpoint::Recv does, but from any rank, this one included. Of several receives that a message could
-  // match, from its sender or from any rank, the one that was posted first takes the message. Ends with a message, by
-  // Discard, or by Shutdown: not with the loss of a peer, unless that peer's message has begun to arrive.
+  // match, from its sender or from any rank, the one that was posted first takes the message. The receive ends with a
+  // message, by Discard, or by Shutdown: not with the loss of a peer, unless that peer's message has begun to arrive.
   virtual void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
-  // Moves messages and calls completions; true when any was called. Takes a bounded part of what has arrived (UCX: 8 KB
-  // of each socket; in one process: what has arrived before the call), for a caller that polls and comes again at once.
+  // Moves messages and calls completions; true when any was called, or a part of a message was copied whose rest the
+  // next call copies. Takes a bounded part of what has arrived (UCX: 8 KB of each socket, 512 KB from mapped memory; in
+  // one process: what has arrived before the call), for a caller that polls and comes again at once.
   virtual bool Progress() = 0;
   // Progress for a caller that calls seldom: takes all that has arrived, but works for 10 ms at most while peers go on
   // sending. A transport whose Progress takes all that has arrived inherits this one.
@@ -130,15 +133,15 @@ class Transport {
   // that still lives, or lived on another node, ends when the rest arrives, or by Shutdown.
   virtual absl::Span<const Loss> Check() = 0;
 
-  // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. For a peer that takes nothing for so
-  // long that what was sent to it must be taken back. Not to be called for this rank itself.
+  // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. Meant for a peer that takes nothing
+  // for so long that what was sent to it must be taken back; not to be called for this rank itself.
   virtual void Disconnect(Rank peer, const absl::Status& cause) = 0;
 
   // Gives the receives of the group `group` up, by the number in their tags: an unfinished Recv ends with Cancelled at
   // a later Progress (one whose message has begun to arrive: when that has arrived, or its peer is lost), and a message
-  // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. That is
-  // done by Discard, Drain and Check. The transport remembers the last kMostDiscarded groups. No Recv of the group is
-  // posted until Accept.
+  // that comes for the group, before or after this call, is thrown away, so that the Send of the peer ends. Discard,
+  // Drain and Check throw messages away. The transport remembers the last kMostDiscarded groups. No Recv of the group
+  // is posted until Accept.
   static constexpr std::size_t kMostDiscarded = 4096;
   virtual void Discard(std::uint32_t group) = 0;
   // The number `group` is about to name another group: messages that have come for it are thrown away, those that come
@@ -146,7 +149,8 @@ class Transport {
   virtual void Accept(std::uint32_t group) = 0;
 
   // Tells `peer` that the group to which the peer has given the number `group` has failed, in words that may be cut to
-  // 512 bytes; with an OK cause, that this rank has left the group. Waits for nothing. Lost where the peer is lost.
+  // 512 bytes; with an OK cause, that this rank has left the group. Waits for nothing. The note is lost where the peer
+  // is lost.
   virtual void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) = 0;
   // The next note that a peer has told this rank, in the order of their coming; nullopt: none. Notes are taken in by
   // Progress, Drain, Check and HasLeft. A transport keeps the last kMostNotes that nobody has taken.
@@ -174,17 +178,17 @@ class Transport {
   virtual std::optional<Rank> WaitsFor(Rank peer) = 0;
 
   // True once no code of `peer` runs any more that could touch memory: its process has ended, as far as is known here,
-  // or it has shut down. Waits for nothing. False where that is not known.
+  // or it has shut down. Waits for nothing. False where the end of `peer` is not known.
   virtual bool HasEnded(Rank peer) = 0;
 
   // Takes [data, data + bytes), a part of this rank's region, out of the peers' reach for good: this process keeps the
-  // contents at the same addresses, and what a peer writes there after the return no longer arrives here. It is for a
-  // peer that was stopped in the middle of a copy, which it may go on with long after everybody has given up on it.
-  // Works on whole pages: whatever else lies on the first and the last page of the range leaves the peers' reach too
-  // and keeps its contents. Peers that still read there see the old contents. Costs as much memory again, and the time
-  // of copying the range; no thread of this process may write to these pages meanwhile. InvalidArgument when the range
-  // is not within the region, ResourceExhausted when there is no memory; Unimplemented when the peers are threads of
-  // this process, from which no memory can be withdrawn.
+  // contents at the same addresses, and what a peer writes there after the return no longer arrives here. Seclude is
+  // for a peer that was stopped in the middle of a copy, which it may go on with long after everybody has given up on
+  // it. Works on whole pages: whatever else lies on the first and the last page of the range leaves the peers' reach
+  // too and keeps its contents. Peers that still read there see the old contents. Costs as much memory again, and the
+  // time of copying the range; no thread of this process may write to these pages meanwhile. InvalidArgument when the
+  // range is not within the region, ResourceExhausted when there is no memory; Unimplemented when the peers are threads
+  // of this process, from which no memory can be withdrawn.
   virtual absl::Status Seclude(std::byte* data, std::int64_t bytes) = 0;
 
   // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then lists this rank. An OK cause
@@ -199,19 +203,21 @@ class Transport {
 };
 
 struct TransportOptions {
-  // Size of this rank's region: address space, not memory, which is used only where touched.
+  // Bytes of this rank's region: address space, not memory, which is used only where touched.
   std::int64_t region_bytes = std::int64_t{16} << 30;
 };
 
 // The in-process transport, whose ranks are threads: the reference for all others. All ranks of a world are made from
 // one hub. `ranks_per_node` consecutive ranks act as a node and map each other's memory; 0: all ranks do.
+// MakeInprocTransport: FailedPrecondition when the hub has its `size` ranks already, InvalidArgument when
+// options.region_bytes < 1, ResourceExhausted when there is no address space for the region.
 class InprocHub;
 std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node = 0);
 absl::StatusOr<std::unique_ptr<Transport>> MakeInprocTransport(std::shared_ptr<InprocHub> hub,
                                                                const TransportOptions& options);
 
-// The UCX transport: shared memory and TCP between processes (or threads), on one node or several. It listens on
-// loopback only unless `interface` names another network device: UCX's TCP port has no authentication
+// The UCX transport: shared memory and TCP between processes (or threads), on one node or several. The transport
+// listens on loopback only unless `interface` names another network device: UCX's TCP port has no authentication
 // (docs/security.md).
 struct UcxOptions {
   // Network device such as "eth0"; empty: loopback.

@@ -15,9 +15,10 @@ namespace tutti {
 
 class Call;
 
-// The result of a call that was submitted to a communicator. Movable, not copyable; any thread may use it, one at a
-// time. Dropping it does not cancel the call: the buffers must stay valid until the call has ended. A Work may outlive
-// its communicator, whose destruction ends every unfinished call with Aborted.
+// The result of a call that was submitted to a communicator. Movable, not copyable; several threads may use it at the
+// same time, but not while one of them moves or destroys it. Dropping a Work does not cancel the call: the buffers must
+// stay valid until the call has ended. A Work may outlive its communicator, whose destruction ends every unfinished
+// call with Aborted.
 class Work {
  public:
   Work() = default;
@@ -41,7 +42,7 @@ class Work {
   bool done() const;
 
   // Waits until the call has ended and returns its status. The waiting thread drives progress itself. The call's own
-  // deadline bounds the wait; after an error it returns at once, and so does every later call on the communicator.
+  // deadline bounds the wait; after an error of the communicator, Wait and every later call return at once.
   absl::Status Wait();
 
   // Waits like Wait(), but not beyond `deadline`: DeadlineExceeded when the call has not ended by then. The call goes
@@ -52,8 +53,8 @@ class Work {
   // goes on by itself: input and state must stay as they are, and the output unchanged, until the call has ended.
   absl::Status WaitForOutput();
 
-  // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before that and for other
-  // calls. Of a bound plan: until it is started again.
+  // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before its end and for other
+  // calls. Of a bound plan, the time of its last run, until the plan is started again.
   std::int64_t end_nanos() const;
 
   // The rank of the communicator that sent the message of a Recv, once the Recv has ended OK; kAnySource before, and
@@ -70,9 +71,9 @@ class Work {
   // drop the last reference to the communicator; while it blocks, later callbacks wait. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
-  // Somebody waits for this call elsewhere, for example for a future that a callback completes: until the call has
-  // ended, the communicator's own thread drives it as eagerly as Wait would. Without this that thread soon sleeps
-  // between looks, since the core belongs to the program's computation.
+  // Declares that somebody waits for this call elsewhere, for example for a future that a callback completes: until the
+  // call has ended, the communicator's own thread drives it as eagerly as Wait would. Without AwaitElsewhere the
+  // communicator's thread soon sleeps between looks for messages, since the core belongs to the program's computation.
   void AwaitElsewhere();
 
  private:

@@ -1,5 +1,6 @@
-// The clock by which this library waits. Nobody can set it, unlike the clock of absl::Now(), so a wait is as long as it
-// says. A deadline that a caller gives as absl::Time is converted to this clock once, where it comes in.
+// The clock by which this library waits. Nobody can set this clock, unlike the clock of absl::Now(), so that a wait
+// lasts as long as its caller asks. A deadline that a caller gives as absl::Time is converted to this clock once, in
+// the function that takes the deadline.
 #ifndef TUTTI_BASE_CLOCK_H_
 #define TUTTI_BASE_CLOCK_H_
 

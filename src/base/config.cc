@@ -12,8 +12,8 @@
 namespace tutti {
 namespace {
 
-// Parse and Print come in pairs, one for each type of field. Parse returns what a value should be, or nothing if it is
-// right.
+// Parse and Print come in pairs, one for each type of field. Parse returns what the value should be, as a part of an
+// error text, or nothing if the value is right.
 using Expected = std::optional<absl::string_view>;
 
 Expected Parse(absl::string_view text, std::string& value) {
@@ -36,7 +36,7 @@ Expected Parse(absl::string_view text, absl::Duration& value) {
   constexpr absl::string_view kExpected = "seconds greater than 0, or inf";
   if (!absl::SimpleAtod(text, &seconds) || !(seconds > 0)) return kExpected;
   value = absl::Seconds(seconds);
-  if (value == absl::ZeroDuration()) return kExpected;  // less than the clock can count
+  if (value == absl::ZeroDuration()) return kExpected;  // shorter than absl::Duration can express
   return std::nullopt;
 }
 std::string Print(absl::Duration value) { return absl::StrCat(absl::ToDoubleSeconds(value)); }
@@ -117,8 +117,8 @@ constexpr Variable kVariables[] = {
     Make<&Config::interface>(
         "TUTTI_INTERFACE",
         "Network interface that the job uses, by name (eth0) or by one of its addresses (10.0.0.3). "
-        "Without it messages travel on loopback only, so a job that spans nodes needs it, and rank "
-        "0 serves the store at the address of the rendezvous host."),
+        "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
+        "host that serves its store, and rank 0 serves the store at the address of the rendezvous host."),
     Make<&Config::job_secret_fd>(
         "TUTTI_JOB_SECRET_FD", "Inherited file descriptor from which the job secret is read (64 hexadecimal digits)."),
     Make<&Config::job_secret_file>("TUTTI_JOB_SECRET_FILE",
@@ -197,7 +197,7 @@ absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& envir
   return entries;
 }
 
-// A variable that only the build reads: where the dependencies are.
+// A variable that only the build reads, the folder of the dependencies; not an unknown variable.
 constexpr absl::string_view kDependencies = "TUTTI_DEPS";
 
 std::vector<std::string> UnknownVariables(const Environment& environment) {

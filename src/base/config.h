@@ -1,6 +1,5 @@
-// Every setting that the environment can make, read once. Code below the API takes settings from this struct, never
-// from getenv. A new variable is one field here and one line in config.cc; `tutti info` and the docs follow by
-// themselves.
+// The settings that the environment can make, read once. Code below the API takes settings from this struct, never from
+// getenv. A new variable is one field here and one line in config.cc; `tutti info` and the docs follow by themselves.
 #ifndef TUTTI_BASE_CONFIG_H_
 #define TUTTI_BASE_CONFIG_H_
 

@@ -1,5 +1,5 @@
 // Descriptors whose end tells others that this process has ended (connections, locks), and what fork() does to them: a
-// child would keep them open after the death of its parent, and nobody would notice that death.
+// child would keep such descriptors open after the death of its parent, and nobody would notice that death.
 #ifndef TUTTI_BASE_FORK_H_
 #define TUTTI_BASE_FORK_H_
 
@@ -18,10 +18,11 @@
 namespace tutti {
 
 // Makes every child that this process forks close `fd` before fork() returns in the child, until ForgetInChildren is
-// called. Programs that the process starts are another matter: descriptors are made close-on-exec. Both functions are
-// thread-safe.
+// called. Programs that the process starts are kept from descriptors by close-on-exec, which the owner of `fd` sets.
+// Both functions are thread-safe.
 void CloseInChildren(int fd);
-// False in a child, which has closed `fd` already: its number may belong to another file there.
+// Takes CloseInChildren back. False in a child, which has closed `fd` already: the number may belong to another file
+// there.
 bool ForgetInChildren(int fd);
 
 // A descriptor that no child keeps; closed on destruction.
@@ -53,8 +54,8 @@ class UnsharedFd {
 };
 
 // Tells whether this process is the one that made the object. In a forked child the threads of its parent do not exist,
-// and locks are as they were at the moment of the fork: the child must leave alone what uses them. Asking costs one
-// load.
+// and locks are as they were at the moment of the fork: the child must leave alone what uses threads or locks.
+// is_this() costs one load.
 class MakerProcess {
  public:
   MakerProcess() {

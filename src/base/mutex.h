@@ -1,6 +1,6 @@
 // std::mutex and std::condition_variable as clang's thread-safety analysis understands them: what is declared
 // TUTTI_GUARDED_BY a mutex (or, of a pointer, TUTTI_PT_GUARDED_BY what it points to) compiles only where that mutex is
-// held. They cost what the standard ones cost.
+// held. Mutex and Condition cost what the standard types cost.
 #ifndef TUTTI_BASE_MUTEX_H_
 #define TUTTI_BASE_MUTEX_H_
 
@@ -31,7 +31,7 @@ class TUTTI_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void Lock() TUTTI_ACQUIRE() { mutex_.lock(); }
   bool TryLock() TUTTI_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
   void Unlock() TUTTI_RELEASE() { mutex_.unlock(); }
-  // Tells the analysis that the mutex is held, where it cannot see that the caller's caller holds it.
+  // Tells the analysis that the mutex is held, where the analysis cannot see that a caller further up holds the mutex.
   void AssertHeld() const TUTTI_THREAD_ANNOTATION(assert_capability(this)) {}
 
  private:

@@ -6,8 +6,8 @@
 namespace tutti {
 
 void HoldStandardDescriptors() {
-  // open returns the lowest free number, so this fills gaps without looking for them first, which would race with other
-  // threads.
+  // open returns the lowest free number, so the loop fills gaps without looking for gaps first, which would race with
+  // other threads.
   int fd = -1;
   do {
     fd = ::open("/dev/null", O_RDWR);

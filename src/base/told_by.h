@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// `cause`, which rank `teller` met, as its peers report it. A cause that is passed on keeps the name of the first
-// teller.
+// `cause`, an error that rank `teller` met, in the words in which its peers report the error. A cause that is passed on
+// keeps the name of the first teller.
 inline absl::Status ToldBy(Rank teller, const absl::Status& cause) {
   if (absl::StrContains(cause.message(), "(told by rank ")) return cause;
   return absl::Status(cause.code(), absl::StrCat(cause.message(), " (told by rank ", teller, ")"));

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// More differing fields than this are counted, not listed.
+// The most differing fields that an error lists; further fields are counted only.
 constexpr std::size_t kMaxListed = 8;
 
 bool TakePiece(absl::string_view& packed, std::string& piece) {
@@ -58,7 +58,7 @@ void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vect
 
 }  // namespace
 
-// "4:name5:value…": lengths first, so that any bytes may be in a field.
+// "4:name5:value…": each length comes first, so that any bytes may be in a field.
 std::string PackFields(const std::vector<std::pair<std::string, std::string>>& fields) {
   std::string packed;
   for (const auto& [key, value] : fields) {

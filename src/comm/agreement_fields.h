@@ -1,4 +1,4 @@
-// Lists of named values, of which all ranks must have the same: how they travel and how they are compared.
+// Lists of named values, which must be equal on all ranks: how lists travel and how they are compared.
 #ifndef TUTTI_COMM_AGREEMENT_FIELDS_H_
 #define TUTTI_COMM_AGREEMENT_FIELDS_H_
 
@@ -17,7 +17,7 @@ std::string PackFields(const std::vector<std::pair<std::string, std::string>>& f
 
 // Compares the packed lists of all ranks, in rank order, with that of rank 0. InvalidArgument names the ranks and
 // fields that differ: "rank 2 has bucket_bytes=1048576, rank 0 has 26214400". DataLoss, with the `name` of the
-// agreement, when one is no list. Deterministic: the same on every rank.
+// agreement, when an entry of `packed` is no list. Equal lists give equal results on every rank.
 absl::Status CompareFields(absl::string_view name, absl::Span<const std::string> packed);
 
 // The first `most` items, and how many more there are.

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "comm/bootstrap_rendezvous.h"
 #include "store/private_file.h"
+#include "store/socket.h"
 
 namespace tutti {
 namespace {
@@ -61,14 +62,31 @@ absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, std::int64
     if (!directory.ok()) return directory.status();
     return JoinOnNode(identity, *secret, *directory, end_ns);
   }
-  absl::StatusOr<std::string> address = RendezvousAddress(ProcessEnvironment(), identity);
+  absl::StatusOr<std::string> address = RendezvousAddress(identity);
   if (!address.ok()) return address.status();
   if (!secret->has_value()) return NoSecret("the ranks are on several nodes");
   return JoinOverNetwork(identity, **secret, *address, config->interface, end_ns);
 }
 
-// What a process has joined. It stays until the process ends: rank 0 may be done with the store before the others are,
-// and a second call must meet the others' second call, not a server that is about to close.
+// The way to other nodes of a job that spans nodes: through the host that serves the job's store.
+std::optional<Route> RouteOf(const Identity& identity) {
+  if (identity.local_size == identity.size) return std::nullopt;
+  const absl::StatusOr<Config>& config = LoadConfig();
+  absl::string_view name = config->store;
+  absl::StatusOr<std::string> address = std::string(name);
+  if (name.empty()) {
+    address = RendezvousAddress(identity);
+  } else if (absl::ConsumePrefix(&name, "tcp://")) {
+    address = std::string(name);
+  }
+  const auto parts = address.ok() ? SplitAddress(*address) : address.status();
+  if (!parts.ok()) return std::nullopt;  // a directory, which says nothing of networks
+  return Route{.host = parts->first};
+}
+
+// The store that this process has joined, which stays until the process ends: rank 0 may be done with the store before
+// the other ranks are, and a second call of BootstrapFromEnvironment must meet the other ranks' second calls, not a
+// server that is about to close.
 struct Joined {
   const MakerProcess process;
   Mutex mutex;
@@ -100,10 +118,11 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
     absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
                                          {{"version", TUTTI_VERSION}, {"job_id", identity->job_id}}, TimeAt(end_ns));
     if (!agreed.ok()) return agreed;
-    joined.job = {*std::move(identity), *std::move(store)};
+    std::optional<Route> route = RouteOf(*identity);
+    joined.job = {*std::move(identity), *std::move(store), std::move(route)};
   }
   const std::string prefix = absl::StrCat("call/", joined.calls++, "/");
-  return Bootstrap{joined.job.identity, MakePrefixStore(joined.job.store, prefix)};
+  return Bootstrap{joined.job.identity, MakePrefixStore(joined.job.store, prefix), joined.job.route};
 }
 
 }  // namespace tutti

@@ -13,7 +13,7 @@ std::string Bracketed(absl::string_view host) {
   return host.find(':') == host.npos ? std::string(host) : absl::StrCat("[", host, "]");
 }
 
-// Below the ports that Linux gives to outgoing connections (from 32768), and equal on all ranks.
+// A port below those that Linux gives to outgoing connections (from 32768), equal on all ranks of a job.
 int PortOf(const Identity& identity) {
   const auto hash = Sha256(identity.job_id);
   return 20000 + (hash[0] | hash[1] << 8) % 10000;
@@ -43,6 +43,10 @@ absl::StatusOr<std::string> RendezvousAddress(const Environment& environment, co
       absl::StrCat("the ", identity.size, " ranks are on several nodes (", identity.local_size,
                    " on this one), but nothing says where rank 0 is; set TUTTI_RENDEZVOUS=host:port, "
                    "host being the node of rank 0 and port one that is free there"));
+}
+
+absl::StatusOr<std::string> RendezvousAddress(const Identity& identity) {
+  return RendezvousAddress(ProcessEnvironment(), identity);
 }
 
 }  // namespace tutti

@@ -16,9 +16,9 @@
 namespace tutti {
 namespace {
 
-// More missing ranks than this are counted, not listed.
+// The most missing ranks that an error lists; further ranks are counted only.
 constexpr std::size_t kMaxListed = 8;
-// To name the missing ranks takes a look at the store for each, beyond the deadline.
+// The limits on naming the missing ranks, which takes one look at the store for each rank, after the deadline.
 constexpr int kMostLooks = 1024;
 constexpr absl::Duration kNamingLimit = absl::Milliseconds(100);
 
@@ -31,15 +31,17 @@ absl::Status CheckRank(absl::string_view name, Rank rank, int size) {
 constexpr absl::string_view kContribution = "=";
 constexpr absl::string_view kGivenUp = "!";
 
+Rank NameOf(const MeetingMembers* members, Rank rank) { return members == nullptr ? rank : members->ranks[rank]; }
+
 struct Missing {
   std::vector<Rank> ranks;
-  std::string text;      // "1, 3"; "": all have come by now
+  std::string text;      // "1, 3", as `members` call them; "": all ranks have come by now
   bool answered = true;  // the store has answered every look
 };
 
 // Which ranks from `first` on have contributed nothing under `prefix`. Bounded, whatever the size of the world and the
-// state of the store: who hears it has waited for long enough.
-Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size) {
+// state of the store: the caller has waited for long enough already.
+Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size, const MeetingMembers* members) {
   const std::int64_t end_ns = NanosIn(kNamingLimit);
   const Rank end = static_cast<Rank>(std::min<std::int64_t>(size, std::int64_t{first} + kMostLooks));
   Missing missing;
@@ -50,16 +52,20 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
     if (!missing.answered) break;
     if (!value.ok() || absl::StartsWith(*value, kGivenUp)) missing.ranks.push_back(rank);
   }
-  if (rank == first && first < size) missing.ranks.push_back(rank++);  // the store says no more
+  if (rank == first && first < size) missing.ranks.push_back(rank++);  // the store did not answer the first look
   std::vector<std::string> names;
-  for (const Rank name : missing.ranks) names.push_back(absl::StrCat(name));
+  for (const Rank late : missing.ranks) names.push_back(absl::StrCat(NameOf(members, late)));
   missing.text = ListUpTo(kMaxListed, names, ", ");
-  if (rank < size)
-    absl::StrAppend(&missing.text, names.empty() ? "" : ", ", "and perhaps some from ", rank, " to ", size - 1);
+  if (rank < size) {
+    absl::StrAppend(&missing.text, names.empty() ? "" : ", ", "and perhaps some ",
+                    members == nullptr ? absl::StrCat("from ", rank, " to ", size - 1)
+                                       : absl::StrCat("after ", NameOf(members, rank - 1)));
+  }
   return missing;
 }
 
-// For the others that wait for the same ranks: they hear why this rank gives up, and not only that it is gone.
+// Leaves a note in the place of each missing contribution: other ranks that wait for a missing rank then hear why this
+// rank gave up, and not only that this rank is gone.
 void GiveUp(Store& store, absl::string_view prefix, const Missing& missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);
@@ -69,17 +75,38 @@ void GiveUp(Store& store, absl::string_view prefix, const Missing& missing) {
   }
 }
 
-absl::Status TooLate(absl::string_view missing) {
-  return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing.empty() ? "none any more" : missing));
+// "rank 1", "ranks 1, 3".
+std::string RanksOf(absl::string_view missing) {
+  return absl::StrCat(absl::StrContains(missing, ",") ? "ranks " : "rank ", missing);
+}
+
+absl::Status TooLate(absl::string_view missing, const MeetingMembers* members) {
+  if (missing.empty()) {
+    return absl::DeadlineExceededError("all ranks have contributed, but the last of them only after the deadline");
+  }
+  if (members == nullptr) return absl::DeadlineExceededError(absl::StrCat("missing ranks: ", missing));
+  return absl::DeadlineExceededError(absl::StrCat(RanksOf(missing), absl::StrContains(missing, ",") ? " have" : " has",
+                                                  " not come within ", absl::FormatDuration(members->limit),
+                                                  "; every member must call Group with the same members, in ",
+                                                  "the same order, and with the same name"));
+}
+
+std::string Left(std::int64_t end_ns) { return absl::FormatDuration(absl::Trunc(LeftUntil(end_ns), absl::Seconds(1))); }
+
+LateRanksReport LateMembersOnStderr(std::string what, std::int64_t end_ns) {
+  return {.report = [what = std::move(what), end_ns](absl::string_view ranks) {
+    const std::string line =
+        absl::StrCat("tutti: ", what, " waits for ", RanksOf(ranks), ", for up to ", Left(end_ns), " more\n");
+    std::fputs(line.c_str(), stderr);
+  }};
 }
 
 }  // namespace
 
 LateRanksReport LateRanksOnStderr(std::string where, std::int64_t end_ns) {
   return {.report = [where = std::move(where), end_ns](absl::string_view ranks) {
-    const std::string left = absl::FormatDuration(absl::Trunc(LeftUntil(end_ns), absl::Seconds(1)));
     const std::string line =
-        absl::StrCat("tutti: ", where, ": missing ranks: ", ranks, "; waiting for up to ", left, " more\n");
+        absl::StrCat("tutti: ", where, ": missing ranks: ", ranks, "; waiting for up to ", Left(end_ns), " more\n");
     std::fputs(line.c_str(), stderr);
   }};
 }
@@ -94,16 +121,17 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
 }
 
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
-                                                    std::int64_t end_ns, const LateRanksReport& late) {
+                                                    std::int64_t end_ns, const LateRanksReport& late,
+                                                    const MeetingMembers* members) {
   std::vector<std::string> values;
   absl::flat_hash_set<Rank> contributed;
-  // A rank that is gone has perhaps done its part before; if not, nobody needs to wait any longer.
+  // A rank that is gone has perhaps contributed before its end; if not, nobody needs to wait for that rank any longer.
   const auto on_gone = [&](Rank gone) {
     if (gone < static_cast<Rank>(values.size()) || gone >= size || contributed.contains(gone)) return absl::OkStatus();
     absl::Status status = store.Look(absl::StrCat(prefix, gone), TimeAt(end_ns)).status();
     if (status.ok()) contributed.insert(gone);
     if (!absl::IsNotFound(status)) return status;
-    return RankIsGone(gone);
+    return RankIsGone(NameOf(members, gone));
   };
   std::int64_t report_ns = late.report == nullptr ? kNeverNanos : NanosIn(late.patience);
   // Just before the deadline the store is asked once: a store that is silent by then is not asked beyond the deadline.
@@ -114,17 +142,19 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
     const auto next = static_cast<Rank>(values.size());
     const std::int64_t until_ns = std::min({end_ns, report_ns, trial_ns});
     absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, next), TimeAt(until_ns), on_gone);
-    if (value.ok() && absl::StartsWith(*value, kGivenUp)) return TooLate(value->substr(kGivenUp.size()));
+    if (value.ok() && absl::StartsWith(*value, kGivenUp)) {
+      return TooLate(value->substr(kGivenUp.size()), members);
+    }
     if (value.ok()) {
       values.push_back(value->substr(kContribution.size()));
       silent.reset();
       continue;
     }
     if (!absl::IsDeadlineExceeded(value.status())) return value.status();
-    const Missing missing = silent ? *silent : FindMissing(store, prefix, next, size);
+    const Missing missing = silent ? *silent : FindMissing(store, prefix, next, size, members);
     if (until_ns == end_ns) {
       GiveUp(store, prefix, missing);
-      return TooLate(missing.text);
+      return TooLate(missing.text, members);
     }
     if (until_ns == report_ns) {
       if (!missing.text.empty()) late.report(missing.text);
@@ -137,25 +167,22 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
   return values;
 }
 
-absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
-                                                       absl::string_view blob, absl::Time deadline) {
-  if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
-  const std::int64_t end_ns = NanosAt(deadline);
+namespace {
+// ExchangeBlobs; errors begin with `what`, and rank 0 tells `late`.
+absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_view name, absl::string_view what,
+                                                  Rank rank, int size, absl::string_view blob, std::int64_t end_ns,
+                                                  const LateRanksReport& late, const MeetingMembers* members) {
   const std::string prefix = absl::StrCat("exchange/", name, "/");
   const std::string has_read = absl::StrCat(prefix, "read/");
-  const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> blobs =
-      GetFromAll(store, prefix, size, end_ns, rank == 0 ? LateRanksOnStderr(what, end_ns) : LateRanksReport());
-  if (absl::IsDeadlineExceeded(blobs.status())) {
-    return absl::DeadlineExceededError(absl::StrCat(what, ": ", blobs.status().message()));
-  }
+      GetFromAll(store, prefix, size, end_ns, rank == 0 ? late : LateRanksReport(), members);
   if (!blobs.ok()) return absl::Status(blobs.status().code(), absl::StrCat(what, ": ", blobs.status().message()));
 
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
   if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
   if (rank != 0) return blobs;
-  if (absl::Status status = GetFromAll(store, has_read, size, end_ns, {}).status(); !status.ok()) {
+  if (absl::Status status = GetFromAll(store, has_read, size, end_ns, {}, members).status(); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat(what, ": not every rank has read it: ", status.message()));
   }
   for (const absl::string_view keys : {absl::string_view(prefix), absl::string_view(has_read)}) {
@@ -164,6 +191,23 @@ absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::strin
     }
   }
   return blobs;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,
+                                                         const MeetingMembers& members, absl::string_view blob) {
+  const std::int64_t end_ns = NanosIn(members.limit);
+  return Exchange(store, "seat", what, place, static_cast<int>(members.ranks.size()), blob, end_ns,
+                  LateMembersOnStderr(std::string(what), end_ns), &members);
+}
+
+absl::StatusOr<std::vector<std::string>> ExchangeBlobs(Store& store, absl::string_view name, Rank rank, int size,
+                                                       absl::string_view blob, absl::Time deadline) {
+  if (absl::Status status = CheckRank(name, rank, size); !status.ok()) return status;
+  const std::int64_t end_ns = NanosAt(deadline);
+  const std::string what = absl::StrCat("exchange '", name, "' of ", size, " ranks");
+  return Exchange(store, name, what, rank, size, blob, end_ns, LateRanksOnStderr(what, end_ns), nullptr);
 }
 
 absl::Status CheckAgreement(Store& store, absl::string_view name, Rank rank, int size,

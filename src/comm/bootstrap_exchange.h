@@ -1,4 +1,4 @@
-// Waiting for all ranks of a job until `end_ns` of MonotonicNanos, and saying which ones are late.
+// Waiting for all ranks of a job until `end_ns` of MonotonicNanos, and reports of the ranks that are late.
 #ifndef TUTTI_COMM_BOOTSTRAP_EXCHANGE_H_
 #define TUTTI_COMM_BOOTSTRAP_EXCHANGE_H_
 
@@ -14,28 +14,42 @@
 
 namespace tutti {
 
-// Hears once, after `patience`, which ranks are late: "1, 3".
+// Whom to tell, once and after `patience`, which ranks are late: "1, 3".
 struct LateRanksReport {
   absl::Duration patience = absl::Seconds(5);
-  std::function<void(absl::string_view ranks)> report;  // null: nobody wants to know
+  std::function<void(absl::string_view ranks)> report;  // null: no report is wanted
 };
 
-// For the rank that speaks for the job while all of them meet at `where`, "exchange 'address'": a line on stderr.
+// A report as a line on stderr, for the rank that speaks for the job while all ranks meet at `where`: "exchange
+// 'address'".
 LateRanksReport LateRanksOnStderr(std::string where, std::int64_t end_ns);
 
-// Unavailable: `rank` has ended before the others were done with it (Store::OnGone).
+// Members of a group that meet, in the group's order.
+struct MeetingMembers {
+  std::vector<Rank> ranks;  // in the communicator from which the group is made: texts call the members so
+  absl::Duration limit;     // how long they wait for each other
+};
+
+// Unavailable: `rank` has ended before the other ranks were done with `rank` (Store::OnGone).
 absl::Status RankIsGone(Rank rank);
 
 // Sets the value that `rank` has for GetFromAll, under the key `prefix` + rank.
 absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl::string_view value,
                         std::int64_t end_ns);
 
-// The values that all ranks have contributed under `prefix`, in order, as soon as each has. Unavailable names a rank
-// that is gone (Store::Get) and has not. DeadlineExceeded lists the ranks that have not, "missing ranks: 1, 3", of a
-// large world some of them; to name them takes up to 600 ms more. Ranks that wait for the same ones longer end with the
-// same error at once.
+// The values that all ranks have contributed under `prefix`, in rank order, once every rank has contributed.
+// Unavailable names a rank that is gone (Store::Get) without a contribution. DeadlineExceeded lists the missing ranks,
+// "missing ranks: 1, 3" (in a large world some of them); naming takes up to 600 ms beyond `end_ns`. Ranks with a later
+// deadline that wait for a missing rank then end with that error at once. With `members`, one for each rank of `store`,
+// texts call the ranks so, and DeadlineExceeded says "rank 1 has not come within 14s".
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
-                                                    std::int64_t end_ns, const LateRanksReport& late);
+                                                    std::int64_t end_ns, const LateRanksReport& late,
+                                                    const MeetingMembers* members = nullptr);
+
+// ExchangeBlobs between the members of a group, of whom `place` counts the caller; `store` numbers them in their order.
+// Errors and the line on stderr begin with `what`: "Group 'pair' of ranks 2, 0".
+absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,
+                                                         const MeetingMembers& members, absl::string_view blob);
 
 }  // namespace tutti
 

@@ -49,7 +49,8 @@ absl::Status CheckPair(absl::string_view rank_name, int rank, absl::string_view 
   return absl::InvalidArgumentError(absl::StrCat(rank_name, "=", rank, " is not below ", size_name, "=", size));
 }
 
-// Without the local pair, all ranks are taken to be on this node.
+// Reads the identity from the variables `names`. Without the two local variables, all ranks are taken to be on this
+// node.
 absl::StatusOr<Identity> Read(const Environment& environment, const Names& names) {
   Identity identity;
   absl::StatusOr<int> size = Number(environment, names.size, names.rank);
@@ -97,10 +98,10 @@ bool IsLoopback(absl::string_view host) {
   return host == "localhost" || absl::StartsWith(host, "127.") || host == "::1" || host == "[::1]";
 }
 
-// Variables that PyTorch's users know and set by hand too.
+// Checks MASTER_PORT and MASTER_ADDR, which PyTorch's users know and set by hand too.
 absl::Status CheckMaster(const Environment& environment) {
   if (const std::string* text = Find(environment, "MASTER_PORT")) {
-    constexpr int kLast = 65534;  // the store takes the next one
+    constexpr int kLast = 65534;  // the store takes the next port
     int port = 0;
     if (!absl::SimpleAtoi(*text, &port) || port < 1 || port > kLast) {
       return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", *text, ": expected a port from 1 to ", kLast));
@@ -134,7 +135,8 @@ absl::StatusOr<Identity> FromOpenMpi(const Environment& environment) {
   absl::StatusOr<Identity> identity = Read(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
   if (!identity.ok()) return identity;
-  // The id is made of mpirun's process id and so comes back; the other one (4.x) is random.
+  // The job id of Open MPI is made of mpirun's process id, which a later job may have again; the precondition
+  // transports (4.x) are random.
   identity->job_id =
       absl::StrCat("openmpi ", ValueOf(environment, "PMIX_NAMESPACE"), ValueOf(environment, "OMPI_MCA_ess_base_jobid"),
                    " ", ValueOf(environment, "OMPI_MCA_orte_precondition_transports"));
@@ -156,7 +158,7 @@ struct Process {
 std::optional<Process> ReadProcess(long id) {
   std::ifstream file(absl::StrCat("/proc/", id, "/stat"));
   std::ostringstream text;
-  text << file.rdbuf();  // nothing of a process that ends meanwhile, whose file can no more be read
+  text << file.rdbuf();  // reads nothing when the process has ended meanwhile
   const std::string line = text.str();
   const std::size_t open = line.find('('), close = line.rfind(')');
   if (open == line.npos || close == line.npos) return std::nullopt;
@@ -170,7 +172,7 @@ std::optional<Process> ReadProcess(long id) {
 }
 
 // MPICH leaves no id of the job in the environment. The ranks of one node descend from one hydra_pmi_proxy, perhaps by
-// way of a shell; if it is called otherwise, from one parent.
+// way of a shell; where no ancestor is called hydra…, the ranks have one parent.
 std::string HydraJobId() {
   const long parent = ::getppid();
   for (long id = parent; id > 1;) {
@@ -245,13 +247,13 @@ struct Launcher {
   absl::string_view rank_name, size_name;
 };
 
-// A step, since a batch script sees SLURM_PROCID=0 of the whole allocation.
+// Whether this process runs in a Slurm step: a batch script, which runs in none, sees SLURM_PROCID=0 as well.
 bool InSlurmStep(const Environment& environment) {
   return Find(environment, "SLURM_PROCID") != nullptr && Find(environment, "SLURM_STEP_ID") != nullptr;
 }
 
-// In order: a launcher that runs inside another one's job comes first. srun sets PMIX_RANK or PMI_RANK too when it
-// serves an MPI; then Slurm's own variables tell more.
+// The launchers in the order in which they are asked: a launcher that runs inside another launcher's job comes first.
+// srun sets PMIX_RANK or PMI_RANK too when srun serves an MPI; Slurm's own variables then tell more.
 constexpr Launcher kLaunchers[] = {
     {"tutti", [](const Environment& e) { return Find(e, "TUTTI_RANK") || Find(e, "TUTTI_SIZE"); }, FromTutti,
      "TUTTI_RANK", "TUTTI_SIZE"},
@@ -267,11 +269,14 @@ constexpr Launcher kLaunchers[] = {
      "HOROVOD_SIZE"},
 };
 
-// RANK and WORLD_SIZE without torchrun were set by hand, perhaps long ago in this shell. Another launcher that says
-// something else started this process for another world than they name: to believe either would be a guess. A Slurm
-// step of one task is no such launcher: it holds the shell in which ranks are started by hand.
+// RANK and WORLD_SIZE without torchrun or Ray were set by hand, perhaps long ago in this shell. Where another
+// launcher's variables contradict RANK and WORLD_SIZE, that launcher started this process for another world, and to
+// believe either would be a guess. A Slurm step of one task is no such launcher: it holds the shell in which ranks are
+// started by hand.
 absl::Status CheckSetByHand(const Environment& environment, const Identity& identity, const Launcher& by_hand) {
-  if (Find(environment, "TORCHELASTIC_RUN_ID") != nullptr) return absl::OkStatus();
+  if (Find(environment, "TORCHELASTIC_RUN_ID") != nullptr || Find(environment, "RAY_JOB_ID") != nullptr) {
+    return absl::OkStatus();
+  }
   for (const Launcher& other : kLaunchers) {
     if (other.name == by_hand.name || !other.is_present(environment)) continue;
     if (other.name == "slurm" && ValueOf(environment, other.size_name) == "1") continue;
@@ -308,6 +313,16 @@ absl::StatusOr<Identity> IdentityFrom(const Environment& environment) {
   return identity;
 }
 
+absl::Status CheckOtherLaunchers(const Environment& environment, Rank rank, int size) {
+  const Identity identity = {.rank = rank, .size = size};
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.name == "torchrun") return CheckSetByHand(environment, identity, launcher);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOtherLaunchers(Rank rank, int size) { return CheckOtherLaunchers(ProcessEnvironment(), rank, size); }
+
 absl::StatusOr<Identity> IdentityFromEnvironment() { return IdentityFrom(ProcessEnvironment()); }
 
 std::string FirstSlurmHost(absl::string_view node_list) {
@@ -318,7 +333,7 @@ std::string FirstSlurmHost(absl::string_view node_list) {
   absl::StrAppend(&host, range.substr(0, range.find_first_of("-,]")));
   const std::size_t close = range.find(']');
   if (close == range.npos) return host;
-  // What follows the bracket is part of the name: "n[1-2]-ib".
+  // The text after the bracket is part of the name: "n[1-2]-ib".
   const absl::string_view suffix = range.substr(close + 1);
   absl::StrAppend(&host, suffix.substr(0, suffix.find(',')));
   return host;

@@ -1,4 +1,5 @@
-// Who am I: what the launchers leave in the environment. A pure function of it, but for a last resort under MPICH.
+// The identity of this process, from what launchers leave in the environment: a pure function of the environment, but
+// for MPICH, where processes are looked at as a last resort.
 #ifndef TUTTI_COMM_BOOTSTRAP_IDENTITY_H_
 #define TUTTI_COMM_BOOTSTRAP_IDENTITY_H_
 
@@ -8,6 +9,7 @@
 namespace tutti {
 
 absl::StatusOr<Identity> IdentityFrom(const Environment& environment);
+absl::Status CheckOtherLaunchers(const Environment& environment, Rank rank, int size);
 
 // The first host of a Slurm node list: "n[003-7,9],m1" → "n003".
 std::string FirstSlurmHost(absl::string_view node_list);

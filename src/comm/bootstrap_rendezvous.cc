@@ -78,7 +78,7 @@ bool IsRendezvousFile(absl::string_view name) {
   return std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); });
 }
 
-// Whether looking again can help: not when a live server of this very job says no.
+// Whether looking again can help: not after the refusal of a live server of this very job.
 bool MayComeYet(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsPermissionDenied(status) || absl::IsAlreadyExists(status);
@@ -106,7 +106,8 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOnNode(const Identity& identity, cons
     SweepDirectory(directory, IsRendezvousFile);
     absl::StatusOr<std::shared_ptr<Store>> store = Serve(job, {}, address, end_ns);
     if (!store.ok()) return store;
-    // Held until everybody has come: then the file has done its work. A later job removes what nobody holds.
+    // The file is held until all ranks have come, and has then done its work. A later job removes files that nobody
+    // holds.
     const std::string content = absl::StrCat(address, "\n", ToHex(fresh), "\n");
     const absl::StatusOr<UnsharedFd> file = HoldPrivateFile(path, content);
     absl::Status written = file.status();

@@ -7,6 +7,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/config.h"
 #include "base/fork.h"
 #include "comm/communicator_impl.h"
 #include "comm/link_measurement.h"
@@ -16,8 +18,8 @@
 namespace tutti {
 namespace {
 
-// Where in its region every rank's control block of the world lies, the first that it has opened. Nobody signals to a
-// rank before that one has come here: its block is ready then.
+// The offset, by rank, of the world's control block in the region of each rank, which is the first block that the rank
+// has opened. No rank signals to another before this exchange has ended, when the blocks of both are ready.
 absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank rank, int size, std::int64_t offset,
                                                           absl::Time deadline) {
   const absl::StatusOr<std::vector<std::string>> texts =
@@ -37,14 +39,18 @@ absl::StatusOr<std::vector<std::int64_t>> ExchangeOffsets(Store& store, Rank ran
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,
                                                                    const CommunicatorOptions& options) {
-  absl::StatusOr<std::unique_ptr<Transport>> transport = ChooseTransport(bootstrap.identity.size);
+  const absl::StatusOr<Config>& config = LoadConfig();
+  if (!config.ok()) return config.status();
+  absl::StatusOr<std::unique_ptr<Transport>> transport =
+      ChooseTransport(bootstrap, NanosIn(options.timeout.value_or(config->timeout)));
   if (!transport.ok()) return transport.status();
   return Create(bootstrap, *std::move(transport), options);
 }
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-// A forked child has no engine thread to end, and its peers are the parent's: there the communicator is left alone.
+// In a forked child the communicator is left alone: the child has no engine thread to end, and its peers are the
+// parent's.
 Communicator::~Communicator() {
   if (impl_->in_forked_child()) (void)impl_.release();
 }
@@ -61,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
   absl::StatusOr<std::vector<std::int64_t>> offsets =
       ExchangeOffsets(*bootstrap.store, bootstrap.identity.rank, size, offset, absl::Now() + (*runtime)->timeout);
   if (!offsets.ok()) {
-    (*runtime)->engine->Stop(offsets.status());  // for the peers, which would hear a goodbye
+    (*runtime)->engine->Stop(offsets.status());  // otherwise peers would hear a goodbye and not the error
     return offsets.status();
   }
   std::vector<GroupMember> world;
@@ -92,7 +98,9 @@ absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) {
   return impl_->runtime->arena->Allocate(bytes);
 }
 void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(*impl_->channel, cause); }
-absl::Status Communicator::status() const { return impl_->channel->sticky().Get(); }
+absl::Status Communicator::status() const {
+  return impl_->in_forked_child() ? NotInForkedChild(rank()) : impl_->channel->sticky().Get();
+}
 
 Counters Communicator::counters() const {
   const Engine& engine = *impl_->runtime->engine;

@@ -30,7 +30,8 @@ absl::Status CheckTimeout(const CallOptions& options, Rank rank) {
                                                  " must be positive, or 0 for the communicator's"));
 }
 
-// An error for a factor other than 1 in a call that is no premultiplied sum: its caller probably meant one.
+// An error for a factor other than 1 in a call that is no premultiplied sum: the caller probably meant a premultiplied
+// sum.
 absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
   const bool premultiplies = Reduces(spec.collective) && spec.op == ReduceOp::kPremulSum;
   if (premultiplies || options.factor == 1) return absl::OkStatus();
@@ -54,7 +55,8 @@ absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec
   return status;
 }
 
-// Completes `in_place`, that of `spec`, from where the caller's memory lies, or says what is wrong with it.
+// Sets `in_place`, for `spec`, from where the caller's buffers lie; InvalidArgument says what is wrong with the
+// buffers.
 absl::Status PlaceBuffers(const CollectiveSpec& spec, const BufferBytes& bytes, const void* in, void* out, Rank rank,
                           bool& in_place) {
   const auto [in_bytes, out_bytes] = bytes;
@@ -76,8 +78,16 @@ absl::Status PlaceBuffers(const CollectiveSpec& spec, const BufferBytes& bytes, 
     }
   }
   if (!in_place && in_begin < out_begin + out_bytes && out_begin < in_begin + in_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(Name(spec.collective), " of rank ", rank,
-                                                   ": in and out overlap, but not as the in-place form wants them"));
+    const auto block = [rank](absl::string_view part, absl::string_view whole, std::int64_t length) {
+      return absl::StrCat("in place, ", part, " must be the block of this rank in ", whole, ", ", rank * length,
+                          " bytes after the begin of ", whole);
+    };
+    const std::string right = exchanges               ? absl::StrCat(Name(spec.collective), " has no in-place form")
+                              : in_bytes == out_bytes ? "in place, in and out must be equal"
+                              : in_bytes < out_bytes  ? block("in", "out", in_bytes)
+                                                      : block("out", "in", out_bytes);
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(spec.collective), " of rank ", rank, ": in and out overlap; ", right));
   }
   return absl::OkStatus();
 }
@@ -162,7 +172,8 @@ absl::Status BoundPlan::Impl::Rebind(const PlanBuffers& buffers) {
   }
   if (absl::Status status = CheckBuffers(plan(), buffers); !status.ok()) return status;
   absl::Status placed = call_->SetBuffers(buffers.in, buffers.out, buffers.state);
-  // The peers would wait for this rank. What was wrong before is not any more.
+  // Without a run of this rank the peers would wait, so the next run is started and refused with `placed`; an OK status
+  // clears an earlier refusal.
   if (placed.ok() || call_->program().uses_lane) call_->RefuseNextRun(placed);
   return placed;
 }
@@ -187,15 +198,15 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const Rank rank = channel->rank();
   const int size = channel->size();
   BufferBytes bytes;
-  const auto fits_last_plan = [&](const CollectiveSpec& last, const BufferBytes& bytes_of_last) {
-    bytes = bytes_of_last;
+  const auto fits_last_plan = [&](const CallPool& last) {
+    bytes = last.buffers();
     bool in_place = spec.in_place;
-    return CheckOptions(options, last, rank).ok() && PlaceBuffers(last, bytes, in, out, rank, in_place).ok() &&
-           in_place == last.in_place;
+    return CheckOptions(options, last.spec(), rank).ok() &&
+           PlaceBuffers(last.spec(), bytes, in, out, rank, in_place).ok() && in_place == last.spec().in_place;
   };
   tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, fits_last_plan);
   if (call == nullptr) {
-    // Validated first: the sizes below are meaningless otherwise.
+    // The spec is validated first: the sizes below would be meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
     if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
     bytes = BuffersOf(spec, rank, size);
@@ -214,7 +225,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
       call->Release();
       return Work(status);
     }
-    // The peers would wait for this rank: it makes the call, and all hear that it cannot take part.
+    // The peers would wait for this rank, so this rank makes the call, and all ranks hear that it cannot take part.
     call->RefuseNextRun(std::move(status));
   }
   return Work(call, call->Submit(options));
@@ -234,7 +245,7 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
 
 absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
                                                                 bool private_buffers) const {
-  // Selection computes with the sizes, which are meaningless otherwise.
+  // Selection computes with sizes, which are meaningful for a valid spec only.
   if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
   if (wanted != nullptr) return wanted;
   if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {

@@ -29,7 +29,7 @@ class BoundPlan::Impl {
 
  private:
   Call* const call_;
-  std::uint32_t last_run_ = 0;  // 0: none was started
+  std::uint32_t last_run_ = 0;  // number of the run that was started last; 0: none was started
 };
 
 class Communicator::Impl {
@@ -59,7 +59,7 @@ class Communicator::Impl {
   PlanOptions plan_options;            // as they are once the communicator has been made
 
  private:
-  // The communicator of a new group; `members` are in its order, and this rank is one of them.
+  // The communicator of a new group; `members` are in the order of the group's ranks, and this rank is among them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
   bool IsVerifiedExample(const Schedule& schedule) const;
@@ -68,13 +68,13 @@ class Communicator::Impl {
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
   // The plan of a call, verified.
   absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const;
-  // The program that a call runs, verified. Where `wanted` is null, it may have a second one for buffers that peers
-  // cannot map.
+  // The program that a call runs, verified. Where `wanted` is null, the program may have a second program for buffers
+  // that peers cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
 
   PlanCache cache_;
-  // PlanVerifier's own record, which const calls add to.
+  // The record of PlanVerifier, mutable because const calls add to it.
   mutable PlanVerifier::KindsMade kinds_made_;
   // Schedules of all_to_all_v whose example is verified: nothing is left to check in a plan of other counts.
   mutable Mutex examples_mutex_;

@@ -14,8 +14,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "comm/bootstrap_exchange.h"
 #include "comm/communicator_impl.h"
+#include "comm/loss_aware_store.h"
 #include "store/mac.h"
 
 namespace tutti {
@@ -35,7 +36,8 @@ struct Seat {
 };
 constexpr int kFields = sizeof(Seat) / sizeof(std::int64_t);
 
-// Opens a control block for a group that this rank may become a member of, and closes it again unless it does.
+// Opens a control block for a group that this rank may become a member of, and closes the block again unless this rank
+// becomes one.
 class SeatHolder {
  public:
   SeatHolder(Runtime& runtime, const Channel& parent) : runtime_(runtime) {
@@ -84,7 +86,7 @@ class SeatHolder {
   Seat seat_;
 };
 
-// The error of `seats`, which `function` has gathered from ranks of `parent`; the same on all of them.
+// The error of `seats`, which `function` has gathered from ranks of `parent`; equal on all these ranks.
 absl::Status CheckSeats(absl::string_view function, const Channel& parent, const std::vector<Rank>& ranks,
                         const std::vector<Seat>& seats) {
   const std::string me = absl::StrCat("rank ", parent.rank(), ": ", function, ": ");
@@ -117,13 +119,15 @@ std::vector<GroupMember> MembersOf(const std::vector<Seat>& seats) {
   return members;
 }
 
-// `error` numbers the members from 0.
-absl::Status OfGroup(absl::Span<const Rank> members, absl::string_view name, const absl::Status& error) {
-  return absl::Status(error.code(), absl::StrCat("Group '", name, "' of ranks ", absl::StrJoin(members, ", "),
-                                                 ", numbered from 0 in their order: ", error.message()));
+std::string NameOfGroup(absl::Span<const Rank> members, absl::string_view name) {
+  return absl::StrCat("Group '", name, "' of ranks ", absl::StrJoin(members, ", "));
 }
 
 absl::Status CheckMembers(absl::Span<const Rank> members, Rank rank, int size) {
+  if (members.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, ": Group: members is empty; it must have at least the rank that calls"));
+  }
   const auto invalid = [&](const std::string& what) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, ": Group of ranks ", absl::StrJoin(members, ", "), ": ", what));
@@ -163,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine.seat(),
                      seats.data(), {.caller_drives = true});
   // No rank signals on the new channel before the barrier below, so nobody waits for anything in the block. The group
-  // may go on: want of memory is the call's own error.
+  // may go on: a lack of memory is the error of this call alone.
   if (absl::Status status = gather.Wait(); !status.ok()) return status;
   std::vector<Rank> ranks(seats.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -176,7 +180,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
     impl = MakeGroup(MembersOf(seats));
     mine.GiveAway();
   }
-  // Nobody signals on a channel that its peer has not opened.
+  // The barrier keeps any rank from signalling on a channel that a peer has not opened.
   if (absl::Status status =
           Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
       !status.ok()) {
@@ -196,22 +200,33 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   mine.Open();
   // Groups that are made at the same time differ in their members or in their name.
   const std::string key = absl::BytesToHexString(View(Sha256(absl::StrCat(absl::StrJoin(ranks, ","), "/", name))));
-  const std::shared_ptr<Store> meeting = MakePrefixStore(store, absl::StrCat("make/", key, "/"), ranks);
+  const auto lost = [this] {
+    std::vector<Rank> lost_ranks;
+    for (const Rank world_rank : runtime->engine->LostRanks()) {
+      if (const std::optional<Rank> member = channel->RankOf(world_rank)) lost_ranks.push_back(*member);
+    }
+    return lost_ranks;
+  };
+  const std::shared_ptr<Store> meeting =
+      MakePrefixStore(MakeLossAwareStore(store, lost), absl::StrCat("make/", key, "/"), ranks);
   const absl::string_view bytes(reinterpret_cast<const char*>(&mine.seat()), sizeof(Seat));
   const absl::StatusOr<std::vector<std::string>> blobs =
-      ExchangeBlobs(*meeting, "seat", place, static_cast<int>(ranks.size()), bytes, absl::Now() + runtime->timeout);
-  if (!blobs.ok()) return OfGroup(ranks, name, blobs.status());
-  std::vector<Seat> seats(ranks.size(), Seat{.rank = -1});  // of which CheckSeats says that it is damaged
+      ExchangeInGroup(*meeting, NameOfGroup(ranks, name), place, {.ranks = ranks, .limit = runtime->timeout}, bytes);
+  if (!blobs.ok()) return blobs.status();
+  std::vector<Seat> seats(ranks.size(), Seat{.rank = -1});  // rank -1: a damaged seat to CheckSeats
   for (std::size_t i = 0; i < seats.size(); ++i) {
     if ((*blobs)[i].size() == sizeof(Seat)) std::memcpy(&seats[i], (*blobs)[i].data(), sizeof(Seat));
   }
   if (absl::Status status = CheckSeats("Group", *channel, ranks, seats); !status.ok()) return status;
   std::unique_ptr<Impl> impl = MakeGroup(MembersOf(seats));
   mine.GiveAway();
-  // When all have come here, the exchange has left nothing in the store that another one of this name would meet.
+  // Once all members have passed the barrier, the exchange has left nothing in the store that a later exchange of this
+  // name would meet.
   absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
-  if (!met.ok()) return met;
-  return impl;
+  if (met.ok()) return impl;
+  // The new group's own error numbers its members from 0.
+  return absl::Status(met.code(),
+                      absl::StrCat(NameOfGroup(ranks, name), ", here numbered from 0 in this order: ", met.message()));
 }
 
 }  // namespace tutti

@@ -33,7 +33,8 @@ Pair FindPair(const std::vector<int>& nodes, int size, bool share) {
   return {};
 }
 
-// Nanoseconds of the fastest of `trips` messages of `bytes` there and back; of the first few nothing is kept.
+// Nanoseconds of the fastest of `trips` messages of `bytes` there and back; the first few trips, kWarmUps, do not
+// count.
 absl::StatusOr<std::int64_t> FastestTrip(Communicator& world, const Pair& pair, std::byte* memory, std::int64_t bytes,
                                          int trips) {
   constexpr int kWarmUps = 3;
@@ -91,7 +92,7 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
         if (world.rank() == pair.first) nanos[at] = *fastest;
       }
     }
-    // With a schedule of its own: a choice for the model before the measurement must not be remembered.
+    // The call names its schedule: a choice by the model before the measurement must not be remembered.
     const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
     if (!binomial.ok()) return binomial.status();
     const absl::Status told =

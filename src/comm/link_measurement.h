@@ -9,8 +9,8 @@
 namespace tutti {
 
 // `model`, with the numbers of its links such that messages of 1 byte and of 1 MiB are predicted to take the time that
-// they took between two ranks: the first two of one node, and the first two of different nodes. Collective; equal on
-// all ranks. Numbers of links that the world does not have stay as they are. Errors are those of calls.
+// such messages took between two ranks: the first two of one node, and the first two of different nodes. Collective;
+// equal on all ranks. Numbers of links that the world does not have stay as they are. Errors are those of calls.
 absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& model);
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,8 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/unique_fd.h"
 
 namespace tutti {
 namespace {
@@ -22,7 +25,7 @@ std::optional<std::string> NumericText(const sockaddr* address, socklen_t bytes)
   return text;
 }
 
-// One way to write a numeric address of many ("::0001"); nullopt for what is none.
+// A numeric address in its usual notation: "::1" for "::0001"; nullopt when `text` is no numeric address.
 std::optional<std::string> CanonicalAddress(const std::string& text) {
   addrinfo hints = {};
   hints.ai_flags = AI_NUMERICHOST;
@@ -55,7 +58,7 @@ absl::StatusOr<std::vector<NetworkInterface>> AllInterfaces() {
 
 }  // namespace
 
-absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text) {
+absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text, absl::string_view setting) {
   const absl::StatusOr<std::vector<NetworkInterface>> interfaces = AllInterfaces();
   if (!interfaces.ok()) return interfaces.status();
   const std::optional<std::string> address = CanonicalAddress(text);
@@ -65,9 +68,35 @@ absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text) {
   const auto describe = [](std::string* out, const NetworkInterface& interface) {
     absl::StrAppend(out, interface.device, " (", interface.address, ")");
   };
-  return absl::InvalidArgumentError(absl::StrCat("TUTTI_INTERFACE=", text,
+  return absl::InvalidArgumentError(absl::StrCat(setting, "=", text,
                                                  " is no network interface or address of this node; there are ",
                                                  absl::StrJoin(*interfaces, ", ", describe)));
+}
+
+absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_DGRAM;  // connect then only looks the route up
+  addrinfo* list = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), "9", &hints, &list); error != 0) {
+    return absl::NotFoundError(absl::StrCat("the host ", host, ": ", ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    const UniqueFd socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own = {};
+    socklen_t bytes = sizeof(own);
+    if (!socket.valid() || ::connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
+        ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &bytes) != 0) {
+      continue;
+    }
+    const std::optional<std::string> address = NumericText(reinterpret_cast<sockaddr*>(&own), bytes);
+    if (address) return FindNetworkInterface(*address, "the route to " + host);
+  }
+  return absl::UnavailableError(absl::StrCat("no route leads to the host ", host));
+}
+
+bool IsLoopbackAddress(absl::string_view address) {
+  return absl::StartsWith(address, "127.") || address == "::1" || absl::StartsWith(address, "::ffff:127.");
 }
 
 }  // namespace tutti

@@ -1,10 +1,12 @@
-// TUTTI_INTERFACE: the store listens on an address, UCX on a device. Users name whichever they know.
+// The network interface that TUTTI_INTERFACE names, by device or by address, whichever the user knows: the store
+// listens on an address, UCX on a device.
 #ifndef TUTTI_COMM_NETWORK_INTERFACE_H_
 #define TUTTI_COMM_NETWORK_INTERFACE_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace tutti {
 
@@ -14,8 +16,17 @@ struct NetworkInterface {
 };
 
 // The interface of this node that `text` means: a device (its first address, IPv4 before IPv6) or one of the numeric
-// addresses of a device. InvalidArgument lists those that there are.
-absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text);
+// addresses of a device. InvalidArgument lists the interfaces that there are, and says where `text` was set.
+absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text,
+                                                      absl::string_view setting = "TUTTI_INTERFACE");
+
+// The interface from which this node would send to `host`, a name or an address; loopback when `host` is this node's
+// name for itself. Nothing is sent but what it takes to look the name up. NotFound, Unavailable: the name means nothing
+// here, or no route leads there.
+absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host);
+
+// Whether a numeric address is one that only this node can reach.
+bool IsLoopbackAddress(absl::string_view address);
 
 }  // namespace tutti
 

@@ -2,7 +2,6 @@
 #ifndef TUTTI_COMM_PLAN_CACHE_H_
 #define TUTTI_COMM_PLAN_CACHE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <list>
@@ -32,18 +31,12 @@ struct CallKey {
   }
 };
 
-// The lengths of the input and the output that the caller of one call gives.
-struct BufferBytes {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-};
-
 inline BufferBytes BuffersOf(const CollectiveSpec& spec, Rank rank, int size) {
   return {InputCount(spec, rank, size) * SizeOf(spec.dtype), OutputCount(spec, rank, size) * SizeOf(spec.dtype)};
 }
 
 // Thread-safe. Bounded in the bytes of the plans, and in the bytes of the arena that their idle calls hold (staging and
-// scratch): what was used least recently goes first. Calls in use stay valid.
+// scratch): the plan or call that was used least recently goes first. Calls in use stay valid.
 class PlanCache {
  public:
   // Keeps plans of up to `most_plan_bytes` (see BytesOf) and idle calls of up to `most_idle_bytes`, and the plan used
@@ -52,25 +45,37 @@ class PlanCache {
       : most_plan_bytes_(most_plan_bytes), most_idle_bytes_(most_idle_bytes) {}
   ~PlanCache() {
     for (const Entry& entry : pools_) entry.pool->Close();
+    idle_->Close();
   }
 
-  // A call of `spec` by `schedule` (nullptr: the selector's choice) that waits to be used again; nullptr: none does.
+  // A call of `spec` by `schedule` (nullptr: the selector's choice) that waits to be used again; nullptr: no such call
+  // waits.
   Call* TakeIdle(const CollectiveSpec& spec, const Schedule* schedule) {
     const MutexLock lock(mutex_);
     if (!MoveToFront({spec, schedule})) return nullptr;
     return TakeIdleOfFront();
   }
 
-  // A call by the plan used last that waits to be used again, if `spec` differs from the plan's spec at most in
-  // in_place and `fits(spec of the plan, lengths of its buffers)` holds; otherwise nullptr. A spec that has a plan is
-  // valid, so the spec of a call that is made again and again need not be validated.
+  // A call that was used last, or by the plan used last, and waits to be used again, if `spec` differs from the plan's
+  // spec at most in in_place and `fits(its pool)` holds; otherwise nullptr. A spec that has a plan is valid, so the
+  // spec of a call that is made again and again need not be validated. Takes no lock where the call was the last one.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
+    const auto serves = [&](const CallPool& pool) {
+      return pool.schedule() == schedule && DifferAtMostInPlace(pool.spec(), spec) && fits(pool);
+    };
+    if (Call* const last = idle_->TakeLast(); last != nullptr) {
+      if (serves(*last->pool())) {
+        if (idle_->bytes() > most_idle_bytes_) {
+          const MutexLock lock(mutex_);
+          Trim();
+        }
+        return last;
+      }
+      CallPool::PutBack(last);
+    }
     const MutexLock lock(mutex_);
-    if (pools_.empty()) return nullptr;
-    const Entry& last = pools_.front();
-    if (last.key.schedule != schedule || !DifferAtMostInPlace(last.key.spec, spec)) return nullptr;
-    if (!fits(last.key.spec, last.buffers)) return nullptr;
+    if (pools_.empty() || !serves(*pools_.front().pool)) return nullptr;
     return TakeIdleOfFront();
   }
 
@@ -79,7 +84,7 @@ class PlanCache {
     return MoveToFront(key) ? pools_.front().pool : nullptr;
   }
 
-  // Keeps a new pool for `key` unless another thread was faster; returns the one that is kept.
+  // Keeps a new pool for `key` unless another thread was faster; returns the pool that is kept.
   std::shared_ptr<CallPool> Insert(const CallKey& key, std::shared_ptr<const Program> program, Channel& channel) {
     const MutexLock lock(mutex_);
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
@@ -92,9 +97,10 @@ class PlanCache {
       pools_.pop_back();
     }
     const BufferBytes buffers = BuffersOf(key.spec, channel.rank(), channel.size());
-    pools_.push_front({key, std::make_shared<CallPool>(std::move(program), channel, idle_bytes_), bytes, buffers});
+    pools_.push_front(
+        {key, std::make_shared<CallPool>(std::move(program), channel, idle_, key.schedule, buffers), bytes});
     places_.emplace(key, pools_.begin());
-    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    if (idle_->bytes() > most_idle_bytes_) Trim();
     return pools_.front().pool;
   }
 
@@ -109,7 +115,6 @@ class PlanCache {
     CallKey key;
     std::shared_ptr<CallPool> pool;
     std::int64_t bytes = 0;  // of the plan
-    BufferBytes buffers;
   };
 
   static bool DifferAtMostInPlace(const CollectiveSpec& a, const CollectiveSpec& b) {
@@ -118,7 +123,7 @@ class PlanCache {
   }
 
   Call* TakeIdleOfFront() TUTTI_REQUIRES(mutex_) {
-    if (idle_bytes_->load(std::memory_order_relaxed) > most_idle_bytes_) Trim();
+    if (idle_->bytes() > most_idle_bytes_) Trim();
     return pools_.front().pool->TakeIdle();
   }
 
@@ -132,17 +137,17 @@ class PlanCache {
 
   void Trim() TUTTI_REQUIRES(mutex_) {
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
-      if (idle_bytes_->load(std::memory_order_relaxed) <= most_idle_bytes_) return;
+      if (idle_->bytes() <= most_idle_bytes_) return;
       it->pool->DropIdle();
     }
   }
 
   const std::int64_t most_plan_bytes_;
   const std::int64_t most_idle_bytes_;
-  const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);
+  const std::shared_ptr<IdleCalls> idle_ = std::make_shared<IdleCalls>();
   Mutex mutex_;
   std::int64_t plan_bytes_ TUTTI_GUARDED_BY(mutex_) = 0;
-  std::list<Entry> pools_ TUTTI_GUARDED_BY(mutex_);  // used last: first
+  std::list<Entry> pools_ TUTTI_GUARDED_BY(mutex_);  // the pool used last comes first
   absl::flat_hash_map<CallKey, std::list<Entry>::iterator> places_ TUTTI_GUARDED_BY(mutex_);
 };
 

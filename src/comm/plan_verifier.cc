@@ -15,8 +15,8 @@
 namespace tutti {
 namespace {
 
-// The most sets of plans that a process remembers. After that it forgets those that are right, and verifies again what
-// it meets.
+// The most sets of plans that a process remembers. Beyond this number the process forgets the sets that are right, and
+// verifies each again when it comes.
 constexpr std::size_t kMostRemembered = 16'384;
 
 PlanVerifier::Mode ModeOf(const absl::StatusOr<Config>& config) {
@@ -105,7 +105,7 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
   bool too_many = false;
   {
     const MutexLock lock(mutex_);
-    // Counted whether the result is known or not, because ranks may know different results.
+    // Calls are counted whether the result is known or not, because ranks may know different results.
     too_many = mode_ == Mode::kAuto && made[kind.maker]++ >= kMostKinds;
     if (!too_many) {
       // A rank that is a thread of this process may be verifying the same plans.
@@ -124,7 +124,8 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
     ReportUnverified(kind, own, absl::StrCat(kMostKinds, " kinds of calls of a communicator have been verified"));
     return absl::OkStatus();
   }
-  // Nobody waits for ever where `plan_of`, which may be the user's, throws.
+  // Forgets the call where `plan_of`, which may be the user's, throws: other threads would wait for its result for
+  // ever.
   absl::Cleanup give_up = [&] { Forget(kind.call); };
   absl::Status verified = Verify(kind, own, plan_of);
   std::move(give_up).Cancel();

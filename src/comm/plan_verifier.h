@@ -21,8 +21,9 @@ namespace tutti {
 // the rank that asks.
 absl::Status VerifyPlansOfAllRanks(const Plan& own, PlanOfRank plan_of);
 
-// Remembers which plans are right, so that each set of plans is verified once in a process. What is verified does not
-// depend on the rank that asks, so all ranks of a communicator refuse a wrong plan, or none. Thread-safe.
+// Remembers which plans are right, so that each set of plans is verified once in a process. The choice of plans to
+// verify does not depend on the rank that asks, so all ranks of a communicator refuse a wrong plan, or no rank does.
+// Thread-safe.
 class PlanVerifier {
  public:
   // The values of TUTTI_VERIFY: all plans but those beyond the limits below, all plans, or none.
@@ -31,11 +32,12 @@ class PlanVerifier {
   // The plans of all ranks of one call, with more steps than this together, are run unverified in Mode::kAuto. The
   // verifier takes less than a second for so many steps.
   static constexpr std::size_t kMostSteps = 200'000;
-  // So are the plans of a schedule or a strategy of which a communicator has made so many calls of different kinds.
+  // The plans of a schedule or a strategy are run unverified in Mode::kAuto, too, once a communicator has made this
+  // many calls of different kinds by it.
   static constexpr int kMostKinds = 1000;
 
   explicit PlanVerifier(Mode mode) : mode_(mode) {}
-  // With the mode that TUTTI_VERIFY gives.
+  // The verifier of this process, with the mode that TUTTI_VERIFY gives.
   static PlanVerifier& OfProcess();
 
   // A set of plans, one per rank.
@@ -45,9 +47,9 @@ class PlanVerifier {
   };
   // The number of kinds of calls that one communicator has made, by maker.
   using KindsMade = absl::flat_hash_map<std::string, int>;
-  // OK when the plans of the call have been verified, now or before, or need not be: where they are beyond the limits,
-  // rank 0 says so on standard error, once for each maker. Otherwise as VerifyPlansOfAllRanks. Only this class touches
-  // `made`.
+  // OK when the plans of the call have been verified, now or before, or need not be verified: where the plans are
+  // beyond the limits, rank 0 says so on standard error, once for each maker. Errors are those of
+  // VerifyPlansOfAllRanks. Only this class touches `made`.
   absl::Status Check(const Kind& kind, const Plan& own, PlanOfRank plan_of, KindsMade& made);
 
  private:
@@ -59,7 +61,7 @@ class PlanVerifier {
   const Mode mode_;
   Mutex mutex_;
   Condition changed_;
-  // By call; nullopt while a thread verifies it.
+  // Results by Kind::call; nullopt while a thread verifies the plans of that call.
   absl::flat_hash_map<std::string, std::optional<absl::Status>> results_ TUTTI_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> reported_ TUTTI_GUARDED_BY(mutex_);  // makers
 };

@@ -18,7 +18,8 @@ std::string AllowedProcessors() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
-    // More processors than the set has room for: their number, then, and not which.
+    // The machine has more processors than the set has room for: the text then gives their number, and not which they
+    // are.
     return std::string(std::thread::hardware_concurrency() / 8 * 2, 'f');
   }
   std::string bytes(reinterpret_cast<const char*>(&allowed), sizeof(allowed));

@@ -9,7 +9,8 @@
 
 namespace tutti {
 
-// The processors that the calling thread may run on, as text for CountProcessors: launchers bind ranks to some of them.
+// The processors that the calling thread may run on, as text for CountProcessors: launchers bind ranks to some
+// processors.
 std::string AllowedProcessors();
 
 // The number of processors in any of `allowed`, texts of AllowedProcessors of the ranks of one node. 0 when a text is

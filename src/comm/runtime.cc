@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,7 +20,7 @@
 namespace tutti {
 namespace {
 
-// The rank's own view, by rank of the world.
+// The presence words of each rank of the world, as mapped by `rank`; null where a rank's memory is not mapped.
 std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) {
   std::vector<Presence*> presence(size);
   for (Rank peer = 0; peer < size; ++peer) {
@@ -38,7 +39,7 @@ struct Places {
   int fewest_cores = 0;
 };
 
-// Ranks of one node map the memory of the same ranks, each other among them.
+// Finds the nodes: ranks are on one node when they map the memory of the same ranks, their own included.
 absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>& presence, Rank rank,
                                      std::int64_t end_ns) {
   const auto size = static_cast<int>(presence.size());
@@ -82,8 +83,8 @@ std::optional<absl::Status> ReadCause(absl::string_view text) {
 }
 
 // The cause with which ranks give up while all of them connect: `mine`, unless another rank has given up before, or
-// `mine` only follows from another one's end. A closed connection is seen before it is known why. Each rank leaves its
-// cause for the others before it ends in turn.
+// `mine` only follows from another one's end. A rank sees a closed connection before the reason for the end is known.
+// Each rank leaves its cause for the others before it ends in turn.
 absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   constexpr absl::string_view kKey = "gave_up";
   constexpr absl::Duration kPatience = absl::Milliseconds(100);
@@ -96,21 +97,29 @@ absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   const absl::Time soon = absl::Now() + kPatience;
   const absl::StatusOr<std::string> found = may_follow ? store.Get(kKey, soon, on_gone) : store.Look(kKey, soon);
   if (found.ok()) return ReadCause(*found).value_or(mine);
-  // The store is lost, and knows whose end came first.
+  // The store is lost, and its error names the rank whose end came first.
   if (may_follow && absl::IsUnavailable(found.status()) && cause == mine) return found.status();
   (void)store.Set(kKey, absl::StrCat(rank, " ", cause.raw_code(), " ", cause.message()), absl::Now() + kPatience);
   return cause;
 }
 
-// "all_reduce=ring,broadcast=binomial".
-absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text) {
+// "all_reduce=ring,broadcast=binomial", the value of `variable`.
+absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view variable,
+                                                                     absl::string_view text) {
   std::map<Collective, const Schedule*> schedules;
+  const auto wrong = [&](const absl::Status& why) {
+    return absl::Status(why.code(), absl::StrCat(variable, "=", text, ": ", why.message()));
+  };
   for (absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    if (!absl::StrContains(entry, '=')) {
+      return wrong(absl::InvalidArgumentError(
+          absl::StrCat("'", entry, "' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring")));
+    }
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
     absl::StatusOr<Collective> collective = ParseCollective(parts.first);
-    if (!collective.ok()) return collective.status();
+    if (!collective.ok()) return wrong(collective.status());
     absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
-    if (!schedule.ok()) return schedule.status();
+    if (!schedule.ok()) return wrong(schedule.status());
     schedules[*collective] = *schedule;
   }
   return schedules;
@@ -152,13 +161,14 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->timeout = options.timeout.value_or(config->timeout);
   const std::int64_t end_ns = NanosIn(runtime->timeout);
   const std::string schedule_names = options.schedules.value_or(config->schedule);
-  absl::StatusOr<std::map<Collective, const Schedule*>> schedules = ParseSchedules(schedule_names);
+  absl::StatusOr<std::map<Collective, const Schedule*>> schedules =
+      ParseSchedules(options.schedules.has_value() ? "schedules" : "TUTTI_SCHEDULE", schedule_names);
   if (!schedules.ok()) return schedules.status();
   runtime->schedules = *std::move(schedules);
   runtime->transport = std::move(transport);
   Transport& wire = *runtime->transport;
 
-  // Everything below relies on equal software: say so before anything can be misread.
+  // Everything below relies on equal software, so versions are compared before anything can be misread.
   if (absl::Status status =
           CheckAgreement(*runtime->store, "communicator", rank, size,
                          {{"version", TUTTI_VERSION},
@@ -187,7 +197,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   absl::StatusOr<std::vector<std::string>> addresses =
       ExchangeBlobs(*runtime->store, "address", rank, size, *address, TimeAt(end_ns));
   if (!addresses.ok()) return addresses.status();
-  // From here on peers may hear of this rank's end, and must hear why: it may be another rank's death.
+  // From here on peers may hear of this rank's end, and must hear its cause, which may be another rank's death.
   const auto give_up = [&](const absl::Status& mine) {
     absl::Status cause = FirstCause(*runtime->store, rank, mine);
     wire.Shutdown(cause);
@@ -222,7 +232,7 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
   for (Rank rank = 0; rank < channel.size(); ++rank) {
     options.nodes.push_back(runtime.nodes[channel.peer(rank).world_rank]);
   }
-  // A plan that maps peers must be right for all ranks.
+  // Plans map peers only where every rank can map all others: on one node.
   options.peers_mapped = runtime.may_map && options.one_node();
   return options;
 }

@@ -1,4 +1,4 @@
-// What a communicator shares with those split from it: the transport, its arena and its engine.
+// What a communicator shares with the communicators split from it: the transport, the arena and the engine.
 #ifndef TUTTI_COMM_RUNTIME_H_
 #define TUTTI_COMM_RUNTIME_H_
 
@@ -29,7 +29,7 @@ struct Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // The plans of a communicator, whose idle memory goes back to the arena when that is full.
+  // Registers the plan cache of a communicator, whose idle memory goes back to the arena when the arena is full.
   void Register(PlanCache* cache);
   void Unregister(PlanCache* cache);
   // Frees what this rank keeps in its arena and does not need.
@@ -46,9 +46,9 @@ struct Runtime {
   std::shared_ptr<const CostModel> cost_model;  // equal on all ranks
   bool measures_links = false;                  // replaces the model's links at set-up
   std::int64_t segment_bytes = 0;
-  bool may_map = false;  // peers' memory, where it can be
+  bool may_map = false;  // whether plans may map peers' memory, where all ranks are on one node
   std::map<Collective, const Schedule*> schedules;
-  std::shared_ptr<Engine> engine;  // stopped before the memory it uses goes
+  std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses goes
 
  private:
   Mutex caches_mutex_;
@@ -59,7 +59,7 @@ struct Runtime {
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options);
 
-// For the plans of one group.
+// The options for the plans of one group.
 PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
 
 // What the ranks of a group must know of each other.
@@ -67,7 +67,7 @@ struct GroupMember {
   Rank world_rank = 0;
   std::uint32_t channel = 0;     // the group's number at that rank
   std::int64_t offset = 0;       // of that rank's control block in its arena
-  std::uint64_t generation = 0;  // of that block
+  std::uint64_t generation = 0;  // of that control block
 };
 
 // The channel of a group; `members` are in group order, this rank is members[rank], with a block that

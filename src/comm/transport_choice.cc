@@ -5,11 +5,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
-#include "comm/network_interface.h"
+#include "comm/interface_choice.h"
 
 namespace tutti {
 
-absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(int size) {
+absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& bootstrap,
+                                                           [[maybe_unused]] std::int64_t end_ns) {
+  const int size = bootstrap.identity.size;
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
   const TransportOptions options = {.region_bytes = config->arena_bytes};
@@ -21,13 +23,9 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(int size) {
     return MakeInprocTransport(MakeInprocHub(1), options);
   }
 #ifdef TUTTI_WITH_UCX
-  UcxOptions ucx = {.interface = "", .node = config->node};
-  if (!config->interface.empty()) {
-    absl::StatusOr<NetworkInterface> found = FindNetworkInterface(config->interface);
-    if (!found.ok()) return found.status();
-    ucx.interface = std::move(found->device);
-  }
-  return MakeUcxTransport(ucx, options);
+  absl::StatusOr<std::string> interface = ChooseInterface(bootstrap, end_ns);
+  if (!interface.ok()) return interface.status();
+  return MakeUcxTransport({.interface = *std::move(interface), .node = config->node}, options);
 #else
   return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
 #endif

@@ -1,4 +1,4 @@
-// How a thread that waits for peers passes the first microseconds: then it must sleep.
+// How a thread that waits for peers passes the first microseconds, after which it must sleep.
 #ifndef TUTTI_ENGINE_BACKOFF_H_
 #define TUTTI_ENGINE_BACKOFF_H_
 

@@ -27,9 +27,11 @@ void Call::Release() {
   if (engine_->in_forked_child()) return;  // its memory is the parent's
   if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   references_.store(1, std::memory_order_relaxed);
-  if (pool_ != nullptr && pool_->ReturnAsSpare(this)) return;
-  const std::shared_ptr<CallPool> home = pool_;  // the pool may close as soon as it has the call
-  if (home == nullptr || !home->Return(this)) delete this;
+  if (pool_ == nullptr) {
+    delete this;
+  } else {
+    CallPool::PutBack(this);
+  }
 }
 
 absl::Status Call::SetBuffers(const void* in, void* out, void* state) { return run_->SetBuffers(in, out, state); }
@@ -42,8 +44,7 @@ std::uint32_t Call::Submit(const CallOptions& options) {
   options_ = options;
   if (source() != kAnySource) source_.store(kAnySource, std::memory_order_relaxed);
   const std::uint32_t run = ++runs_started_;
-  AddReference();
-  engine_->Submit(*this, options.caller_drives);
+  engine_->Submit(*this, options);
   return run;
 }
 
@@ -62,9 +63,10 @@ void Call::Finish(const absl::Status& status) {
   // A run that fails does not come to its output by itself.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;
+  const bool kept = std::exchange(engine_keeps_, false);  // before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
-  Release();
+  if (kept) Release();
 }
 
 // A bound plan may be started again while another thread asks how its last run ended: an OK after an OK writes nothing.

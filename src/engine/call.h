@@ -40,6 +40,7 @@ class Call {
   void Release();
   // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }
+  CallPool* pool() const { return pool_.get(); }
 
   // ---- the thread that submits, while no run is under way ----
   // Names the memory of the next runs: see Run::SetBuffers.
@@ -47,7 +48,7 @@ class Call {
   // The next run ends with `why` on all ranks: SetBuffers has failed with it on this one. The program uses a lane,
   // through which the peers hear of it.
   void RefuseNextRun(absl::Status why);
-  // Starts a run and returns its number. The run holds a reference of its own.
+  // Starts a run and returns its number. The run keeps the call until it has ended.
   std::uint32_t Submit(const CallOptions& options);
   // Whether a run is under way.
   bool busy() const { return !end_.passed(runs_started_); }
@@ -84,7 +85,13 @@ class Call {
   void SetSource(Rank rank) {
     if (program_->plan.spec.collective == Collective::kRecv) source_.store(rank, std::memory_order_relaxed);
   }
-  // Ends the current run with `status`, and gives its reference back.
+  // Adds a reference, which Finish gives back. A run that begins and ends before Submit returns needs none. For Submit,
+  // too, before the driver knows of the run.
+  void KeepForEngine() {
+    AddReference();
+    engine_keeps_ = true;
+  }
+  // Ends the current run with `status`.
   void Finish(const absl::Status& status);
 
   std::atomic<Call*> next_submitted{nullptr};  // of the submission queue
@@ -108,6 +115,7 @@ class Call {
   const std::unique_ptr<Run> run_;
   std::shared_ptr<CallPool> pool_;
   std::atomic<int> references_{1};
+  bool engine_keeps_ = false;  // see KeepForEngine
   std::uint32_t runs_started_ = 0;
   std::atomic<std::uint32_t> awaited_run_{0};  // the last one that somebody has waited for
   CallOptions options_;

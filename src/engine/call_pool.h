@@ -1,4 +1,4 @@
-// Calls of one program that wait to be used again.
+// Calls that wait to be used again.
 #ifndef TUTTI_ENGINE_CALL_POOL_H_
 #define TUTTI_ENGINE_CALL_POOL_H_
 
@@ -13,14 +13,82 @@
 
 namespace tutti {
 
-// Thread-safe. A pool lives as long as any of its calls, also of the idle ones: whoever has made a pool closes it in
-// the end.
+struct Schedule;
+
+// What the pools of one cache share. Thread-safe. A call that was just used waits in the one place that is free of
+// locks: where calls are made one after the other, the next is often the same.
+class IdleCalls {
+ public:
+  // The bytes that idle calls hold.
+  std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Nothing is counted for a small call, which holds nothing.
+  void Count(std::int64_t bytes) {
+    if (bytes != 0) bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  // The call that waits without a lock, which is the caller's from now on; nullptr: none does.
+  Call* TakeLast() {
+    Call* call = last_.load(std::memory_order_relaxed);
+    while (call != nullptr && call != Closed()) {
+      if (last_.compare_exchange_weak(call, nullptr, std::memory_order_acq_rel)) {
+        Count(-call->held_bytes());
+        return call;
+      }
+    }
+    return nullptr;
+  }
+  // Keeps a call that nobody uses any more; false: there is one already, or Close was called. The call's pool may be
+  // gone as soon as the call is kept.
+  bool KeepLast(Call* call) {
+    if (last_.load(std::memory_order_relaxed) != nullptr) return false;
+    const std::int64_t bytes = call->held_bytes();
+    Count(bytes);
+    Call* none = nullptr;
+    if (last_.compare_exchange_strong(none, call, std::memory_order_acq_rel)) return true;
+    Count(-bytes);
+    return false;
+  }
+  // Deletes the call that waits, and keeps none from now on.
+  void Close() {
+    Call* const call = last_.exchange(Closed(), std::memory_order_acq_rel);
+    if (call == nullptr || call == Closed()) return;
+    Count(-call->held_bytes());
+    delete call;
+  }
+
+ private:
+  // Stands in place of a call after Close.
+  static Call* Closed() {
+    alignas(Call) static char mark;
+    return reinterpret_cast<Call*>(&mark);
+  }
+
+  std::atomic<std::int64_t> bytes_{0};
+  std::atomic<Call*> last_{nullptr};
+};
+
+// The lengths of the input and the output that the caller of one call gives.
+struct BufferBytes {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+// Calls of one program. Thread-safe. A pool lives as long as any of its calls, also of the idle ones: whoever has made
+// a pool closes it in the end, and then the IdleCalls.
 class CallPool : public std::enable_shared_from_this<CallPool> {
  public:
-  // `idle_bytes` counts what idle calls hold, those of other pools too.
-  CallPool(std::shared_ptr<const Program> program, Channel& channel,
-           std::shared_ptr<std::atomic<std::int64_t>> idle_bytes)
-      : program_(std::move(program)), channel_(channel), idle_bytes_(std::move(idle_bytes)) {}
+  // `schedule`: what the callers of the program ask for; nullptr: the selector's choice.
+  CallPool(std::shared_ptr<const Program> program, Channel& channel, std::shared_ptr<IdleCalls> idle,
+           const Schedule* schedule, BufferBytes buffers)
+      : program_(std::move(program)),
+        channel_(channel),
+        idle_(std::move(idle)),
+        schedule_(schedule),
+        buffers_(buffers) {}
+
+  const CollectiveSpec& spec() const { return program_->plan.spec; }
+  const Schedule* schedule() const { return schedule_; }
+  const BufferBytes& buffers() const { return buffers_; }
 
   // A call with one reference; a new one only when all others are in use.
   Call* Take() {
@@ -33,92 +101,63 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
 
   // A call that waited to be used again, with one reference; nullptr: none does.
   Call* TakeIdle() {
-    Call* call = TakeSpare();
-    if (call == nullptr) call = TakeFromList();
-    if (call != nullptr) Count(-call->held_bytes());
-    return call;
+    Call* const call = TakeFromList();
+    if (call != nullptr) return call;
+    Call* const last = idle_->TakeLast();
+    if (last == nullptr || last->pool() == this) return last;
+    PutBack(last);
+    return nullptr;
   }
 
-  // Takes back a call that nobody uses any more, without a lock; false: there is a spare call already, or the pool is
-  // closed. The pool may be gone as soon as it has the call, whose reference kept the pool.
-  bool ReturnAsSpare(Call* call) {
-    if (spare_.load(std::memory_order_relaxed) != nullptr) return false;
-    const std::int64_t bytes = call->held_bytes();
-    Count(bytes);
-    Call* none = nullptr;
-    if (spare_.compare_exchange_strong(none, call, std::memory_order_acq_rel)) return true;
-    Count(-bytes);
-    return false;
-  }
-
-  // Takes back a call that nobody uses any more; false: the pool is closed, and the call is nobody's. The caller keeps
-  // the pool meanwhile.
-  bool Return(Call* call) {
-    const MutexLock lock(mutex_);
-    if (closed_) return false;
-    Count(call->held_bytes());
-    idle_.push_back(call);
-    return true;
+  // Takes back a call that nobody uses any more, of this pool or another one with the same IdleCalls.
+  static void PutBack(Call* call) {
+    CallPool& pool = *call->pool();
+    if (!pool.closed_.load(std::memory_order_relaxed) && pool.idle_->KeepLast(call)) return;
+    const std::shared_ptr<CallPool> home =
+        call->pool()->shared_from_this();  // the pool may close as soon as it has the call
+    if (!home->Return(call)) delete call;
   }
 
   // Deletes the idle calls, and takes no call back from now on.
   void Close() {
     {
       const MutexLock lock(mutex_);
-      closed_ = true;
+      closed_.store(true, std::memory_order_relaxed);
     }
     DropIdle();
-    Call* const spare = spare_.exchange(Closed(), std::memory_order_acq_rel);
-    if (spare != nullptr && spare != Closed()) Drop(spare);
   }
 
   // Deletes the idle calls, and so gives back the memory that they hold.
   void DropIdle() {
-    while (Call* const call = TakeSpare()) Drop(call);
-    while (Call* const call = TakeFromList()) Drop(call);
+    while (Call* const call = TakeIdle()) delete call;
   }
 
  private:
-  // Stands in place of the spare call of a closed pool.
-  static Call* Closed() {
-    alignas(Call) static char mark;
-    return reinterpret_cast<Call*>(&mark);
-  }
-
-  Call* TakeSpare() {
-    Call* call = spare_.load(std::memory_order_relaxed);
-    while (call != nullptr && call != Closed()) {
-      if (spare_.compare_exchange_weak(call, nullptr, std::memory_order_acq_rel)) return call;
-    }
-    return nullptr;
+  bool Return(Call* call) {
+    const MutexLock lock(mutex_);
+    if (closed_.load(std::memory_order_relaxed)) return false;
+    idle_->Count(call->held_bytes());
+    list_.push_back(call);
+    return true;
   }
 
   Call* TakeFromList() {
     const MutexLock lock(mutex_);
-    if (idle_.empty()) return nullptr;
-    Call* const call = idle_.back();
-    idle_.pop_back();
+    if (list_.empty()) return nullptr;
+    Call* const call = list_.back();
+    list_.pop_back();
+    idle_->Count(-call->held_bytes());
     return call;
-  }
-
-  void Drop(Call* call) {
-    Count(-call->held_bytes());
-    delete call;
-  }
-
-  // Nothing is counted for a small call, which holds nothing.
-  void Count(std::int64_t idle_bytes) {
-    if (idle_bytes != 0) idle_bytes_->fetch_add(idle_bytes, std::memory_order_relaxed);
   }
 
   const std::shared_ptr<const Program> program_;
   Channel& channel_;
-  const std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_;
-  // One of the idle calls: where calls are made one after the other, the only one.
-  std::atomic<Call*> spare_{nullptr};
+  const std::shared_ptr<IdleCalls> idle_;
+  const Schedule* const schedule_;
+  const BufferBytes buffers_;
+  std::atomic<bool> closed_{false};  // written with the lock
   Mutex mutex_;
-  bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
-  std::vector<Call*> idle_ TUTTI_GUARDED_BY(mutex_);
+  std::vector<Call*> list_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

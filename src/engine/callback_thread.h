@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// Runs functions one after the other, in the order in which they come, on a thread of its own that is started for the
-// first. They may block, and hold up later ones. Thread-safe.
+// Runs functions one after the other, in the order in which they come, on a thread of its own. A function may block,
+// and then holds up the later ones. Thread-safe.
 class CallbackThread {
  public:
   CallbackThread();
@@ -21,10 +21,10 @@ class CallbackThread {
 
   // Starts the thread, which Run needs.
   void Start();
-  // Does not block.
+  // Queues `function` and returns at once.
   void Run(std::function<void()> function);
-  // Returns when everything has run, and ends the thread for good. Called by a function on the thread itself, it
-  // returns at once; the rest runs after that function. The destructor does the same.
+  // Ends the thread for good and returns when every function has run. When a function on the thread itself calls Stop,
+  // Stop returns at once, and the other functions run after that one. The destructor calls Stop.
   void Stop();
 
  private:

@@ -281,8 +281,8 @@ absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& an
     if (offsets[space] == Announcement::kNotLent) {
       return absl::FailedPreconditionError(
           absl::StrCat("plan ", run.program.plan.name, " of rank ", run.program.plan.rank, " touches the ",
-                       Name(static_cast<Space>(space)), " of rank ", peer,
-                       ", which has lent none: all ranks must touch the same spaces of their peers"));
+                       Name(static_cast<Space>(space)), " space of rank ", peer, ", but rank ", peer,
+                       " has not lent that space: all ranks must touch the same spaces of their peers"));
     }
     if (offsets[space] < 0 || offsets[space] > region.bytes - sizes[space]) {
       return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",

@@ -111,7 +111,8 @@ class Channel {
   bool peer_failed() const { return FailedBy(control_->failed_by.load(std::memory_order_seq_cst)) != 0; }
   // The error that such a peer has told.
   absl::Status FailureOfPeer() const;
-  // After TellFailure: whether a peer is still, or may be, in the middle of a step that touches this rank's memory.
+  // After TellFailure: whether a peer is still, or may be, in the middle of a step that writes to this rank's memory or
+  // reads its buffers.
   bool PeersTouchMemory() const;
   // `peer`, whose memory is not mapped, has said that it has left the group or given it up.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }

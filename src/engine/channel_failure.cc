@@ -32,7 +32,7 @@ void Channel::TellFailure(const absl::Status& cause) {
       engine_.transport().Tell(p.world_rank, p.channel, cause);
       continue;
     }
-    // The peer may have closed this channel and opened the block for another one: that one's failure stays.
+    // The peer may have closed this channel and opened the block for another channel, whose failure must stay.
     const std::uint64_t told = Pack(p.generation, static_cast<std::uint32_t>(rank_) + 1);
     std::atomic<std::uint64_t>& theirs = p.control->failed_by;
     std::uint64_t before = theirs.load(std::memory_order_seq_cst);
@@ -59,7 +59,7 @@ absl::Status Channel::FailureOfPeer() const {
   const std::size_t bytes = current ? std::min<std::size_t>(theirs->bytes, FailureCause::kMostBytes) : 0;
   const std::string text = current ? std::string(theirs->text.data(), bytes) : "";
   std::atomic_thread_fence(std::memory_order_acquire);
-  // The peer may have closed the channel since, and opened its block for another one that failed too.
+  // The peer may have closed this channel since, and opened its block for another channel that failed too.
   if (!current || theirs->code.load(std::memory_order_relaxed) != code) {
     const std::string who = known ? absl::StrCat("rank ", peer(by).world_rank) : "a rank that is not in the group";
     return absl::UnavailableError(absl::StrCat(who, " has given the group up and left it"));

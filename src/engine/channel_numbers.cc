@@ -11,11 +11,11 @@ bool ChannelNumbers::Closed::AllHaveLeft() const {
 }
 
 std::optional<std::uint32_t> ChannelNumbers::Take() {
-  // While there are fresh numbers, one that was used is not worth a long search.
+  // While there are fresh numbers, a number that was used before is not worth a long search.
   constexpr std::ptrdiff_t kLooks = 16;
   const MutexLock lock(mutex_);
   const bool fresh = next_ <= most_;
-  // The last `least_free_` stay: what is sent to them may still arrive.
+  // The last `least_free_` closed numbers are not given again: messages that were sent with them may still arrive.
   const auto old = static_cast<std::ptrdiff_t>(closed_.size()) - static_cast<std::ptrdiff_t>(least_free_);
   if (old > 0) {
     const auto end = closed_.begin() + (fresh ? std::min(old, kLooks) : old);
@@ -30,14 +30,14 @@ std::optional<std::uint32_t> ChannelNumbers::Take() {
 }
 
 void ChannelNumbers::Close(std::uint32_t number, std::shared_ptr<const Borrowers> borrowers, std::vector<Rank> away) {
-  if (number == 0) return;  // the world's
+  if (number == 0) return;  // the world's number, never given again
   const MutexLock lock(mutex_);
   closed_.push_back({number, std::move(borrowers), std::move(away)});
 }
 
 bool ChannelNumbers::HasLeft(std::uint32_t number, Rank rank) {
   const MutexLock lock(mutex_);
-  // The last that was closed is the likeliest.
+  // The channel that was closed last is the likeliest.
   const auto found =
       std::find_if(closed_.rbegin(), closed_.rend(), [&](const Closed& c) { return c.number == number; });
   if (found == closed_.rend()) return false;

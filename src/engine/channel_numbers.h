@@ -25,11 +25,12 @@ inline constexpr std::uint32_t kMostChannels = 1 << 19;
 // closed the channel, and several thousand channels have been closed since. Thread-safe.
 class ChannelNumbers {
  public:
-  // Gives the numbers 1 to `most`, each again only when `least_free` others have been closed since. 0 is the world's.
+  // Gives the numbers 1 to `most`, each again only when `least_free` others have been closed since. 0 is the world's
+  // number.
   explicit ChannelNumbers(std::uint32_t most, std::size_t least_free = Transport::kMostDiscarded)
       : most_(most), least_free_(least_free) {}
 
-  // nullopt when all are in use.
+  // Gives a number; nullopt when all are in use.
   std::optional<std::uint32_t> Take();
   // The channel `number` has been closed here, or was never opened. Peers that map memory are `borrowers` (null: none);
   // the other ranks of the world that may still send on the channel are `away`.

@@ -55,8 +55,8 @@ struct LaneControl {
   alignas(64) std::atomic<std::uint64_t> completed{0};  // runs of this lane that the owner has completed
 };
 
-// What the owner called, for a peer that has waited long and asks why: also calls that signal to nobody have one. Read
-// between two looks at `number`, which change while the rest is written.
+// What the owner called, for a peer that has waited long and asks why: also calls that signal to nobody have a record.
+// A reader looks at `number` before and after the rest, since `number` changes while the rest is written.
 struct alignas(64) CallRecord {
   std::atomic<std::uint64_t> number{0};  // of the call in its channel, from 1; 0: none, or being written
   std::atomic<std::uint64_t> signature{0};
@@ -78,16 +78,16 @@ struct FailureCause {
   std::array<char, kMostBytes> text{};
 };
 
-// Of one channel.
+// What a rank publishes about one of its channels.
 struct ControlBlock {
   std::array<LaneControl, kLanes> lanes;
   // Even while a channel uses the block, odd from its closing on; grows by one at every opening and closing.
   alignas(64) std::atomic<std::uint64_t> generation{0};
   alignas(64) std::atomic<std::uint64_t> calls{0};  // collectives that the owner has begun in this channel
   std::array<CallRecord, kCallRecords> records;
-  // Generation of the block << 32 | rank of the group + 1: a peer that gives the channel up writes itself here, unless
-  // the generation of what stands here is as late, before it gives the memory of its calls back. From then on no step
-  // of the owner touches that peer's memory, and no call of the channel ends OK on the owner.
+  // Generation of the block << 32 | rank of the group + 1: written by a peer that gives the channel up, before the peer
+  // gives the memory of its calls back, unless a value of this or a later generation stands here. From then on no step
+  // of the owner touches that peer's memory, but to read scratch, and no call of the channel ends OK on the owner.
   alignas(64) std::atomic<std::uint64_t> failed_by{0};
   FailureCause failure;
   alignas(64) std::array<std::array<std::byte, kLaneScratchBytes>, 2 * kLanes> scratch;
@@ -97,7 +97,7 @@ inline constexpr std::uint32_t kAwake = 0;
 inline constexpr std::uint32_t kAwaitsNews = 1;         // a signal or a submission
 inline constexpr std::uint32_t kAwaitsCompletions = 2;  // also that a peer completes a run
 
-// Of one rank, at the start of its region.
+// What a rank publishes about itself, at the start of its region.
 struct Presence {
   // The rank sleeps on `doorbell` while `sleeping` is not kAwake; whoever signals to it then rings, and whoever
   // completes a run rings a rank that waits for that.
@@ -106,9 +106,9 @@ struct Presence {
   // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.
   alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // CLOCK_MONOTONIC
   std::atomic<std::int32_t> waits_for{-1};                // rank of the world
-  // Odd while a step of this rank may touch a peer's memory; grows by one when such a step begins and when it ends. A
-  // step looks at ControlBlock::failed_by after it has begun, and a peer that gives the channel up looks at this number
-  // after it has written there: one of them sees the other.
+  // Odd while a step of this rank may touch a peer's memory in another way than to read scratch; grows by one when such
+  // a step begins and when it ends. A step looks at ControlBlock::failed_by after it has begun, and a peer that gives
+  // the channel up looks at this number after it has written there: one of them sees the other.
   alignas(64) std::atomic<std::uint32_t> touching{0};
   // The engine thread sleeps on this word while nothing is to do. Whoever has work or news for the thread counts it up.
   alignas(64) std::atomic<std::uint32_t> thread_calls{0};

@@ -14,6 +14,8 @@ namespace {
 
 // A rank that waits looks after its peers' health and its deadlines at least this often.
 constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
+// From here on a call is held up by somebody, or sooner where its timeout is short.
+constexpr absl::Duration kLongWait = absl::Milliseconds(200);
 // While it waits for messages and signals at once, one of which cannot wake it from the other's sleep.
 constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
 // A driver that always finds something to do looks at the clock as seldom as this, and then after both.
@@ -48,7 +50,9 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
       looked_around_ns_(options_.now_ns()),
       inquiries_(*transport_, static_cast<int>(options_.presence.size())) {
   transport_->ShowWaitsFor(&held_up_by_);
-  thread_ = std::thread([this] { ThreadMain(); });
+  // Read here: the thread may start after the first call, and must hear of it.
+  const std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
+  thread_ = std::thread([this, calls] { ThreadMain(calls); });
 }
 
 Engine::~Engine() { Stop(); }
@@ -65,10 +69,31 @@ void Engine::Stop(const absl::Status& cause) {
   callbacks_.Stop();
 }
 
-void Engine::Submit(Call& call, bool caller_drives) {
+void Engine::Submit(Call& call, const CallOptions& options) {
+  const bool may_begin = options.caller_drives && !options.background && call.program().is_short;
+  if (may_begin && BeginAtOnce(call)) return;
+  call.KeepForEngine();
   queue_.Push(&call);
   WakeDriver();
-  if (!caller_drives) WakeThread();
+  if (!options.caller_drives) WakeThread();
+}
+
+// Often the run has ended when this function returns, and Wait has nothing to do.
+bool Engine::BeginAtOnce(Call& call) {
+  // The hint spares a caller with several calls under way the seat, which somebody may miss meanwhile: see LeaveSeat.
+  if (in_forked_child() || left_busy_.load(std::memory_order_relaxed) || claims_.load() > 0) return false;
+  if (!seat_.TryLock()) return false;
+  if (!executor_->idle() || !queue_.empty()) {
+    LeaveSeat();
+    return false;
+  }
+  TakeIn(call);
+  Advance();
+  if (!executor_->idle()) call.KeepForEngine();
+  FreeSeat();
+  // Of the run only this thread knows, which drives it; whoever found the seat taken has submitted something.
+  if (!queue_.empty()) WakeThread();
+  return true;
 }
 
 void Engine::BeginEagerWait() {
@@ -105,6 +130,15 @@ bool Engine::TryToDrive(bool background) {
   return true;
 }
 
+bool Engine::DriveOrSleep(Milestone& milestone, std::uint32_t run, bool background, absl::Duration left) {
+  // Whoever leaves the seat after this thread's look at it sees a sleeper, and wakes the engine thread.
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  const bool drives = TryToDrive(background);
+  if (!drives) milestone.Sleep(run, std::min(kRestSlice, left));
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  return drives;
+}
+
 absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns) {
   if (in_forked_child()) return NotInForkedChild(options_.rank);
   while (!milestone.passed(run)) {
@@ -114,28 +148,30 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
     }
-    if (!TryToDrive(background)) {
-      milestone.Sleep(run, std::min(kRestSlice, absl::Nanoseconds(left_ns)));
-      continue;
-    }
+    if (!TryToDrive(background) && !DriveOrSleep(milestone, run, background, absl::Nanoseconds(left_ns))) continue;
     Drive({.milestone = &milestone, .run = run, .end_ns = end_ns}, options_.may_spin ? kEager : kYielding);
     LeaveSeat();
   }
   return absl::OkStatus();
 }
 
-// Whoever waits for a run that is under way, or was submitted while the seat was taken, may be asleep by now.
+// Whoever waits for a run that is under way, or was submitted while the seat was taken, may be asleep by now. A caller
+// that waits for its Recv and then for its Send drives both itself: the engine thread would only get in its way.
 void Engine::LeaveSeat() {
-  const bool busy = !executor_->idle();
-  seat_.Unlock();
-  // A thread that submits a call after this look at the queue finds the seat free.
-  if (busy || !queue_.empty()) WakeThread();
+  const bool busy = executor_->needs_driver() || failing_ > 0;
+  FreeSeat();
+  // A thread that submits a call, or goes to sleep, after these looks finds the seat free.
+  if (busy || !queue_.empty() || sleepers_.load(std::memory_order_seq_cst) > 0) WakeThread();
 }
 
-void Engine::ThreadMain() {
+void Engine::FreeSeat() {
+  left_busy_.store(!executor_->idle(), std::memory_order_relaxed);
+  seat_.Unlock();
+}
+
+void Engine::ThreadMain(std::uint32_t seen) {
   const bool alone = options_.presence.size() == 1;
   const absl::Duration tick = alone ? absl::Hours(1) : std::min(options_.idle_tick, absl::Hours(1));
-  std::uint32_t seen = presence_.thread_calls.load(std::memory_order_seq_cst);
   while (!stop_.load(std::memory_order_seq_cst)) {
     std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
     if (calls == seen) {
@@ -158,7 +194,7 @@ void Engine::ThreadMain() {
     const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
     Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
     thread_drives_.store(false, std::memory_order_relaxed);
-    seat_.Unlock();
+    FreeSeat();
     if (!queue_.empty()) WakeThread();  // submitted while this thread was leaving the seat
   }
 }
@@ -178,33 +214,36 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
     if (goal.milestone == nullptr && !goal.eager && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
-      Show({});
+      ShowAfterMove();
     } else if (executor_->all_in_background() || !backoff.Pause()) {
       Rest(goal.end_ns);
     }
     if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
-  Show({});
+  ShowAfterMove();
 }
 
 bool Engine::TakeSubmissions() {
   if (queue_.empty()) return false;
   for (Call* call = queue_.TakeAll(); call != nullptr;) {
     Call* const next = call->next_submitted.load(std::memory_order_relaxed);
-    Channel::Failure& failure = call->run().channel.failure;
-    if (failure.over) ++failing_;  // EndFailures ends this call too
-    failure.over = false;
-    executor_->Add(call->run());
+    TakeIn(*call);
     call = next;
   }
   return true;
 }
 
-bool Engine::Poll() {
-  bool moved = TakeSubmissions();
+void Engine::TakeIn(Call& call) {
+  Channel::Failure& failure = call.run().channel.failure;
+  if (failure.over) ++failing_;  // EndFailures ends this call too
+  failure.over = false;
+  executor_->Add(call.run());
+}
+
+bool Engine::Advance() {
   FailWhatWasGivenUp();
   const Executor::Polled polled = executor_->Poll();
-  moved |= polled != Executor::Polled::kNothing;
+  bool moved = polled != Executor::Polled::kNothing;
   if (polled == Executor::Polled::kFailed) {
     TakeInNews();  // a peer may have told why before it took its messages back
     Fail(executor_->failed_channel(), executor_->error());
@@ -228,10 +267,6 @@ void Engine::LookAround(std::int64_t now_ns) {
 void Engine::Rest(std::int64_t end_ns) {
   const std::int64_t now_ns = options_.now_ns();
   presence_.heartbeat_ns.store(now_ns, std::memory_order_relaxed);
-  if (presence_.waits_for.load(std::memory_order_relaxed) == kNobody && !executor_->active().empty()) {
-    const Rank awaited = AwaitedBy(*executor_->active().front());
-    Show({.awaited = awaited, .culprit = awaited});  // until CheckHealth finds out more
-  }
   CheckHealth(now_ns);
   // Not beyond a deadline.
   const absl::Duration slice = std::clamp(absl::Nanoseconds(std::min(next_deadline_ns_, end_ns) - now_ns),
@@ -261,6 +296,7 @@ void Engine::CheckHealth(std::int64_t now_ns) {
   next_deadline_ns_ = kNeverNanos;
   for (Run* const run : executor_->active()) {
     if (run->channel.failure.begun) continue;
+    if (run->watch.first_seen_ns == 0) run->watch.first_seen_ns = now_ns;
     std::int64_t& deadline_ns = run->watch.deadline_ns;
     // A receive may be posted long before its message is due: its clock starts when somebody waits for it.
     const bool counts = run->program.plan.spec.collective != Collective::kRecv || run->call.awaited();
@@ -275,7 +311,7 @@ void Engine::CheckHealth(std::int64_t now_ns) {
     if (run->channel.failure.begun) continue;
     if (absl::Status status = CheckRun(*run, now_ns); !status.ok()) Fail(run->channel, status);
   }
-  if (presence_.waits_for.load(std::memory_order_relaxed) != kNobody) Show(FindHeldUp(now_ns));
+  Show(FindHeldUp(now_ns));
 }
 
 absl::Duration Engine::TimeoutOf(const Run& run) const {
@@ -361,12 +397,19 @@ void Engine::AskWhoHoldsUp(const Run& run, std::int64_t now_ns) {
   }
 }
 
+// A call counts once it has been under way for a while: a rank that works in one group waits there all the time for
+// moments, and may hold up another group all the same.
+bool Engine::WaitsLong(const Run& run, std::int64_t now_ns) const {
+  if (run.watch.first_seen_ns == 0) return false;
+  return absl::Nanoseconds(now_ns - run.watch.first_seen_ns) >= std::min(TimeoutOf(run) / 4, kLongWait);
+}
+
 // Of several calls, the oldest that does not wait in a circle: ranks that wait for each other in different calls hide
 // the one that holds up all of them.
 Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
   HeldUp held_up;
   for (const Run* const run : executor_->active()) {
-    if (run->channel.failure.begun) continue;
+    if (run->channel.failure.begun || !WaitsLong(*run, now_ns)) continue;
     const Rank awaited = AwaitedBy(*run);
     if (awaited == kNobody) continue;
     const std::optional<Rank> culprit = WhoHoldsUp(awaited, now_ns);
@@ -381,6 +424,17 @@ Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
 void Engine::Show(HeldUp held_up) {
   presence_.waits_for.store(held_up.awaited, std::memory_order_relaxed);
   held_up_by_.store(held_up.culprit, std::memory_order_relaxed);
+}
+
+// A move in one call does not end the long wait of another.
+void Engine::ShowAfterMove() {
+  if (presence_.waits_for.load(std::memory_order_relaxed) == kNobody) return;
+  if (executor_->active().empty()) return Show({});
+  const std::int64_t now_ns = options_.now_ns();
+  if (now_ns - last_move_shown_ns_ < absl::ToInt64Nanoseconds(kRestSlice) / 2) return;
+  last_move_shown_ns_ = now_ns;
+  presence_.heartbeat_ns.store(now_ns, std::memory_order_relaxed);
+  Show(FindHeldUp(now_ns));
 }
 
 absl::Status Engine::Overdue(const Run& run, std::int64_t now_ns) {
@@ -402,6 +456,14 @@ std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {
   const std::string through =
       *culprit == awaited || awaited == kNobody ? "" : absl::StrCat(" (through rank ", awaited, ", which waits too)");
   return absl::StrCat("rank ", *culprit, through);
+}
+
+std::vector<Rank> Engine::LostRanks() {
+  std::vector<Rank> ranks;
+  ClaimDriver();
+  for (const Loss& loss : transport_->Check()) ranks.push_back(loss.peer);
+  LeaveSeat();
+  return ranks;
 }
 
 std::optional<std::uint32_t> Engine::TakeNumber() {
@@ -442,7 +504,7 @@ void Engine::Close(Channel& channel) {
   while (channel.failure.begun && !channel.failure.over) {
     if (!Poll()) Rest(kNeverNanos);
     if (claims_.load() == 0) continue;
-    seat_.Unlock();
+    FreeSeat();
     ClaimDriver();
   }
   if (!channel.failure.begun) channel.SayGoodbye();

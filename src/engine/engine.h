@@ -83,8 +83,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
                               void* scratch) TUTTI_NO_THREAD_SAFETY_ANALYSIS {
     return executor_->NewRun(call, channel, program, scratch);
   }
-  // Queues the next run of `call`, which holds a reference for it. Lock-free.
-  void Submit(Call& call, bool caller_drives);
+  // Makes the next run of `call`. Lock-free: begins the run at once, where the run is short, the caller drives, and
+  // nothing else is to be done; otherwise queues the run.
+  void Submit(Call& call, const CallOptions& options);
   // Returns when the run has come to `milestone`, one of its call's; DeadlineExceeded when it has not by `end_ns`. In
   // the background: leaves the driver's seat to the engine thread when that has it. FailedPrecondition, at once, in a
   // forked child.
@@ -113,6 +114,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t staged_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->staged_bytes(); }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
+  // The ranks of the world that are lost: dead, left, or given up.
+  std::vector<Rank> LostRanks();
   bool in_forked_child() const { return !maker_.is_this(); }
 
  private:
@@ -125,11 +128,19 @@ class Engine : public std::enable_shared_from_this<Engine> {
     bool eager = false;  // of the engine thread: somebody waits elsewhere
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
-  bool Poll() TUTTI_REQUIRES(seat_);
+  // Takes in what was submitted, and advances all runs; true when anything moved.
+  bool Poll() TUTTI_REQUIRES(seat_) {
+    const bool taken = TakeSubmissions();
+    return Advance() || taken;
+  }
+  bool Advance() TUTTI_REQUIRES(seat_);
+  // False when another thread drives, or something else is to be done: nothing has been done for `call` then.
+  bool BeginAtOnce(Call& call);
   // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(seat_);
   // Takes calls in from the queue; true when there were any.
   bool TakeSubmissions() TUTTI_REQUIRES(seat_);
+  void TakeIn(Call& call) TUTTI_REQUIRES(seat_);
   // Takes all in that has arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
   void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // The work of a rank that has nothing else to do: drains, and takes in what peers have told.
@@ -159,8 +170,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
     Rank awaited = kNobody;
     Rank culprit = kNobody;
   };
+  bool WaitsLong(const Run& run, std::int64_t now_ns) const;
   HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   void Show(HeldUp held_up) TUTTI_REQUIRES(seat_);
+  // Shows anew what may have changed because a call has moved.
+  void ShowAfterMove() TUTTI_REQUIRES(seat_);
   // ---- engine_failure.cc ----
   // `channel` begins to fail, unless it has begun.
   void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(seat_);
@@ -181,13 +195,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool MessagesAreBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(seat_);
   void LeaveSeat() TUTTI_RELEASE(seat_);
+  void FreeSeat() TUTTI_RELEASE(seat_);
   // Takes the driver's seat, from the engine thread if that has it.
   void ClaimDriver() TUTTI_ACQUIRE(seat_);
   // The same for a caller that can also wait until another thread has driven its run to the end.
   bool TryToDrive(bool background) TUTTI_TRY_ACQUIRE(true, seat_);
+  // Takes the seat, or sleeps until another thread has driven the run past `milestone`, for `left` or a slice at most.
+  bool DriveOrSleep(Milestone& milestone, std::uint32_t run, bool background, absl::Duration left)
+      TUTTI_TRY_ACQUIRE(true, seat_);
   void WakeDriver();
   void WakeThread();
-  void ThreadMain();
+  // The engine's own thread; `seen`: the thread's calls (Presence::thread_calls) that need no answer.
+  void ThreadMain(std::uint32_t seen);
 
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<Arena> arena_;
@@ -207,6 +226,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Notes about groups that this rank is about to open.
   std::deque<Note> early_notes_ TUTTI_GUARDED_BY(seat_);
   std::int64_t last_check_ns_ TUTTI_GUARDED_BY(seat_) = 0;
+  std::int64_t last_move_shown_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // The earliest of the calls under way, as of the last look at them.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
@@ -214,9 +234,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // What peers that ask are told: who holds this rank up, as far as it knows.
   std::atomic<Rank> held_up_by_{-1};
+  // A hint: whether runs were under way when the driver's seat was left last.
+  std::atomic<bool> left_busy_{false};
   std::atomic<bool> driver_sleeps_{false};
   std::atomic<bool> thread_drives_{false};
   std::atomic<int> claims_{0};        // callers that want to drive instead of the engine thread
+  std::atomic<int> sleepers_{0};      // callers that are, or are about to be, asleep in Wait
   std::atomic<int> eager_waits_{0};   // see BeginEagerWait
   std::atomic<bool> aborted_{false};  // Abort was called for a channel
   std::atomic<bool> thread_sleeps_{false};

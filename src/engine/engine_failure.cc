@@ -13,16 +13,18 @@
 namespace tutti {
 namespace {
 
-// What peers may take to leave the memory of calls that fail, before it is taken out of their reach.
+// The time that peers have to leave the memory of calls that fail, before the memory is taken out of their reach.
 constexpr absl::Duration kGrace = absl::Milliseconds(40);
-// Where that cannot be done they have all the time that a step may take, on however busy a machine.
+// Where the memory cannot be taken out of their reach, peers have the time that a step may take on a very busy machine.
 constexpr absl::Duration kLongGrace = absl::Seconds(30);
 // A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
 constexpr absl::Duration kMessageGrace = absl::Seconds(1);
+// Later than kMessageGrace: when messages are still under way after this time, the transport is shut down.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
-// The message of a Send or Recv is not cut: one that is half through can only go on. Slower links are given up.
+// The message of a Send or Recv is not cut into segments, so it cannot stop half-way: a peer has the time that its
+// message takes at this speed. A peer on a slower link is given up.
 constexpr double kSlowestBytesPerSecond = 50e6;
-// Notes that are kept for groups which this rank may be about to open.
+// The most notes that are kept for groups which this rank may be about to open.
 constexpr std::size_t kMostEarlyNotes = 256;
 
 // The time that the longest message of a Send or Recv of `channel` takes on the slowest link.
@@ -116,7 +118,8 @@ bool Engine::MemoryIsBack(Channel& channel, std::int64_t now_ns) {
   if (failure.secluded || !channel.PeersTouchMemory()) return true;
   if (now_ns < NanosAfter(failure.told_ns, kGrace)) return false;
   if (!std::exchange(failure.took_outputs, true)) failure.secluded = SecludeOutputs(channel);
-  // Otherwise the peers are threads, which go on; or there is no memory for a copy, and time is the next best thing.
+  // Without seclusion (the peers are threads of this process, or there is no memory for a copy) peers may still write
+  // to the outputs, and all that helps is to wait longer than a step takes.
   return failure.secluded || now_ns >= NanosAfter(failure.told_ns, kLongGrace);
 }
 

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// But for NewRun and the counters, everything here belongs to the engine's driver.
+// But for NewRun and the counters, all functions are called by the engine's driver only.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -26,7 +26,7 @@ class Executor {
   virtual void Add(Run& run) = 0;
   // Advances everything as far as it goes now, but for the runs of channels that fail (Channel::failure). Once a peer
   // has given a channel up (Channel::peer_failed), no step of the channel touches a peer's memory and no run of it
-  // ends: the channel is to fail here too. After kFailed the others have perhaps not been advanced.
+  // ends: the channel is to fail here too. After kFailed the other runs have perhaps not been advanced.
   enum class Polled : std::uint8_t { kNothing, kMoved, kFailed };
   virtual Polled Poll() = 0;
   // After kFailed: the error of a step or a message, and the channel that it ends.
@@ -35,13 +35,16 @@ class Executor {
   // The ranks of the group with which messages of `channel` are under way; empty: none are. A receive from any source
   // that no message has met counts as a message with this rank.
   virtual std::vector<Rank> MessagePeers(const Channel& channel) const = 0;
-  // Ends every run of `channel` with `cause`. No message of the channel is under way any more.
+  // Ends every run of `channel` with `cause`. Called when no message of the channel is under way any more.
   virtual void End(Channel& channel, const absl::Status& cause) = 0;
 
   // Whether a run of `channel` has not ended.
   virtual bool Uses(const Channel& channel) const = 0;
   // Whether no run is under way or queued.
   virtual bool idle() const = 0;
+  // Whether a run is under way or queued that somebody must drive now: all but those whose callers have promised to
+  // drive them (CallOptions::caller_drives) and do not wait yet.
+  virtual bool needs_driver() const = 0;
   virtual bool waits_for_messages() const = 0;
   virtual bool waits_for_signals() const = 0;
   // Whether a run waits until a peer has completed another run: an earlier one, or one that was refused.

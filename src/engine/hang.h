@@ -12,8 +12,8 @@
 namespace tutti {
 
 // Follows who waits for whom, from `direct`, for which `self` waits, to a rank that waits for nobody as far as
-// `waits_for` knows: it has not made the call, or is stopped or dead. nullopt in a circle of ranks that wait for each
-// other, or for `self`. A rank that `waits_for` names need not be of the world of `size`. Allocates nothing.
+// `waits_for` knows: such a rank has not made the call, or is stopped or dead. nullopt in a circle of ranks that wait
+// for each other, or for `self`. A rank that `waits_for` names need not be of the world of `size`. Allocates nothing.
 std::optional<Rank> FindStalledRank(int size, Rank self, Rank direct,
                                     absl::FunctionRef<std::optional<Rank>(Rank)> waits_for);
 

@@ -10,12 +10,16 @@
 namespace tutti {
 namespace {
 
-// Runs for which room is made at the start: until there are more at once, queueing one allocates nothing.
+// Runs for which room is made at the start: queueing a run allocates nothing until there are more runs at once.
 constexpr std::size_t kRoom = 64;
-// A run computes this much, and a step more, before other runs and calls that have just been made get their turn.
+// The steps of a run touch at least this many bytes before other runs, and calls that have just been made, get their
+// turn.
 constexpr std::int64_t kBytesPerTurn = 1 << 20;
-// Steps that touch this much take about a microsecond: peers that sleep are rung before them.
+// Steps that touch this many bytes take about a microsecond: peers that sleep are rung before such steps.
 constexpr std::int64_t kLongBytes = 4 << 10;
+// Looks at the first signal that a run awaits, about 0.1 µs together, before the driver rings peers that sleep and
+// turns to its other duties: a peer that makes the same call at the same time often signals so soon.
+constexpr int kLooks = 64;
 
 // Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
 std::uint64_t DrawOf(const HostRun& run, StepId step) {
@@ -24,7 +28,8 @@ std::uint64_t DrawOf(const HostRun& run, StepId step) {
   return (run.call.options().draw * kOdd + rank) * kOdd + step;
 }
 
-// While one lives, a peer that gives the channel up waits before it gives its memory back: see Presence::touching.
+// From Begin to the end of a PeerAccess, a peer that gives the channel up waits before it gives its memory back: see
+// Presence::touching.
 class PeerAccess {
  public:
   PeerAccess(Presence& presence, const Channel& channel) : presence_(presence), channel_(channel) {}
@@ -34,7 +39,8 @@ class PeerAccess {
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // Must return true before a peer's memory is touched; false when some peer has given the channel up.
+  // Must return true before a peer's memory is touched, but to read scratch; false when some peer has given the channel
+  // up.
   bool Begin() {
     if (!begun_) presence_.touching.store(touching() + 1, std::memory_order_seq_cst);
     begun_ = true;
@@ -62,8 +68,8 @@ std::unique_ptr<Run> HostExecutor::NewRun(Call& call, Channel& channel, const Pr
 }
 
 void HostExecutor::Add(Run& run) {
-  pending_.push_back(&run);
   if (!run.call.options().background) ++in_foreground_;
+  (pending_.empty() && Admit(run) ? active_ : pending_).push_back(&run);
 }
 
 bool HostExecutor::AdmitPending() {
@@ -76,7 +82,7 @@ bool HostExecutor::AdmitPending() {
            });
   };
   for (Run* const run : pending_) {
-    if (run->channel.failure.begun || (kept > 0 && overtakes(*run)) || !run->channel.Admit(*run)) {
+    if ((kept > 0 && overtakes(*run)) || !Admit(*run)) {
       pending_[kept++] = run;
     } else {
       active_.push_back(run);
@@ -90,9 +96,7 @@ bool HostExecutor::AdmitPending() {
 Executor::Polled HostExecutor::Poll() {
   bool moved = !pending_.empty() && AdmitPending();
   if (messages_ > 0) {
-    message_completed_ = false;
-    transport_.Progress();
-    moved |= message_completed_;
+    moved |= transport_.Progress();
   }
   std::size_t kept = 0;
   for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -106,7 +110,7 @@ Executor::Polled HostExecutor::Poll() {
     const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
     channel.RingSleepers();
     if (ended == Polled::kFailed) {
-      // The list stays whole: End ends the runs of the channel on it.
+      // All runs stay in active_: End ends those of the channel.
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
                     active_.begin() + static_cast<std::ptrdiff_t>(i));
       return ended;
@@ -124,11 +128,12 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
   if (run.channel.peer_failed()) return Polled::kNothing;
-  // Where this rank waits for signals, each of them has been compared.
+  // A rank that waits for signals has compared its peers' calls as it saw the signals; one that waits for none compares
+  // them here.
   if (run.program.num_waits == 0 && !run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
-  if (run.memory_.stages_output()) run.channel.RingSleepers();  // they do not wait for the copy
+  if (run.memory_.stages_output()) run.channel.RingSleepers();  // peers do not wait for the copy
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());
@@ -194,16 +199,17 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
     if (run.refusal_told_) return Polled::kMoved;
   }
   PeerAccess access(presence_, run.channel);
-  // Begin waits until all stores before it are done, which takes longest after a signal: a short run begins before it.
+  // Begin waits until all earlier stores are done, which takes longest after a signal, so a short run calls Begin
+  // before its signal.
   const bool is_short = !run.ready_.empty() && run.current->instructions[run.ready_.back()].touched_bytes < kLongBytes;
-  if (is_short && run.current->touches_peers && !access.Begin()) return so_far();
+  if (is_short && run.current->touches_buffers_of_peers && !access.Begin()) return so_far();
   std::int64_t touched = 0;
   std::int64_t since_ringing = 0;
   do {
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
       const Instruction& instruction = run.current->instructions[step];
-      if (instruction.touches_peer && !access.Begin()) return so_far();
+      if (instruction.touches_peer && run.current->touches_buffers_of_peers && !access.Begin()) return so_far();
       if (touched >= kBytesPerTurn) return Polled::kMoved;
       touched += instruction.touched_bytes;
       since_ringing += instruction.touched_bytes;
@@ -216,6 +222,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       moved = true;
     }
     if (run.waiting_.empty()) break;
+    if (moved) AwaitSignalBriefly(run);
     if (const Polled ended = LookForSignals(run); ended != Polled::kNothing) return ended;
   } while (!run.ready_.empty());
   return so_far();
@@ -243,6 +250,13 @@ void HostExecutor::RefusedBy(HostRun& run, Rank peer) {
   run.refusal = absl::ResourceExhaustedError(absl::StrCat("rank ", by, " has no room in its arena for ", run.Text(),
                                                           ", which therefore has no result on any rank"));
   run.TellRefusal(by);
+}
+
+void HostExecutor::AwaitSignalBriefly(const HostRun& run) const {
+  const Instruction& wait = run.current->instructions[run.waiting_.front()];
+  for (int look = 0; look < kLooks; ++look) {
+    if (run.channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) return;
+  }
 }
 
 Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
@@ -292,7 +306,7 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
       for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
       for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
       if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
-      // Private buffers are copied to where peers can map them.
+      // Copies of private buffers to scratch, which peers can map, count as staging.
       if (run.private_buffers && instruction.fills_scratch) {
         Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
       }
@@ -330,10 +344,12 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
   HostRun& run = *message.run;
   HostExecutor& executor = run.executor_;
   --executor.messages_;
-  executor.message_completed_ = true;
   --run.messages_left_;
   message.under_way = false;
-  if (status.ok()) {
+  if (status.ok() && run.channel.peer_failed()) {
+    // The sender may have given the channel up, and used the memory from which the message was read for something else.
+    run.message_error_ = run.channel.FailureOfPeer();
+  } else if (status.ok()) {
     if (run.program.point_to_point) {
       run.call.SetSource(run.channel.PeerOf(run.program.instructions[message.step], message.source));
     }
@@ -346,6 +362,11 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
 bool HostExecutor::Uses(const Channel& channel) const {
   const auto is_its = [&](const Run* run) { return &run->channel == &channel; };
   return std::any_of(active_.begin(), active_.end(), is_its) || std::any_of(pending_.begin(), pending_.end(), is_its);
+}
+
+bool HostExecutor::needs_driver() const {
+  const auto needs = [](const Run* run) { return !run->call.options().caller_drives || run->call.awaited(); };
+  return std::any_of(active_.begin(), active_.end(), needs) || std::any_of(pending_.begin(), pending_.end(), needs);
 }
 
 bool HostExecutor::waits_for_signals() const {

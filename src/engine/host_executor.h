@@ -31,6 +31,7 @@ class HostExecutor final : public Executor {
 
   bool Uses(const Channel& channel) const override;
   bool idle() const override { return active_.empty() && pending_.empty(); }
+  bool needs_driver() const override;
   bool waits_for_messages() const override { return messages_ > 0; }
   bool waits_for_signals() const override;
   bool waits_for_completions() const override;
@@ -46,8 +47,10 @@ class HostExecutor final : public Executor {
 
  private:
   bool AdmitPending();
+  // False when `run` must wait for its lane, or its channel fails.
+  static bool Admit(Run& run) { return !run.channel.failure.begun && run.channel.Admit(run); }
   Polled Advance(HostRun& run);
-  // kMoved: it has ended.
+  // kMoved: the run has ended.
   Polled EndIfComplete(HostRun& run);
   absl::Status Execute(HostRun& run, StepId step);
   void PostMessage(HostRun& run, StepId step);
@@ -55,6 +58,8 @@ class HostExecutor final : public Executor {
   Polled MeetPeers(HostRun& run);
   // `run` ends with an error of its own, since `peer` has refused it.
   void RefusedBy(HostRun& run, Rank peer);
+  // Returns when the signal of the run's first wait may have been made, or after kLooks looks.
+  void AwaitSignalBriefly(const HostRun& run) const;
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);
   void Finish(HostRun& run, const absl::Status& status);
@@ -77,7 +82,6 @@ class HostExecutor final : public Executor {
   std::int64_t messages_ = 0;  // sends and receives under way
   absl::Status error_;
   Channel* failed_channel_ = nullptr;
-  bool message_completed_ = false;
   // Written by the driver, read by any thread.
   std::atomic<std::int64_t> wire_bytes_{0};
   std::atomic<std::int64_t> staged_bytes_{0};

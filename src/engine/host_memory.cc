@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Unlike memcpy, fast at any distance between the two: see Convert.
+// Copies like memcpy, but fast at any distance between the two buffers: see CopyBytes in kernels/convert.cc.
 void CopyBytes(void* dst, const void* src, std::int64_t bytes) {
   kernels::Convert(DType::kU8, dst, DType::kU8, src, bytes, kernels::Stores::kCached);
 }
@@ -54,6 +54,17 @@ absl::Status HostMemory::Place(const void* memory, std::int64_t bytes, Buffer& s
 }
 
 absl::Status HostMemory::SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases) {
+  const bool same = in == in_ && out == out_ && state == bases[static_cast<std::size_t>(Space::kState)];
+  if (std::exchange(buffers_set_, false) && same && !arena_.has_withdrawn()) {
+    buffers_set_ = true;
+    return absl::OkStatus();
+  }
+  absl::Status status = PlaceBuffers(in, out, state, bases);
+  buffers_set_ = status.ok();
+  return status;
+}
+
+absl::Status HostMemory::PlaceBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases) {
   if (absl::Status status = AllocateScratch(program_.plan.scratch_bytes); !status.ok()) return status;
   std::byte*& in_base = bases[static_cast<std::size_t>(Space::kIn)];
   std::byte*& out_base = bases[static_cast<std::size_t>(Space::kOut)];
@@ -84,8 +95,8 @@ std::int64_t HostMemory::CopyIn() {
     CopyBytes(staging_in_.data(), in_, plan.in_bytes);
     copied += plan.in_bytes;
   }
-  // In place the output is the input too, and bytes that the call does not write must come back as they were. Otherwise
-  // a plan that keeps its promise writes every byte of the output.
+  // In place the output is the input too, and bytes that the call does not write must come back as they were. Out of
+  // place nothing is copied in, because a plan that keeps its promise writes every byte of the output.
   if (staging_out_.data() != nullptr && plan.spec.in_place) {
     CopyBytes(staging_out_.data(), out_, plan.out_bytes);
     copied += plan.out_bytes;

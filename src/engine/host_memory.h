@@ -23,23 +23,24 @@ class HostMemory {
   HostMemory(const Program& program, Arena& arena, void* scratch);
 
   // Names the caller's buffers in `bases`, or the staging that stands for them: memory outside the arena is staged when
-  // peers must reach it, unless the program has another one for it. Allocates staging and scratch. ResourceExhausted
-  // when the arena has no room.
+  // peers must reach it, unless there is a Program::for_private_buffers. Allocates staging and scratch.
+  // ResourceExhausted when the arena has no room.
   absl::Status SetBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
-  // Peers should reach the caller's buffers and cannot, and nothing is staged for them.
+  // Whether peers should reach the caller's buffers and cannot, and the buffers are not staged.
   bool private_buffers() const { return private_buffers_; }
-  // Allocates what the program for private buffers needs, also where this rank's own are not. ResourceExhausted as
-  // above.
+  // Allocates what Program::for_private_buffers needs, also where only another rank's buffers are private.
+  // ResourceExhausted when the arena has no room.
   absl::Status MakeRoomForPrivateBuffers();
-  // From the caller's buffers into staging, and back. Both return the number of bytes copied.
+  // CopyIn copies the caller's buffers into staging, CopyOut copies staging back. Both return the number of bytes
+  // copied.
   std::int64_t CopyIn();
   std::int64_t CopyOut();
 
   // The scratch that belongs to this call or its caller; null: there is none, or it is the lane's.
   std::byte* scratch() const;
-  // Whether peers may read that scratch, also after a run has ended here.
+  // Whether peers may read scratch that belongs to this call, also after a run has ended here.
   bool lends_scratch() const { return program_.uses_lane && shared_scratch_.data() != nullptr; }
-  // Whether peers write into the caller's output itself.
+  // Whether peers write into staging instead of the caller's output.
   bool stages_output() const { return staging_out_.data() != nullptr; }
   std::int64_t held_bytes() const;
 
@@ -49,6 +50,7 @@ class HostMemory {
   void GiveBackAfterFailure(LentMemory& lent, std::shared_ptr<const Borrowers> borrowers);
 
  private:
+  absl::Status PlaceBuffers(const void* in, void* out, void* state, std::vector<std::byte*>& bases);
   absl::Status AllocateScratch(std::int64_t bytes);
   // Sets `base` to `memory` of `bytes`, or to `staging` where peers cannot reach `memory`.
   absl::Status Place(const void* memory, std::int64_t bytes, Buffer& staging, std::byte*& base);
@@ -58,6 +60,7 @@ class HostMemory {
   std::byte* const callers_scratch_;
   const void* in_ = nullptr;
   void* out_ = nullptr;
+  bool buffers_set_ = false;  // by the last SetBuffers, which succeeded: the same buffers again change nothing
   bool private_buffers_ = false;
   Buffer staging_in_;
   Buffer staging_out_;

@@ -5,7 +5,7 @@ namespace {
 
 // A rank that answers "nobody" has perhaps only begun to wait: it is asked again soon.
 constexpr std::int64_t kPauseNanos = 100'000'000;
-// Longer than the pause and the time that an answer takes of a rank that sleeps, also on a busy machine.
+// Longer than the pause and the time in which a sleeping rank answers, also on a busy machine.
 constexpr std::int64_t kStaleNanos = 500'000'000;
 
 }  // namespace

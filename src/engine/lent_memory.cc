@@ -18,7 +18,8 @@ bool AllHaveCompleted(const Borrowers& borrowers, int lane, std::uint64_t run) {
                      [&](const Borrower& borrower) { return borrower.HasCompleted(lane, run); });
 }
 
-// Everything but the generation, which tells peers of the last channel that the owner has left it.
+// Resets what the next channel counts from 0. The generation stays, which tells peers of the last channel that the
+// owner has left it, and so do the failures, which carry their generation.
 void Clear(ControlBlock& block) {
   for (LaneControl& lane : block.lanes) {
     for (Announcement& half : lane.half) half.signal.store(0, std::memory_order_relaxed);
@@ -83,7 +84,7 @@ absl::StatusOr<ControlBlock*> ControlBlocks::Open() {
   }
   absl::StatusOr<Buffer> memory = arena_->Allocate(sizeof(ControlBlock));
   if (!memory.ok()) return memory.status();
-  // Not `new ControlBlock`, which would touch, and so make resident, all of the scratch.
+  // `new ControlBlock` would touch, and so make resident, all of the scratch.
   auto* const block = reinterpret_cast<ControlBlock*>(memory->data());
   for (LaneControl& lane : block->lanes) new (&lane) LaneControl;
   for (CallRecord& record : block->records) new (&record) CallRecord;

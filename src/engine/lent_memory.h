@@ -1,9 +1,9 @@
 // Memory that peers may still read although this rank has given it back.
 //
-// A call that has ended here may go on at a peer, which then reads this rank's announcement, signals and scratch. What
-// held them (a channel, a bound plan, a cached call) may be destroyed at any time: it hands its memory over to the
-// classes below, and the arena gets it when no peer can touch it any more. The caller's own buffers need none of this:
-// by the time a call ends OK, every step of a peer that touches them is complete (docs/decisions/0001).
+// A call that has ended here may go on at a peer, which then reads this rank's announcement, signals and scratch. The
+// owner of this memory (a channel, a bound plan, a cached call) may be destroyed at any time: it hands the memory over
+// to the classes below, and the arena gets it when no peer can touch it any more. The caller's own buffers need no such
+// care: by the time a call ends OK, every step of a peer that touches them is complete (docs/decisions/0001).
 #ifndef TUTTI_ENGINE_LENT_MEMORY_H_
 #define TUTTI_ENGINE_LENT_MEMORY_H_
 
@@ -29,7 +29,7 @@ struct Borrower {
 
   // Whether the peer has completed `run` of `lane`, or closed its channel. Any thread.
   bool HasCompleted(int lane, std::uint64_t run) const {
-    // In this order: a block that has been opened again counts anew.
+    // `completed` is read before `generation`: a block that has been opened again counts its runs anew.
     return block->lanes[static_cast<std::size_t>(lane)].completed.load(std::memory_order_seq_cst) >= run || HasClosed();
   }
   // Whether the peer has closed its channel. Any thread.
@@ -45,7 +45,7 @@ class LentMemory {
   // For memory of a failed call, whose runs no peer completes: frees `buffer` some time after every borrower has closed
   // the channel.
   void KeepUntilClosed(Buffer buffer, std::shared_ptr<const Borrowers> borrowers);
-  // Frees all that the peers have left.
+  // Frees all buffers that the borrowers have left.
   void Sweep();
 
  private:
@@ -56,20 +56,20 @@ class LentMemory {
     std::uint64_t run;
   };
 
-  // Takes up to `most` loans that have ended out of the list.
+  // Looks at up to `most` loans, and takes those that have ended out of the list.
   std::vector<Loan> TakeEnded(std::size_t most);
 
   Mutex mutex_;
   std::deque<Loan> loans_ TUTTI_GUARDED_BY(mutex_);
 };
 
-// The control blocks of a rank. Their memory never serves anything else: see control_block.h. Thread-safe.
+// The control blocks of a rank. The memory of a block never serves anything else: see control_block.h. Thread-safe.
 class ControlBlocks {
  public:
   explicit ControlBlocks(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
 
   // A cleared block, open for a new channel: one that was closed and that all peers have left, or a new one.
-  // ResourceExhausted when the arena has no room for that.
+  // ResourceExhausted when the arena has no room for a new one.
   absl::StatusOr<ControlBlock*> Open();
   // Ends the use of `block` by a channel whose peers are `borrowers` and which has made `runs` on its lanes.
   void Close(ControlBlock* block, std::shared_ptr<const Borrowers> borrowers,

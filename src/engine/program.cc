@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/control_block.h"
 
@@ -12,8 +13,11 @@ namespace {
 // Results this large leave the cache anyway: storing them past it saves reading the destination first.
 constexpr std::int64_t kStreamingBytes = 32 << 20;
 
-// Not where the step has just read its destination, which is in the cache then; nor what this rank alone keeps, which
-// its next steps may read (docs/decisions/0012).
+// Steps that touch this many bytes take a few microseconds.
+constexpr std::int64_t kShortBytes = 16 << 10;
+
+// Whether a step stores its results past the cache: not a destination that the step has just read, which is then in the
+// cache; nor what this rank alone keeps, which its next steps may read (docs/decisions/0012).
 bool StoresPastCache(const Plan& plan, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs) {
   return plan.out_bytes >= kStreamingBytes && dsts.size() > 1 &&
          std::find(srcs.begin(), srcs.end(), dsts[0]) == srcs.end();
@@ -47,18 +51,34 @@ std::uint64_t Pack(const Signature& call) {
 
 constexpr std::uint64_t kInPlaceBit = std::uint64_t{1} << 23;
 
-// The text of a call. A peer may have written `call`: an unknown value becomes "?", and no index out of range.
-std::string Describe(const CallIdentity& call, absl::string_view plan) {
-  const auto collective = static_cast<std::size_t>(call.signature & 0xff);
+// What makes a call's plan: "schedule", or the "algorithm" of an optimizer's step.
+absl::string_view KindOf(const Plan& plan) {
+  return absl::StartsWith(plan.name, absl::StrCat(Name(plan.spec.collective), ":")) ? "schedule" : "algorithm";
+}
+
+// The text of a call, with the fields that its collective has, then `by`. A peer may have written `call`: an unknown
+// value becomes "?", and no index out of range.
+std::string Describe(const CallIdentity& call, absl::string_view by) {
+  const auto number = static_cast<std::size_t>(call.signature & 0xff);
   const auto dtype = static_cast<std::size_t>(call.signature >> 8 & 0xff);
   const auto op = static_cast<std::size_t>(call.signature >> 16 & 0x7f);
   const std::string made_by =
       call.owner == 0 && call.round == 0 ? "" : absl::StrCat(" of owner ", call.owner, " in round ", call.round);
-  return absl::StrCat(collective < kAllCollectives.size() ? Name(kAllCollectives[collective]) : "?",
-                      " dtype=", dtype < kAllDTypes.size() ? Name(kAllDTypes[dtype]) : "?",
-                      " op=", op < kAllReduceOps.size() ? Name(kAllReduceOps[op]) : "?",
-                      " root=", call.signature >> 24 & 0xffff, (call.signature & kInPlaceBit) != 0 ? " in_place" : "",
-                      " count=", call.count, " plan=", plan, made_by);
+  if (number >= kAllCollectives.size()) return absl::StrCat("?", made_by, by);
+  const Collective collective = kAllCollectives[number];
+  std::string text(Name(collective));
+  if (collective != Collective::kBarrier) {
+    absl::StrAppend(&text, " dtype=", dtype < kAllDTypes.size() ? Name(kAllDTypes[dtype]) : "?");
+  }
+  if (Reduces(collective)) {
+    absl::StrAppend(&text, " op=", op < kAllReduceOps.size() ? Name(kAllReduceOps[op]) : "?");
+  }
+  if (HasRoot(collective)) absl::StrAppend(&text, " root=", call.signature >> 24 & 0xffff);
+  if ((call.signature & kInPlaceBit) != 0) absl::StrAppend(&text, " in_place");
+  if (collective != Collective::kBarrier && collective != Collective::kAllToAllV) {
+    absl::StrAppend(&text, " count=", call.count);
+  }
+  return absl::StrCat(text, made_by, by);
 }
 
 Instruction Translate(const Plan& plan, const Step& step) {
@@ -119,17 +139,20 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   program->dependency_counts.resize(num_steps);
   std::vector<std::uint32_t> successor_counts(num_steps);
   bool shares_scratch = false;
+  bool has_messages = false;
+  std::int64_t touched_bytes = 0;
   for (StepId id = 0; id < num_steps; ++id) {
     const Step& step = plan.steps[id];
     Instruction& instruction = program->instructions.emplace_back(Translate(plan, step));
     instruction.first_operand = static_cast<std::uint32_t>(program->operands.size());
-    for (const absl::Span<const Ref> refs : {plan.dsts(step), plan.srcs(step)}) {
-      for (const Ref& ref : refs) {
+    for (const bool written : {true, false}) {
+      for (const Ref& ref : written ? plan.dsts(step) : plan.srcs(step)) {
         const Rank owner = ref.owner == plan.rank ? kSelf : ref.owner;
         program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
-        instruction.touches_peer = program->touches_peers = true;
+        instruction.touches_peer = true;
+        program->touches_buffers_of_peers |= written || ref.space != Space::kScratch;
         std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(ref.space)];
         extent = std::max(extent, ref.offset + ref.bytes);
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
@@ -139,7 +162,10 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
         step.kind == StepKind::kCopy &&
         program->operands[instruction.first_operand].base == static_cast<std::uint32_t>(BaseOf(Space::kScratch, kSelf));
     program->wire_bytes += instruction.wire_bytes;
-    if (!program->point_to_point && (step.kind == StepKind::kSend || step.kind == StepKind::kRecv)) {
+    touched_bytes += instruction.touched_bytes;
+    const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+    has_messages |= is_message;
+    if (!program->point_to_point && is_message) {
       program->messages.resize(static_cast<std::size_t>(plan.size));
       MessageCounts& counts = program->messages[static_cast<std::size_t>(step.peer)];
       ++(step.kind == StepKind::kSend ? counts.sent : counts.received);
@@ -151,6 +177,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
+  program->is_short = !has_messages && touched_bytes <= kShortBytes;
   std::reverse(program->initially_ready.begin(), program->initially_ready.end());
   const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
   if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
@@ -158,12 +185,12 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   }
   // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
-  // A rank whose own steps touch no input or output of a peer may still be touched by one where the steps of the ranks
-  // differ: where a collective has a root, or where this rank touches nothing of its peers. Otherwise ranks that touch
-  // only scratch of their peers are touched only there.
+  // A peer may touch the input or output of a rank whose own steps touch no input or output of a peer where the steps
+  // of the ranks differ: where a collective has a root, or where this rank touches nothing of its peers. Otherwise,
+  // when a rank touches only scratch of its peers, they touch only its scratch.
   program->shares_io |=
       program->uses_lane && !shares_only_scratch && (HasRoot(plan.spec.collective) || !shares_scratch);
-  if (program->shares_io) program->output_steps = 0;  // peers may write it, too
+  if (program->shares_io) program->output_steps = 0;  // final at the end: peers write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {
     program->instructions[id].first_successor = next;
@@ -190,8 +217,10 @@ std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
   const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
   const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), /*shares_only_scratch=*/true);
-  program->output_steps = other->output_steps = 0;  // one end, whichever runs
-  // A rank that has only one of the two plans makes another call: it would not meet the others.
+  program->output_steps = other->output_steps = 0;  // final at the end, whichever runs
+  program->is_short &= other->is_short;
+  // The signature covers both plans, because a call of a rank that has only one of them could not meet the others'
+  // call.
   program->signature ^= HashName(other->plan) << 40;
   program->for_private_buffers = other;
   return program;
@@ -226,10 +255,16 @@ std::uint8_t HashOf(const CallIdentity& identity) {
 }
 
 std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Rank peer, const CallIdentity& theirs) {
-  const bool same_plan = theirs.signature >> 40 == mine.signature >> 40;
-  return absl::StrCat("rank ", peer, " called ", Describe(theirs, same_plan ? NameOf(program.plan) : "another"),
-                      " where rank ", program.plan.rank, " called ", Describe(mine, NameOf(program.plan)),
-                      "; all ranks must make the same calls in the same order");
+  const absl::string_view kind = KindOf(program.plan);
+  // Of the peer's plan only a hash is known. That another collective has another schedule needs no word.
+  std::string other;
+  if ((theirs.signature & 0xff) == (mine.signature & 0xff) && theirs.signature >> 40 != mine.signature >> 40) {
+    const bool plain = kind == "schedule" && theirs.owner == 0;
+    other = plain ? " with another schedule" : " with another schedule, algorithm or round of it";
+  }
+  const std::string own = other.empty() ? "" : absl::StrCat(" with ", kind, " ", NameOf(program.plan));
+  return absl::StrCat("rank ", peer, " called ", Describe(theirs, other), " where rank ", program.plan.rank, " called ",
+                      Describe(mine, own), "; all ranks must make the same calls in the same order");
 }
 
 }  // namespace tutti

@@ -54,7 +54,7 @@ struct Instruction {
   std::int64_t touched_bytes = 0;  // of all operands
 };
 
-// Between this rank and one peer.
+// The numbers of messages between this rank and one peer.
 struct MessageCounts {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
@@ -79,11 +79,17 @@ struct Program {
   std::vector<StepId> initially_ready;  // the first step of the plan last, as on HostRun's stack
   std::int64_t wire_bytes = 0;          // of all instructions
   int num_waits = 0;
-  // Steps that touch this rank's output, after which it is final; 0: it is when all steps are complete.
+  // The number of steps that touch this rank's output, which is final after them; 0: it is final when all steps are
+  // complete.
   std::uint32_t output_steps = 0;
-  // Signals, or touches peers' memory: runs on a lane's announcement and must find it free.
+  // The program signals or waits for signals, for which its runs need a free lane.
   bool uses_lane = false;
-  bool touches_peers = false;  // any instruction does
+  // The steps touch little memory, and none is a message: a caller who is about to wait begins such a run itself.
+  bool is_short = false;
+  // Any instruction touches memory that a peer may use otherwise as soon as a call has failed: its buffers, or, to
+  // write, its scratch. Scratch that is only read may change, but serves nothing else, until this rank has completed
+  // the run or closed the channel.
+  bool touches_buffers_of_peers = false;
   // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
   // that uses a lane; 0: none, also in a world of more than 4,096 ranks.
   std::int64_t counts_bytes = 0;
@@ -91,14 +97,14 @@ struct Program {
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};
   // Peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
-  // The same call by a plan in which peers touch scratch alone. All ranks take its steps in place of these when a
-  // rank's buffers lie where peers cannot reach them, which ranks tell each other first. Null: such buffers are staged
-  // whole.
+  // The program of the same call by a plan in which peers touch scratch alone. All ranks run that program instead of
+  // this one when buffers of some rank lie where peers cannot reach them, which the ranks tell each other first. Null:
+  // such buffers are staged whole.
   std::shared_ptr<const Program> for_private_buffers;
-  // Peers find their way in this rank's memory, or this rank in theirs, by whether the call is in place.
+  // Whether a call must be in place on all ranks or on none, because it decides where peers find each other's input.
   bool in_place_must_match = false;
   bool point_to_point = false;
-  // By peer; empty when no step is a message, and for a Send or Recv, whose message has a tag and no number.
+  // One entry per peer; empty when no step is a message, and for a Send or Recv, whose message has a tag and no number.
   std::vector<MessageCounts> messages;
   // Collective, dtype, op, root, in_place and a hash of the plan's name and round, packed so that a mismatch can be
   // explained.
@@ -110,7 +116,7 @@ struct Program {
   }
 };
 
-// `shares_only_scratch`: no rank touches the buffers of its peers, which the plan of one rank may not show.
+// `shares_only_scratch`: no rank touches the buffers of its peers, which cannot be told from the plan of one rank.
 std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
 // A program of `plan`, in which ranks reach their peers' buffers, with Program::for_private_buffers. Both plans are of
 // one call, without messages, and all ranks have both.
@@ -118,13 +124,13 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);
 
-// Whether `mine`, a call of `program`, and `theirs` may be one call. Where peers find each other's memory, all of it
-// must be equal; where messages are sent, some ranks may work in place and others not.
+// Whether `mine`, a call of `program`, and `theirs` may be one call. The two must be equal, but unless
+// Program::in_place_must_match some ranks may work in place and others not.
 bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs);
 // Equal for calls that match, and seldom for others.
 std::uint8_t HashOf(const CallIdentity& identity);
-// "rank 3 called all_reduce f32 sum root=0 (ring) count=8 … where rank 0 called …": how two calls that should be one
-// differ.
+// "rank 3 called broadcast dtype=f32 root=0 count=8 with another schedule where rank 0 called …": how two calls that
+// should be one differ.
 std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Rank peer, const CallIdentity& theirs);
 
 }  // namespace tutti

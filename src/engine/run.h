@@ -56,7 +56,9 @@ struct Ticket {
 struct Watch {
   static constexpr std::uint32_t kNotStuck = 0xffffffff;
 
-  std::int64_t deadline_ns = 0;  // CLOCK_MONOTONIC; 0: not set yet
+  // CLOCK_MONOTONIC; 0: not set yet.
+  std::int64_t first_seen_ns = 0;  // when the driver, which had nothing to do, looked at the run for the first time
+  std::int64_t deadline_ns = 0;
   // Run::steps_left when the run was last seen to wait for a rank that has left.
   std::uint32_t steps_left_when_stuck = kNotStuck;
 };

@@ -1,4 +1,4 @@
-// The arithmetic of Adam and QAdam on one tensor, a pass each: SIMD with run-time dispatch (Highway).
+// The arithmetic of Adam and QAdam on one tensor, one pass for each function: SIMD with run-time dispatch (Highway).
 #ifndef TUTTI_KERNELS_ADAM_H_
 #define TUTTI_KERNELS_ADAM_H_
 

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 
-// The vector times the coefficient. Multiplying by one is exact; so is dividing by one, but slow.
+// The vector times the coefficient. Multiplying by 1 is exact; dividing by 1 is exact too, but slow, and left out.
 template <class D>
 HWY_INLINE hn::Vec<D> Term(D d, hn::Vec<D> v, const Coefficient& coefficient) {
   using Lane = hn::TFromD<D>;

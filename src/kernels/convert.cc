@@ -25,8 +25,8 @@ struct BFloat16 {
 template <typename T>
 constexpr bool kIs16BitFloat = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// The nearest fp32, whose last bit is set when it is inexact ("round to odd"), so that rounding it again to 16 bits
-// gives the right result.
+// `value` as an fp32 that, unless exact, is rounded toward zero and has its last bit set ("round to odd"), so that
+// rounding the fp32 again to 16 bits gives the right result.
 float RoundToOdd(double value) {
   const float nearest = static_cast<float>(value);
   if (!std::isfinite(value) || static_cast<double>(nearest) == value) return nearest;
@@ -128,8 +128,8 @@ void ConvertTo(void* dst, DType src_type, const void* src, std::int64_t count) {
 }
 
 // A long memcpy is `rep movsb`, which some processors run at a seventeenth of its speed where the destination lies less
-// than a vector behind the source, modulo a page: a long buffer of malloc begins 16 bytes behind a page. A short memcpy
-// is a loop of vectors.
+// than a vector behind the source, modulo a page: a long buffer of malloc begins 16 bytes behind a page. There the copy
+// is made of short memcpys, which are loops of vectors.
 void CopyBytes(void* dst, const void* src, std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   constexpr std::size_t kShort = 2048;

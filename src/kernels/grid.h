@@ -1,5 +1,5 @@
 // The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops (and a CUDA kernel)
-// must give equal bits. docs/decisions/0002-uint8-block.md derives it.
+// must give equal bits. docs/decisions/0002-uint8-block.md derives the arithmetic.
 #ifndef TUTTI_KERNELS_GRID_H_
 #define TUTTI_KERNELS_GRID_H_
 
@@ -54,7 +54,8 @@ inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
           static_cast<float>(std::max(-zero, lowest)), static_cast<float>(std::min(last - zero, highest))};
 }
 
-// Adding this rounds a small number to the nearest integer (ties to even), which is then the low bits of the sum.
+// Adding kRoundToInteger to a small number rounds it to the nearest integer (ties to even), which is then in the low
+// bits of the sum.
 inline constexpr float kRoundToInteger = 0x1.8p23f;
 
 inline float LevelOf(const Grid& grid, float value) {
@@ -69,8 +70,8 @@ inline std::uint8_t CodeOf(const Grid& grid, float level) {
 // Encodes `value`, which is finite and in the range that the grid was made for.
 inline std::uint8_t EncodeToGrid(const Grid& grid, float value) { return CodeOf(grid, LevelOf(grid, value)); }
 
-// Encodes with stochastic rounding, for a grid made for it: up with a probability equal to the value's distance from
-// the level below, in steps.
+// Encodes with stochastic rounding, on a grid that was made for stochastic rounding: up with a probability equal to the
+// value's distance from the level below, in steps.
 inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t word) {
   const float level = LevelOf(grid, value);
   const float below = std::floor(level);

@@ -70,7 +70,7 @@ void HadamardHere(float* values, std::size_t count) {
   }
 }
 
-// to[i] = from[i] · factor with the sign of signs[i], or += that.
+// Sets to[i] to from[i] · factor with the sign of signs[i], or adds the product to to[i].
 template <bool kAccumulate, class D>
 HWY_INLINE std::size_t ScaleVectors(D d, const float* from, const std::uint32_t* signs, float factor, std::size_t begin,
                                     std::size_t end, float* to) {
@@ -109,7 +109,8 @@ namespace {
 HWY_EXPORT(HadamardHere);
 HWY_EXPORT(ScaleHere);
 
-// The factor 1/√n of each direction is rounded to a power of two, so that no value is rounded; their product is 1/n.
+// The factor 1/√n of each direction is rounded to a power of two, so that no value is rounded; the product of both is
+// 1/n.
 float FactorThere(std::size_t count) { return 1.0f / static_cast<float>(1u << (std::bit_width(count) / 2)); }
 float FactorBack(std::size_t count) { return 1.0f / static_cast<float>(1u << ((std::bit_width(count) - 1) / 2)); }
 

@@ -25,7 +25,7 @@ inline MinMaxLevels MakeMinMaxLevels(float min, float max) {
 inline std::uint8_t EncodeMinMaxUint8(const MinMaxLevels& levels, float value) {
   const float rounded = std::nearbyint(value * levels.scale);
   const float level = (rounded < levels.upper ? rounded : levels.upper) - levels.lower;
-  const float positive = level > 0.0f ? level : 0.0f;  // 0 also when it is NaN, as the CUDA conversion does
+  const float positive = level > 0.0f ? level : 0.0f;  // 0 also for a NaN level, as in the CUDA conversion
   return static_cast<std::uint8_t>(positive < 255.0f ? positive : 255.0f);
 }
 

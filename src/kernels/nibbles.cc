@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The number of codes that are one byte each before they are packed and after they are unpacked.
+// The number of codes that are packed or unpacked at a time, through a buffer of one byte per code.
 constexpr std::size_t kPiece = 512;
 
 // bytes[i] = codes[2i] | codes[2i + 1] << 4.

@@ -1,5 +1,5 @@
 // Counter-based random numbers: word `index` of a stream is a function of (stream, index), so that any element can be
-// drawn alone, in any order, on any machine. No state.
+// drawn alone, in any order, on any machine. The functions keep no state.
 #ifndef TUTTI_KERNELS_RANDOM_H_
 #define TUTTI_KERNELS_RANDOM_H_
 
@@ -37,7 +37,7 @@ constexpr std::uint32_t RandomWord(RandomStream stream, std::uint32_t index) {
   return word ^ (word >> 15);
 }
 
-// The upper 24 bits as a number in [0, 1).
+// The upper 24 bits of `word` as a number in [0, 1).
 constexpr float UnitFromWord(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 }  // namespace tutti::kernels

@@ -36,7 +36,8 @@ struct Product {
   }
 };
 
-// Minimum and maximum. hn::Min and hn::Max treat NaN and the sign of zero differently on each instruction set.
+// Minimum and Maximum compare and select by themselves, because hn::Min and hn::Max treat NaN and the sign of zero
+// differently on each instruction set.
 struct Minimum {
   template <class D>
   static HWY_INLINE hn::Vec<D> Combine(D, hn::Vec<D> a, hn::Vec<D> b) {
@@ -51,7 +52,7 @@ struct Maximum {
   }
 };
 
-// Division by a small integer; it multiplies where that rounds alike, because division is several times slower.
+// Division by a small integer: a multiplication where that rounds alike, because division is several times slower.
 template <typename Lane>
 class Divisor {
  public:

@@ -14,7 +14,8 @@ constexpr std::size_t kBlock = 256;  // elements: the accumulator stays in the f
 
 template <ReduceOp kOp, typename T>
 T Combine(T a, T b) {
-  // Unsigned arithmetic wraps around. It is 64 bits wide, because narrow operands would be promoted to (signed) int.
+  // Unsigned arithmetic wraps around; that of 64 bits also for narrow operands, which would be promoted to (signed)
+  // int.
   using Wide = std::uint64_t;
   if constexpr (kOp == ReduceOp::kMin) {
     return std::min(a, b);

@@ -13,8 +13,8 @@ struct Round {
 };
 constexpr Round kRounds[] = {{20, 11}, {10, 10}, {0, 10}};
 
-// Counts values whose magnitude starts with `prefix` by the next bits of it. Neighbours are counted in different
-// tables: they often fall into one bin, and adding to a bin twice in a row is slow.
+// Counts values whose magnitude starts with `prefix`, by the bits of the magnitude that follow. Neighbouring values are
+// counted in different tables: they often fall into one bin, and adding to a bin twice in a row is slow.
 class Histogram {
  public:
   Histogram(absl::Span<const float> values, Round round, std::uint32_t prefix) : bins_(std::size_t{1} << round.bits) {

@@ -33,7 +33,7 @@ struct ToFloat16 {
     const auto normal =
         hn::Min(hn::Sub(hn::ShiftRight<13>(hn::Add(magnitude, hn::ShiftRight<19>(word))), hn::Set(d, 112u << 10)),
                 hn::Set(d, 0x7C00u));
-    // Larger values are replaced, so that the conversion to integers is defined for every lane.
+    // Larger values are replaced by 0 here, so that the conversion to integers is defined for every lane.
     const auto is_small = hn::Lt(hn::BitCast(di32, magnitude), hn::Set(di32, 0x38800000));
     const auto small = hn::IfThenElseZero(hn::RebindMask(d, is_small), magnitude);
     const auto level = hn::Mul(hn::BitCast(df32, small), hn::Set(df32, 0x1p24f));

@@ -16,8 +16,9 @@ namespace {
 constexpr std::int64_t kLine = 64;
 
 // The place in a page where large blocks of `rank` start, in bytes: 0, 1/2, 1/4, 3/4, 1/8 … of 4096, to sixteenths, so
-// that however many ranks share a node, their blocks are far apart. (Near places are worse than equal ones: a processor
-// takes a load for dependent on a store just made if the last 12 bits of their addresses are equal.)
+// that the blocks of up to 16 ranks are at least 256 bytes apart; rank 16 starts over at 0. (Near places are worse than
+// equal ones: a processor takes a load for dependent on a store just made if the last 12 bits of their addresses are
+// equal.)
 std::int64_t Stagger(Rank rank) {
   std::int64_t bytes = 0;
   for (int bit = 0; bit < 4; ++bit) bytes += (rank >> bit & 1) * (2048 >> bit);
@@ -36,7 +37,7 @@ Arena::Arena(std::shared_ptr<Transport> transport, Rank rank)
       free_{{0, region_.bytes}} {}
 
 absl::StatusOr<Buffer> Arena::Allocate(std::int64_t bytes) {
-  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes: ", bytes, " is negative"));
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes, ", must be at least 0"));
   if (bytes == 0) return Buffer(shared_from_this(), nullptr, 0);
   absl::StatusOr<std::int64_t> start = Place(bytes);
   if (!start.ok()) {
@@ -55,7 +56,8 @@ absl::StatusOr<std::int64_t> Arena::Place(std::int64_t bytes) {
   const bool has_pages = bytes > page_;
   const std::int64_t unit = has_pages ? page_ : kLine;
   const std::int64_t before = has_pages ? stagger_ : 0;
-  // The size is cut to one that does not fit either, so that nothing below can overflow.
+  // A size larger than the region is cut to one byte more than the region, which does not fit either, so that no sum
+  // below overflows.
   const std::int64_t size = RoundUp(before + std::min(bytes, region_.bytes + 1), unit);
   const MutexLock lock(mutex_);
   std::int64_t largest = 0;

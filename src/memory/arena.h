@@ -20,45 +20,47 @@ namespace tutti {
 // lines, so that two ranks never write to one line. Deterministic: equal calls of a rank give equal offsets.
 //
 // A block larger than a page shares no page with another block, because only whole pages can leave the peers' reach
-// (OwnPagesOf). Large blocks of different ranks start at different places in their first page: a step that reads the
-// same element of all ranks would otherwise find all of them in one set of the first-level cache. Such a block takes
-// all pages that it touches: less than two pages more than its bytes (3.9 KB on average over ranks and sizes, where
-// pages have 4 KB). Blocks of several MB become resident when they are allocated, on large pages where the kernel has
-// them.
+// (OwnPagesOf). Large blocks of different ranks (of up to 16 on a node) start at different places in their first page:
+// a step that reads the same element of all ranks would otherwise find these elements in one set of the first-level
+// cache. A large block takes all pages that it touches: less than two pages more than its bytes (3.9 KB on average over
+// ranks and sizes, where pages have 4 KB). Blocks of several MB become resident when they are allocated, on large pages
+// where the kernel has them.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   Arena(std::shared_ptr<Transport> transport, Rank rank);
 
-  // Allocates a buffer. ResourceExhausted says how much was asked for, and how much is free. Zero bytes give a buffer
-  // without memory.
+  // Allocates a buffer. ResourceExhausted says how many bytes were asked for, and how many the largest free piece has.
+  // InvalidArgument when `bytes` is negative. Zero bytes give a buffer without memory.
   absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
   void Free(std::byte* data);
 
   // The part of [data, data + bytes) on pages that hold nothing else that is in use: all of a block larger than a page,
   // otherwise the whole pages within the range. Empty for memory outside the arena. Only such pages may be secluded:
   // Transport::Seclude replaces whole pages by copies, and what a thread of the user writes meanwhile to anything else
-  // on them would be lost.
+  // on these pages would be lost.
   absl::Span<std::byte> OwnPagesOf(std::byte* data, std::int64_t bytes) const;
 
   // The block of which `pages` are a part has left the peers' reach (Transport::Seclude): from now on the block is
   // ordinary memory to this class, and its pages never serve another block.
   void Withdraw(absl::Span<std::byte> pages);
 
-  // Sets the function that Allocate calls, holding no lock of the arena, when there is no room. `reclaim` frees what
-  // nobody uses; Allocate then looks for room once more. Null: Allocate fails at once. Returns when no call of the
-  // former function is under way.
+  // Sets the function that Allocate calls, holding no lock of the arena, when no free piece is large enough. `reclaim`
+  // frees what nobody uses; Allocate then looks for room once more. Null: Allocate fails at once. Returns when no call
+  // of the former function is under way.
   void SetReclaim(std::function<void()> reclaim);
 
   std::int64_t bytes() const { return region_.bytes; }
   // Whether `data` is memory of this arena, which peers on the node map.
   bool Contains(const void* data) const {
     const bool inside = data >= region_.base && data < region_.base + region_.bytes;
-    return inside && !(has_withdrawn_.load(std::memory_order_acquire) && IsWithdrawn(OffsetOf(data)));
+    return inside && !(has_withdrawn() && IsWithdrawn(OffsetOf(data)));
   }
+  // Whether any block was withdrawn. Until then, what Contains says of an address never changes.
+  bool has_withdrawn() const { return has_withdrawn_.load(std::memory_order_acquire); }
   std::int64_t OffsetOf(const void* data) const { return static_cast<const std::byte*>(data) - region_.base; }
 
  private:
-  // The piece of the region that a block takes; offsets and sizes in bytes.
+  // A block in use: the piece of the region that the block takes; offsets and sizes in bytes.
   struct Used {
     std::int64_t piece;
     std::int64_t piece_bytes;

@@ -39,7 +39,7 @@ std::byte* NextLargePage(void* address) {
   return static_cast<std::byte*>(address) + (kLargePage - at % kLargePage) % kLargePage;
 }
 
-// Maps `fd` at an address where a large page can begin: in every process the same offsets are then on large pages.
+// Maps `fd` at an address where a large page can begin: equal offsets can then be on large pages in every process.
 absl::StatusOr<Mapping> Map(int fd, int flags, std::int64_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t size = (static_cast<std::size_t>(bytes) + page - 1) / page * page;
@@ -107,7 +107,8 @@ absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes) {
   }
   struct stat info = {};
   if (fstat(fd, &info) != 0 || info.st_size != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("region: holds ", info.st_size, " bytes; announced were ", bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("region holds ", info.st_size, " bytes, must hold the announced ", bytes));
   }
   return Map(fd, MAP_SHARED, bytes);
 }

@@ -29,16 +29,17 @@ class Mapping {
   std::int64_t bytes_ = 0;
 };
 
-// Asks for pages of 2 MB under [data, data + bytes), a part of a region whose contents nobody needs and nobody else
-// uses: a walk through several buffers then spends less time on page tables. The memory becomes resident.
+// Asks for pages of 2 MB under [data, data + bytes), a part of a region that nobody else uses, and whose contents
+// nobody needs: a walk through several buffers then spends less time on page tables. The memory becomes resident.
 void PreferLargePages(std::byte* data, std::int64_t bytes);
 
-// Maps memory that only this process can map. It is zero at first, and resident only where touched. InvalidArgument
-// when bytes < 1; ResourceExhausted when there is no such address space.
+// Maps memory that only this process can map, zero at first, and resident only where touched. InvalidArgument when
+// bytes < 1; ResourceExhausted when there is no such address space.
 absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes);
 
-// Memory that other processes can map once they are given `fd`. It has no name in any file system, so only a process
-// that was given `fd` can open it, and nothing is left behind when its processes die. Its size is sealed.
+// Memory that other processes can map once they are given `fd`. The memory has no name in any file system, so only a
+// process that was given `fd` can open the memory, and nothing is left behind when its processes die. The size is
+// sealed.
 struct SharedRegion {
   UniqueFd fd;
   Mapping mapping;
@@ -48,7 +49,7 @@ struct SharedRegion {
 // does not matter). Errors are those of MapPrivateRegion.
 absl::StatusOr<SharedRegion> CreateSharedRegion(std::int64_t bytes);
 
-// Maps a region that a peer created. InvalidArgument unless `fd` is such a region of exactly `bytes` whose size is
+// Maps a region that a peer created. InvalidArgument unless `fd` is a memory file of exactly `bytes` whose size is
 // sealed: a peer that could shrink it later could kill this process.
 absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes);
 

@@ -42,7 +42,7 @@ absl::Status CheckTaken(absl::string_view codec, absl::string_view taken, const 
     const std::string text = OptionText(options, name);
     if (text == OptionText({}, name) || std::find(valid.begin(), valid.end(), name) != valid.end()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(codec, ": ", name, "=", text, " makes no sense, its options are: ", taken));
+        absl::StrCat(codec, ": ", name, "=", text, " is not an option of this codec; valid options: ", taken));
   }
   return absl::OkStatus();
 }

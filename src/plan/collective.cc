@@ -33,6 +33,12 @@ absl::Status ValidateEnum(const CollectiveSpec& spec, Rank rank, absl::string_vi
   return Invalid(spec, rank, absl::StrCat(field, " ", number, " must be in 0…", all.size() - 1));
 }
 
+// What the call calls CollectiveSpec::root.
+absl::string_view NameOfRoot(Collective collective) {
+  if (collective == Collective::kSend) return "to";
+  return collective == Collective::kRecv ? "from" : "root";
+}
+
 // How many blocks of `count` elements the longest buffer of any rank has.
 int BlocksOf(Collective collective, int size) {
   switch (collective) {
@@ -188,17 +194,17 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
   if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));
   const bool from_any = spec.collective == Collective::kRecv && spec.root == kAnySource;
   if (HasRoot(spec.collective) && !from_any && (spec.root < 0 || spec.root >= size)) {
-    return Invalid(
-        spec, rank,
-        absl::StrCat("root ", spec.root, IsPointToPoint(spec.collective) ? " (the peer)" : "", " must be in 0…",
-                     size - 1, spec.collective == Collective::kRecv ? ", or kAnySource (-2)" : ""));
+    return Invalid(spec, rank,
+                   absl::StrCat(NameOfRoot(spec.collective), " ", spec.root, " must be in 0…", size - 1,
+                                spec.collective == Collective::kRecv ? ", or kAnySource (-2)" : ""));
   }
   if (absl::Status s = ValidateCounts(spec, "send_counts", spec.send_counts, rank, size); !s.ok()) return s;
   if (absl::Status s = ValidateCounts(spec, "recv_counts", spec.recv_counts, rank, size); !s.ok()) return s;
   if (spec.collective == Collective::kAllToAllV && spec.send_counts[rank] != spec.recv_counts[rank]) {
     return Invalid(spec, rank,
                    absl::StrCat("send_counts[", rank, "] = ", spec.send_counts[rank], " must equal recv_counts[", rank,
-                                "] = ", spec.recv_counts[rank]));
+                                "] = ", spec.recv_counts[rank], ": both are the length of the block of rank ", rank,
+                                " to itself"));
   }
   if (spec.in_place && !HasInPlaceForm(spec.collective)) {
     return Invalid(spec, rank, "in_place must be false: this collective has no in-place form");

@@ -66,7 +66,7 @@ std::vector<Run> Contents::Pieces() const {
   return runs;
 }
 
-// Makes `at` the start of a piece, if it is inside one.
+// Cuts the piece that has byte `at` inside, so that a piece starts at `at`.
 void Contents::Cut(std::int64_t at) {
   auto piece = pieces_.upper_bound(at);
   if (piece == pieces_.begin()) return;
@@ -78,7 +78,7 @@ void Contents::Cut(std::int64_t at) {
     rest.value = rest.value + (at - piece->first) / width;
     pieces_.emplace_hint(std::next(piece), at, rest);
   } else if (const std::int64_t whole = at + width - (at - piece->first) % width; whole < rest.end) {
-    // An element that is cut through is lost.
+    // An element through which the cut goes is lost: its bytes then hold nothing.
     rest.value = rest.value + (whole - piece->first) / width;
     pieces_.emplace_hint(std::next(piece), whole, rest);
   }

@@ -17,10 +17,10 @@ namespace tutti {
 struct Run {
   std::int64_t count = 0;
   Value value = {};
-  Position writer = Order::kNone;  // the step that wrote them; kNone: there from the start
+  Position writer = Order::kNone;  // the step that wrote the run; kNone: there from the start
 };
 
-// Appends `run` to `runs`, joining it to the last run if it continues that one.
+// Appends `run` to `runs`, joining it to the last run if `run` continues the last run.
 void Append(std::vector<Run>& runs, const Run& run);
 // The `count` elements of `runs` from element `first` on.
 std::vector<Run> Slice(absl::Span<const Run> runs, std::int64_t first, std::int64_t count);

@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Every rank has a processor of its own, on a machine like that of docs/selection.md. Between nodes: TCP.
+// The machine of docs/selection.md, where every rank has a processor of its own and messages between nodes go over TCP.
 constexpr CostModel kDefault = {
     .within_node = {.latency_s = 0.25e-6, .bytes_per_s = 16e9, .message_s = 0.1e-6, .copy_bytes_per_s = 10.5e9},
     .between_nodes = {.latency_s = 3.7e-6, .bytes_per_s = 10e9, .message_s = 1.8e-6, .copy_bytes_per_s = 5.6e9},

@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// A map of disjoint byte intervals for every space of every owner, each with its last writer and the readers since
-// then. Adding a step costs O(log intervals + dependencies).
+// A map of disjoint byte intervals for every space of every owner, each with its last writer and the readers since that
+// write. Adding a step costs O(log intervals + dependencies).
 class PlanBuilder::Dependencies {
  public:
   // Adds the dependencies of the next step to plan.deps and fills step.first_dep and num_deps. The step's id is

@@ -45,10 +45,11 @@ class Former {
   }
 
   absl::Status Check(const Plan& plan) {
-    // Messages of one tag are matched in the order posted, of which two ends with several would have two ideas.
+    // A send or recv is one message, because messages of one tag match in the order in which they were posted: two ends
+    // with several steps each could post in different orders.
     if (IsPointToPoint(plan.spec.collective) && plan.steps.size() != 1) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": a plan of ", Name(plan.spec.collective),
-                                                        " is one message, this one has ", plan.steps.size(), " steps"));
+                                                        " must have 1 step, but has ", plan.steps.size()));
     }
     std::uint32_t signals = 0;
     for (StepId id = 0; id < plan.steps.size(); ++id) {
@@ -58,7 +59,8 @@ class Former {
       if (what.empty()) what = Refs(plan, step);
       if (what.empty()) what = Types(plan, step);
       if (what.empty() && step.kind == StepKind::kSignal && step.ordinal != ++signals) {
-        what = absl::StrCat("ordinal should be ", signals);
+        what = absl::StrCat("ordinal ", step.ordinal, " of a signal must be ", signals,
+                            ": the signals of a rank are numbered 1, 2, … in the order of its steps");
       }
       if (what.empty()) continue;
       return absl::FailedPreconditionError(
@@ -77,14 +79,21 @@ class Former {
   }
 
   static std::string Pools(const Plan& plan, const Step& step, StepId id) {
-    if (!InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size())) return "refs outside the plan's pool";
-    if (!InPool(step.first_dep, step.num_deps, plan.deps.size())) return "deps outside the plan's pool";
+    if (!InPool(step.first_ref, step.num_dsts + step.num_srcs, plan.refs.size())) {
+      return absl::StrCat("refs [", step.first_ref, ", ", step.first_ref + step.num_dsts + step.num_srcs,
+                          ") must lie in the pool of ", plan.refs.size(), " refs of the plan");
+    }
+    if (!InPool(step.first_dep, step.num_deps, plan.deps.size())) {
+      return absl::StrCat("deps [", step.first_dep, ", ", step.first_dep + step.num_deps, ") must lie in the pool of ",
+                          plan.deps.size(), " deps of the plan");
+    }
     const bool combines = step.kind == StepKind::kCombine;
     if (!InPool(step.first_coefficient, combines ? step.num_srcs : 0, plan.coefficients.size())) {
-      return "coefficients outside the plan's pool";
+      return absl::StrCat("coefficients [", step.first_coefficient, ", ", step.first_coefficient + step.num_srcs,
+                          ") must lie in the pool of ", plan.coefficients.size(), " coefficients of the plan");
     }
     for (StepId dep : plan.deps_of(step)) {
-      if (dep >= id) return absl::StrCat("depends on step ", dep, ", which is not earlier");
+      if (dep >= id) return absl::StrCat("dep ", dep, " must be a step before step ", id);
     }
     return "";
   }
@@ -108,43 +117,65 @@ class Former {
     const Shape& shape = kShapes[static_cast<std::size_t>(step.kind)];
     const bool dsts = shape.dsts < 0 ? step.num_dsts > 0 : step.num_dsts == shape.dsts;
     const bool srcs = shape.srcs < 0 ? step.num_srcs > 0 : step.num_srcs == shape.srcs;
-    if (!dsts || !srcs) return absl::StrCat("has ", step.num_dsts, " dsts and ", step.num_srcs, " srcs");
-    if (shape.peer && (step.peer < 0 || step.peer >= plan.size || step.peer == plan.rank)) {
-      return absl::StrCat("peer ", step.peer, " is not another rank of ", plan.size);
+    if (!dsts || !srcs) {
+      const auto needed = [](int n) { return n < 0 ? std::string("at least 1") : absl::StrCat(n); };
+      return absl::StrCat(step.num_dsts, " dsts and ", step.num_srcs, " srcs; a step of kind ", Name(step.kind),
+                          " needs ", needed(shape.dsts), " and ", needed(shape.srcs));
     }
-    if (!shape.peer && step.peer != kSelf) return absl::StrCat("peer ", step.peer, " means nothing here");
-    if (!shape.ordinal && step.ordinal != 0) return absl::StrCat("ordinal ", step.ordinal, " means nothing here");
+    const auto unused = [&](absl::string_view field, const auto& found, const auto& expected) {
+      return absl::StrCat(field, " ", found, " must be ", expected, ": a step of kind ", Name(step.kind),
+                          " does not use ", field);
+    };
+    if (shape.peer && (step.peer < 0 || step.peer >= plan.size || step.peer == plan.rank)) {
+      return absl::StrCat("peer ", step.peer, " must be in 0…", plan.size - 1, " and not ", plan.rank,
+                          ", the rank of the step");
+    }
+    if (!shape.peer && step.peer != kSelf) return unused("peer", step.peer, kSelf);
+    if (!shape.ordinal && step.ordinal != 0) return unused("ordinal", step.ordinal, 0);
     const bool divides = step.kind == StepKind::kScale || step.op == ReduceOp::kAvg;
-    if (step.divisor < 1 || (!divides && step.divisor != 1)) return absl::StrCat("divisor ", step.divisor);
-    if (step.op != ReduceOp::kSum && step.kind != StepKind::kReduce) return "op means nothing here";
-    if (step.first_coefficient != 0 && step.kind != StepKind::kCombine) return "coefficients mean nothing here";
-    if (step.finite && step.kind != StepKind::kCombine) return "finite means nothing here";
-    if (step.by_factor && step.kind != StepKind::kScale) return "by_factor means nothing here";
-    if (step.by_factor && step.divisor != 1) return absl::StrCat("divisor ", step.divisor, " beside the factor");
-    if (step.accumulate && step.kind != StepKind::kDecode) return "accumulate means nothing here";
-    if (!shape.codec && step.codec != 0) return "codec means nothing here";
-    if (shape.codec && step.codec >= plan.codecs.size()) return absl::StrCat("codec ", step.codec, " does not exist");
+    if (step.divisor < 1) return absl::StrCat("divisor ", step.divisor, " must be at least 1");
+    if (step.kind == StepKind::kReduce && !divides && step.divisor != 1)
+      return absl::StrCat("divisor ", step.divisor, " must be 1: only op avg divides");
+    if (!divides && step.divisor != 1) return unused("divisor", step.divisor, 1);
+    if (step.op != ReduceOp::kSum && step.kind != StepKind::kReduce)
+      return unused("op", Name(step.op), Name(ReduceOp::kSum));
+    if (step.first_coefficient != 0 && step.kind != StepKind::kCombine)
+      return unused("first_coefficient", step.first_coefficient, 0);
+    if (step.finite && step.kind != StepKind::kCombine) return unused("finite", "true", "false");
+    if (step.by_factor && step.kind != StepKind::kScale) return unused("by_factor", "true", "false");
+    if (step.by_factor && step.divisor != 1)
+      return absl::StrCat("divisor ", step.divisor, " must be 1 where by_factor is true");
+    if (step.accumulate && step.kind != StepKind::kDecode) return unused("accumulate", "true", "false");
+    if (!shape.codec && step.codec != 0) return unused("codec", step.codec, 0);
+    if (shape.codec && step.codec >= plan.codecs.size()) {
+      return absl::StrCat("codec ", step.codec, " must name one of the ", plan.codecs.size(), " codecs of the plan");
+    }
     return "";
   }
 
   std::string Range(const Plan& plan, const Ref& ref, bool written) const {
     const Rank owner = ref.owner == kSelf ? plan.rank : ref.owner;
     if (ref.owner == plan.rank || owner < 0 || owner >= plan.size || by_rank_[owner] == nullptr) {
-      return absl::StrCat(ToText(ref), ": its owner is not another rank that takes part");
+      return absl::StrCat(ToText(ref), ": owner ", ref.owner, " must be another rank that takes part, or ", kSelf,
+                          " for rank ", plan.rank, " itself");
     }
-    if (ref.owner != kSelf && ref.space == Space::kState) return absl::StrCat(ToText(ref), ": state is not mapped");
+    if (ref.owner != kSelf && ref.space == Space::kState)
+      return absl::StrCat(ToText(ref), ": rank ", plan.rank, " cannot read or write state of rank ", ref.owner);
     const Plan& there = *by_rank_[owner];
     const std::array<std::int64_t, 4> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes};
     const std::int64_t size = sizes[static_cast<std::size_t>(ref.space)];
     // The message of a send or recv may be empty.
     const std::int64_t least = IsPointToPoint(plan.spec.collective) ? 0 : 1;
     if (ref.offset < 0 || ref.bytes < least || ref.bytes > size || ref.offset > size - ref.bytes) {
-      return absl::StrCat(ToText(ref), " is empty or outside its ", size, " bytes");
+      return absl::StrCat(ToText(ref), " must hold at least ", least, " bytes and lie in the ", size,
+                          " bytes of its space");
     }
     if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
-      return absl::StrCat(ToText(ref), " is not whole elements");
+      return absl::StrCat(ToText(ref), ": both ends must be multiples of ", SizeOf(ref.dtype), " bytes, the size of ",
+                          Name(ref.dtype));
     }
-    if (ref.space == Space::kState && !InOneState(plan, ref)) return absl::StrCat(ToText(ref), " lies in no state");
+    if (ref.space == Space::kState && !InOneState(plan, ref))
+      return absl::StrCat(ToText(ref), " lies in no state of the plan that holds ", Name(ref.dtype));
     if (written && ref.space == Space::kIn) return absl::StrCat(ToText(ref), ": the input is read-only");
     return "";
   }
@@ -166,7 +197,8 @@ class Former {
     const bool moves = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
     for (const Ref& ref : absl::MakeSpan(plan.refs).subspan(step.first_ref, step.num_dsts + step.num_srcs)) {
       if (moves && ref.owner != kSelf)
-        return absl::StrCat(ToText(ref), ": messages leave from and arrive in own memory");
+        return absl::StrCat(ToText(ref), ": owner ", ref.owner, " must be ", kSelf, ", because rank ", plan.rank,
+                            " sends from and receives into its own memory only");
     }
     for (std::size_t i = 0; i < step.num_dsts; ++i) {
       const Ref& dst = plan.dsts(step)[i];
@@ -190,23 +222,32 @@ class Former {
     const Ref& dst = plan.dsts(step)[0];
     const Ref& src = plan.srcs(step)[0];
     for (const Ref& ref : plan.dsts(step)) {
-      if (ref.dtype != dst.dtype || ref.count() != dst.count()) return "dsts differ in dtype or length";
+      if (ref.dtype != dst.dtype || ref.count() != dst.count()) {
+        return absl::StrCat("dst ", ToText(ref), " must have the dtype and length of dst ", ToText(dst));
+      }
     }
     for (const Ref& ref : plan.srcs(step)) {
-      if (ref.dtype != src.dtype || ref.count() != dst.count()) return "srcs differ in dtype or length";
+      if (ref.dtype != src.dtype || ref.count() != dst.count()) {
+        return absl::StrCat("src ", ToText(ref), " must hold ", dst.count(), " elements of ", Name(src.dtype));
+      }
     }
     const bool rounds =
         step.kind == StepKind::kReduce && src.dtype == DType::kF32 && AccumulatorOf(dst.dtype) == DType::kF32;
-    if (step.kind == StepKind::kCombine && !IsFloating(src.dtype)) return "combines what is not floating";
-    if (step.kind == StepKind::kCopy && !Converts(src.dtype, dst.dtype)) {
-      return absl::StrCat("converts ", Name(src.dtype), " into ", Name(dst.dtype));
+    if (step.kind == StepKind::kCombine && !IsFloating(src.dtype)) {
+      return absl::StrCat("srcs of ", Name(src.dtype), " cannot be combined; a floating dtype is needed");
     }
-    if (step.kind != StepKind::kCopy && src.dtype != dst.dtype && !rounds) return "dtypes of dsts and srcs differ";
+    if (step.kind == StepKind::kCopy && !Converts(src.dtype, dst.dtype)) {
+      return absl::StrCat("src of ", Name(src.dtype), " cannot be converted into ", Name(dst.dtype));
+    }
+    if (step.kind != StepKind::kCopy && src.dtype != dst.dtype && !rounds) {
+      return absl::StrCat("dsts of ", Name(dst.dtype), " must have the dtype of the srcs, ", Name(src.dtype),
+                          "; only a reduce may turn f32 into f16 or bf16");
+    }
     if (step.kind == StepKind::kReduce && (!HasOp(src.dtype, step.op) || step.op == ReduceOp::kPremulSum)) {
-      return absl::StrCat("reduces ", Name(src.dtype), " with ", Name(step.op));
+      return absl::StrCat("op ", Name(step.op), " cannot reduce srcs of ", Name(src.dtype));
     }
     if (step.kind == StepKind::kScale && !HasOp(src.dtype, step.by_factor ? ReduceOp::kPremulSum : ReduceOp::kAvg)) {
-      return absl::StrCat("scales ", Name(src.dtype));
+      return absl::StrCat("src of ", Name(src.dtype), " cannot be ", step.by_factor ? "multiplied" : "divided");
     }
     return "";
   }
@@ -216,11 +257,17 @@ class Former {
     const bool encodes = step.kind == StepKind::kEncode;
     const Ref& encoded = encodes ? plan.dsts(step)[0] : plan.srcs(step)[0];
     const Ref& plain = encodes ? plan.srcs(step)[0] : plan.dsts(step)[0];
-    if (choice.codec == nullptr) return "codec is null";
+    if (choice.codec == nullptr) return absl::StrCat("codec ", step.codec, " of the plan is null");
     if (absl::Status valid = choice.codec->validate(choice.options); !valid.ok()) return std::string(valid.message());
-    if (encoded.dtype != DType::kU8 || plain.dtype != DType::kF32) return "encoded ranges are u8 and plain ones f32";
+    if (encoded.dtype != DType::kU8 || plain.dtype != DType::kF32) {
+      return absl::StrCat("encoded range ", ToText(encoded), " must be of u8 and plain range ", ToText(plain),
+                          " of f32");
+    }
     const std::int64_t need = choice.codec->encoded_bytes(plain.count(), choice.options);
-    if (encoded.bytes != need) return absl::StrCat(plain.count(), " elements are encoded in ", need, " bytes");
+    if (encoded.bytes != need) {
+      return absl::StrCat("encoded range ", ToText(encoded), " must hold ", need, " bytes, in which ", plain.count(),
+                          " elements are encoded");
+    }
     return "";
   }
 
@@ -236,14 +283,18 @@ absl::Status CheckStates(absl::Span<const Plan> plans) {
       const bool replica = state.kind == StateKind::kReplica;
       // A range of no elements may have any offset.
       const bool apart = range.bytes == 0 || (range.offset >= end && range.offset + range.bytes <= plan.state_bytes);
-      if (range.space == Space::kState && range.owner == kSelf && range.bytes >= 0 && apart &&
-          (replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf)) {
+      const bool lies = range.space == Space::kState && range.owner == kSelf && range.bytes >= 0 && apart;
+      if (lies && (replica ? state.of >= 0 && state.of < plan.size : state.of == kSelf)) {
         end = std::max(end, range.offset + range.bytes);
         continue;
       }
-      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": state ", state.name, " (",
-                                                        Name(state.kind), " of ", state.of, ") ", ToText(range),
-                                                        " is outside its ", plan.state_bytes, " bytes or overlaps"));
+      const std::string expected =
+          !lies ? absl::StrCat(ToText(range), " must lie in state[", end, ",", plan.state_bytes,
+                               "), behind the states before it")
+                : absl::StrCat("of ", state.of, " must be ",
+                               replica ? absl::StrCat("in 0…", plan.size - 1) : absl::StrCat(kSelf));
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", plan.rank, ": ", Name(state.kind), " ", state.name, ": ", expected));
     }
   }
   return absl::OkStatus();
@@ -259,7 +310,7 @@ absl::Status CheckMixing(absl::Span<const Plan> plans) {
   for (const Plan& plan : plans) {
     if (plan.mixing.size() != plans.size()) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": mixing has ", plan.mixing.size(),
-                                                        " weights; it needs one per rank, ", plans.size()));
+                                                        " weights, must have one per rank, ", plans.size()));
     }
     if (!plan.mixing_nodes.empty() && plan.mixing_nodes.size() != plans.size()) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": mixing_nodes names the nodes of ",
@@ -294,11 +345,13 @@ absl::Status CheckForm(absl::Span<const Plan> plans) {
       return absl::InvalidArgumentError(absl::StrCat("plans[", i, "] is of rank ", plan.rank, " of ", plan.size, "; ",
                                                      plans.size(), " plans must be one per rank, in order"));
     }
-    if (plan.in_bytes != SpaceBytes(plan.spec, Space::kIn, plan.rank, plan.size) ||
-        plan.out_bytes != SpaceBytes(plan.spec, Space::kOut, plan.rank, plan.size) || plan.scratch_bytes < 0 ||
-        plan.state_bytes < 0) {
-      return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": in ", plan.in_bytes, " and out ",
-                                                        plan.out_bytes, " bytes do not fit ", ToString(plan.spec)));
+    const std::int64_t in_bytes = SpaceBytes(plan.spec, Space::kIn, plan.rank, plan.size);
+    const std::int64_t out_bytes = SpaceBytes(plan.spec, Space::kOut, plan.rank, plan.size);
+    if (plan.in_bytes != in_bytes || plan.out_bytes != out_bytes || plan.scratch_bytes < 0 || plan.state_bytes < 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", plan.rank, ": in_bytes ", plan.in_bytes, ", out_bytes ", plan.out_bytes,
+                       ", scratch_bytes ", plan.scratch_bytes, " and state_bytes ", plan.state_bytes, " must be ",
+                       in_bytes, ", ", out_bytes, ", at least 0 and at least 0, for ", ToString(plan.spec)));
     }
   }
   if (absl::Status status = CheckStates(plans); !status.ok()) return status;

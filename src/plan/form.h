@@ -1,4 +1,4 @@
-// The check that plans are well formed, before anything is concluded from them.
+// The check that plans are well formed, before other checks rely on the form.
 #ifndef TUTTI_PLAN_FORM_H_
 #define TUTTI_PLAN_FORM_H_
 

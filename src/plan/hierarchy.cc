@@ -11,8 +11,8 @@ namespace {
 // The type in which a node adds up `dtype`: f32 for 16-bit types, so that nothing is lost inside the node.
 DType LosslessType(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16 ? DType::kF32 : dtype; }
 
-// Writes the call `spec` inside the node. Some schedule serves it for every count, type and size, by messages if need
-// be.
+// Writes the call `spec` inside the node. Some schedule serves `spec` for every count, type and size, by messages if
+// need be.
 void WithinNode(PlanBuilder& b, const std::vector<Rank>& node, const CollectiveSpec& spec, const Ref& in,
                 const Ref& out) {
   const auto place = static_cast<Rank>(std::find(node.begin(), node.end(), b.rank()) - node.begin());
@@ -83,7 +83,7 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
   const bool widens = dtype != bucket.dtype;
   const Ref mine = widens ? b.Scratch(dtype, bucket.count) : b.in();
   b.Copy(mine, b.in());
-  // The sum of the whole node, at its leader. Gradients may be overwritten, a snapshot of weights may not.
+  // The leader's place for the sum of its node. Gradients may be overwritten by the sum, a snapshot of weights may not.
   const bool in_place = mine.space != Space::kIn;
   const Ref nodes = in_place || node.size() == 1 ? mine : b.Scratch(dtype, leads ? bucket.count : 0);
   if (node.size() > 1) {

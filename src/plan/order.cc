@@ -54,7 +54,10 @@ absl::Status Order::Match() {
     if (step.kind != StepKind::kRecv && step.kind != StepKind::kWait) continue;
     const bool recv = step.kind == StepKind::kRecv;
     const auto source = sources.find(Key{step.peer, recv ? plan.rank : kSelf, step.ordinal});
-    if (source == sources.end()) return error(n, recv ? "no rank sends this message" : "this signal is never made");
+    if (source == sources.end()) {
+      return error(n, recv ? "no rank sends this message"
+                           : absl::StrCat("rank ", step.peer, " makes no signal with ordinal ", step.ordinal));
+    }
     match_[n] = source->second;
     if (!recv) continue;
     const Node& from = serial_[source->second];
@@ -134,7 +137,7 @@ std::string Order::Circle(absl::Span<const Pair> edges, absl::Span<const std::ui
   }
   auto at = static_cast<std::uint32_t>(
       std::find_if(missing.begin(), missing.end(), [](std::uint32_t m) { return m > 0; }) - missing.begin());
-  for (std::size_t i = 0; i < missing.size(); ++i) at = cause[at];  // now surely on the circle
+  for (std::size_t i = 0; i < missing.size(); ++i) at = cause[at];  // now `at` is surely on the circle
   std::vector<std::string> steps;
   const std::uint32_t start = at;
   do {

@@ -25,7 +25,8 @@ std::uint64_t Mix(std::uint64_t x) {
 
 constexpr int kUnreached = -1;
 
-// The distance of each rank: over how many others, at least, rank 0 hears of it; kUnreached when it does not.
+// The distance of each rank from rank 0: the fewest exchanges after which rank 0 hears of that rank; kUnreached when
+// rank 0 never does.
 std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
   std::vector<int> distances(matrix.size(), kUnreached);
   std::vector<std::size_t> reached = {0};
@@ -40,8 +41,8 @@ std::vector<int> DistancesFrom0(absl::Span<const std::vector<double>> matrix) {
   return distances;
 }
 
-// The period of the graph: a rank hears of itself only after multiples of so many exchanges. 1: sooner or later in each
-// exchange. All ranks are reached.
+// The period of the graph: a rank hears of itself only after multiples of this number of exchanges. 1: from some
+// exchange on, in every exchange. All ranks must have been reached.
 int Period(absl::Span<const std::vector<double>> matrix, absl::Span<const int> distances) {
   int period = 0;
   for (std::size_t r = 0; r < matrix.size(); ++r) {
@@ -85,7 +86,7 @@ absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {
     const std::vector<double>& row = matrix[r];
     if (row.size() != matrix.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("matrix: row ", r, " has ", row.size(), " entries; ", matrix.size(), " rows need as many"));
+          absl::StrCat("matrix: row ", r, " has ", row.size(), " entries, must have ", matrix.size(), ", one per row"));
     }
     for (std::size_t c = 0; c < row.size(); ++c) {
       if (!(row[c] >= 0)) {

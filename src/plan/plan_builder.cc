@@ -12,11 +12,11 @@
 namespace tutti {
 namespace {
 
-// The alignment of scratch and state ranges: they start at cache lines, so that two of them never share one.
+// The alignment of scratch and state ranges: ranges start at cache lines, so that two ranges never share a line.
 constexpr std::int64_t kAlignment = 64;
 
-// The most segments into which the longest buffer of a call is cut: time and memory for a plan have a bound, whatever
-// the count. Segments of 256 KiB stay as they are up to 16 GiB of f32.
+// The most segments into which the longest buffer of a call is cut: the limit bounds the time and memory for a plan,
+// whatever the count. Segments of 256 KiB stay as they are up to 16 GiB of f32.
 constexpr std::int64_t kMostSegments = 1 << 16;
 
 std::int64_t Quotient(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
@@ -59,7 +59,7 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   options_.segment_bytes = std::max(options_.segment_bytes, SizeOf(spec.dtype));
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
-    // A Send is one message: its receiver may not know from whom the next one of the same tag comes.
+    // A Send is one message: a receiver may not know from whom the next message of the same tag comes.
     const std::int64_t most = IsPointToPoint(spec.collective) ? 1 : kMostSegments;
     const std::int64_t least = Quotient(longest, most) * SizeOf(AccumulatorOf(spec.dtype));
     options_.segment_bytes = std::max(options_.segment_bytes, least);
@@ -83,8 +83,9 @@ Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
     Fail(absl::StrCat(Name(space), ": dtype ", static_cast<int>(dtype), " does not exist"));
     return {};
   }
-  if (count < 0 || count > (std::numeric_limits<std::int64_t>::max() - used - kAlignment) / SizeOf(dtype)) {
-    Fail(absl::StrCat(Name(space), ": count ", count, " is negative or too large"));
+  const std::int64_t most = (std::numeric_limits<std::int64_t>::max() - used - kAlignment) / SizeOf(dtype);
+  if (count < 0 || count > most) {
+    Fail(absl::StrCat(Name(space), ": count ", count, " must be in 0…", most));
     count = 0;
   }
   const std::int64_t offset = count == 0 ? 0 : (used + kAlignment - 1) / kAlignment * kAlignment;
@@ -133,7 +134,7 @@ bool PlanBuilder::CheckPeer(StepKind kind, Rank peer) {
   if (peer < 0 || peer >= size()) {
     Fail(absl::StrCat(Name(kind), ": peer ", peer, " must be in 0…", size() - 1));
   } else if (peer == rank()) {
-    Fail(absl::StrCat(Name(kind), ": peer ", peer, " is this rank; use Copy"));
+    Fail(absl::StrCat(Name(kind), ": peer ", peer, " is the rank of the plan; use Copy"));
   }
   return status_.ok();
 }
@@ -236,7 +237,8 @@ void PlanBuilder::AppendSegments(const Step& step, absl::Span<const Ref> dsts, a
     segment = std::max(segment, Quotient(whole.count(), std::max<std::int64_t>(kMostSegments / plan_.size, 1)));
   }
   std::vector<Ref> parts(dsts.size() + srcs.size());
-  // A message without elements is a message where it is the whole call, and nothing where it is a part of one.
+  // A message without elements is sent where the message is the whole call (send, recv), and left out where it is a
+  // part of a collective.
   const bool is_call = IsPointToPoint(plan_.spec.collective);
   const std::int64_t segments = std::max<std::int64_t>(Quotient(whole.count(), segment), is_call ? 1 : 0);
   for (std::int64_t i = 0; i < segments; ++i) {
@@ -277,7 +279,7 @@ void PlanBuilder::Wait(Rank peer) {
 
 void PlanBuilder::WaitAll() {
   std::vector<Rank> peers;
-  // The nearest successor comes first: when ranks arrive together, no peer is then the first of all.
+  // The nearest successor comes first: when ranks arrive together, each rank then waits for another peer first.
   for (int i = 1; i < size(); ++i) peers.push_back((rank() + i) % size());
   WaitFor(peers);
 }
@@ -308,14 +310,18 @@ void PlanBuilder::AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref>
     return Fail(absl::StrCat("reduce: ", defined.message()));
   }
   if (op == ReduceOp::kPremulSum)
-    return Fail("reduce: op premul_sum is a sum of ranges that ScaleByFactor has written");
+    return Fail(
+        "reduce: op premul_sum cannot be used; write the products with ScaleByFactor, then reduce them with op sum");
   const bool rounds = type == DType::kF32 && AccumulatorOf(into) == DType::kF32;
   if (into != type && !rounds) {
     return Fail(absl::StrCat("reduce: dsts of ", Name(into), " cannot hold srcs of ", Name(type),
                              "; equal dtypes, or f32 into f16 or bf16"));
   }
   for (const Ref& ref : to) {
-    if (ref.dtype != into || ref.count() != to[0].count()) return Fail("reduce: dsts differ in dtype or length");
+    if (ref.dtype != into || ref.count() != to[0].count()) {
+      return Fail(absl::StrCat("reduce: dsts must all be ", Name(into), " and ", to[0].count(), " elements, got ",
+                               Name(ref.dtype), " and ", ref.count()));
+    }
   }
   for (const Ref& ref : from) {
     if (ref.dtype != type || ref.count() != to[0].count()) {
@@ -370,7 +376,9 @@ void PlanBuilder::Copy(absl::Span<const Ref> dsts, const Ref& src) {
   Ref from = src;
   if (!CheckRefs(StepKind::kCopy, absl::MakeSpan(to), {&from, 1})) return;
   for (const Ref& ref : to) {
-    if (ref.dtype != to[0].dtype) return Fail("copy: dsts differ in dtype");
+    if (ref.dtype != to[0].dtype) {
+      return Fail(absl::StrCat("copy: dsts must all be ", Name(to[0].dtype), ", got ", Name(ref.dtype)));
+    }
     if (ref.count() != from.count()) {
       return Fail(absl::StrCat("copy: dsts of ", ref.count(), " elements, srcs[0] of ", from.count()));
     }
@@ -392,7 +400,10 @@ void PlanBuilder::Scale(const Ref& dst, const Ref& src, std::int32_t divisor) {
   Ref from = src;
   if (!CheckRefs(StepKind::kScale, {&to, 1}, {&from, 1})) return;
   if (divisor < 1) return Fail(absl::StrCat("scale: divisor ", divisor, " must be at least 1"));
-  if (to.dtype != from.dtype || to.count() != from.count()) return Fail("scale: dst and src differ in dtype or length");
+  if (to.dtype != from.dtype || to.count() != from.count()) {
+    return Fail(absl::StrCat("scale: dst must be ", Name(from.dtype), " and ", from.count(), " elements, as src, got ",
+                             Name(to.dtype), " and ", to.count()));
+  }
   if (!HasOp(to.dtype, ReduceOp::kAvg)) return Fail(absl::StrCat("scale: ", Name(to.dtype), " cannot be divided"));
   AppendSegments({.kind = StepKind::kScale, .divisor = divisor}, {&to, 1}, {&from, 1});
 }
@@ -401,7 +412,10 @@ void PlanBuilder::ScaleByFactor(const Ref& dst, const Ref& src) {
   Ref to = dst;
   Ref from = src;
   if (!CheckRefs(StepKind::kScale, {&to, 1}, {&from, 1})) return;
-  if (to.dtype != from.dtype || to.count() != from.count()) return Fail("scale: dst and src differ in dtype or length");
+  if (to.dtype != from.dtype || to.count() != from.count()) {
+    return Fail(absl::StrCat("scale: dst must be ", Name(from.dtype), " and ", from.count(), " elements, as src, got ",
+                             Name(to.dtype), " and ", to.count()));
+  }
   if (!HasOp(to.dtype, ReduceOp::kPremulSum)) {
     return Fail(absl::StrCat("scale: ", Name(to.dtype), " cannot be multiplied by the factor of a call"));
   }
@@ -444,7 +458,7 @@ void PlanBuilder::Decode(const Ref& dst, const Ref& src, const CodecChoice& code
 
 void PlanBuilder::PromiseMixing(std::vector<double> weights, std::vector<int> nodes) {
   if (weights.size() != static_cast<std::size_t>(size())) {
-    Fail(absl::StrCat("mixing: ", weights.size(), " weights; it needs one per rank, ", size()));
+    Fail(absl::StrCat("mixing has ", weights.size(), " weights, must have one per rank, ", size()));
   }
   plan_.mixing = std::move(weights);
   plan_.mixing_nodes = std::move(nodes);
@@ -455,8 +469,9 @@ void PlanBuilder::Within(const CollectiveSpec& spec, const Ref& in, const Ref& o
   if (!status_.ok()) return;
   if (absl::Status valid = Validate(spec, rank(), size()); !valid.ok()) return Fail(std::string(valid.message()));
   if (in.count() != InputCount(spec, rank(), size()) || out.count() != OutputCount(spec, rank(), size())) {
-    return Fail(absl::StrCat("a part, ", ToString(spec), ": in has ", in.count(), " and out ", out.count(),
-                             " elements, which do not fit it"));
+    return Fail(absl::StrCat("Within ", ToString(spec), ": in has ", in.count(), " and out ", out.count(),
+                             " elements, must have ", InputCount(spec, rank(), size()), " and ",
+                             OutputCount(spec, rank(), size())));
   }
   const CollectiveSpec outer_spec = std::exchange(spec_, spec);
   const Ref outer_in = std::exchange(in_, in);
@@ -471,15 +486,16 @@ void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec
                               absl::FunctionRef<void(PlanBuilder&)> write) {
   if (!status_.ok()) return;
   const auto own = std::find(group.begin(), group.end(), rank());
-  if (own == group.end()) return Fail(absl::StrCat("a part for a group that lacks this rank, ", rank()));
+  if (own == group.end())
+    return Fail(absl::StrCat("WithinGroup: group must contain rank ", rank(), ", whose plan is built"));
   std::vector<Rank> world_ranks;
   std::vector<int> nodes;
   for (const Rank member : group) {
     if (member < 0 || member >= size()) {
-      return Fail(absl::StrCat("a part for a group: rank ", member, " must be in 0…", size() - 1));
+      return Fail(absl::StrCat("WithinGroup: group has rank ", member, ", which must be in 0…", size() - 1));
     }
     if (std::count(group.begin(), group.end(), member) > 1) {
-      return Fail(absl::StrCat("a part for a group: rank ", member, " is in it twice"));
+      return Fail(absl::StrCat("WithinGroup: group has rank ", member, " twice, must have every rank once"));
     }
     world_ranks.push_back(WorldRank(member));
     if (!options_.nodes.empty()) nodes.push_back(options_.nodes[member]);

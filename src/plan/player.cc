@@ -107,7 +107,8 @@ class Player {
       last = std::max(last, steps_[n].end);
       for (const Number next : after.of(n)) {
         Played& waiting = steps_[next];
-        // A Recv or Wait is posted early, so its message or signal counts from its arrival on.
+        // A Recv or Wait is posted early, so a message or signal counts from its own arrival on, not from when the step
+        // could start.
         if (waiting.source != n) waiting.ready = std::max(waiting.ready, steps_[n].end);
         if (--missing[next] == 0) queue.emplace(std::max(waiting.ready, ArrivalOf(waiting)), next);
       }
@@ -122,7 +123,7 @@ class Player {
     const Plan* plan = nullptr;
     const Step* step = nullptr;
     Number source = kNone;  // of a Recv or Wait: the Send or Signal
-    bool mirrored = false;  // the source is this rank's own, in the place of that of a peer without a plan
+    bool mirrored = false;  // the source is this rank's own step, which stands for that of a peer without a plan
     double ready = 0;
     double end = 0;
     double arrival = 0;  // of a Send or Signal: when the message or signal is at the peer
@@ -131,8 +132,8 @@ class Player {
 
   struct RankState {
     const Plan* plan = nullptr;
-    Number first = 0;                    // of its plan
-    double engine = 0, out = 0, in = 0;  // the times at which each is free again
+    Number first = 0;                    // index in steps_ of the first step of its plan
+    double engine = 0, out = 0, in = 0;  // when processor, outgoing and incoming link are free again
     Cores* cores = nullptr;              // nullptr: the rank has a processor of its own
     double slower = 1;                   // how many ranks share a processor, where only some of them are played
     double others = 0;                   // how many other ranks share its processor
@@ -146,8 +147,8 @@ class Player {
     return NodeOf(a) == NodeOf(b) ? model_.within_node : model_.between_nodes;
   }
 
-  // Ranks that outnumber the processors of their node take turns. Where only some of the ranks are played, the others
-  // are taken to have as much to do.
+  // Ranks that outnumber the processors of their node take turns. Where only some of the ranks are played, the other
+  // ranks are taken to have as much to do.
   void ShareCores() {
     std::vector<std::pair<int, Rank>> by_node;
     by_node.reserve(ranks_.size());
@@ -243,7 +244,8 @@ class Player {
     const Rank rank = at.plan->rank;
     const double bytes = static_cast<double>(at.plan->dsts(step)[0].bytes);
     const bool known = at.source != kNone;
-    // Ranks that all send to the rank so many places ahead go at the pace of the slowest of these links.
+    // Where all ranks send to the rank that is equally many places ahead, all go at the pace of the slowest of these
+    // links.
     const bool passes_on = known && steps_[at.source].step->peer != step.peer;
     const bool far = passes_on && SomeCrosses((rank - step.peer + size()) % size());
     const LinkModel& link = far ? model_.between_nodes : Link(step.peer, rank);
@@ -278,7 +280,7 @@ class Player {
     if (step.kind == StepKind::kRecv || step.kind == StepKind::kWait) {
       const double arrival = ArrivalOf(at);
       at.end = std::max(at.ready + model_.step_s, arrival);
-      // A rank that shares its processor sees what has arrived when its turn comes, after those of the others.
+      // A rank that shares its processor sees what has arrived when its turn comes, after the turns of the other ranks.
       const bool waited = arrival > at.ready;
       if (waited) at.end += ranks_[rank].others * model_.switch_s;
       double busy = 0;

@@ -16,7 +16,7 @@ std::int64_t TouchedBytes(const Plan& plan, const Step& step);
 
 // The seconds from the common start of `plans` until the last of their steps ends. A step starts as soon as its
 // dependencies, its message or its signal is there and its rank has time for the step. `nodes` is the node of each rank
-// of the world; empty: all ranks are on one node.
+// of the world; empty: see CostModel::ranks_per_node.
 //
 // `plans` may be those of some ranks only, each once. A peer without a plan is taken to do what the rank that waits for
 // the peer does itself at that point: the k-th message that a rank receives from such peers leaves when this rank's own
@@ -24,7 +24,7 @@ std::int64_t TouchedBytes(const Plan& plan, const Step& step);
 // made when this rank makes the corresponding one. For schedules in which all ranks do the same, such as a ring, one
 // plan is enough.
 //
-// The form of the plans must be valid. Steps that wait for each other in a circle never end and are left out.
+// The form of the plans must be valid. Steps that wait for each other in a circle never end, and do not count.
 double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model);
 
 }  // namespace tutti

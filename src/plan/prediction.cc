@@ -12,11 +12,11 @@
 namespace tutti {
 namespace {
 
-// Of all_to_all_v no rank knows all counts: the prediction is that of equal blocks of this size.
+// The bytes of a block of all_to_all_v, for a prediction: no rank knows all counts, so blocks are taken to be equal.
 constexpr std::int64_t kUnknownBlockBytes = 64 << 10;
-// The longest buffer of the call is cut into at most this many segments, which are enough to show what overlaps.
+// The longest buffer of the call is cut into at most this many segments, which are enough to show which steps overlap.
 constexpr std::int64_t kMostSegments = 16;
-// No further plan is built once the plans that are there have this many steps.
+// No further plan is built once the plans built so far have about this many steps.
 constexpr std::size_t kMostSteps = 400;
 // A schedule looks at every rank of the world when it writes a plan: in large worlds, few plans are built.
 constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the world
@@ -26,10 +26,11 @@ bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > k
 // The call that stands for `spec`.
 CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   CollectiveSpec same = spec;
-  // Some ranks may be in place and others not, and all must choose alike.
+  // In-place calls are predicted as others are: some ranks may be in place and others not, and all must choose alike.
   same.in_place = false;
   if (spec.root == kAnySource) same.root = 0;
-  // With fewer elements than ranks, ranks that have no chunk do less than others, and would not stand for them.
+  // With fewer elements than ranks, ranks without a chunk do less than the other ranks, for which their plans could not
+  // stand.
   const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
                       spec.collective == Collective::kReduce;
   if (is_cut && spec.count > 0 && IsPlayedInPart(size)) same.count = std::max<std::int64_t>(spec.count, size);
@@ -57,9 +58,9 @@ PlanOptions Coarse(const CollectiveSpec& spec, int size, const PlanOptions& opti
   return coarse;
 }
 
-// The ranks in the order in which their plans are wanted: the first rank; the rank before it, which is the deepest of a
-// tree; those that speak before a rank whose plan is there has said anything, because that rank does not show what they
-// do; then the other peers.
+// The ranks in the order in which their plans are wanted: the first rank; the rank before the first, which is the
+// deepest of a tree; the peers from which a planned rank receives before it has sent anything, because the plan of that
+// rank does not show what such peers do; then the other peers.
 class Wanted {
  public:
   Wanted(int size, Rank first) : seen_(static_cast<std::size_t>(size)) {
@@ -67,7 +68,7 @@ class Wanted {
     Add(speakers_, (first + size - 1) % size);
   }
 
-  // False when no rank is left that the plans speak of.
+  // Sets `rank` to the next rank; false when every rank that the plans mention has been taken.
   bool Next(Rank& rank) {
     for (auto* const queue : {&speakers_, &others_}) {
       while (queue->next < queue->ranks.size()) {
@@ -132,7 +133,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
     wanted.Heed(*plan);
     plans.push_back(*std::move(plan));
     const std::size_t next = plans.size() + 1;
-    // A plan more would be about as long as those that are there.
+    // One plan more would have about as many steps as the plans built so far have on average.
     if (message || steps / plans.size() * next > kMostSteps || next * size > kMostPlannedRanks) break;
   }
   // Steps that could begin at the same time are taken in the order of their ranks.

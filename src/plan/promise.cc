@@ -19,14 +19,14 @@ Promise Block(const Ref& out, std::int64_t at, std::int64_t count, Rank source, 
   return {.place = out.Elements(at, count), .source = source, .first = first};
 }
 
-// Traces one element back to the inputs it was made from.
+// Traces an element back to the inputs from which the element was made.
 class Tracer {
  public:
   struct Leaf {
     Rank rank;
     std::int64_t index;
     double coefficient;
-    Rank factor_of = kSelf;  // the rank whose factor the input was multiplied by; kSelf: it was not
+    Rank factor_of = kSelf;  // the rank by whose factor the input was multiplied; kSelf: by none
   };
 
   Tracer(const Symbols& symbols, const Plan& plan, bool combined)

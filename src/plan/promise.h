@@ -29,7 +29,8 @@ std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index)
 std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols);
 
 // The number of elements from `after` on that are the residual which a message leaves behind, where `before` is the
-// residual that the message made up for: (value + before) - decoded(value + before). 0 when the first element is not.
+// residual that the message made up for: (value + before) - decoded(value + before). 0 when element `after` is no such
+// residual.
 std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before);
 
 // Whether the collective gives all ranks the same result.

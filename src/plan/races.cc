@@ -62,7 +62,7 @@ class Memory {
   std::vector<std::int64_t> cuts_;
 };
 
-// For each step the plans that began before it (or end after it), as one bit per plan.
+// For each step, the plans that began before the step (or end after the step), as one bit per plan.
 class Reach {
  public:
   Reach(std::size_t plans, std::size_t steps) : words_((plans + 63) / 64), bits_(words_ * steps) {}
@@ -128,18 +128,19 @@ class Races {
         if (ref.owner == kSelf) continue;
         const bool lent = ref.space == Space::kScratch && i >= step.num_dsts;
         const int owner = plan_of_rank_[ref.owner];
-        const char* when = !began_.Has(at, owner)           ? "has begun"
-                           : !lent && !ends_.Has(at, owner) ? "waits for it before its run ends"
-                                                            : nullptr;
-        if (when == nullptr) continue;
-        return absl::FailedPreconditionError(absl::StrCat("race: ", order_.Describe(at), " touches ", ToText(ref),
-                                                          ", but nothing says that rank ", ref.owner, " ", when));
+        const bool begun = began_.Has(at, owner);
+        if (begun && (lent || ends_.Has(at, owner))) continue;
+        const std::string missing =
+            begun ? absl::StrCat("rank ", ref.owner, " wait for the step before the run of rank ", ref.owner, " ends")
+                  : absl::StrCat("the step wait until rank ", ref.owner, " has begun");
+        return absl::FailedPreconditionError(
+            absl::StrCat("race: ", order_.Describe(at), " touches ", ToText(ref), ", but nothing makes ", missing));
       }
     }
     return absl::OkStatus();
   }
 
-  // Checks that no Wait for a signal can be satisfied by a later signal that overtook it.
+  // Checks that no signal can overtake an earlier signal of its rank, which would satisfy a Wait too early.
   absl::Status CheckSignals() const {
     std::vector<Order::Pair> pairs;
     for (std::size_t p = 0; p < plans_.size(); ++p) {
@@ -157,8 +158,9 @@ class Races {
   }
 
   absl::Status Overtakes(Position later, Position earlier) const {
-    return absl::FailedPreconditionError(
-        absl::StrCat("race: ", order_.Describe(later), " may overtake ", order_.Describe(earlier)));
+    return absl::FailedPreconditionError(absl::StrCat("race: ", order_.Describe(later), " may overtake ",
+                                                      order_.Describe(earlier),
+                                                      ", but signals of a rank must keep their order"));
   }
 
   // Checks that no rank leaves a barrier before every rank has entered it.

@@ -14,7 +14,7 @@ absl::Status SupportsAll(const CollectiveSpec& /*spec*/, int /*size*/, const Pla
 
 absl::Status SupportsMappedPeers(const CollectiveSpec& /*spec*/, int /*size*/, const PlanOptions& options) {
   if (options.peers_mapped) return absl::OkStatus();
-  return absl::UnimplementedError("it reads and writes peers' memory, which is not mapped on this transport");
+  return absl::UnimplementedError("the schedule reads and writes peers' memory, which is not mapped on this transport");
 }
 
 namespace {

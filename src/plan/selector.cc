@@ -44,7 +44,7 @@ class Memory {
   std::size_t next_ = 0;
 };
 
-// The bytes of the input and output of the rank that has most.
+// The bytes of input and output together, of the rank that has most.
 std::int64_t BufferBytes(const CollectiveSpec& spec, int size) {
   std::int64_t most = 0;
   for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {
@@ -53,7 +53,7 @@ std::int64_t BufferBytes(const CollectiveSpec& spec, int size) {
   return most * SizeOf(spec.dtype);
 }
 
-// The copies of the longest buffers of a rank to memory that peers can map, and back.
+// The seconds for copying the longest buffers of a rank to memory that peers can map, and back.
 double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   const CostModel& model = ModelOf(options);
   const double bytes_per_s = model.copy_bytes_per_s > 0 ? model.copy_bytes_per_s : model.memory_bytes_per_s;
@@ -72,17 +72,17 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   return candidates;
 }
 
-// Whether ranks know where in the buffers of their peers their blocks lie. Those of an all_to_all_v do not: the same
-// plans serve buffers that peers can map and others.
+// Whether ranks know where in the buffers of their peers their blocks lie. Ranks of an all_to_all_v do not know, so the
+// plans for mapped buffers serve private buffers too.
 bool MayReachBuffers(Collective collective) { return collective != Collective::kAllToAllV; }
 
-// The candidates for buffers that peers can map, where they map any.
+// The candidates for buffers that peers can map; schedules for private buffers are refused.
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   if (!MayReachBuffers(spec.collective)) return candidates;
   for (Candidate& candidate : candidates) {
     if (!candidate.refusal.ok() || !candidate.schedule->touches_only_scratch_of_peers) continue;
-    candidate.refusal = absl::FailedPreconditionError("it is for buffers in memory that peers cannot map");
+    candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
   }
   return candidates;
 }
@@ -132,7 +132,7 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   thread_local Memory memory;
-  // No rank knows all counts of an all_to_all_v, so the choice depends on none.
+  // No rank knows all counts of an all_to_all_v, so the choice depends on no count.
   CollectiveSpec key = spec;
   key.send_counts.clear();
   key.recv_counts.clear();
@@ -146,7 +146,8 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
-// Whether ranks reach the buffers of their peers. Where there is a root, it and the others may do different things.
+// Whether ranks reach the buffers of their peers. The plans of the first and the last rank and of the root are looked
+// at, because the root may do something else than the others.
 absl::StatusOr<bool> ReachesBuffers(const Schedule& schedule, const CollectiveSpec& spec, int size,
                                     const PlanOptions& options) {
   for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {

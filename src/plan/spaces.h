@@ -1,4 +1,4 @@
-// The places of a call's input and output in the spaces of a plan: the one file that knows what in place means.
+// The places of a call's input and output in the spaces of a plan: what in place means is decided in this file alone.
 #ifndef TUTTI_PLAN_SPACES_H_
 #define TUTTI_PLAN_SPACES_H_
 

@@ -37,7 +37,8 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
 // Sets the option that one "option=value" names. `given` marks the options that were set before.
 absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOption> options, Strategy& strategy,
                          std::vector<bool>& given) {
-  if (setting.empty()) return absl::InvalidArgumentError("an option is empty; a colon or comma needs one after it");
+  if (setting.empty())
+    return absl::InvalidArgumentError("an option is empty; an option=value must follow every colon and comma");
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(setting, absl::MaxSplits('=', 1));
   const auto option = std::find_if(options.begin(), options.end(),
                                    [&](const AlgorithmOption& candidate) { return candidate.name == parts.first; });
@@ -149,7 +150,7 @@ absl::string_view Strategy::option(absl::string_view name) const {
 
 std::int64_t Strategy::integer(absl::string_view name) const {
   std::int64_t number = 0;
-  (void)absl::SimpleAtoi(option(name), &number);  // ParseStrategy has checked that it is a number
+  (void)absl::SimpleAtoi(option(name), &number);  // ParseStrategy has checked that the text is a number
   return number;
 }
 

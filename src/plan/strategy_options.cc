@@ -44,7 +44,7 @@ constexpr AlgorithmOption kTable[] = {
     {"block", "", "a power of two, or 0 for the whole message", "elements that share one range or choice",
      CheckPowerOfTwoOrZero},
     {"rounding", "", "nearest | stochastic", "stochastic: up or down at random, and right on average", CheckListed},
-    {"seed", "", "a number from 0 on", "of the random numbers of rounding and rotation", CheckUnsigned},
+    {"seed", "", "a number from 0 on", "seed of the random numbers of rounding and rotation", CheckUnsigned},
     {"rotation", "", "true | false", "turn blocks at random before they are rounded (Hadamard), which spreads outliers",
      CheckListed},
     {"density", "", "a number above 0, up to 1", "share of the elements that travel", CheckShare},

@@ -107,7 +107,7 @@ Value Symbols::Convert(const Value& value, DType from, DType to) {
   const Symbol& whole = symbols_[value.symbol];
   if (Widens(from, to) || (whole.exact && whole.exact_in == to)) return value;
   Symbol symbol{.kind = Kind::kRound, .dtype = to, .terms = {{value.symbol, 0, 0}}};
-  // A sum may be built on inputs, scaled or not, that were cast to a narrower type, but not on sums that were.
+  // A sum may be built on inputs, scaled or not, that were cast to a narrower type, but not on sums that were cast.
   symbol.rounded = whole.rounded || !(IsUnknown(whole.kind) || whole.kind == Kind::kScaled);
   symbol.exact = true;
   symbol.exact_in = to;
@@ -119,7 +119,7 @@ Value Symbols::Encoded(const CodecChoice& codec, std::vector<Symbol::Term> eleme
   if (found == codecs_.end()) found = codecs_.insert(found, codec);
   Symbol symbol{.kind = Kind::kEncoded, .codec = static_cast<std::uint32_t>(found - codecs_.begin())};
   if (codec.options.rounding == Rounding::kStochastic) symbol.draw = 1 + step;
-  // Consecutive elements are one term, however memory was cut.
+  // Consecutive elements become one term, into however many pieces memory was cut.
   for (const Symbol::Term& term : elements) {
     Symbol::Term* last = symbol.terms.empty() ? nullptr : &symbol.terms.back();
     if (last != nullptr && last->symbol == term.symbol && last->index + last->count == term.index) {

@@ -85,7 +85,7 @@ class Symbols {
   Value Decoded(SymbolId encoded);
 
   bool IsMessageOf(SymbolId id, const CodecChoice& codec, std::int64_t count) const;
-  // Text such as "sum(in@0[3], in@1[3]) / 2".
+  // Describes a value: "sum(in@0[3], in@1[3]) / 2".
   std::string Describe(const Value& value) const;
 
  private:

@@ -140,7 +140,8 @@ class Simulation {
         const bool computes =
             operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
         if (arithmetic && computes && symbols_[r.value.symbol].rounded) {
-          error_ = absl::StrCat("rounds twice: it computes with ", symbols_.Describe(values[i]));
+          error_ = absl::StrCat("src holds ", symbols_.Describe(values[i]),
+                                ", which is rounded already: a result may be rounded only once");
           return {};
         }
       }
@@ -167,15 +168,18 @@ class Simulation {
   }
 
   std::vector<Run> Decoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t count) {
-    // A message may have travelled in several parts.
+    // The bytes may have travelled in several parts, which must be those of one message in order.
     std::int64_t at = 0;
     const SymbolId message = runs[0].value.symbol;
     for (const Run& run : runs) {
       if (!(run.value == Value{message, at}))
-        error_ = absl::StrCat("joins ", symbols_.Describe(runs[0].value), " and ", symbols_.Describe(run.value));
+        error_ = absl::StrCat("src holds ", symbols_.Describe(runs[0].value), " and ", symbols_.Describe(run.value),
+                              ", which are not successive parts of one message");
       at += run.count;
     }
-    if (!symbols_.IsMessageOf(message, codec, count)) error_ = "decodes a message of another codec or length";
+    if (!symbols_.IsMessageOf(message, codec, count)) {
+      error_ = absl::StrCat("src must hold a message in which ", ToString(codec), " has encoded ", count, " elements");
+    }
     if (!error_.empty()) return {};
     return {{count, symbols_.Decoded(message)}};
   }
@@ -248,7 +252,7 @@ class Simulation {
     return "";
   }
 
-  // The elements of a range at the end, joined whichever steps wrote them.
+  // The elements of a range at the end of the run; runs are joined whichever steps wrote them.
   std::vector<Run> Joined(std::size_t p, const Ref& range) {
     std::vector<Run> joined;
     for (Run run : At(static_cast<int>(p), range).Read(range, error_)) {
@@ -288,8 +292,8 @@ class Simulation {
 
   static Value ValueOf(absl::Span<const Run> runs, std::int64_t element) { return Slice(runs, element, 1)[0].value; }
 
-  // Checks that every step has an effect: one whose results are all overwritten or unused is a mistake. The one message
-  // of a send or recv may be empty.
+  // Checks that every step has an effect: a step whose results are all overwritten or unused is a mistake. The one
+  // message of a send or recv may be empty.
   absl::Status CheckUse() const {
     if (IsPointToPoint(plans_[0].spec.collective)) return absl::OkStatus();
     for (Position at = 0; at < order_.size(); ++at) {

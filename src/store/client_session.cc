@@ -80,7 +80,8 @@ absl::StatusOr<std::string> ClientSession::Await(absl::string_view key, std::int
   }
   Cancel(request.id);
   if (!in_time) return given_up;
-  // News that is older than the call arrives before the answer to the call.
+  // The key is looked up once more: its value may have been set before the end of the rank for which the Get was given
+  // up.
   absl::StatusOr<StoreResponse> now = Call({.op = StoreOp::kGet, .key = std::string(key)}, end_ns);
   if (now.ok()) return std::move(now->text);
   return given_up;
@@ -116,7 +117,8 @@ absl::Status ClientSession::Send(const StoreRequest& request, std::int64_t end_n
         changed_.WaitUntil(mutex_, end_ns, [&]() TUTTI_REQUIRES(mutex_) { return !writing_ || !lost_.ok(); });
     if (!lost_.ok()) return lost_;
     if (!my_turn) {
-      return absl::DeadlineExceededError(absl::StrCat("store server at ", address_, ": it does not read, key '",
+      return absl::DeadlineExceededError(absl::StrCat("store server at ", address_,
+                                                      ": the server does not read; the request for key '",
                                                       absl::CHexEscape(request.key), "' was not sent in time"));
     }
     writing_ = true;
@@ -127,20 +129,20 @@ absl::Status ClientSession::Send(const StoreRequest& request, std::int64_t end_n
     writing_ = false;
   }
   changed_.NotifyAll();
-  // A frame that was sent in part cannot be taken back: the connection is of no more use.
+  // A frame that was sent in part cannot be taken back: the connection cannot be used any more.
   if (status.ok()) return status;
   const MutexLock lock(mutex_);
   if (unsent_.ok()) unsent_ = status;
   ::shutdown(fd_.get(), SHUT_RDWR);
-  // The receiver ends soon, but first it takes in what the server has said: perhaps that names the rank whose end was
-  // the cause.
+  // The receiver ends soon, but first it takes in what the server has said: perhaps news of the rank whose end was the
+  // cause.
   changed_.WaitUntil(mutex_, kNeverNanos, [&]() TUTTI_REQUIRES(mutex_) { return !lost_.ok(); });
   if (!absl::IsDeadlineExceeded(status)) return lost_;
   return absl::DeadlineExceededError(absl::StrCat("store server at ", address_, ": ", status.message()));
 }
 
 void ClientSession::Cancel(std::uint64_t id) {
-  // A connection that is lost has nothing to cancel.
+  // The error is ignored: on a lost connection there is nothing to cancel.
   Send({.op = StoreOp::kCancel, .id = id}, NanosIn(kCancelLimit)).IgnoreError();
 }
 
@@ -180,7 +182,7 @@ absl::Status ClientSession::Dispatch(FrameReader& reader) {
         Hear(*response);
       } else if (const auto found = answers_.find(response->id); found != answers_.end()) {
         *found->second = *std::move(response);
-      }  // else the caller of that request has given up
+      }  // otherwise the caller of the request has given up
     }
     changed_.NotifyAll();
   }
@@ -204,7 +206,7 @@ void ClientSession::Lose(const absl::Status& why) {
   changed_.NotifyAll();
 }
 
-// When the serving rank has ended, an earlier end of another rank was perhaps the cause, and is named first.
+// When the serving rank has ended, an earlier end of another rank was perhaps the cause, and that rank is named first.
 absl::Status ClientSession::Lost(const absl::Status& why) const {
   std::string text = serving_rank_ ? absl::StrCat("rank ", *serving_rank_, " is gone, which served the store at ")
                                    : "store server at ";

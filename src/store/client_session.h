@@ -1,5 +1,5 @@
-// The client's side of one connection to a TCP store, after the handshake. Any number of threads call; the session's
-// own thread receives the answers. Waits end at `end_ns` of MonotonicNanos.
+// The client's side of one connection to a TCP store, after the handshake. Any number of threads may call; the
+// session's own thread receives the answers. Waits end at `end_ns` of MonotonicNanos.
 #ifndef TUTTI_STORE_CLIENT_SESSION_H_
 #define TUTTI_STORE_CLIENT_SESSION_H_
 
@@ -45,13 +45,14 @@ class ClientSession {
  private:
   using Answer = std::optional<StoreResponse>;
 
-  // Sends `request` under a new id. The result points to the place of its answer, which stays there until Take.
+  // Sends `request` under a new id. The result points to the place of the answer, which Take removes.
   absl::StatusOr<Answer*> Begin(StoreRequest& request, std::int64_t end_ns);
   Answer Take(const StoreRequest& request, Answer& answer) TUTTI_REQUIRES(mutex_);
   absl::Status Send(const StoreRequest& request, std::int64_t end_ns);
   void Cancel(std::uint64_t id);
 
-  // The rank that was the first to go after event `told`; its event becomes `told`.
+  // The rank that was the first to go after event number `told`, which becomes the number of that rank's event;
+  // nullopt: no rank went.
   std::optional<Rank> NextGone(std::uint64_t& told) TUTTI_REQUIRES(mutex_);
 
   void Receive(FrameReader reader);
@@ -70,7 +71,7 @@ class ClientSession {
   bool writing_ TUTTI_GUARDED_BY(mutex_) = false;
   std::uint64_t next_id_ TUTTI_GUARDED_BY(mutex_) = kUnasked + 1;
   absl::flat_hash_map<std::uint64_t, std::unique_ptr<Answer>> answers_ TUTTI_GUARDED_BY(mutex_);
-  // Ranks that are gone, each with the number of that event.
+  // Ranks that are gone, each with the number of the event by which it went.
   absl::btree_map<Rank, std::uint64_t> gone_ TUTTI_GUARDED_BY(mutex_);
   std::uint64_t events_ TUTTI_GUARDED_BY(mutex_) = 0;
   absl::Status unsent_ TUTTI_GUARDED_BY(mutex_);  // the reason why a request could not be sent

@@ -31,11 +31,11 @@ namespace tutti {
 namespace {
 
 constexpr absl::Duration kLongestPause = absl::Milliseconds(20);
-// The time between two looks, while Get waits, at which ranks are still there.
+// The time between two checks, while Get waits, of which ranks are still there.
 constexpr absl::Duration kLookForRanks = absl::Milliseconds(300);
 
-// The file of `key`: readable for a readable key. Every name starts with "k", so that none is special to the file
-// system.
+// The file name of `key`: "k." and a readable form of the key, or for long keys "h." and a hash, so that no name is
+// special to the file system.
 std::string FileName(absl::string_view key) {
   std::string name = "k.";
   for (char c : key) {
@@ -52,7 +52,7 @@ std::string FileName(absl::string_view key) {
 // The folder in which each rank that has joined holds a file, "<rank>.<process>.<number>", as long as it is there.
 constexpr absl::string_view kRanks = "ranks";
 
-// A name that every handle of this process has, and no other process, children included.
+// A name that all stores of this process share, and that no other process has, children included.
 std::string ProcessName() {
   static const Nonce random = [] {
     Nonce nonce;
@@ -66,7 +66,7 @@ class FileStore final : public Store {
  public:
   explicit FileStore(absl::string_view directory) : directory_(directory) {}
 
-  // Makes this process known to others as `rank`.
+  // Makes this process known to the other processes of the job as `rank`.
   absl::Status Join(Rank rank) {
     static std::atomic<int> counter{0};
     const std::string ranks = absl::StrCat(directory_, "/", kRanks);
@@ -78,7 +78,7 @@ class FileStore final : public Store {
                                                    rank, "; the directory must be new for each job"));
     }
     absl::StatusOr<UnsharedFd> held = HoldPrivateFile(absl::StrCat(ranks, "/", rank, ".", process, ".", counter++), "");
-    if (absl::IsUnimplemented(held.status())) return absl::OkStatus();  // nobody will hear, as the contract says
+    if (absl::IsUnimplemented(held.status())) return absl::OkStatus();  // nobody hears of ends: see store.h
     if (!held.ok()) return held.status();
     held_ = *std::move(held);
     return absl::OkStatus();
@@ -147,11 +147,11 @@ class FileStore final : public Store {
   absl::Status CheckProcess() const {
     if (maker_.is_this()) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat("file store ", directory_, " was opened by the process that has forked this one"));
+        absl::StrCat("file store ", directory_, " belongs to the process that opened it, not to a forked child"));
   }
 
-  // Locks the table. Each call opens the lock's file anew, because a lock belongs to an open file: threads exclude each
-  // other as well. The wait has an end, because the process that holds the lock may be stopped.
+  // Locks the table. Each call opens the lock's file anew, because a lock belongs to an open file: so threads exclude
+  // each other as well. The wait ends at `end_ns`, because the process that holds the lock may be stopped.
   absl::StatusOr<UniqueFd> LockTable(absl::string_view key, std::int64_t end_ns) const {
     const std::string path = absl::StrCat(directory_, "/lock");
     UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -188,7 +188,7 @@ class FileStore final : public Store {
     absl::btree_map<Rank, bool> is_there;
     for (const auto& [file, rank] : RankFiles()) {
       const absl::StatusOr<bool> held = IsHeld(file);
-      is_there[rank] |= !held.ok() || *held;  // a file that cannot be examined means no death
+      is_there[rank] |= !held.ok() || *held;  // a file that cannot be examined counts as held
     }
     for (const auto& [rank, there] : is_there) {
       if (there || std::find(told.begin(), told.end(), rank) != told.end()) continue;

@@ -34,7 +34,9 @@ absl::StatusOr<std::optional<std::string>> FrameReader::Next() {
   if (rest.size() < sizeof(Mac) + length) return std::nullopt;
   const absl::string_view mac = rest.substr(0, sizeof(Mac));
   const absl::string_view body = rest.substr(sizeof(Mac), length);
-  if (!SameMac(mac, FrameMac(key_, sequence_, body))) return absl::DataLossError("store frame does not verify");
+  if (!SameMac(mac, FrameMac(key_, sequence_, body)))
+    return absl::DataLossError(
+        "store frame has a wrong authentication code: bytes were changed, or the sender does not hold the job secret");
   ++sequence_;
   std::string result(body);
   consumed_ += kFrameHeaderBytes + length;

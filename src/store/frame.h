@@ -34,7 +34,7 @@ class FrameReader {
   explicit FrameReader(const Key& key) : key_(key) {}
   void Append(absl::string_view bytes) { buffer_.append(bytes.data(), bytes.size()); }
   // The body of the next frame, or nothing when more bytes are needed. DataLoss when the frame is too long or its MAC
-  // is wrong; the connection is of no more use then.
+  // is wrong; the connection cannot be used after that.
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:

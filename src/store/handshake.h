@@ -1,5 +1,5 @@
-// The handshake of the TCP store: three messages of fixed size, after which both sides know that the other holds the
-// job secret, and share keys that no other connection has.
+// The handshake of the TCP store: three messages of fixed size, after which each side knows that the other side holds
+// the job secret, and both share keys that no other connection has.
 //
 //   client → server   ClientHello   magic, version, rank, size, hash of the job id, the process, client nonce
 //   server → client   ServerHello   magic, version, server nonce, proof over both hellos
@@ -28,7 +28,7 @@ struct ClientHello {
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::array<std::uint8_t, 32> job{};  // Sha256(job_id)
-  Nonce process{};                     // random, the same for every connection of one process
+  Nonce process{};                     // random, equal for all connections of one process
   Nonce nonce{};
 };
 
@@ -39,7 +39,7 @@ struct ServerHello {
 
 std::string Encode(const ClientHello& hello);
 std::string Encode(const ServerHello& hello);
-// Both return nothing when the length or the magic is wrong.
+// Decode a hello; nullopt when the length or the magic is wrong.
 std::optional<ClientHello> DecodeClientHello(absl::string_view bytes);
 std::optional<ServerHello> DecodeServerHello(absl::string_view bytes);
 

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxSecretText = 256;
 
-// Reads from the start, with pread: the descriptor may be shared with the other ranks of the node.
+// Reads `fd` from the start of its file with pread, which moves no file position: the other ranks of the node may share
+// the descriptor.
 absl::StatusOr<std::string> ReadDescriptor(int fd) {
   std::string text(kMaxSecretText, '\0');
   const ssize_t got = ::pread(fd, text.data(), text.size(), 0);

@@ -16,7 +16,7 @@ absl::Status CheckKeyAndValue(absl::string_view key, absl::string_view value);
 // The integer that Add leaves under `key`: `value` (empty when there is none) + delta.
 absl::StatusOr<std::int64_t> AddToValue(absl::string_view key, absl::string_view value, std::int64_t delta);
 
-// The errors of Get when its time is over, and of Look when there is no value.
+// The errors of Get when its deadline has passed (DeadlineExceeded), and of Look when `key` has no value (NotFound).
 absl::Status KeyNotSet(absl::string_view key);
 absl::Status NoSuchKey(absl::string_view key);
 

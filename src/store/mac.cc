@@ -7,7 +7,8 @@
 namespace tutti {
 namespace {
 
-// Aborts the process without random bytes: there is no authentication without them, and no way to go on.
+// Aborts the process when the system gives no random bytes: there is no authentication without them, and no way to go
+// on.
 void RequireSodium() {
   static const bool ready = sodium_init() >= 0;
   if (!ready) std::abort();

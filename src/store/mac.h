@@ -18,7 +18,7 @@ using Nonce = std::array<std::uint8_t, 32>;
 
 // HMAC-SHA256 over the parts, one after the other. Parts of variable length must not be adjacent.
 Mac Hmac(const Key& key, std::initializer_list<absl::string_view> parts);
-// Compares in a time that does not depend on where the two differ.
+// Compares in a time that does not depend on where the MACs differ, which would help to forge a MAC.
 bool SameMac(absl::string_view received, const Mac& expected);
 
 std::array<std::uint8_t, 32> Sha256(absl::string_view text);

@@ -31,8 +31,8 @@ struct StoreRequest {
 };
 
 // The id of messages that no request has asked for. The first is the welcome, which answers the handshake; its `sum` is
-// the rank that serves, or kNoRank. Each later one is news of rank `sum`: Unavailable when it is gone, OK when it has
-// come again.
+// the rank that serves, or kNoRank. Each later one is news of rank `sum`: Unavailable when the rank is gone, OK when
+// the rank has come again.
 inline constexpr std::uint64_t kUnasked = 0;
 inline constexpr std::int64_t kNoRank = -1;
 
@@ -47,7 +47,7 @@ struct StoreResponse {
 
 std::string Encode(const StoreRequest& request);
 std::string Encode(const StoreResponse& response);
-// Both return DataLoss that says which part is wrong.
+// Parse the body of a frame; DataLoss says which part is wrong.
 absl::StatusOr<StoreRequest> ParseRequest(absl::string_view body);
 absl::StatusOr<StoreResponse> ParseResponse(absl::string_view body);
 

@@ -31,7 +31,7 @@ std::string HostName() {
   return host;
 }
 
-// A lock of a whole open file: unlike the lock of a process it also tells two handles of one process apart.
+// A lock of a whole open file: unlike the lock of a process, such a lock also keeps two handles of one process apart.
 struct flock WholeFile() {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -58,12 +58,12 @@ absl::Status WriteAll(int fd, absl::string_view content, absl::string_view path)
   return absl::OkStatus();
 }
 
-// Writes the file and returns it open. With `hold` it is locked before anybody can see it under its name.
+// Writes the file and returns it open. With `hold` the file is locked before anybody can see it under its name.
 absl::StatusOr<UniqueFd> Write(const std::string& path, absl::string_view content, bool hold) {
   static std::atomic<unsigned> counter{0};
   const std::string temporary =
       absl::StrCat(path, absl::string_view(&kWriting, 1), HostName(), ".", ::getpid(), ".", counter++);
-  ::unlink(temporary.c_str());  // left by an earlier process with this id
+  ::unlink(temporary.c_str());  // the file may have been left by an earlier process with this id
   UniqueFd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Failed(temporary, "cannot make the file");
   absl::Status status = hold ? Lock(fd.get(), temporary) : absl::OkStatus();
@@ -111,7 +111,8 @@ absl::Status CheckPrivateDirectory(absl::string_view path) {
   }
   if (!S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is no directory"));
   if (info.st_uid != ::geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat("directory ", path, " belongs to user id ", info.st_uid));
+    return absl::PermissionDeniedError(absl::StrCat("directory ", path, " belongs to user id ", info.st_uid,
+                                                    ", must belong to user id ", ::geteuid()));
   }
   if ((info.st_mode & 022) != 0) {
     return absl::PermissionDeniedError(absl::StrCat("directory ", path, " can be written by others; chmod 700 it"));
@@ -168,7 +169,8 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, std::size_t
   if (::fstat(fd.get(), &info) != 0) return Failed(path, "cannot look at the file");
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
   if (info.st_uid != ::geteuid()) {
-    return absl::PermissionDeniedError(absl::StrCat("file ", path, " belongs to user id ", info.st_uid));
+    return absl::PermissionDeniedError(
+        absl::StrCat("file ", path, " belongs to user id ", info.st_uid, ", must belong to user id ", ::geteuid()));
   }
   if ((info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat("file ", path, " can be read by others; chmod 600 it"));

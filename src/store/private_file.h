@@ -16,7 +16,8 @@ absl::Status CheckPrivateDirectory(absl::string_view path);
 // Makes `path` with mode 0700, or accepts an existing directory that CheckPrivateDirectory accepts.
 absl::Status MakePrivateDirectory(absl::string_view path);
 
-// Replaces the file at `path` (mode 0600) in one step: a reader sees all of `content`, or all of what was there before.
+// Replaces the file at `path` (mode 0600) in one step: a reader sees all of `content`, or all of the file's earlier
+// contents.
 absl::Status WritePrivateFile(const std::string& path, absl::string_view content);
 
 // Writes the file like WritePrivateFile and holds a lock on it as long as the result lives: the kernel lifts the lock
@@ -33,7 +34,8 @@ void SweepDirectory(const std::string& directory, absl::FunctionRef<bool(absl::s
 // when others may read it, and for links.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, std::size_t max_bytes);
 
-// The directory for files that end with the job: $XDG_RUNTIME_DIR/tutti, or /tmp/tutti-<user id>. Made when missing.
+// The directory for files that end with the job: $XDG_RUNTIME_DIR/tutti, or /tmp/tutti-<user id>. The directory is made
+// when it is missing.
 absl::StatusOr<std::string> RuntimeDirectory();
 
 }  // namespace tutti

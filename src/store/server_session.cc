@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// The most Gets of one client that may wait; more is an error of the program.
+// The most Gets of one client that may wait; a client that makes more is in error.
 constexpr int kMaxWaiting = 4096;
 
 StoreResponse Failure(std::uint64_t id, const absl::Status& status) {
@@ -136,7 +136,7 @@ ServerSession::ServerSession(ServerTable& table, std::function<void(std::string)
 ServerSession::~ServerSession() { table_.Leave(*this); }
 
 absl::Status ServerSession::Receive(absl::string_view bytes) {
-  // Before a client is authenticated, only the bytes of the two messages that it owes are kept of what it sends.
+  // Before a client is authenticated, no more of the client's bytes are kept than its next handshake message has.
   if (!authenticated()) {
     const std::size_t owed = (client_hello_.empty() ? kClientHelloBytes : kProofBytes) - handshake_.size();
     const absl::string_view now = bytes.substr(0, owed);
@@ -159,7 +159,8 @@ absl::Status ServerSession::Receive(absl::string_view bytes) {
 
 absl::Status ServerSession::TakeHello() {
   client_hello_ = std::exchange(handshake_, {});
-  if (!DecodeClientHello(client_hello_)) return absl::UnauthenticatedError("not a client of a Tutti store");
+  if (!DecodeClientHello(client_hello_))
+    return absl::UnauthenticatedError("the connecting program is not a client of a Tutti store");
   ServerHello hello;
   FillRandom(absl::MakeSpan(hello.nonce));
   const std::string encoded = Encode(hello);
@@ -169,7 +170,8 @@ absl::Status ServerSession::TakeHello() {
 }
 
 absl::Status ServerSession::TakeProof() {
-  if (!SameMac(handshake_, keys_->client_proof)) return absl::UnauthenticatedError("client without the job secret");
+  if (!SameMac(handshake_, keys_->client_proof))
+    return absl::UnauthenticatedError("the connecting client does not hold the job secret");
   reader_.emplace(keys_->client_to_server);
   writer_.emplace(keys_->server_to_client);
   const ClientHello client = *DecodeClientHello(client_hello_);

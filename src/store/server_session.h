@@ -25,18 +25,19 @@ class ServerTable {
   ServerTable(const JobKey& job, const TcpStoreServerOptions& options);
 
   const JobKey& job() const { return job_; }
-  // Admits an authenticated client to the table: welcomes it through `session`, or returns the reason why not. An
-  // admitted client hears which ranks are gone.
+  // Admits an authenticated client to the table: welcomes the client through `session`, or returns the reason for a
+  // refusal. An admitted client hears which ranks are gone.
   absl::Status Admit(ServerSession& session, const ClientHello& client);
-  // Answers `request` through `session`, now or when the key is set. A rank has joined with its first request.
+  // Answers `request` through `session`, now or, for a Get that waits, when the key is set. A rank joins with its first
+  // request.
   void Handle(ServerSession& session, StoreRequest request);
-  // Forgets what `session` waits for. When it was the last session of a rank, that rank is gone, and all others hear of
-  // it.
+  // Forgets what `session` waits for. When `session` was the last session of a rank, that rank is gone, and all other
+  // clients hear of its end.
   void Leave(ServerSession& session);
-  // Declares that `rank` has ended. A rank that had not joined is gone now; of a rank that had, Leave says so, after
-  // all that the rank has sent.
+  // Declares that `rank` has ended. A rank that had not joined is gone now; the end of a rank that had joined is told
+  // by Leave, after all that the rank has sent.
   void RankHasEnded(Rank rank);
-  // Ends all news: the server ends now, not the ranks.
+  // Stops all news to clients: connections that close from now on mean the end of the server, not of ranks.
   void Close() { sessions_.clear(); }
 
  private:
@@ -55,7 +56,7 @@ class ServerTable {
   const std::int64_t serving_rank_;
   // Entries exist only for ranks that have come, because a world may claim any size.
   absl::flat_hash_map<Rank, Nonce> processes_;      // the process that joined first as each rank
-  absl::flat_hash_map<Rank, int> joined_sessions_;  // how many, of ranks that have joined or ended; 0: gone
+  absl::flat_hash_map<Rank, int> joined_sessions_;  // number of sessions, of ranks that have joined or ended; 0: gone
   absl::flat_hash_set<ServerSession*> sessions_;    // the sessions that were admitted
   absl::flat_hash_map<std::string, std::string> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;
@@ -63,21 +64,22 @@ class ServerTable {
 
 class ServerSession {
  public:
-  // `send` is called with bytes for the client, also while Receive of another session runs; it must not end a session.
-  // The table must outlive the session.
+  // `send` is called with bytes for the client, also while Receive of another session runs; `send` must not end a
+  // session. The table must outlive the session.
   ServerSession(ServerTable& table, std::function<void(std::string)> send);
   ~ServerSession();
   ServerSession(const ServerSession&) = delete;
   ServerSession& operator=(const ServerSession&) = delete;
 
-  // Takes bytes from the client. After an error, send what was given to `send`, then close the connection.
+  // Takes bytes from the client. After an error the caller sends the bytes that `send` was given, then closes the
+  // connection.
   absl::Status Receive(absl::string_view bytes);
   bool authenticated() const { return reader_.has_value(); }
   // Tells that the connection has ended: nothing more will be received or sent.
   void Close() { table_.Leave(*this); }
 
   void Answer(const StoreResponse& response) { send_(writer_->Seal(Encode(response))); }
-  // The rank of the client, once it is authenticated.
+  // The rank of the client; known once the client is authenticated.
   Rank rank() const { return rank_; }
 
   // The table's notes on this session.

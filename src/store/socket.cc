@@ -25,8 +25,8 @@ absl::Status Unavailable(absl::string_view what, int error) {
 absl::Status WaitFor(int fd, short events, std::int64_t end_ns) {
   while (true) {
     const absl::Duration left = LeftUntil(end_ns);
-    // The wait is rounded up, so that poll does not return just before the deadline, and made in slices, because poll
-    // counts in int.
+    // The wait is rounded up, so that poll does not return just before the deadline, and made in slices of an hour,
+    // because poll takes an int of milliseconds.
     const std::int64_t wait = std::max<std::int64_t>(absl::ToInt64Milliseconds(std::min(left, absl::Hours(1))) + 1, 0);
     pollfd poll{fd, events, 0};
     const int ready = ::poll(&poll, 1, left <= absl::ZeroDuration() ? 0 : static_cast<int>(wait));

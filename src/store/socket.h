@@ -18,7 +18,7 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
 // Connects a non-blocking socket. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
 absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
 
-// Sends all of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when it does not read.
+// Sends all of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when the peer does not read.
 absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns);
 // Receives at least one byte and at most `most`; Unavailable when the peer has closed.
 absl::StatusOr<std::string> ReceiveSome(int fd, std::size_t most, std::int64_t end_ns);

@@ -34,7 +34,7 @@ absl::StatusOr<ClientLink> Authenticate(absl::string_view address, const JobKey&
   absl::StatusOr<UniqueFd> fd = ConnectTcp(address, end_ns);
   if (!fd.ok()) return fd.status();
 
-  // A forked child counts as another process.
+  // The process id is part of the hash, so that a forked child counts as another process.
   static const Nonce program = RandomNonce();
   ClientHello hello{.rank = rank, .size = job.size, .job = Sha256(job.job_id), .nonce = RandomNonce()};
   hello.process = Sha256(absl::StrCat(View(program), ::getpid()));
@@ -45,7 +45,7 @@ absl::StatusOr<ClientLink> Authenticate(absl::string_view address, const JobKey&
   if (!reply.ok()) return reply.status();
   const absl::string_view server_hello = absl::string_view(*reply).substr(0, kServerHelloBytes);
   const std::optional<ServerHello> server = DecodeServerHello(server_hello);
-  if (!server) return absl::PermissionDeniedError("what listens there is no Tutti store");
+  if (!server) return absl::PermissionDeniedError("the program that listens at the address is not a Tutti store");
   const HandshakeKeys keys = DeriveKeys(job.secret, client_hello, server_hello);
   if (!SameMac(absl::string_view(*reply).substr(kServerHelloBytes), keys.server_proof)) {
     return absl::PermissionDeniedError("the server holds another job secret");
@@ -119,8 +119,9 @@ class TcpStore final : public Store {
  private:
   absl::Status CheckProcess() const {
     if (maker_.is_this()) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "store server at ", session_->address(), ": it is the process that has forked this one that is connected"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("store server at ", session_->address(),
+                     ": the connection belongs to the process that made it, not to a forked child"));
   }
 
   absl::StatusOr<StoreResponse> Call(StoreRequest request, absl::Time deadline) {

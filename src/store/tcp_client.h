@@ -10,7 +10,7 @@
 namespace tutti {
 
 // Tries to connect to the server at `address`, until `end_ns` of MonotonicNanos. Unavailable and DeadlineExceeded mean
-// that no server is there, or none answers; another attempt may succeed.
+// that no server listens there, or that the server does not answer; another attempt may succeed.
 absl::StatusOr<std::shared_ptr<Store>> TryTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                    std::int64_t end_ns);
 

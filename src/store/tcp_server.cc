@@ -31,7 +31,7 @@ std::string ToString(const tcp::endpoint& endpoint) {
                                     : absl::StrCat(host, ":", endpoint.port());
 }
 
-// A session on a socket. Everything here runs in the server's one thread.
+// A session on a socket. All functions run in the server's one thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, ServerTable& table)
@@ -169,8 +169,8 @@ class TcpStoreServer::Impl {
   const MakerProcess maker;
 
  private:
-  // Opens the listening socket itself, because every program that this process starts would inherit one that asio
-  // opens.
+  // Opens the listening socket itself, because asio's are not close-on-exec: every program that this process starts
+  // would inherit them.
   void Listen(const tcp& protocol, asio::error_code& error) {
     UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd.valid()) {
@@ -213,7 +213,8 @@ class TcpStoreServer::Impl {
     if (error) return;
     CloseInChildren(fd.Release());
     connections_.remove_if([](const auto& connection) { return !connection->open(); });
-    // Drops the oldest half-open connection: a rank needs milliseconds for its handshake, so the oldest is no rank.
+    // Drops the oldest of too many half-open connections: a rank needs milliseconds for its handshake, so the oldest is
+    // most likely no rank of the job.
     int half_open = 0;
     std::shared_ptr<Connection> oldest;
     for (const auto& connection : connections_) {

@@ -27,13 +27,13 @@ absl::StatusOr<std::vector<char>> Gather(Communicator& communicator, const void*
 
 }  // namespace
 
-// Over the communicator, not over the store: whoever waits here sees at once that a rank has died, has left or makes
-// another call.
+// The agreement goes over the communicator, not over the store, because a rank that waits in a collective sees at once
+// that a peer has died, has left or makes another call.
 absl::Status Agree(Communicator& communicator, absl::string_view name, AgreementFields fields,
                    const absl::Status& mistake, const CallOptions& call) {
   CallOptions driven = call;
   driven.caller_drives = true;
-  // First, for what else differs follows from it.
+  // These two fields come first, because differences in later fields may follow from a difference in these.
   fields.emplace(fields.begin(), "arguments", mistake.ok() ? "right" : std::string(mistake.message()));
   fields.emplace(fields.begin(), "agreement", std::string(name));
   std::string packed = PackFields(fields);
@@ -50,7 +50,7 @@ absl::Status Agree(Communicator& communicator, absl::string_view name, Agreement
   std::memcpy(summaries.data(), gathered->data(), gathered->size());
   if (std::count(summaries.begin(), summaries.end(), mine) == communicator.size()) return mistake;
 
-  // All ranks come here or none does, since all have seen the same.
+  // All ranks come here or none does, since all have compared the same summaries.
   std::int64_t longest = 0;
   for (const Summary& summary : summaries) longest = std::max(longest, summary.bytes);
   packed.resize(static_cast<std::size_t>(longest));

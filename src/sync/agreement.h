@@ -16,8 +16,9 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
                                const SynchronizerOptions& options, absl::string_view strategy,
                                const absl::Status& mistake);
 
-// OK when all ranks have got the memory for their buckets, `made` on this rank; otherwise ResourceExhausted, or the
-// other mistake of a rank, which all ranks return before anything runs on the buckets. Collective.
+// `made` is OK when this rank has got the memory for its buckets. OK when all ranks have; otherwise an error on every
+// rank, before anything runs on the buckets: ResourceExhausted, unless this rank or every rank made another mistake.
+// Collective.
 absl::Status AgreeOnMemory(Communicator& communicator, const Caller& caller, const absl::Status& made);
 
 }  // namespace tutti

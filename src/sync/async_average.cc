@@ -49,8 +49,8 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
       statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
     }
     if (!error_.ok()) return error_;
-    // A pause does not stop staleness: an average of a round that began before the pause is still applied within the
-    // bound.
+    // A pause does not lift the bound on staleness: an average of a round that began before the pause is still applied
+    // within the bound.
     applies = snapshot_ == Snapshot::kAveraged && (!paused_ || is_due);
     const bool is_half_stale = is_bounded && age_ >= (max_staleness_ + 1) / 2;
     const bool snaps = snapshot_ == Snapshot::kNone ? !paused_ : snapshot_ == Snapshot::kTaken && is_half_stale;

@@ -42,15 +42,16 @@ class AsyncAverage {
   // for an average that would otherwise be applied later than `max_staleness` allows. Returns the first error of the
   // background thread.
   absl::Status Step(SyncStatistics& statistics);
-  // Called by the training thread: both wait until the round that is under way has ended. FinishRound applies its
-  // average, as the other ranks do or have done; ForgetRound drops it, because the weights were replaced.
+  // Called by the training thread: FinishRound and ForgetRound wait until the round that is under way has ended.
+  // FinishRound applies the round's average, as the other ranks do or have done; ForgetRound drops the average, because
+  // the weights were replaced.
   absl::Status FinishRound(SyncStatistics& statistics);
   void ForgetRound();
 
   void Pause();
   void Resume();
-  // Called by the training thread: ends the rounds of all ranks. Waits until they have heard of it: for a round that is
-  // under way and for one interval at most. Safe to call again.
+  // Called by the training thread: ends the rounds of all ranks. Waits until all ranks know: at most for the round that
+  // is under way and one interval. Safe to call again.
   void Stop();
 
   WeightBuckets& weights() { return *weights_; }

@@ -35,7 +35,7 @@ absl::Status BackgroundExchange::Restart() {
   return absl::OkStatus();
 }
 
-// The next round must not average a snapshot of the old weights, so rounds are dropped before any rank goes on.
+// The weights are about to be replaced: the round that is under way is dropped, because it averages the old weights.
 absl::StatusOr<absl::Span<ExchangeBucket>> BackgroundExchange::BucketsToLoad() {
   average_->ForgetRound();
   return BucketsToSave();

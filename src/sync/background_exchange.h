@@ -34,7 +34,7 @@ class BackgroundExchange : public Exchange {
   const std::unique_ptr<AsyncAverage> average_;
 };
 
-// The same after a warm-up, whose steps exchange gradients.
+// A BackgroundExchange after a warm-up, whose steps exchange gradients.
 class WarmedUpExchange final : public BackgroundExchange {
  public:
   WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
@@ -56,7 +56,8 @@ class WarmedUpExchange final : public BackgroundExchange {
   const std::int64_t warmup_steps_;
 };
 
-// Makes the one of both that the strategy asks for. Collective: an error of one rank's memory is an error on all ranks.
+// Makes a WarmedUpExchange where the strategy has a warm-up, otherwise a BackgroundExchange. Collective: an error of
+// one rank's memory is an error on all ranks.
 absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& context, const Layout& layout,
                                                                  bool allow_unused);
 

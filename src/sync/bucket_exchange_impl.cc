@@ -149,9 +149,9 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
 
 Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeout) {
   if (bucket < 0 || bucket >= bucket_count() || !buckets_[bucket].exchange.has_value()) {
-    return Work(absl::InvalidArgumentError(
-        absl::StrCat("rank ", communicator_.rank(), ": bucket ", bucket,
-                     " is not set, or another one has taken its parameters since; call SetBucket before Exchange")));
+    return Work(absl::InvalidArgumentError(absl::StrCat(
+        "rank ", communicator_.rank(), ": bucket ", bucket,
+        " is not set, or another bucket has taken the parameters of this bucket; call SetBucket before Exchange")));
   }
   if (absl::Status idle = CheckIdle(bucket); !idle.ok()) return Work(idle);
   Bucket& mine = buckets_[bucket];
@@ -159,7 +159,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
     return Work(absl::InvalidArgumentError(
         absl::StrCat("rank ", communicator_.rank(), ": data of bucket ", bucket, " is null")));
   }
-  // Refused here, for ranks count only exchanges that were started.
+  // A wrong timeout is refused before the exchange is counted: all ranks must count the same exchanges.
   if (timeout < absl::ZeroDuration()) {
     return Work(absl::InvalidArgumentError(absl::StrCat("rank ", communicator_.rank(), ": timeout of bucket ", bucket,
                                                         " must be positive, or 0 for the communicator's")));
@@ -188,7 +188,7 @@ absl::Status BucketExchange::Impl::SetLossScale(double scale) {
 }
 
 CheckpointOwner BucketExchange::Impl::Owner() const {
-  return {.strategy = absl::StrCat("buckets of ", name_),  // other states than those of a synchronizer
+  return {.strategy = absl::StrCat("buckets of ", name_),  // not a synchronizer's: states differ
           .rank = communicator_.rank(),
           .size = communicator_.size(),
           .step = step_,

@@ -1,4 +1,4 @@
-// The buckets of a framework, and what is kept of their parameters between buckets.
+// The buckets of a framework, and the residuals of parameters that are in no bucket.
 #ifndef TUTTI_SYNC_BUCKET_EXCHANGE_IMPL_H_
 #define TUTTI_SYNC_BUCKET_EXCHANGE_IMPL_H_
 
@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// The functions have the names of BucketExchange's.
+// The functions have the names and the contracts of BucketExchange's functions.
 class BucketExchange::Impl {
  public:
   Impl(Communicator& communicator, const Caller& caller, Strategy strategy)
@@ -47,12 +47,12 @@ class BucketExchange::Impl {
     Caller caller;
     std::int64_t step = 0;  // of its next exchange
     BucketContents contents = {};
-    std::optional<ExchangeBucket> exchange = std::nullopt;  // none until the bucket is set, again perhaps
+    std::optional<ExchangeBucket> exchange = std::nullopt;  // none until the bucket is set, and after it was emptied
   };
 
-  // What is wrong with the arguments of SetBucket.
+  // The first mistake in the arguments of SetBucket; OK when there is none.
   absl::Status Check(int bucket, const BucketContents& contents, const void* data) const;
-  // FailedPrecondition when an exchange is under way: of a bucket that holds a parameter of `contents`, or of `bucket`.
+  // FailedPrecondition when an exchange is under way: of any bucket, or of `bucket`.
   absl::Status CheckIdle() const;
   absl::Status CheckIdle(int bucket) const;
   // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
@@ -66,8 +66,8 @@ class BucketExchange::Impl {
   const std::string name_;
   std::vector<Bucket> buckets_;
   std::map<std::string, std::int64_t> counts_;  // elements of every parameter that was ever in a bucket, by key
-  std::map<std::string, int> bucket_of_;        // of every parameter in a bucket, by key
-  Residuals kept_;                              // of parameters without a bucket that could use them
+  std::map<std::string, int> bucket_of_;        // the bucket of every parameter that is in one, by key
+  Residuals kept_;                              // of parameters in no bucket, or in one without a state for them
   double loss_scale_ = 1;
   std::int64_t step_ = 0;
 };

@@ -18,7 +18,7 @@ void RaiseTo(std::int32_t number) {
 }  // namespace
 
 absl::StatusOr<Caller> Caller::Create(Communicator& communicator) {
-  // Ranks may have made different numbers of callers before, in other groups.
+  // Ranks may have made different numbers of callers before, in other groups, so all take the largest number.
   std::int32_t number = last_number.load(std::memory_order_relaxed) + 1;
   Work largest = communicator.AllReduce(&number, &number, 1, DType::kI32, ReduceOp::kMax, {.caller_drives = true});
   if (absl::Status status = largest.Wait(); !status.ok()) return status;

@@ -1,5 +1,5 @@
-// The identity that a synchronizer puts into each of its calls, so that a call that meets one of another synchronizer,
-// another step or another kind is noticed.
+// The identity that a synchronizer puts into each of its calls, so that it is noticed when calls of two synchronizers,
+// two steps or two kinds meet.
 #ifndef TUTTI_SYNC_CALLER_H_
 #define TUTTI_SYNC_CALLER_H_
 

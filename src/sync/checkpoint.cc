@@ -20,9 +20,9 @@ const CheckpointState* Find(const std::vector<CheckpointState>& saved, const Sta
   return nullptr;
 }
 
-// Whether `saved` can become `state`: of the rank that saved it (`own`), to the byte; of a rank of another world, a
-// part of it. In another world a saved state may be missing: replicas start anew, and a bucket too small to be encoded
-// had lost nothing.
+// Whether `saved` can be loaded into `state`. With `own`, this rank saved the state in the same world, and the two must
+// fit to the byte. Otherwise `state` takes over a part of the saved values, and `saved` may be missing: replicas start
+// anew in another world, and a bucket too small to be encoded had lost nothing.
 bool Fits(const CheckpointState* saved, const StateRange& state, bool own) {
   if (!own) return saved == nullptr || state.kind == StateKind::kReplica || state.range.dtype == DType::kF32;
   return saved != nullptr && static_cast<std::int64_t>(saved->bytes.size()) == state.range.bytes &&
@@ -31,8 +31,9 @@ bool Fits(const CheckpointState* saved, const StateRange& state, bool own) {
 
 absl::Status CheckStates(const Checkpoint& checkpoint, absl::Span<const ExchangeBucket> buckets, bool own) {
   const auto misfit = [&](std::size_t b, const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b, what...,
-                                                   "; were the parameters or bucket sizes other ones?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("state of rank ", checkpoint.owner.rank, ": bucket ", b, what...,
+                     "; the parameters and bucket sizes must be those of the saved state"));
   };
   if (checkpoint.buckets.size() != buckets.size()) {
     return absl::InvalidArgumentError(absl::StrCat("state of rank ", checkpoint.owner.rank, ": number of buckets is ",

@@ -1,4 +1,4 @@
-// The state of a synchronizer as bytes, which a world of the same size or another one can read.
+// The state of a synchronizer as bytes, which a world of the same size or of another size can read.
 #ifndef TUTTI_SYNC_CHECKPOINT_H_
 #define TUTTI_SYNC_CHECKPOINT_H_
 

@@ -24,8 +24,8 @@ absl::StatusOr<Checkpoint> ParseOne(const std::string& bytes, std::size_t index)
   ByteReader reader(content);
   Checkpoint checkpoint;
   if (reader.Number() != kMagic || reader.Number() != kVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "states[", index, "] is no state of a synchronizer or bucket exchange, or one of another version of Tutti"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("states[", index, "] was not saved by a Synchronizer or BucketExchange of this version of Tutti"));
   }
   if (ByteReader(absl::string_view(bytes).substr(size)).Number() != static_cast<std::int64_t>(Hash(content))) {
     return absl::InvalidArgumentError(
@@ -120,15 +120,16 @@ absl::StatusOr<std::vector<Checkpoint>> Parse(absl::Span<const std::string> stat
 }
 
 absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner) {
-  if (checkpoints.empty()) return absl::InvalidArgumentError("states is empty; it needs at least this rank's");
+  if (checkpoints.empty())
+    return absl::InvalidArgumentError("states is empty, must hold at least the state of this rank");
   const CheckpointOwner& first = checkpoints[0].owner;
   const int size = first.size;
   const bool own = checkpoints.size() == 1 && SameWorld(first, owner) && first.rank == owner.rank;
   if (!own && checkpoints.size() != static_cast<std::size_t>(size)) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", owner.rank, " of ", owner.size, ": states has ",
-                                                   checkpoints.size(), " entries, states[0] of rank ", first.rank,
-                                                   " of ", size, "; needed are this rank's in a world of ", owner.size,
-                                                   " with the same nodes, or those of all ", size, " ranks"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", owner.rank, " of ", owner.size, ": states has ", checkpoints.size(), " entries, states[0] of rank ",
+        first.rank, " of ", size, "; states must hold the state of rank ", owner.rank, " alone, saved in a world of ",
+        owner.size, " ranks with the same nodes, or the states of all ", size, " ranks"));
   }
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointOwner& saved = checkpoints[i].owner;

@@ -41,7 +41,7 @@ struct CheckpointState {
   absl::string_view bytes;
 };
 
-// The states of a bucket; where buckets are a framework's, those of one parameter.
+// The states of a bucket of a synchronizer, or of one parameter of a BucketExchange.
 struct CheckpointBucket {
   std::int64_t count = 0;  // elements
   std::vector<CheckpointState> states;
@@ -58,7 +58,7 @@ struct Checkpoint {
 // of all these bytes (hash.h).
 std::string Write(const Checkpoint& checkpoint);
 
-// The checkpoints that `states` hold, whose bytes the results share. InvalidArgument names the one that is damaged.
+// The checkpoints that `states` hold, whose bytes the results share. InvalidArgument names a state that is damaged.
 absl::StatusOr<std::vector<Checkpoint>> Parse(absl::Span<const std::string> states);
 
 // OK when `checkpoints` are those of one moment of one training with the strategy of `owner`, and the ones that `owner`

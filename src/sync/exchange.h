@@ -17,8 +17,8 @@
 
 namespace tutti {
 
-// The functions have the names and the contracts of Synchronizer's, and are called on its one thread. What a kind of
-// exchange has no part in does nothing.
+// The functions have the names and the contracts of Synchronizer's functions, and are called on the synchronizer's one
+// thread. A function that does not concern a kind of exchange does nothing there.
 class Exchange {
  public:
   // `context` must outlive the result.
@@ -56,9 +56,10 @@ class Exchange {
   // The buckets with states that a checkpoint saves, in the form in which the next step begins with them. Waits until
   // the last exchange has ended.
   virtual absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() = 0;
-  // The same buckets, for other states. What has begun in the background is dropped, because it holds old weights.
+  // The buckets of BucketsToSave, to be filled with loaded states. A round that has begun in the background is dropped,
+  // because its snapshot holds the old weights.
   virtual absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToLoad() { return BucketsToSave(); }
-  // The states of the buckets, and the steps of the context, are other ones now. `same_world`: replicas were loaded
+  // Called after the states of the buckets and the step of the context were loaded. `same_world`: replicas were loaded
   // too.
   virtual void EndLoad(bool /*same_world*/) {}
 

@@ -90,7 +90,7 @@ Work ExchangeBucket::LaunchShared(int round, std::int64_t step, const CallOption
 
 absl::Status ExchangeBucket::MoveTo(void* place) {
   if (place == out_) return absl::OkStatus();
-  out_ = nullptr;  // unless all rounds can run at `place`
+  out_ = nullptr;  // stays null unless all rounds can run at `place`
   for (BoundPlan& round : rounds_) {
     absl::Status rebound = round.Rebind({.in = in_.data(), .out = place, .state = state_.data()});
     if (!rebound.ok()) return rebound;

@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// A bucket with its bound plans. It allocates nothing and looks nothing up after creation.
+// A bucket with its bound plans. A run allocates nothing and looks nothing up.
 class ExchangeBucket {
  public:
   // Binds one plan per round of the strategy. `communicator` must outlive the result. `index` is the number of the
@@ -30,7 +30,8 @@ class ExchangeBucket {
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
   // the caller's options.
   void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
-  // The same for a caller that waits for the run itself, by the result. A run that is refused leaves the last one be.
+  // Launch for a caller that waits for the run by the result. After a run that is refused, Finish and runs() still mean
+  // the run before.
   Work LaunchShared(int round, std::int64_t step, const CallOptions& call);
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan.
@@ -41,7 +42,7 @@ class ExchangeBucket {
   // Names the memory on which plans that work in place run from now on, for a bucket that was given a `place`; it must
   // outlive its use. Errors: see BoundPlan::Rebind.
   absl::Status MoveTo(void* place);
-  // Whether the last run has not ended.
+  // Whether the last run is still under way.
   bool runs() const { return !work_.done(); }
 
   // Multiplies the residuals by `factor`. No run may be under way.
@@ -79,8 +80,8 @@ class ExchangeBucket {
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
                                                         absl::Span<const BucketLayout> layout,
                                                         absl::Span<void* const> places = {});
-// Both wait for all buckets, also when one has failed, and return the first error: FinishOutputs for the outputs,
-// FinishAll for the ends of the runs. The time of the wait is added to `statistics`.
+// FinishOutputs waits for the outputs of all buckets, FinishAll for the ends of their runs. Both also wait for the
+// other buckets when one has failed, return the first error, and add the time of the wait to `statistics`.
 absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 

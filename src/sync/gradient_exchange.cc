@@ -149,7 +149,8 @@ absl::Status GradientExchange::FinishBackward() {
 }
 
 absl::Status GradientExchange::AfterStep() {
-  // A rank that leaves out a backward must not take its peers' next backward for its own.
+  // The round counts on when this rank left a backward out, so that its next backward does not meet its peers' last
+  // one.
   if (!std::exchange(exchanged_, false)) ++context_.round;
   return absl::OkStatus();
 }

@@ -44,7 +44,7 @@ class GradientExchange : public Exchange {
   // Begins a backward. `synchronize`: false when gradients are only accumulated. `momentum`: the source of what is
   // exchanged in place of gradients, which also chooses the round; null: gradients are exchanged, which have one round.
   absl::Status Begin(bool synchronize, MomentumSource* momentum);
-  // Finishes a backward, which counts as no step.
+  // Finishes a backward without counting a step.
   absl::Status Finish();
 
  protected:

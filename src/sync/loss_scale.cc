@@ -24,7 +24,7 @@ absl::Status AgreeOnLossScale(Communicator& communicator, double scale, const Ca
     if (scales[rank] != scales[0]) {
       return absl::InvalidArgumentError(absl::StrCat("loss scale of rank ", rank, " is ", scales[rank],
                                                      ", that of rank 0 is ", scales[0],
-                                                     "; it must be equal on all ranks"));
+                                                     "; the loss scale must be equal on all ranks"));
     }
   }
   return absl::OkStatus();

@@ -125,7 +125,8 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   if (!strategy.ok()) return strategy.status();
   if (strategy->algorithm->exchanges != Exchanges::kMomentum) {
     return absl::FailedPreconditionError(absl::StrCat("QAdam needs a synchronizer with the strategy ",
-                                                      NamesOfMomentum(), ", this one has ", synchronizer.strategy()));
+                                                      NamesOfMomentum(), ", but the synchronizer has ",
+                                                      synchronizer.strategy()));
   }
   absl::Status mistake;
   if (synchronizer.momentum_source() != nullptr) {
@@ -165,7 +166,8 @@ void QAdam::ReplaceGradient(int i) {
 
 absl::Status QAdam::Step(absl::Span<const int> untouched) {
   if (!stepping_) {
-    return absl::FailedPreconditionError("QAdam::Step without a backward that synchronizes since the last step");
+    return absl::FailedPreconditionError(
+        "QAdam::Step was called, but no backward that synchronizes has ended since the last step");
   }
   if (absl::Status exchanged = synchronizer_.BeforeStep(); !exchanged.ok()) return exchanged;
   stepping_ = false;
@@ -267,15 +269,20 @@ std::string QAdam::SaveState() const {
 
 absl::Status QAdam::LoadState(const std::string& state) {
   ByteReader reader(state);
-  if (reader.Number() != kMagic || reader.Number() != kVersion) {
-    return absl::InvalidArgumentError("the state is none of a QAdam, or one of another version of Tutti");
+  if (reader.Number() != kMagic) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state of ", state.size(), " bytes was not made by QAdam::SaveState"));
+  }
+  if (const std::int64_t version = reader.Number(); !reader.overrun() && version != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the state has version ", version, " of the format of QAdam::SaveState, expected ", kVersion));
   }
   const std::int64_t step = reader.Number();
   const std::int64_t frozen = reader.Number();
   const double last_norm = std::bit_cast<double>(reader.Number());
   if (!reader.overrun() && (step < 0 || (frozen != 0 && frozen != 1) || last_norm < 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the state is damaged: step ", step, ", frozen ", frozen, ", norm ", last_norm));
+    return absl::InvalidArgumentError(absl::StrCat("the state is damaged: step ", step, " must be at least 0, frozen ",
+                                                   frozen, " 0 or 1, norm ", last_norm, " at least 0"));
   }
   if (const std::int64_t parameters = reader.Number(); parameters != static_cast<std::int64_t>(ranges_.size())) {
     return absl::InvalidArgumentError(

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr char kEndOfKey = '\n';  // of a parameter, in the name of a saved state
+constexpr char kEndOfKey = '\n';  // ends a parameter's key in the name of a saved state
 
 bool IsResidual(const StateRange& state) {
   return state.kind == StateKind::kResidual && state.range.dtype == DType::kF32;
@@ -75,7 +75,8 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
                     const CallOptions& call, ExchangeBucket& bucket) {
   CallOptions driven = call;
   driven.caller_drives = true;
-  // Bit i: some rank has a part only of the bucket's state i. Ranks that do not exchange have no states, but take part.
+  // Bit i: some rank has a part only of the bucket's state i. Ranks that do not exchange have no states, but take
+  // part in the agreement.
   constexpr std::int64_t kAny = std::int64_t{1} << kMostStates;
   std::int64_t bits = HasAny(residuals, contents) ? kAny : 0;
   for (std::size_t i = 0; i < bucket.states().size(); ++i) {
@@ -95,7 +96,7 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
       if (state != nullptr) MoveTo(ValuesOf(bucket, *state), *state, contents, residuals);
       continue;
     }
-    // Each element is one rank's, so the sum over the ranks is exact.
+    // One rank alone has a residual of each element, so the sum over the ranks is exact.
     std::vector<float> all(static_cast<std::size_t>(bucket.count()));
     if (state != nullptr) MoveTo(absl::MakeSpan(all), *state, contents, residuals);
     Work sum = communicator.AllReduce(all.data(), all.data(), bucket.count(), DType::kF32, ReduceOp::kSum, driven);

@@ -29,18 +29,19 @@ struct ParameterResiduals {
   std::vector<Residual> residuals;
 };
 
-using Residuals = std::map<std::string, ParameterResiduals>;  // by key; in order, so that equal residuals save equally
+// By key; in order, so that equal residuals are saved as equal bytes.
+using Residuals = std::map<std::string, ParameterResiduals>;
 
-// The number of states that a bucket of a BucketExchange may have.
+// The largest number of states that a bucket of a BucketExchange may have.
 inline constexpr int kMostStates = 62;
 
 // Copies the residuals of `bucket`, which holds the parameters of `contents`, to `residuals`. No run may be under way.
 void CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Residuals& residuals);
 
-// Moves residuals of the parameters of `contents` into `bucket`, in place of its own. A state that covers the
-// bucket on every rank gets those of this rank, a state of which each rank has a part those that any rank has for its
-// part. Residuals whose state the bucket has not stay. `call` holds the options of the calls that it makes. Collective;
-// its errors are those of the communicator.
+// Moves residuals of the parameters of `contents` into `bucket`, in place of the bucket's own. A state that covers the
+// bucket on every rank gets the residuals of this rank; a state of which each rank has a part gets the residuals that
+// any rank has of that part. Residuals for which the bucket has no state stay in `residuals`. `call` holds the options
+// of the calls that are made here. Collective; errors are those of the communicator.
 absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Communicator& communicator,
                     const CallOptions& call, ExchangeBucket& bucket);
 
@@ -50,7 +51,8 @@ void Multiply(Residuals& residuals, double factor);
 std::vector<CheckpointBucket> ToSave(const Residuals& residuals);
 
 // What this rank, `owner`, takes over of `checkpoints`: its own, or those of the ranks whose heir it is. `known` has
-// the elements of parameters; InvalidArgument names one that had another number, or a state that is no residual.
+// the number of elements of parameters; InvalidArgument names a parameter that was saved with another number, or a
+// state that is no residual.
 absl::StatusOr<Residuals> TakeOver(const std::vector<Checkpoint>& checkpoints, const CheckpointOwner& owner,
                                    const std::map<std::string, std::int64_t>& known);
 

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// See Synchronizer::BroadcastState and CheckState. `call` holds the options of all calls that they make. Collective.
+// See Synchronizer::BroadcastState and CheckState. `call` holds the options of all calls that both make. Collective.
 absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call);
 absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call);
 

@@ -24,9 +24,10 @@ struct SyncContext {
   MomentumSource* momentum = nullptr;
   double loss_scale = 1;
   std::int64_t step = 0;
-  // The number, from 1, of the step that comes or is under way, which ranks compare in their calls. It counts more than
-  // `step`: also optimizer steps before which this rank, if not its peers, exchanged no gradients, and 10⁹ for each
-  // backward that was given up when buckets had left. So a rank that repeats a step never meets a rank that goes on.
+  // The number, from 1, of the step that comes or is under way, which ranks compare in their calls. `round` counts more
+  // than `step`: also optimizer steps before which this rank, if not its peers, exchanged no gradients, and 10⁹ for
+  // each backward that was given up when buckets had left. So a rank that repeats a step never meets a rank that goes
+  // on.
   std::uint64_t round = 1;
   SyncStatistics statistics = {};
 

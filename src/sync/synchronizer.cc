@@ -43,16 +43,17 @@ absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> pa
   if (!ExchangesWeights(*strategy.algorithm)) return absl::OkStatus();
   for (const Parameter& parameter : parameters) {
     if (parameter.weights != nullptr || parameter.count == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.name,
-                                                   " has no weights, or gaps between them; ", strategy.algorithm->name,
-                                                   " exchanges them and needs them in one piece"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter ", parameter.name, " has no weights, or gaps between its weights; ",
+                     strategy.algorithm->name, " exchanges weights and needs those of a parameter in one piece"));
   }
   if (strategy.algorithm->phase != Phase::kBackground) return absl::OkStatus();
   const BackgroundRounds rounds = strategy.algorithm->background(strategy);
   if (rounds.interval < timeout) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      rounds.interval_option, " of ", strategy.option(rounds.interval_option), " must be less than the timeout of the ",
-      "communicator, ", absl::FormatDuration(timeout), ": ranks wait for each other so long"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(rounds.interval_option, " of ", strategy.option(rounds.interval_option),
+                   " must be less than the timeout of the communicator, ", absl::FormatDuration(timeout),
+                   ", because a rank may wait for its peers from one round to the next"));
 }
 
 }  // namespace

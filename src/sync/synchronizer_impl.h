@@ -1,4 +1,4 @@
-// The state of a synchronizer between the calls of a step, and what it does with any exchange.
+// The state of a synchronizer between the calls of a step, and the functions that every kind of exchange shares.
 #ifndef TUTTI_SYNC_SYNCHRONIZER_IMPL_H_
 #define TUTTI_SYNC_SYNCHRONIZER_IMPL_H_
 
@@ -21,7 +21,7 @@
 
 namespace tutti {
 
-// The functions have the names of Synchronizer's and are called on its one thread.
+// The functions carry out those of Synchronizer (Save: SaveState; Load: LoadState), on the synchronizer's one thread.
 class Synchronizer::Impl {
  public:
   Impl(Communicator& communicator, const Caller& caller, std::vector<Parameter> parameters, Strategy strategy)

@@ -26,8 +26,8 @@ absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicato
                                                                      const std::vector<Parameter>& parameters,
                                                                      const Layout& layout) {
   std::unique_ptr<WeightBuckets> exchange(new WeightBuckets(communicator, parameters, layout));
-  // Buckets lie at the weights only if all ranks exchange: leaders reduce into their outputs, which may hold partial
-  // sums after a failure.
+  // Buckets lie at the weights only if all ranks exchange. Otherwise leaders reduce the weights of their node into
+  // their outputs, which may hold partial sums after a failure.
   const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
   const bool in_place =
       WorksInPlace(*strategy.algorithm) && static_cast<int>(participants.size()) == communicator.size();

@@ -1,5 +1,5 @@
 // Weights of one model: copied into buckets, exchanged there, and copied back when the model may change. Where plans
-// work in place, a weight that has a bucket of its own is exchanged where it lies; both copies are then nothing.
+// work in place, a weight that has a bucket of its own is exchanged where it lies, without copies.
 #ifndef TUTTI_SYNC_WEIGHT_BUCKETS_H_
 #define TUTTI_SYNC_WEIGHT_BUCKETS_H_
 
@@ -23,7 +23,7 @@ class WeightBuckets {
   static absl::StatusOr<std::unique_ptr<WeightBuckets>> Create(Communicator& communicator, const Strategy& strategy,
                                                                const std::vector<Parameter>& parameters,
                                                                const Layout& layout);
-  // Waits for the end of the exchange. When nobody has waited for its outputs, it is aborted on all ranks.
+  // Waits for the end of the exchange. An exchange whose outputs nobody has waited for is aborted on all ranks.
   ~WeightBuckets();
 
   // Copies the weights into the snapshot.
@@ -34,7 +34,7 @@ class WeightBuckets {
   // on.
   absl::Status FinishOutputs(SyncStatistics& statistics);
   // Waits for the end of the round, until which the snapshot and the replicas belong to the plans. Does nothing when no
-  // round is under way. Outputs that were not waited for still count as such.
+  // round is under way. Does not change travels().
   absl::Status Finish(SyncStatistics& statistics);
   // Whether a round was launched whose outputs nobody has waited for.
   bool travels() const { return travels_; }
@@ -43,7 +43,7 @@ class WeightBuckets {
   // Replaces the weights by what has arrived.
   void Replace();
   // Computes weights ← (what has arrived - the snapshot) + the weights, so that steps made since the snapshot are kept.
-  // In this order a weight that is equal on all ranks keeps its last bit.
+  // Computed in this order, a weight that is equal on all ranks keeps every bit.
   void Correct();
   // Averages the weights over the ranks of `communicator`. Collective; no plan may be under way. When it fails, every
   // weight has its old value or the average.

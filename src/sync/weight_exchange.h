@@ -28,11 +28,11 @@ class WeightExchange final : public Exchange {
  private:
   WeightExchange(SyncContext& context, std::unique_ptr<WeightBuckets> weights);
 
-  // Begins this step's exchange, once this rank has done what the last exchange still owed its peers.
+  // Waits for the end of the last exchange and begins this step's, if this step has one.
   absl::Status Launch();
   // Copies the weights that have arrived over the present ones, if an exchange is under way.
   absl::Status Arrive();
-  // Drops the outputs of an exchange whose forward has perhaps not happened.
+  // Forgets the forward that has begun, and the outputs of its exchange.
   void ForgetBegun();
 
   const std::unique_ptr<WeightBuckets> weights_;

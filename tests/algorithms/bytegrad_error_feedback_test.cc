@@ -1,4 +1,4 @@
-// What error feedback is for: a quadratic that a coarse codec cannot descend, and that it can with error feedback.
+// What error feedback is for: descent of a quadratic fails with a coarse codec, and succeeds with error feedback.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,9 +22,9 @@ Training OneBucket(const std::string& strategy, float lr) {
   return training;
 }
 
-// Two ranks descend ½|x - target|² together. To that each adds a slope of its own in the element 0, which cancels out
-// in the average; but it makes the levels of 8 bits so wide that all else is nearest to level 0. Root mean square of x
-// - target in the other elements, at the start and at the end.
+// Two ranks descend ½|x - target|² together. Each adds a slope of its own to element 0 of the gradient. The slopes
+// cancel out in the average, but make the levels of 8 bits so wide that all other elements are nearest to level 0.
+// Returns the root mean square of x - target in the other elements, at the start and at the end.
 std::pair<double, double> DistanceToTarget(const std::string& strategy, int steps) {
   constexpr float kSlope = 2000;
   Training training = OneBucket(strategy, 0.01f);
@@ -48,7 +48,7 @@ std::pair<double, double> DistanceToTarget(const std::string& strategy, int step
 }
 
 TEST(CoarseCodec, GetsNowhereWithoutErrorFeedback) {
-  // One range for a chunk: half of the elements share it with the slope and never move.
+  // block=0 gives a chunk one range: the half of the elements that share a chunk with the slope never move.
   const auto [first, last] = DistanceToTarget("bytegrad:block=0", 1000);
   EXPECT_GE(last, 0.5 * first);
 }
@@ -63,8 +63,8 @@ TEST(CoarseCodec, TheExactAverageArrives) {
   EXPECT_LE(last, 0.01 * first);
 }
 
-// A slope that averages to zero over any four steps, but whose sign does not: three times down, once steeply up.
-// Root mean square of x - target, at the start and at the end.
+// Adds a slope that averages to zero over any four steps, while its sign does not: three times down, once steeply up.
+// Returns the root mean square of x - target, at the start and at the end.
 std::pair<double, double> DistanceUnderRareSlopes(const std::string& strategy) {
   constexpr float kSlope = 20;
   Training training = OneBucket(strategy, 0.002f);

@@ -46,7 +46,7 @@ TEST_P(ByteGradTraining, EqualsItsReferenceWithRotatedBlocks) {
   }
 }
 
-// Chunks are summed in rank order over messages too; only buckets too small to be encoded are not.
+// Over messages, too, chunks are summed in rank order, except in buckets that are too small to be encoded.
 TEST_P(ByteGradTraining, EqualsItsReferenceOverMessages) {
   Training training = RandomTraining("bytegrad:error_feedback=true", GetParam(), kSteps);
   training.world = Messages();

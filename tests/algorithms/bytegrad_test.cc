@@ -44,7 +44,7 @@ Floats AsFloats(const Bytes& bytes, DType dtype) {
   return values;
 }
 
-// What the bucket of every rank holds after the plans have run.
+// The contents of the bucket of every rank after the plans have run.
 std::vector<Bytes> BucketsAfter(const std::vector<Plan>& plans, const std::vector<Floats>& gradients, DType dtype,
                                 SequentialExecutor::Order order) {
   std::vector<Bytes> out;
@@ -141,7 +141,8 @@ TEST_P(ByteGrad, StaysNearTheAverageAndEqualOnAllRanksForEveryDType) {
     const std::vector<Bytes> out = BucketsAfter(plans, gradients, dtype, SequentialExecutor::Order::kFirstToLast);
     for (Rank rank = 1; rank < size; ++rank) EXPECT_TRUE(out[rank] == out[0]) << Name(dtype) << " rank " << rank;
     const Floats result = AsFloats(out[0], dtype);
-    // Values lie within ±e³: two codec steps of half a level each, and what the dtype itself rounds away.
+    // Values lie within ±e³. The error is half a level in each of two codec steps, and what the dtype itself rounds
+    // away.
     const double level = 2 * std::exp(3.0) / 255;
     const double rounding = dtype == DType::kBF16 ? 0.2 : dtype == DType::kF16 ? 0.02 : 1e-4;
     for (std::int64_t i = 0; i < kCount; ++i) {

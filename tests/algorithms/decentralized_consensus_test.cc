@@ -1,4 +1,4 @@
-// How fast weights of different ranks come together: as fast as the spectral gap of the mixing matrices says.
+// The weights of different ranks come together as fast as the spectral gap of the mixing matrices says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -95,9 +95,9 @@ TEST_P(Consensus, TheAverageStays) {
   }
 }
 
-// A synchronizer, in training with gradients of zero.
+// Trains with a real synchronizer and gradients of zero.
 TEST_P(Consensus, IsReachedAtThatRateInTraining) {
-  if (GetParam()->random) return;  // one row of lots is not their mean
+  if (GetParam()->random) return;  // one sequence of drawn rounds differs from their mean
   for (const int size : {2, 4, 5, 8}) {
     const Contraction expected = SlowestContraction(TurnsOf(*GetParam(), size));
     Training training = RandomTraining(StrategyOf(*GetParam()), size, GetParam()->rounds(size));
@@ -130,14 +130,15 @@ std::string NameOf(const ::testing::TestParamInfo<const PeerSelection*>& selecti
 INSTANTIATE_TEST_SUITE_P(All, Consensus, ::testing::ValuesIn(AllPeerSelections().begin(), AllPeerSelections().end()),
                          NameOf);
 
-// The rates that are known: guards the power iteration.
+// Compares rates with those that the literature gives, to guard the power iteration.
 TEST(SpectralGap, IsThatOfTheLiterature) {
   const auto rate = [](const char* selection, int size) {
     return SlowestContraction(TurnsOf(**FindPeerSelection(selection), size)).rate;
   };
   for (const int size : {4, 5, 8, 16, 17}) {
     EXPECT_NEAR(rate("ring", size), 1.0 / 3 + 2.0 / 3 * std::cos(2 * std::numbers::pi / size), 1e-6) << size;
-    // Of an even world: (n-2) / 2(n-1), in mean square. (Boyd et al., "Randomized gossip algorithms", 2006)
+    // In an even world of n ranks the rate is (n-2) / 2(n-1), in mean square. (Boyd et al., "Randomized gossip
+    // algorithms", 2006)
     if (size % 2 == 0) {
       EXPECT_NEAR(std::pow(rate("random_pair", size), 2), (size - 2) / (2.0 * (size - 1)), 1e-6);
     }
@@ -147,7 +148,8 @@ TEST(SpectralGap, IsThatOfTheLiterature) {
   for (const int size : {2, 4, 8, 16, 32}) EXPECT_NEAR(rate("one_peer_exponential", size), 0, 1e-9);
 }
 
-// In 8 bits per element, too: what a message loses shrinks with the disagreement that it tells of.
+// With 8 bits per element the rate is that of exact messages, because what a message loses shrinks with the
+// disagreement that the message tells of.
 TEST(LowPrecisionConsensus, IsReachedAtTheRateOfTheRing) {
   constexpr int kExchanges = 5;
   for (const int size : {3, 4, 5, 8}) {
@@ -157,7 +159,7 @@ TEST(LowPrecisionConsensus, IsReachedAtTheRateOfTheRing) {
     training.initial = Floats(shape.size(), 0);
     training.lr = 1;
     for (Ranks& step : training.gradients) step = Ranks(size, training.initial);
-    // Ranks start alike, as they must, and disagree after the first step.
+    // Ranks start with equal weights, as the algorithm demands, and disagree after the first step.
     for (int rank = 0; rank < size; ++rank) {
       for (std::size_t i = 0; i < shape.size(); ++i) {
         training.gradients[0][rank][i] = -shape[i] * static_cast<float>(ring.slowest[rank]);

@@ -33,7 +33,8 @@ TEST_P(DecentralizedTraining, OverMessagesToo) {
   for (const int size : kWorldSizes) {
     Training training = Of(size);
     training.world = Messages();
-    // Worlds whose ranks all average with all use an all_reduce, whose order of summation is its own.
+    // Where every rank averages with all, the plan is an all_reduce, whose order of summation differs from the
+    // reference's.
     ExpectTrainsAs(training, Decentralized(selection()), kOrderOfFiftySums);
   }
 }

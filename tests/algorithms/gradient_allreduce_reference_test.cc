@@ -13,7 +13,7 @@ MakeReference AllReduce(int divisor) {
 
 class GradientAllReduceTraining : public ::testing::TestWithParam<int> {};
 
-// Mapped memory is summed in rank order, whatever the bucket.
+// In mapped memory every bucket is summed in rank order, as by the reference.
 TEST_P(GradientAllReduceTraining, EqualsItsReferenceToTheBit) {
   ExpectTrainsAs(RandomTraining("gradient_allreduce", GetParam(), kSteps), AllReduce(GetParam()));
   ExpectTrainsAs(RandomTraining("gradient_allreduce:average=false", GetParam(), kSteps), AllReduce(1));
@@ -27,7 +27,8 @@ TEST_P(GradientAllReduceTraining, OverMessagesOnlyTheOrderOfSumsDiffers) {
   }
 }
 
-// A cast travels as the messages of bytegrad do, whose chunks are summed in rank order over messages too.
+// Elements that are cast travel chunk by chunk as with bytegrad, so that they are summed in rank order over messages,
+// too.
 TEST_P(GradientAllReduceTraining, WithACodecEqualsItsReferenceToTheBit) {
   const int size = GetParam();
   for (const char* codec : {"bf16", "fp16"}) {

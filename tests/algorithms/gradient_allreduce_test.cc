@@ -72,7 +72,7 @@ TEST_P(GradientAllReduce, SumsOrAveragesOverEverySchedule) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, GradientAllReduce, ::testing::Values(1, 2, 3, 4, 5, 8));
 
-// Its values are cast already: the plan is that of no codec.
+// The values of a bf16 bucket need no cast to bf16: the plan is that without a codec.
 TEST(GradientAllReduceCodec, ChangesNothingInABucketOfItsType) {
   for (const auto& [codec, dtype] : {std::pair("bf16", DType::kBF16), std::pair("fp16", DType::kF16)}) {
     for (const char* schedule : {"auto", "ring"}) {

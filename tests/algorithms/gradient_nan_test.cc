@@ -1,4 +1,4 @@
-// A gradient that is no number, whoever has it, is seen by every rank, and is forgotten afterwards.
+// A NaN or infinity in the gradient of any rank reaches every rank in that step, and no later step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ constexpr int kSize = 4;
 constexpr int kSteps = 5;
 constexpr int kBadStep = 2;
 
-// Trains with one bad element in the gradient of one rank, in one step. `stays`: it is then seen in every later step.
+// Trains with one bad element in the gradient of one rank, in one step. `stays`: every later step must show the
+// element, too.
 void TrainWithOneBadElement(const std::string& strategy, int culprit, std::int64_t element, float bad, bool stays) {
   Training training = RandomTraining(strategy, kSize, kSteps);
   training.gradients[kBadStep][culprit][element] = bad;
@@ -40,7 +41,7 @@ void TrainWithEveryCulprit(const std::string& strategy, bool stays) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Model model = SevenParameters();
   for (int culprit = 0; culprit < kSize; ++culprit) {
-    // In every bucket, the one that is not encoded included, and in the first and last chunk.
+    // The bad elements lie in every bucket, also in the bucket that is not encoded, and in the first and last chunk.
     for (const std::int64_t element : {std::int64_t{0}, model.first(3) + 600, model.first(4) + 1, model.count() - 1}) {
       TrainWithOneBadElement(strategy, culprit, element, nan, stays);
     }
@@ -61,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, NotANumber,
                                            "bytegrad:codec=sign,error_feedback=true",
                                            "bytegrad:codec=topk,error_feedback=true", "qadam:warmup_steps=100"));
 
-// As in Adam, whose momentum is made of all gradients so far.
+// A NaN stays in the momentum of Adam, which is made of all gradients so far.
 TEST(NotANumberInMomentum, IsSeenByAllAndStays) { TrainWithEveryCulprit("qadam:warmup_steps=1", /*stays=*/true); }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST_P(LowPrecisionDecentralizedTraining, EqualsItsReferenceToTheBit) {
                  LowPrecision(size, CodecOfBlocks("minmax_uint8", 0), kOneSegment, 1));
 }
 
-// Every segment is a message.
+// A bucket of several segments is sent as one message per segment.
 TEST_P(LowPrecisionDecentralizedTraining, EqualsItsReferenceInSegments) {
   for (WorldOptions world : {WorldOptions(), Messages()}) {
     world.communicator.segment_bytes = 1000;

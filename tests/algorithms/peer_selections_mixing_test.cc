@@ -1,4 +1,4 @@
-// What every peer selection must be, in every world: doubly stochastic, and connected.
+// The mixing matrices of every peer selection, in every world, are doubly stochastic and connected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST_P(Mixing, ConnectsAllRanksWithinATurn) {
         for (int j = 0; j < size; ++j) together[i][j] += matrix[i][j] / rounds;
       }
     }
-    // Who has heard of rank 0, after as many hops as there are ranks.
+    // The ranks that weights of rank 0 have reached, after as many hops as there are ranks.
     std::vector<bool> reached(size, false);
     reached[0] = true;
     for (int hop = 0; hop < size; ++hop) {
@@ -83,7 +83,7 @@ TEST_P(Mixing, ConnectsAllRanksWithinATurn) {
 
 TEST_P(Mixing, IsSymmetricWhereItIsMutual) {
   const std::string name(GetParam()->name);
-  if (name == "exponential" || name == "one_peer_exponential") return;  // who is heard need not hear
+  if (name == "exponential" || name == "one_peer_exponential") return;  // weights travel one way between two ranks
   for (const int size : kSizes) {
     for (int round = 0; round < GetParam()->rounds(size); ++round) {
       const Matrix matrix = MixingMatrix(*GetParam(), size, round);
@@ -127,8 +127,8 @@ struct Mistake {
 TEST(MixingMatrices, ThatAreNoneAreRefusedWithTheReason) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Mistake mistakes[] = {
-      {{{0.5, 0.5}}, "row 0 has 2 entries; 1 rows need as many"},
-      {{{1, 0}, {0}}, "row 1 has 1 entries; 2 rows need as many"},
+      {{{0.5, 0.5}}, "row 0 has 2 entries, must have 1, one per row"},
+      {{{1, 0}, {0}}, "row 1 has 1 entries, must have 2, one per row"},
       {{{1.5, -0.5}, {-0.5, 1.5}}, "entry -0.5 of row 0, column 1 must be a number from 0 on"},
       {{{nan, 1}, {1, 0}}, "row 0, column 0 must be a number from 0 on"},
       {{{0.5, 0.4}, {0.5, 0.6}}, "row 0 sums to 0.9, must be 1"},
@@ -145,9 +145,9 @@ TEST(MixingMatrices, ThatAreNoneAreRefusedWithTheReason) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(mistake.message));
   }
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{1}}).ok());
-  // No rank keeps a share of its own weights, but weights come back to it after two exchanges and after three.
+  // No rank keeps a share of its own weights, but its weights come back to it after two exchanges and after three.
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{0, 0.5, 0.5}, {0.5, 0, 0.5}, {0.5, 0.5, 0}}).ok());
-  // Directed: a circle that is walked one way only connects all the same.
+  // Weights travel around this circle in one direction only, which connects all ranks, too.
   EXPECT_TRUE(CheckMixingMatrix(Matrix{{0.5, 0.5, 0}, {0, 0.5, 0.5}, {0.5, 0, 0.5}}).ok());
 }
 

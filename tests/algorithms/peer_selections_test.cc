@@ -1,4 +1,4 @@
-// With whom a rank mixes, as the paper or Bagua's documentation says it.
+// With whom a rank mixes in each peer selection, compared with the paper or Bagua's documentation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ std::vector<PeerWeight> Mix(absl::string_view selection, int size, int round, Ra
   return (*FindPeerSelection(selection))->mix(size, round, rank);
 }
 
-// The other rank of a pair; the rank itself when it sits out.
+// The rank with which `rank` forms a pair; `rank` itself when it sits out.
 Rank PeerOf(absl::string_view selection, int size, int round, Rank rank) {
   const std::vector<PeerWeight> mix = Mix(selection, size, round, rank);
   for (const PeerWeight& part : mix) {
@@ -111,7 +111,7 @@ TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
   const absl::Status unknown = ParseStrategy("decentralized:peer_selection_mode=star").status();
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("valid: all, exponential"));
   const std::pair<const char*, const char*> wrong[] = {
-      {"0.5 0.5/0.5", "row 1 has 1 entries; 2 rows need as many"},
+      {"0.5 0.5/0.5", "row 1 has 1 entries, must have 2, one per row"},
       {"0.5 0.6/0.5 0.4", "row 0 sums to 1.1"},
       {"0.5 0.5/0.4 0.6", "column 0 sums to 0.9"},
       {"1.5 -0.5/-0.5 1.5", "must be a number from 0 on"},

@@ -39,7 +39,7 @@ inline Vector Times(const Matrix& a, const Vector& x) {
   return product;
 }
 
-// Distance from consensus: of all entries from their mean.
+// Distance from consensus: the length of the vector of differences between the entries and their mean.
 inline double Disagreement(const Vector& x) {
   double mean = 0;
   for (const double value : x) mean += value / static_cast<double>(x.size());
@@ -48,7 +48,8 @@ inline double Disagreement(const Vector& x) {
   return std::sqrt(squares);
 }
 
-// A turn: all rounds of a selection one after the other; of one that draws lots, every round it may draw.
+// The turns of a selection: one turn with all rounds one after the other or, for a selection that draws lots, a turn
+// for every round that may be drawn.
 inline std::vector<Matrix> TurnsOf(const PeerSelection& selection, int size) {
   std::vector<Matrix> turns;
   for (int round = 0; round < selection.rounds(size); ++round) {
@@ -64,10 +65,11 @@ inline std::vector<Matrix> TurnsOf(const PeerSelection& selection, int size) {
 
 struct Contraction {
   double rate = 0;  // what remains of the slowest disagreement after one turn (in root mean square over the lots)
-  Vector slowest;   // that disagreement, of length 1
+  Vector slowest;   // the slowest disagreement, as a vector of length 1
 };
 
-// The second largest singular value of the turn, by power iteration: of 1, where all agree, it is told to keep off.
+// The second largest singular value of the turn, by power iteration on vectors whose mean is 0: the largest value, 1,
+// belongs to vectors on whose entries all ranks agree.
 inline Contraction SlowestContraction(const std::vector<Matrix>& turns) {
   const std::size_t size = turns[0].size();
   Matrix squared(size, Vector(size, 0));

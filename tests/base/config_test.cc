@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/harness/source_folder.h"
 
 namespace tutti {
 namespace {
@@ -82,7 +83,7 @@ TEST(ConfigTest, WarnsOfUnknownVariablesWithTheNearestName) {
 }
 
 TEST(ConfigTest, TheDocsAreInSync) {
-  std::ifstream file(TUTTI_SOURCE_DIR "/docs/configuration.md");
+  std::ifstream file(SourceFolder() / "docs/configuration.md");
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_EQ(text.str(), ConfigurationMarkdown()) << "docs/configuration.md is out of date: write this text to it";

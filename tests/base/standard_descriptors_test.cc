@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// In a process of its own: the exit code is 0 when `holds`.
+// Calls `holds` in a process of its own, whose exit code is 0 when `holds` returns true.
 template <typename Function>
 void ExpectInChild(const Function& holds) {
   const pid_t child = ::fork();

@@ -11,7 +11,7 @@
 namespace tutti::churn {
 namespace {
 
-// The numbers of the list that follows `words`, where these are followed by one for the first time.
+// The numbers of the first list of numbers that directly follows `words` in `text`.
 std::vector<Rank> NumbersAfter(const std::string& text, absl::string_view words) {
   std::vector<Rank> numbers;
   for (std::size_t at = 0; numbers.empty() && (at = text.find(std::string(words), at)) != std::string::npos;) {
@@ -37,8 +37,8 @@ absl::StatusCode ExpectedCode(Fault fault) {
   }
 }
 
-// A group without the victim goes on until one of its ranks, whose calls in other groups fail, leaves it. So does every
-// group of a communicator that is aborted.
+// Whether `error` says that a member ended a group without the victim. Such a group goes on until a rank whose calls in
+// other groups fail leaves it, as does every group of a communicator that is aborted.
 bool EndsWithAMember(const Round& round, absl::StatusCode code, const std::string& error) {
   const std::vector<Rank> members = NumbersAfter(error, kOfGroup);
   const auto is_member = [&](Rank rank) { return std::find(members.begin(), members.end(), rank) != members.end(); };
@@ -48,7 +48,8 @@ bool EndsWithAMember(const Round& round, absl::StatusCode code, const std::strin
          is_member(blamed.front());
 }
 
-// A rank that dies before its first word to the store has joined nothing whose end others could see.
+// Whether `error` is of a wait for ranks to join: the store sees no end of a rank that dies before its first word to
+// it.
 bool NeverCame(const Round& round, const std::string& error) {
   return round.fault == Fault::kKillJoin &&
          (absl::StrContains(error, "joining job") || absl::StrContains(error, "has not found rank"));

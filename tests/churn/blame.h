@@ -1,4 +1,4 @@
-// Which rank an error blames, and which it should.
+// Which rank an error blames, and which rank it should blame.
 #ifndef TUTTI_TESTS_CHURN_BLAME_H_
 #define TUTTI_TESTS_CHURN_BLAME_H_
 
@@ -13,7 +13,7 @@
 
 namespace tutti::churn {
 
-// Stands in the error of a call of a group before the list of the group's ranks, which ends with a parenthesis.
+// The words in the error of a group's call that precede the list of the group's ranks, which ends with a parenthesis.
 inline constexpr absl::string_view kOfGroup = " (in a group of ranks ";
 
 // "rank 2 died: …", "rank 0 waited 2s for rank 2 in …": {2}; "missing ranks: 2, 3": {2, 3}; {} when no rank is blamed.

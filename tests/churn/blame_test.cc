@@ -1,4 +1,4 @@
-// The judge of errors, judged: what it takes for the name of the right rank.
+// Tests of JudgeError and BlamedRanks: which errors they take for ones that name the right rank.
 #include "tests/churn/blame.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ TEST(BlamedRanksTest, ReadsWhatErrorsSay) {
 
 TEST(BlamedRanksTest, SeesThatNobodyIsNamed) {
   EXPECT_THAT(BlamedRanks("store server at 127.0.0.1:80: connection closed"), IsEmpty());
-  EXPECT_THAT(BlamedRanks("missing ranks: none any more"), IsEmpty());
+  EXPECT_THAT(BlamedRanks("all ranks have contributed, but the last of them only after the deadline"), IsEmpty());
 }
 
 class JudgeErrorTest : public ::testing::Test {

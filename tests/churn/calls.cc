@@ -8,7 +8,7 @@ namespace {
 // The block that all_to_all_v moves from one rank to another: `unit` times 0, 1, 2 or 3 elements.
 std::int64_t BlockCount(std::int64_t unit, Rank from, Rank to) { return (from * 3 + to * 5) % 4 * unit; }
 
-// A world of one rank computes nothing: bools stay the bytes that they are.
+// The combined bool of all ranks. A world of one rank combines nothing: bools stay the bytes that they are.
 int CombinedTruth(const SharedCall& call, int size, std::int64_t i) {
   if (size == 1) return InputValue(call, 0, i);
   int truths = 0;

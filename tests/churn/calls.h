@@ -15,7 +15,7 @@ struct Block {
   Values values;
 };
 
-// A call as all ranks make it together. `salt` makes its values different from those of the calls before.
+// A call that all ranks make together. `salt` makes its values different from those of the calls before.
 struct SharedCall {
   Collective collective = Collective::kAllReduce;
   DType dtype = DType::kF32;
@@ -27,7 +27,7 @@ struct SharedCall {
 };
 
 CollectiveSpec SpecOf(const SharedCall& call, Rank rank, int size);
-// Element i of the input of `rank`: so small that sums over five ranks are exact in every type.
+// Element i of the input of `rank`, a number so small that sums over five ranks are exact in every type.
 int InputValue(const SharedCall& call, Rank rank, std::int64_t i);
 // The output of `rank`, block by block.
 std::vector<Block> ExpectedOutput(const SharedCall& call, Rank rank, int size);

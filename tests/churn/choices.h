@@ -1,4 +1,4 @@
-// Reproducible decisions: the same on every machine and in every process that starts from equal numbers.
+// Reproducible decisions: equal on every machine and in every process that starts from equal numbers.
 #ifndef TUTTI_TESTS_CHURN_CHOICES_H_
 #define TUTTI_TESTS_CHURN_CHOICES_H_
 

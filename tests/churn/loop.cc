@@ -26,11 +26,12 @@ namespace tutti::churn {
 namespace {
 
 constexpr int kSamples = 20;
-// Of which the first one may still grow: caches fill up.
+// The index of the first sample that counts: memory may still grow before, while caches fill up.
 constexpr int kWarm = 4;
-// The last ones: the other group's calls that are under way hold memory too, in some of these samples and not in all.
+// The number of samples at the end of which the one with most free arena counts: calls of the other groups hold memory
+// of the arena in some of these samples.
 constexpr int kLast = 5;
-// What an allocator may keep of memory that was freed, of one rank.
+// The bytes of freed memory that the allocator may keep, per rank.
 constexpr std::int64_t kResidentSlack = std::int64_t{24} << 20;
 constexpr std::int64_t kArenaSlack = std::int64_t{4} << 20;
 constexpr absl::Duration kNoProgress = absl::Seconds(60);
@@ -45,7 +46,7 @@ struct Sample {
   }
 };
 
-// `ranks`: of this process, whose memory is that of all of them.
+// Says so when `early` and `late` differ by a leak; otherwise "". `ranks`: the number of ranks that share this process.
 std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> last, int ranks) {
   for (const Sample& sample : last) late.free_piece = std::max(late.free_piece, sample.free_piece);
   const bool grew = late.usage.descriptors > early.usage.descriptors || late.usage.threads > early.usage.threads ||
@@ -54,7 +55,7 @@ std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> la
   return grew ? absl::StrCat("leak: ", early.ToString(), ", and at the end ", late.ToString()) : "";
 }
 
-// Calls on a group of its own until all ranks are done with the loop.
+// A thread that makes calls on a group of its own until all ranks are done with the loop.
 class Others {
  public:
   Others(const Round& round, Rank rank, Communicator& communicator, const Complain& complain)

@@ -33,7 +33,7 @@ struct Options {
   double news_of_stop = absl::ToDoubleSeconds(NewsBounds().of_stop);
 };
 
-// What runs the round again.
+// The command line that runs the round again.
 std::string CommandFor(const Options& options, int number) {
   std::string command = absl::StrCat("churn --path ", options.path, " --seed ", options.seed, " --round ", number);
   if (options.ranks > 0) absl::StrAppend(&command, " --ranks ", options.ranks);
@@ -112,7 +112,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  // Whatever a rank starts and leaves behind becomes a child of this process, where it is seen.
+  // Processes that a rank starts and leaves behind become children of this process, which finds them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::string pattern = (std::filesystem::temp_directory_path() / "tutti_churn_XXXXXX").string();
   const std::string directory = mkdtemp(pattern.data());

@@ -64,7 +64,7 @@ void PutNumber(std::byte* to, DType dtype, int value) {
   }
 }
 
-// Some periods of the values, as bytes: what is compared at a time.
+// Some periods of the values, as bytes: the unit in which memory is filled and compared.
 std::vector<std::byte> Pattern(DType dtype, std::int64_t count, const Values& values) {
   const std::int64_t elements = std::min(count, 64 * kPeriod);
   std::vector<std::byte> pattern(static_cast<std::size_t>(elements * SizeOf(dtype)));

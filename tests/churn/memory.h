@@ -1,5 +1,5 @@
-// Memory of calls: filled with values that a call's result can be told from, and poisoned when the call has ended, so
-// that whatever is written there later is seen.
+// Memory of calls. Before a call the memory is filled with values from which results can be told; after the call it is
+// poisoned, so that later writes are found.
 #ifndef TUTTI_TESTS_CHURN_MEMORY_H_
 #define TUTTI_TESTS_CHURN_MEMORY_H_
 
@@ -13,26 +13,26 @@
 
 namespace tutti::churn {
 
-// The integer at an element; the same at elements kPeriod apart.
+// The integer at element `i`; integers repeat with the period kPeriod.
 using Values = std::function<int(std::int64_t i)>;
 inline constexpr std::int64_t kPeriod = 13;
 
 void Fill(std::byte* to, DType dtype, std::int64_t count, const Values& values);
-// The first element that holds something else.
+// The first element that differs from `values`.
 std::optional<std::int64_t> FirstWrong(const std::byte* at, DType dtype, std::int64_t count, const Values& values);
 // The number at element `i`, for messages.
 double NumberAt(const std::byte* at, DType dtype, std::int64_t i);
 
 class Memory {
  public:
-  // In the arena of `communicator`, or ordinary memory.
+  // Allocates in the arena of `communicator`, or in ordinary memory.
   static absl::StatusOr<Memory> Make(Communicator& communicator, std::int64_t bytes, bool in_arena);
 
   std::byte* data() { return arena_.data() != nullptr ? arena_.data() : ordinary_.data(); }
   std::int64_t bytes() const { return bytes_; }
 
   void Poison();
-  // The first byte that was written since.
+  // The first byte that was written since the memory was poisoned.
   std::optional<std::int64_t> FirstWritten() const;
 
  private:

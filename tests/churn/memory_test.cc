@@ -1,4 +1,4 @@
-// The checks of memory, checked: they see what is wrong in it.
+// Tests of the checks of memory: each kind of wrong contents is found.
 #include "tests/churn/memory.h"
 
 #include <gtest/gtest.h>

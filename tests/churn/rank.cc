@@ -23,13 +23,13 @@
 namespace tutti::churn {
 namespace {
 
-// What a process of one or more ranks says, and what its threads are doing.
+// Tells the supervisor the lines of a process of one or more ranks, and what its threads are doing.
 class Reporter {
  public:
   Reporter(Lines& lines, int ranks) : lines_(lines), ranks_(ranks) {}
 
   void Complain(const std::string& what) { lines_.Say("complaint " + OneLine(what)); }
-  // Said when all ranks of the process have come so far.
+  // Says "working" when all ranks of the process have called this.
   void Working(Rank rank) { SayWhenAll("working", rank); }
   void Idle(Rank rank) { SayWhenAll("idle", rank); }
   void Ended(int thread, std::int64_t begun_ns, const absl::Status& status) {
@@ -37,7 +37,7 @@ class Reporter {
                             static_cast<int>(status.code()), " ", OneLine(status.ToString())));
   }
 
-  // Of each thread; whom to ask.
+  // Adds a thread's worker, which is asked what the thread is doing.
   void Watch(Rank rank, const Worker* worker) {
     const MutexLock lock(mutex_);
     workers_.emplace(rank, worker);
@@ -69,7 +69,7 @@ class Reporter {
   const int ranks_;
   Mutex mutex_;
   std::multimap<Rank, const Worker*> workers_ TUTTI_GUARDED_BY(mutex_);
-  std::map<std::string, std::set<Rank>> arrived_ TUTTI_GUARDED_BY(mutex_);  // by line: who would say it
+  std::map<std::string, std::set<Rank>> arrived_ TUTTI_GUARDED_BY(mutex_);  // by line: the ranks that would say it
 };
 
 // Hears what the supervisor says to a process.
@@ -98,7 +98,7 @@ class Listener {
   std::thread thread_;
 };
 
-// One thread's work in one world.
+// Does the work of one thread in one world.
 void Work(const Round& round, Rank rank, int thread, Communicator& communicator, Worker& worker, Reporter& reporter) {
   const bool is_victim = rank == round.victim;
   for (int i = 0; !round.ends_by_itself() || i < round.activities; ++i) {
@@ -113,7 +113,7 @@ void Work(const Round& round, Rank rank, int thread, Communicator& communicator,
   }
 }
 
-// A communicator for each thread: the world, and others of the same ranks.
+// Makes a communicator for each thread: the world, and groups of the same ranks.
 absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> JoinForThreads(const Round& round, Rank rank,
                                                                           const Threads* threads) {
   std::vector<std::unique_ptr<Communicator>> communicators;
@@ -126,8 +126,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> JoinForThreads(const 
     communicators.push_back(*std::move(other));
   }
   if (round.fault == Fault::kAbort) {
-    // The victim may abort when all ranks have come here, some of which have not seen that yet: in a group that nobody
-    // aborts they will.
+    // The victim may abort as soon as all ranks have come here. This barrier is in a group that nobody aborts, so that
+    // every rank sees the others come.
     absl::StatusOr<std::unique_ptr<Communicator>> meeting = communicators[0]->Split(0, rank);
     if (!meeting.ok()) return meeting.status();
     if (const absl::Status met = (*meeting)->Barrier().Wait(); !met.ok()) return met;
@@ -136,7 +136,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> JoinForThreads(const 
   return communicators;
 }
 
-// `may_go` returns when the rank may destroy its communicators.
+// Lives through one world of the round; `may_go` returns when the rank may destroy its communicators.
 void LiveInWorld(const Round& round, int world, Rank rank, const Threads* threads, Reporter& reporter,
                  const std::function<void()>& may_go) {
   const std::int64_t begun_ns = MonotonicNanos();
@@ -168,8 +168,8 @@ void LiveInWorld(const Round& round, int world, Rank rank, const Threads* thread
   reporter.Forget(rank);
 }
 
-// The second world of a process needs what the first one needed, and no more; so does the third, after which this is
-// called. A thread that has been joined is counted for a moment more.
+// Complains when the process holds more after its third world than after the second. A thread that has been joined is
+// still counted for a moment.
 void CheckUsage(const Usage& second, Reporter& reporter) {
   Usage third = OwnUsage();
   for (int look = 0; look < 100 && third.threads > second.threads; ++look) {

@@ -24,21 +24,21 @@ namespace tutti::churn {
 // Where the ranks of a job find each other.
 struct Meeting {
   std::string directory;  // of rendezvous files
-  std::string job;        // a name that no other job has
+  std::string job;        // the name of the job, which no other job has
 };
 
-// For ranks in threads: what they share.
+// What ranks that are threads of one process share.
 struct Threads {
   std::shared_ptr<Store> store;
   std::shared_ptr<InprocHub> hub;
 };
 
-// Called once per process, before Join: says who this process is.
+// Sets the environment variables of `rank`, from which Join reads who this process is. Called once per process.
 void BecomeRank(const Round& round, Rank rank, const Meeting& meeting);
-// Joins a new world; over `threads` when these are given.
+// Joins a new world, over inproc with the ranks of `threads` when `threads` is not null.
 absl::StatusOr<std::unique_ptr<Communicator>> Join(const Round& round, Rank rank, const Threads* threads);
 
-// The whole life of a process of a round; its exit code. Of Path::kInproc: of all ranks.
+// Runs a process of a round from start to end and returns its exit code. With Path::kInproc the process has all ranks.
 int RunRank(const Round& round, Rank rank, const Meeting& meeting, Lines& lines);
 int RunRanksAsThreads(const Round& round, Lines& lines);
 

@@ -1,4 +1,4 @@
-// What a process of several ranks says.
+// The lines that a process of several ranks says.
 #include "tests/churn/rank.h"
 
 #include <fcntl.h>

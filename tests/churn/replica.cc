@@ -10,7 +10,7 @@
 namespace tutti::churn {
 namespace {
 
-// Three buckets: two that codecs encode, one too small for some.
+// The elements of the parameters. They make three buckets: two that every codec encodes, one too small for some codecs.
 constexpr std::array<std::int64_t, 5> kCounts = {3000, 3, 1201, 64, 2500};
 constexpr std::int64_t kBucketBytes = 12'000;
 constexpr std::int64_t kFirstBucketBytes = 4'000;
@@ -95,7 +95,7 @@ std::string Replica::WrongNumbers() const {
     const float* const numbers =
         gradients ? static_cast<const float*>(view.get()) : weights_[static_cast<std::size_t>(p)].data();
     for (std::int64_t i = 0; i < kCounts[static_cast<std::size_t>(p)]; ++i) {
-      // All ranks begin with these weights, of which every average is the same.
+      // All ranks begin with equal weights, whose average is these weights.
       const float expected = AverageGradient(p, i);
       if (std::abs(numbers[i] - expected) <= strategy_.error * kLargest) continue;
       return absl::StrCat(strategy_.name, " over ", communicator_.size(), " ranks: element ", i, " of ",

@@ -1,5 +1,5 @@
-// A model of one rank for a few steps: its gradients are small integers, and its weights stay as they are but for what
-// the strategy does to them, so that what must come out is known.
+// A model of one rank for a few steps. Gradients are small integers, and only the strategy changes the weights, so that
+// the right gradients and weights are known.
 #ifndef TUTTI_TESTS_CHURN_REPLICA_H_
 #define TUTTI_TESTS_CHURN_REPLICA_H_
 
@@ -14,21 +14,21 @@
 
 namespace tutti::churn {
 
-// A strategy name, and how far what it makes of averages may be from them.
+// A strategy name, and how far its averages may be from the exact ones.
 struct TriedStrategy {
   absl::string_view name;
-  // Of the largest gradient; 0: exact, negative: not known.
+  // The largest error, as a part of the largest gradient; 0: exact, negative: not known.
   double error;
 };
 absl::Span<const TriedStrategy> TriedStrategies();
 
 class Replica {
  public:
-  // Collective.
+  // Makes a replica; collective.
   static absl::StatusOr<std::unique_ptr<Replica>> Make(Communicator& communicator, const TriedStrategy& strategy,
                                                        int salt);
 
-  // Collective, but for `async`, whose ranks step at their own pace.
+  // Makes one training step; collective, except with `async`, whose ranks step at their own pace.
   absl::Status Step();
   // What is wrong with the gradients or weights after the last step; empty when nothing is.
   std::string WrongNumbers() const;

@@ -35,7 +35,8 @@ class Durations {
  public:
   void Add(absl::Duration duration) { all_.push_back(duration); }
   bool empty() const { return all_.empty(); }
-  // The shortest that is not exceeded by `percent` (1 … 100) percent of them, of which there is one at least.
+  // The shortest duration that `percent` (1 … 100) percent of the durations do not exceed. At least one must have been
+  // added.
   absl::Duration Percentile(std::size_t percent) const;
   // "p50 3ms, p99 20ms, max 31ms of 120".
   std::string ToString() const;
@@ -53,13 +54,13 @@ struct NewsBounds {
 struct Report {
   std::array<int, kAllFaults.size()> rounds{};  // by fault
   std::array<int, kKinds> findings{};
-  Durations after_kill;   // from a kill to the news at a survivor
-  Durations after_stop;   // of a survivor's news, after its deadline
-  Durations after_leave;  // from the last line of a rank that leaves to the news
+  Durations after_kill;   // from a kill to the error at a survivor
+  Durations after_stop;   // from a survivor's deadline to its error
+  Durations after_leave;  // from the last line of a rank that leaves to the error
   int failed_rounds = 0;
 
   void Count(const std::vector<Finding>& found);
-  // What is beyond the bounds, over all rounds.
+  // The findings of late news, over all rounds: percentiles beyond the bounds.
   std::vector<Finding> LateNews(const NewsBounds& bounds) const;
   std::string ToString() const;
 };

@@ -1,4 +1,4 @@
-// The judge of times, judged.
+// Tests of Durations and LateNews, which judge how late news may be.
 #include "tests/churn/report.h"
 
 #include <gmock/gmock.h>

@@ -10,7 +10,8 @@ constexpr std::array<absl::string_view, kAllPaths.size()> kPathNames = {"mapped"
 constexpr std::array<absl::string_view, kAllFaults.size()> kFaultNames = {"none", "pause", "kill", "kill_join",
                                                                           "stop", "leave", "abort"};
 
-// Kills are drawn most often: their number is what a run is judged by. Stops take as long as the timeout.
+// The faults that are drawn. Kills come most often, because a run is judged by their number; stops are rare, because
+// each takes as long as the timeout.
 constexpr std::array<Fault, 12> kDrawn = {Fault::kNone, Fault::kNone,     Fault::kPause, Fault::kKill,
                                           Fault::kKill, Fault::kKill,     Fault::kKill,  Fault::kKill,
                                           Fault::kStop, Fault::kKillJoin, Fault::kLeave, Fault::kAbort};
@@ -48,7 +49,7 @@ Round RoundOf(const Fixed& fixed, int number) {
   round.fault_after = absl::Microseconds(choices.Below(round.fault == Fault::kKillJoin ? 30'000 : 200'000));
   round.pause = absl::Milliseconds(choices.Between(1, 300));
   if (round.fault == Fault::kStop) round.timeout = absl::Seconds(2);
-  // Nobody waits that long but in vain, however busy the machine is.
+  // 30 s is longer than any wait takes that does not hang, however busy the machine is.
   if (round.ends_by_itself()) round.timeout = absl::Seconds(30);
   round.activities = choices.Between(3, 12);
   round.survivors_leave_at_once = choices.OneIn(2);

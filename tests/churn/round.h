@@ -47,11 +47,11 @@ struct Round {
   int threads = 1;  // of each rank, each with a communicator of its own
   Fault fault = Fault::kNone;
   Rank victim = 0;
-  // From the moment that all ranks work (of kKillJoin: that they join) to the fault.
+  // The time from the moment that all ranks work (with kKillJoin: that they join) to the fault.
   absl::Duration fault_after = absl::ZeroDuration();
   absl::Duration pause = absl::ZeroDuration();
   absl::Duration timeout = absl::Seconds(5);
-  // Of each thread. Ranks whose peer fails go on until they hear of it.
+  // The activities (Worker::DoNext) of each thread. Ranks whose peer fails go on until they hear of the failure.
   int activities = 10;
   // Survivors destroy their communicators as soon as they know, and do not wait until all know.
   bool survivors_leave_at_once = false;
@@ -62,7 +62,7 @@ struct Round {
   bool ends_by_itself() const { return fault == Fault::kNone || fault == Fault::kPause; }
 };
 
-// What the user of the driver fixes; the rest is drawn.
+// What the user of the churn fixes on the command line; the rest is drawn at random.
 struct Fixed {
   std::uint64_t seed = 1;
   Path path = Path::kMapped;

@@ -1,4 +1,4 @@
-// A failure can be run again: equal seeds give equal rounds.
+// Equal seeds give equal rounds, so that a failed round can be run again.
 #include "tests/churn/round.h"
 
 #include <gtest/gtest.h>

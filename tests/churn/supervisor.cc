@@ -23,7 +23,7 @@
 namespace tutti::churn {
 namespace {
 
-// What a busy machine may take beyond what the ranks are promised.
+// The time that a busy machine may take in addition to the promised times.
 constexpr absl::Duration kSlack = absl::Seconds(8);
 
 // An error with which a thread of a rank ended.
@@ -34,7 +34,7 @@ struct ThreadError {
   std::string text;
 };
 
-// What a process has told so far.
+// The lines that a process has sent so far.
 struct Told {
   bool working = false;
   bool idle = false;
@@ -102,8 +102,8 @@ class Supervisor {
     Find(kind, what);
   }
 
-  // Listens until `told` says so of all processes that `whose` picks, or those have ended. False at the deadline: then
-  // the missing ones are a finding.
+  // Listens until `told` is true of all processes that `whose` picks, or they have ended. Returns false at the
+  // deadline: then the missing processes are a finding.
   bool Await(const std::string& what, absl::Duration bound, const std::function<bool(Rank)>& whose,
              const std::function<bool(const Told&)>& arrived) {
     const absl::Time deadline = absl::Now() + bound;
@@ -140,7 +140,7 @@ class Supervisor {
         [](const Told& told) { return told.working || told.idle; });
   }
 
-  // Lets the time of the round pass, and hears meanwhile.
+  // Lets `duration` pass, and listens to the processes meanwhile.
   void Listen(absl::Duration duration) {
     const absl::Time until = absl::Now() + duration;
     while (absl::Now() < until) {
@@ -152,12 +152,12 @@ class Supervisor {
     return Await("ended", bound, whose, [](const Told& told) { return told.idle; });
   }
 
-  // False when ranks hang.
+  // Does to the victim what the round says; false when ranks hang.
   bool DoFault() {
     const auto survivors = [this](Rank rank) { return IsSurvivor(rank); };
     const auto victim = [this](Rank rank) { return rank == round_.victim; };
     const absl::Duration told_by = round_.timeout + kSlack;
-    // Work that nothing disturbs.
+    // The round has no fault: its work ends by itself.
     const absl::Duration done_by = round_.worlds * (2 * round_.timeout + absl::Seconds(30));
     if (round_.fault == Fault::kKillJoin) {
       Listen(round_.fault_after);
@@ -233,7 +233,7 @@ class Supervisor {
     return true;
   }
 
-  // The one that was stopped too long must learn that its peers have given it up.
+  // Checks that a victim that was stopped too long learns that its peers have given it up.
   bool JudgeStopped() {
     for (const ThreadError& error : told_[static_cast<std::size_t>(round_.victim)].errors) {
       if (BlamedRanks(error.text).empty()) {
@@ -250,7 +250,7 @@ class Supervisor {
     for (Rank rank = 0; rank < ranks_->size(); ++rank) {
       const bool killed = rank == round_.victim && (round_.fault == Fault::kKill || round_.fault == Fault::kKillJoin);
       const std::optional<int> ended = ranks_->AwaitEnd(rank, absl::Now() + absl::Seconds(5));
-      if (!ended.has_value() || killed) continue;  // who does not end has been found already
+      if (!ended.has_value() || killed) continue;  // a process that does not end is a finding already
       if (WIFSIGNALED(*ended)) Find(Kind::kCrash, absl::StrCat("rank ", rank, " ended by signal ", WTERMSIG(*ended)));
       if (WIFEXITED(*ended) && WEXITSTATUS(*ended) != 0) {
         Find(Kind::kCrash, absl::StrCat("rank ", rank, " exited with ", WEXITSTATUS(*ended)));

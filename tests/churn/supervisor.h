@@ -1,4 +1,4 @@
-// Starts the ranks of a round, does to the victim what the round says, and judges what comes of it.
+// Starts the ranks of a round, does to the victim what the round says, and judges how all ranks end.
 #ifndef TUTTI_TESTS_CHURN_SUPERVISOR_H_
 #define TUTTI_TESTS_CHURN_SUPERVISOR_H_
 
@@ -10,8 +10,8 @@
 
 namespace tutti::churn {
 
-// What was found in the round; nothing when all is well. Adds its times to `report`. `directory` is for the rendezvous
-// files of all rounds.
+// Runs a round and returns its findings, none when all is well. Adds the round's times to `report`. `directory` is for
+// the rendezvous files of all rounds.
 std::vector<Finding> RunRound(const Round& round, const std::string& directory, Report& report);
 
 }  // namespace tutti::churn

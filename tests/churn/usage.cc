@@ -30,7 +30,7 @@ std::int64_t StatusField(const std::string& status, const std::string& field) {
   return at == std::string::npos ? 0 : std::strtoll(status.c_str() + at + field.size(), nullptr, 10);
 }
 
-// Whether a living process has mapped the file: a file that a process of somebody else's test uses is no leak of ours.
+// Whether a living process has mapped the file. A file that another program uses is no leak of the churn.
 bool MappedBySomebody(const std::string& path) {
   std::error_code gone;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", gone)) {
@@ -43,7 +43,7 @@ bool MappedBySomebody(const std::string& path) {
 }  // namespace
 
 Usage OwnUsage() {
-  // Ranks that are threads share a process: none counts the descriptor with which another one looks.
+  // Ranks that are threads look one after the other: no rank may count the descriptor with which another one looks.
   static Mutex one_looks;
   const MutexLock lock(one_looks);
   const std::string status = ContentOf("/proc/self/status");
@@ -53,7 +53,7 @@ Usage OwnUsage() {
 }
 
 std::int64_t LargestFreePiece(Communicator& communicator) {
-  // More than there can be: the error says how much there is.
+  // The request is larger than any arena, so that it fails with an error that names the largest free piece.
   const std::string text(communicator.Allocate(std::int64_t{1} << 50).status().message());
   static constexpr char kBefore[] = "largest free piece has ";
   const std::size_t at = text.find(kBefore);

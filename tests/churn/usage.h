@@ -1,4 +1,5 @@
-// What a process, and a machine after the process, must not keep.
+// Resources that a world must give back: memory, descriptors and threads of a process, and shared memory of the
+// machine.
 #ifndef TUTTI_TESTS_CHURN_USAGE_H_
 #define TUTTI_TESTS_CHURN_USAGE_H_
 
@@ -29,8 +30,9 @@ class SharedMemory {
  public:
   static SharedMemory Now();
 
-  // What has come since `before` and stays, of the processes `dead` or of nobody who lives: leaks. Empty when there are
-  // none. Takes a while only when there are some, since other programs make such files and remove them at once.
+  // Describes leaks: what has come since `before` and stays, and belongs to the processes `dead` or to no living
+  // process. "" when there are none. When something has come, the function waits for a while, because other programs
+  // make such files and remove them at once.
   static std::string LeftBehind(const SharedMemory& before, const std::vector<pid_t>& dead);
 
  private:

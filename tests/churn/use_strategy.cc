@@ -42,7 +42,7 @@ absl::Status Worker::Train(Replica& replica, int steps, bool of_async) {
     }
   }
   BeginWait("Flush");
-  // Between two steps weights may differ; the average is the same for all.
+  // Between two steps weights may differ between ranks; Flush gives all ranks the average.
   if (absl::Status status = replica.synchronizer().Flush(); !status.ok()) return status;
   if (of_async) replica.synchronizer().Pause();
   BeginWait("CheckState");
@@ -73,7 +73,7 @@ absl::Status Worker::UseStrategy(Communicator& on) {
       states = *std::move(gathered);
     }
   }
-  // What a strategy has left behind in the arena, peers may not touch any more.
+  // Peers may not touch memory of the arena that the dropped strategy has given back.
   if (allocates_after) {
     absl::StatusOr<Memory> memory = Memory::Make(on, 50'000, /*in_arena=*/true);
     if (!memory.ok()) return memory.status();
@@ -82,7 +82,7 @@ absl::Status Worker::UseStrategy(Communicator& on) {
   }
   if (!saves) return absl::OkStatus();
   if (!loads_in_part || on.size() == 1) return Resume(on, strategy, salt, states);
-  // All states, in a world that lacks the last rank.
+  // A group without the last rank loads the states of all ranks.
   BeginWait("Split");
   absl::StatusOr<std::unique_ptr<Communicator>> part = on.Split(on.rank() + 1 < on.size() ? 0 : -1, on.rank());
   if (!part.ok()) return part.status();

@@ -19,7 +19,7 @@ constexpr std::size_t kMostGroupsKept = 3;
 
 }  // namespace
 
-// A call with the memory of this rank. In place there is one memory, whose input and output begin where they must.
+// A call with the memory of this rank. A call in place has one memory, in which input and output have their offsets.
 struct Worker::PlannedCall {
   SharedCall call;
   Memory in;
@@ -203,7 +203,7 @@ void Worker::CheckEndedCalls() {
   }
 }
 
-// The error of a group, which other faults end than those of the world: JudgeError reads the members.
+// Adds the members of a group to its error: JudgeError needs them, because other ranks may end a group than the world.
 absl::Status Worker::WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const {
   std::vector<Rank> members;
   for (Rank rank = 0; rank < communicator_.size(); ++rank) {
@@ -212,7 +212,8 @@ absl::Status Worker::WithMembers(const absl::Status& error, std::uint64_t chosen
   return absl::Status(error.code(), absl::StrCat(error.message(), kOfGroup, absl::StrJoin(members, ", "), ")"));
 }
 
-// Groups of some ranks, of which each is used once; ranks drop them in orders of their own, some of them later.
+// Makes groups of some ranks and uses each once; every rank drops the groups in an order of its own, some of them
+// later.
 absl::Status Worker::MakeGroups() {
   std::vector<std::unique_ptr<Communicator>> made;
   const int splits = choices_.Between(1, 3);
@@ -225,7 +226,8 @@ absl::Status Worker::MakeGroups() {
     BeginWait("Split");
     absl::StatusOr<std::unique_ptr<Communicator>> group = communicator_.Split(color, communicator_.rank());
     if (!group.ok()) return group.status();
-    // The decisions of a group are equal on its ranks, and leave those of the others alone.
+    // The calls of a group are drawn from a seed of its own, equal on its ranks; then choices_, equal on all ranks,
+    // goes on where it was.
     const Choices before = choices_;
     choices_ = Choices({members, inside ? 1U : 0U});
     absl::Status used;

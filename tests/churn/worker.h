@@ -20,16 +20,16 @@
 
 namespace tutti::churn {
 
-// Takes the text of something that must never happen, such as a wrong sum. Any thread.
+// A function that takes the text of something that must never happen, such as a wrong sum. Any thread may call it.
 using Complain = std::function<void(const std::string& what)>;
 
 class Worker {
  public:
-  // `thread` has an equal part in the decisions of all ranks; `rank` is this rank's of the world.
+  // `thread` is part of the seed of decisions that are equal on all ranks; `rank` is the rank in the world.
   Worker(const Round& round, int world, Rank rank, int thread, Communicator& communicator, Complain complain);
 
-  // Does one thing with the communicator, the same on all ranks: calls, groups, or a strategy. An error is that of a
-  // communicator.
+  // Does one thing with the communicator, equal on all ranks: calls, groups, or a strategy. Returns the error of the
+  // communicator that has failed.
   absl::Status DoNext();
 
   // Drops the groups that were kept for later, and the memory of calls that have ended.
@@ -41,16 +41,16 @@ class Worker {
   absl::Status WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const;
   absl::Status UseStrategy(Communicator& on);
 
-  // Groups and strategies made so far: equal on all ranks.
+  // The number of groups and strategies made so far, equal on all ranks.
   int splits() const { return splits_; }
   int strategies() const { return strategies_; }
 
-  // Looks at the memory of calls that have ended: nobody may have written there.
+  // Complains when somebody has written to memory of calls that have ended.
   void CheckEndedCalls();
 
-  // When the last wait for peers began. Any thread.
+  // The time when the last wait for peers began. Any thread may ask.
   std::int64_t waits_since_ns() const { return waits_since_ns_; }
-  // What the thread is doing, for whom it takes too long. Any thread.
+  // What the thread is doing, for the report of a hang. Any thread may ask.
   std::string doing() const;
 
  private:
@@ -61,12 +61,12 @@ class Worker {
   void CheckResult(Communicator& on, PlannedCall& call);
   absl::Status Wait(PlannedCall& call);
   void BeginWait(absl::string_view what);
-  // Some steps, after which replicas are equal where they must be.
+  // Makes some steps, and checks that replicas are then equal where they must be.
   absl::Status Train(Replica& replica, int steps, bool of_async);
   // Goes on from the states that all ranks of some world have saved.
   absl::Status Resume(Communicator& on, const TriedStrategy& strategy, int salt,
                       const std::vector<std::string>& states);
-  // Checks what rests, and lets these rest instead, poisoned.
+  // Checks the memory of the calls that rest, and lets `calls` rest in their place, poisoned.
   void Rest(std::vector<PlannedCall> calls);
 
   const Round round_;

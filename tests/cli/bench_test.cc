@@ -83,7 +83,7 @@ TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
   EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface or address of this node"));
 }
 
-// Links that are measured at set-up give other predictions, on all ranks of one node and of different ones.
+// Links that are measured at set-up change the predictions, for ranks of one node and of different nodes.
 TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
   const std::string command = std::string(TUTTI_COMMAND) + " bench all_gather -b 1M -e 1M --messages --json -" + kQuick;
   const auto predicted = [&](const std::string& environment) {
@@ -206,6 +206,7 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench allreduce", "did you mean all_reduce?"},
       {"bench all_reduce --rankz 2", "did you mean --ranks?"},
       {"bench all_reduce --ranks 0", "not in range 1 to 65536"},
+      {"bench all_reduce -np 2", "--ranks: expected a number from 1 to 65536, found p"},
       {"bench all_reduce -b 1X", "4, 1K, 256M or 1G"},
       {"bench all_reduce -b 2K -e 1K", "--min-bytes 2K is more than --max-bytes 1K"},
       {"bench all_reduce --min-time nan", "nan is not in range 1e-06 to 1e+06"},
@@ -223,14 +224,15 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
   }
 }
 
-// Without a row, and without the launcher's word on ranks that failed.
+// The command prints neither a row nor the launcher's message about ranks that failed.
 TEST(BenchTest, RefusesBeforeItStartsRanks) {
   const Mistake mistakes[] = {
       {"bench all_reduce --schedule rings",
        "unknown schedule 'rings' of all_reduce; valid: direct, halving_doubling, "},
       {"bench all --schedule ring", "unknown schedule 'ring' of "},
       {"bench all_reduce --schedule direct --messages",
-       "--schedule direct of all_reduce: it reads and writes peers' memory, which is not mapped on this transport "
+       "--schedule direct of all_reduce: the schedule reads and writes peers' memory, which is not mapped on this "
+       "transport "
        "(--messages); valid: halving_doubling, recursive_doubling, ring"},
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
       {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},

@@ -1,4 +1,4 @@
-// What is left when the launcher, or a part of it, is killed: nothing.
+// When the launcher, or one of its two processes, is killed, no process of the job is left.
 #include <signal.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Finish returns when nobody holds the launcher's output any more: that is how these tests see that all are gone.
+// Finish returns when no process holds the launcher's output any more, which shows these tests that all have ended.
 
 TEST(LaunchDeathTest, RanksDieWithTheLauncher) {
   Launcher launcher(2, "echo ready; exec sleep 1000");
@@ -20,12 +20,12 @@ TEST(LaunchDeathTest, RanksDieWithTheLauncher) {
   EXPECT_EQ(launcher.Finish(), -SIGKILL);
 }
 
-// In the rank's process group, in a session of its own, and orphans.
+// Each rank starts a process in its own process group, one in a session of its own, and orphans.
 constexpr char kFamily[] =
     "trap '' TERM HUP; (echo ready; exec sleep 1000) & setsid sh -c 'echo ready; exec sleep 1000' & "
     "sh -c 'sh -c \"echo ready; exec sleep 1000\" & exit 0'; setsid sh -c '(echo ready; exec sleep 1000) & exit 0'; "
     "while :; do sleep 1000; done";
-constexpr int kReady = 4;  // times that a rank says so
+constexpr int kReady = 4;  // times that a rank's processes say that they are ready
 
 TEST(LaunchDeathTest, WhatRanksHaveStartedDiesWithTheLauncher) {
   for (const char* setting : {"LAUNCH_TAGS=1", "UNTAGGED=1"}) {

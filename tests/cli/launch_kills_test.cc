@@ -1,4 +1,4 @@
-// Ranks, the launcher and its supervisor killed at random moments, at random, by a seed that failures print.
+// Kills ranks, the launcher and its supervisor at random moments, by a seed that failures print.
 #include <signal.h>
 
 #include <random>
@@ -16,15 +16,15 @@ namespace {
 constexpr int kRounds = 100;
 constexpr int kMaxRanks = 4;
 
-// A rank with a helper in its group and one in a session of its own; each says that it is there.
+// A rank with a helper in its process group and a helper in a session of its own; each of the three prints a word.
 constexpr char kFamily[] =
     "echo \"<rank $TUTTI_RANK $$>\"; (echo \"<there>\"; exec sleep 1000) & "
     "setsid sh -c 'echo \"<there>\"; exec sleep 1000' & wait";
-constexpr int kWords = 3;  // that a rank says
+constexpr int kWords = 3;  // words that a rank and its helpers print
 
 struct Kill {
   const char* what;
-  bool rank;  // or the launcher
+  bool rank;  // false: the launcher
   int signal;
 };
 constexpr Kill kKills[] = {{"a rank by SIGKILL", true, SIGKILL},     {"a rank by SIGSEGV", true, SIGSEGV},

@@ -37,7 +37,7 @@ class SmallPipe {
   int writer() const { return ends_[1]; }
   void CloseReader() { Close(ends_[0]); }
   void CloseWriter() { Close(ends_[1]); }
-  // All that is written until nobody can write any more; "" at the end of patience.
+  // All that is written until no writer is left; "" when a writer is left after the longest wait.
   std::string ReadAll() {
     CloseWriter();
     std::string text;
@@ -68,7 +68,7 @@ TEST(LaunchTest, LinesAreTagged) {
   }
 }
 
-// On a pipe that does not wait for its reader, and on one that does.
+// The pipe is non-blocking, or blocking.
 TEST(LaunchTest, NothingIsLostOnASlowReader) {
   std::string expected;
   for (int i = 1; i <= 200'000; ++i) absl::StrAppend(&expected, "[0] ", i, "\n");
@@ -82,7 +82,7 @@ TEST(LaunchTest, NothingIsLostOnASlowReader) {
 
 TEST(LaunchSlowTest, AReaderThatNeverReadsHidesNoFailure) {
   SmallPipe out;
-  // More than the pipe takes, less than would keep rank 1 in its write.
+  // Rank 1 prints more than the pipe takes, and less than the launcher and the pipe take together: its write ends.
   Launcher launcher(2, absl::StrCat("if [ $TUTTI_RANK = 1 ]; then seq 1 5000; exit 7; fi; ", kForever),
                     {"LAUNCH_TAGS=1", "LAUNCH_IMPATIENT=1", "LAUNCH_STOPPED_CLOCK=1"}, out.writer());
   EXPECT_EQ(launcher.Finish(), 7) << launcher.text;

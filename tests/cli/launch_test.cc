@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The launcher as a program: it is this one, started again. Its ranks run $LAUNCH_SCRIPT.
+// The launcher as a program, which is this test program, started again. Its ranks run $LAUNCH_SCRIPT.
 TEST(DISABLED_LaunchProgram, Launcher) {
   LaunchOptions options{.command = {"sh", "-c", std::getenv("LAUNCH_SCRIPT")}};
   ASSERT_TRUE(absl::SimpleAtoi(std::getenv("LAUNCH_RANKS"), &options.ranks));
@@ -59,7 +60,7 @@ TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
   EXPECT_EQ(launcher.Count("<tutti met 3>"), 3) << launcher.text;
 }
 
-// It ends well, so the job goes on; those that wait for it must not.
+// The rank ends with 0, so the job goes on; ranks that wait for it must not wait on.
 TEST(LaunchTest, ARankThatEndsWithoutHavingJoinedIsNamedToTheOthers) {
   Launcher launcher(2, "[ $TUTTI_RANK = 1 ] || exec " + ThisProgram("Rank"));
   EXPECT_EQ(launcher.Finish(), 1) << launcher.text;
@@ -90,7 +91,7 @@ TEST(LaunchTest, ASignalIsNamed) {
   EXPECT_THAT(launcher.text, HasSubstr("rank 0 was ended by SIGSEGV; ending the others\n"));
 }
 
-// Also when somebody sets the system's clock back.
+// The kill comes in time even when somebody sets the system's clock back.
 TEST(LaunchTest, RanksThatDoNotEndAreKilled) {
   TemporaryDirectory directory;
   const std::string fifo = directory.path() + "/fifo";
@@ -104,7 +105,7 @@ TEST(LaunchTest, RanksThatDoNotEndAreKilled) {
   EXPECT_THAT(launcher.text, HasSubstr("killing the ranks that did not end within 50ms: 0\n"));
 }
 
-// A rank that is ending already may be told so once more, when the launcher sees the other one end.
+// A rank that is ending already may get a second signal, when the launcher sees the other rank end.
 TEST(LaunchTest, SignalsArePassedOn) {
   for (int signal : {SIGTERM, SIGINT}) {
     Launcher launcher(2,
@@ -146,6 +147,14 @@ TEST(LaunchTest, WrongOptionsAreNamed) {
   absl::Status status = Launch({.ranks = 2, .command = {"no-such-program"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot start 'no-such-program': No such file"));
+}
+
+TEST(LaunchTest, AProgramOfThisFolderThatIsNotInPathIsFound) {
+  const std::string name = absl::StrCat("program-of-launch-test-", ::getpid());
+  ASSERT_EQ(::symlink("/bin/true", name.c_str()), 0);
+  const absl::Status status = Launch({.ranks = 1, .command = {name}}).status();
+  ::unlink(name.c_str());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("; it is in this folder: write ./" + name));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A launcher at work, as a test sees it: its signals, its output and how it ends.
+// Runs a launcher for a test, which sends it signals, and sees its output and how it ends.
 #ifndef TUTTI_TESTS_CLI_LAUNCHER_RUN_H_
 #define TUTTI_TESTS_CLI_LAUNCHER_RUN_H_
 
@@ -48,7 +48,7 @@ class Launcher {
     output_ = ends[0];
   }
   ~Launcher() {
-    if (id_ >= 0) (void)::kill(id_, SIGKILL);  // a test that failed
+    if (id_ >= 0) (void)::kill(id_, SIGKILL);  // alive only when a test has failed
     ::close(output_);
   }
   Launcher(const Launcher&) = delete;
@@ -66,7 +66,7 @@ class Launcher {
     }
     return stuck_ ? -1 : Wait();
   }
-  // The same without a look at who is left.
+  // Waits for the launcher alone, whatever processes are left, and returns as Finish does.
   int Wait() {
     int status = 0;
     EXPECT_EQ(::waitpid(id_, &status, 0), id_);

@@ -57,7 +57,7 @@ TEST(MainTest, FailsWhenItsOutputCannotBeWritten) {
   }
 }
 
-// With tags the launcher reads and writes what ranks say; without, they have its descriptors.
+// With tags the launcher passes on what ranks print; without tags ranks have the launcher's descriptors.
 TEST(MainTest, LaunchWorksWithoutStandardDescriptors) {
   for (const char* closed : {">&- 2>/dev/null", "2>&- >/dev/null", "<&- >&- 2>&-"}) {
     for (const char* tags : {"", "--tag-output"}) {

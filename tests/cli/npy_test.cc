@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A file with the given version and header, as NumPy would write it around them.
+// The bytes of a .npy file with the given version, header and values.
 std::string File(int version, const std::string& header, const std::string& values) {
   std::string file = std::string("\x93NUMPY") + static_cast<char>(version) + '\0';
   for (int i = 0; i < (version == 1 ? 2 : 4); ++i) file += static_cast<char>(header.size() >> (8 * i) & 0xff);

@@ -28,7 +28,7 @@ TEST(PlanTest, PrintsAndVerifiesASchedule) {
 TEST(PlanTest, ShowsEveryScheduleAndAlgorithm) {
   for (const Schedule* schedule : AllSchedules()) {
     const std::string spec = std::string(Name(schedule->collective)) + ":" + std::string(schedule->name);
-    // A message has the same schedules at both ends.
+    // send and recv have equal schedules.
     const CommandRun run = RunTutti("plan " + spec + " --ranks 2 --bytes 64 --verify");
     EXPECT_EQ(run.exit_code, 0) << spec << ": " << run.err;
   }
@@ -43,7 +43,7 @@ TEST(PlanTest, ExplainsWhatWouldBeChosen) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("chosen: "));
   EXPECT_THAT(run.out, testing::ContainsRegex("\nring: predicted [0-9.]+ µs, 2"));
-  EXPECT_THAT(run.out, HasSubstr("\ndirect: refused, it reads and writes peers' memory"));
+  EXPECT_THAT(run.out, HasSubstr("\ndirect: refused, the schedule reads and writes peers' memory"));
 }
 
 TEST(PlanTest, ChoosesForTheLinksAtHand) {
@@ -64,7 +64,7 @@ TEST(PlanTest, ShowsStrategiesInFull) {
 TEST(PlanTest, RunsStrategiesBetweenNodes) {
   const CommandRun run = RunTutti("plan bytegrad --ranks 4 --ranks-per-node 2 --bytes 64K --rank 1 --verify");
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.out, testing::Not(HasSubstr("encode")));  // rank 0 does
+  EXPECT_THAT(run.out, testing::Not(HasSubstr("encode")));  // only rank 0 encodes
   EXPECT_THAT(run.out, HasSubstr("verified: all 4 ranks"));
 }
 
@@ -88,7 +88,7 @@ TEST(PlanTest, DrawsGraphviz) {
   EXPECT_THAT(file.Read(), HasSubstr("digraph"));
 }
 
-// Sets PATH while it is there.
+// Sets PATH while an OnlyPath lives.
 class OnlyPath {
  public:
   explicit OnlyPath(const std::string& path) : before_(getenv("PATH")) { setenv("PATH", path.c_str(), 1); }
@@ -100,7 +100,7 @@ class OnlyPath {
   const std::string before_;
 };
 
-// A program `dot` in `folder`, of shell commands; its path.
+// Writes a program `dot`, made of shell commands, to `folder` and returns its path.
 std::string InsteadOfDot(const std::string& folder, const std::string& commands) {
   const std::string dot = folder + "/dot";
   std::ofstream(dot) << "#!/bin/sh\n" << commands;
@@ -119,7 +119,7 @@ TEST(PlanTest, HasPicturesDrawnByDot) {
     EXPECT_EQ(without.exit_code, 2) << format;
     EXPECT_THAT(without.err, HasSubstr("cannot run dot (Debian package graphviz)"));
 
-    // Notes what it was asked for in the picture.
+    // This `dot` writes its arguments and the first line of its input to the picture.
     const std::string dot = InsteadOfDot(programs.path(), "read -r first\necho $1 $2 $first > $3\n");
     const CommandRun run = RunTutti(draw);
     EXPECT_EQ(run.exit_code, 0) << run.err;

@@ -54,7 +54,7 @@ class ReplayTest : public ::testing::Test {
     return gradients_.values[(step * kRanks + rank) * kCount + i];
   }
 
-  // Plain descent of the exact average.
+  // Plain gradient descent with the exact average.
   Array Descent() const {
     Array expected{.shape = gradients_.shape, .values = {}};
     std::vector<float> x = weights_.values;
@@ -106,7 +106,7 @@ TEST_F(ReplayTest, RunsEveryStrategy) {
   }
 }
 
-// Adam's first step is lr · sign(g), but for eps.
+// Adam's first step is lr · sign(g), except for eps.
 TEST_F(ReplayTest, TakesTheStepsOfAdam) {
   const Array trained = Replay("gradient_allreduce", "--optimizer adam");
   for (std::int64_t i = 0; i < kCount; ++i) {
@@ -116,8 +116,8 @@ TEST_F(ReplayTest, TakesTheStepsOfAdam) {
   }
 }
 
-// Adam through its warm-up, and then momentum of one's own: against all ranks in one loop. Sums of the gradients are
-// exact here.
+// QAdam, Adam in its warm-up and later with exchanged momentum, against a loop over all ranks. Sums of the gradients
+// are exact here.
 TEST_F(ReplayTest, TakesTheStepsOfQAdam) {
   for (float& gradient : gradients_.values) gradient = std::round(8 * gradient) / 4;
   Write();
@@ -137,7 +137,7 @@ TEST_F(ReplayTest, TakesTheStepsOfQAdam) {
   }
   const std::string strategy = "qadam:error_feedback=true,warmup_steps=" + std::to_string(kWarmUp);
   EXPECT_EQ(Replay(strategy, "--optimizer qadam").values, expected.values);
-  EXPECT_EQ(Replay(strategy).values, expected.values);  // what goes without saying
+  EXPECT_EQ(Replay(strategy).values, expected.values);  // the default optimizer
   EXPECT_NE(Replay("qadam:error_feedback=true").values, expected.values);
 }
 
@@ -169,7 +169,7 @@ TEST_F(ReplayTest, RefusesWeightsThatDifferWhereReplicasBeginWithThem) {
   Write();
   const CommandRun run = RunTutti("replay low_precision_decentralized" + Files());
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("has other weights for rank 2 than for the one before"));
+  EXPECT_THAT(run.err, HasSubstr("has different weights for ranks 1 and 2; "));
 }
 
 TEST_F(ReplayTest, TrainsNothingAndNoSteps) {

@@ -21,7 +21,7 @@ TEST(WriteFileTest, AQuestionChangesNothing) {
   EXPECT_EQ(file.Read(), "text");
 }
 
-// An open would wait for a reader, or give one that is there an end of file.
+// A pipe must not be opened: the open would wait for a reader, or give a reader that is there an end of file.
 TEST(WriteFileTest, APipeIsLeftAlone) {
   const ScratchFile pipe(".fifo");
   ASSERT_EQ(::mkfifo(pipe.path().c_str(), 0600), 0);

@@ -1,5 +1,5 @@
-// Messages that change while they are decoded, as those in a peer's memory can: whatever they are at each moment,
-// nothing outside of the result is written.
+// Messages in a peer's memory can change while they are decoded: whatever a message holds at each moment, nothing
+// outside of the result is written.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 namespace tutti {
 namespace {
 
-// One memory at two addresses, as a peer and this rank have it.
+// Memory that is mapped at two addresses, one for the peer and one for this rank.
 class SharedMessage {
  public:
   explicit SharedMessage(const std::vector<std::uint8_t>& message) : bytes_(message.size()) {
@@ -84,7 +84,8 @@ TEST(ChangingMessage, TopKUsesTheIndexThatItHasChecked) {
   const CodecOptions options = {.block = 0, .density = 0.05};
   const Codec& codec = **FindCodec("topk");
   std::vector<std::uint8_t> bytes = EncodeMessage(codec, options, MakeValues(Input::kUniform, kCount));
-  // The last index: of the last element, or, with another upper half, of one far behind it.
+  // The last index of the message, which is the last element or, with another upper byte, an element far behind the
+  // end.
   const std::uint16_t last = kCount - 1;
   std::memcpy(&bytes[bytes.size() - 2], &last, sizeof(last));
   SharedMessage message(bytes);

@@ -51,7 +51,7 @@ double RoundUpTo16Bits(double value) {
   return std::ldexp(std::ceil(mantissa * 65536), exponent - 16);
 }
 
-// What a block becomes on a grid with codes up to `last`. `random[i]`, if there is any, rounds element i.
+// The decoded values of a block on a grid with codes up to `last`. `random[i]` rounds element i; empty: to nearest.
 Floats OnGrid(const Floats& block, int last, const std::vector<std::uint32_t>& random) {
   const auto [lowest, highest] = std::minmax_element(block.begin(), block.end());
   const double low = *lowest;
@@ -102,7 +102,7 @@ Floats Rotated(Floats values, std::uint64_t seed, bool there) {
   return values;
 }
 
-// What the message of blocks becomes: of `values`, block by block.
+// The decoded values of a message, block by block.
 Floats InBlocks(const Floats& values, const CodecOptions& options, int last, std::uint64_t draw) {
   const auto length = static_cast<std::size_t>(options.block);
   Floats decoded;
@@ -122,7 +122,7 @@ Floats InBlocks(const Floats& values, const CodecOptions& options, int last, std
   return decoded;
 }
 
-// Values that no edge of fp32 touches: what happens there the tests of each codec say.
+// Inputs away from the limits of fp32; the tests of each codec cover those limits.
 constexpr Input kPlainInputs[] = {Input::kZeros,    Input::kConstant, Input::kUniform,   Input::kBellShaped,
                                   Input::kPositive, Input::kNegative, Input::kOffset,    Input::kOutlier,
                                   Input::kSparse,   Input::kTiny,     Input::kManyScales};

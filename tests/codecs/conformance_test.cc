@@ -1,4 +1,4 @@
-// What every codec must do; a codec's own test holds only what is special about it.
+// What every codec must do; a codec's own test tests only what is special about the codec.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class CodecConformanceTest : public testing::TestWithParam<CodecChoice> {
   std::vector<float> RoundTrip(const std::vector<float>& values) const {
     return tutti::RoundTrip(codec(), options(), values);
   }
-  // An error that names the codec, and a destination as it was.
+  // Expects that `message` is refused with an error that names the codec, and that the destination stays as it was.
   void ExpectRefused(const std::vector<std::uint8_t>& message, std::int64_t count) const {
     std::vector<float> values(static_cast<std::size_t>(count), 42.0f);
     const absl::Status status = Decode(message, values);
@@ -70,7 +70,7 @@ class CodecConformanceTest : public testing::TestWithParam<CodecChoice> {
     EXPECT_NE(status.message().find(codec().name), absl::string_view::npos) << status;
     EXPECT_EQ(values, std::vector<float>(static_cast<std::size_t>(count), 42.0f));
   }
-  // Decodes or is refused, and leaves what lies behind the destination as it was.
+  // Expects that decoding `message`, whether it is refused or not, writes nothing behind the destination.
   void ExpectNoHarm(const std::vector<std::uint8_t>& message, std::int64_t count, bool accumulate) const {
     constexpr std::int64_t kBehind = 2000;
     std::vector<float> memory(static_cast<std::size_t>(count + kBehind), 42.0f);
@@ -141,8 +141,8 @@ TEST_P(CodecConformanceTest, DrawsChangeStochasticRoundingAndNothingElse) {
   EXPECT_EQ(EncodeMessage(codec(), seeded, values) == Encode(values), !random);
 }
 
-// What stochastic rounding is for: nearest rounding fails here, because each element is wrong the same way every time.
-// The numbers are always the same ones; the limits are six standard deviations.
+// Rounding to nearest would fail here, because each element is wrong in the same direction every time. The random
+// numbers are equal in every run of the test; the limits are six standard deviations.
 TEST_P(CodecConformanceTest, StochasticRoundingIsRightOnAverage) {
   if (options().rounding != Rounding::kStochastic) GTEST_SKIP() << "the codec rounds to the nearest";
   constexpr int kDraws = 400;
@@ -277,7 +277,8 @@ TEST_P(CodecConformanceTest, OptionsThatMakeNoSenseAreRefused) {
   }
 }
 
-// Not taking an option is an error that says what is taken; taking one means that some value besides the default is.
+// An option that a codec does not take is refused with an error that lists the options it takes; an option that a codec
+// takes has at least one accepted value besides the default.
 TEST_P(CodecConformanceTest, TakesTheOptionsItListsAndNoOther) {
   const std::vector<std::string> taken = absl::StrSplit(codec().options, ", ");
   for (const absl::string_view name : {"block", "rounding", "seed", "rotation", "density"}) {
@@ -292,7 +293,7 @@ TEST_P(CodecConformanceTest, TakesTheOptionsItListsAndNoOther) {
       EXPECT_TRUE(status.ok()) << status;
     } else {
       EXPECT_EQ(status.message(), absl::StrCat(codec().name, ": ", name, "=", OptionText(other, name),
-                                               " makes no sense, its options are: ", codec().options));
+                                               " is not an option of this codec; valid options: ", codec().options));
     }
   }
 }

@@ -45,7 +45,7 @@ TEST(SignTest, ErrorStaysWithinTheBoundAndTheScaleIsTheMean) {
   }
 }
 
-// What a bit cannot say.
+// A sign bit cannot encode a zero: zeros become + and - by turns.
 TEST(SignTest, ZerosAmongOthersCancelOut) {
   std::vector<float> values(256, 0.0f);
   values[4] = 6;

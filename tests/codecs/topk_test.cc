@@ -17,7 +17,7 @@ namespace {
 
 const Codec& TopK() { return **FindCodec("topk"); }
 
-// By sorting.
+// The elements that topk keeps, found by sorting.
 std::vector<float> Reference(const std::vector<float>& values, std::int64_t block, double density) {
   std::vector<float> result(values.size(), 0.0f);
   const auto count = static_cast<std::int64_t>(values.size());

@@ -21,8 +21,8 @@ const Codec& Uint4Block() { return **FindCodec("uint4_block"); }
 
 double Error(float value, float decoded) { return std::abs(static_cast<double>(value) - static_cast<double>(decoded)); }
 
-// Half a step (a whole one at random, or where the nearest level is beyond the largest fp32) and the arithmetic's
-// rounding.
+// The error bound: half a step (a whole step with stochastic rounding, or where the nearest level is beyond the largest
+// fp32), and the rounding of the arithmetic.
 double Bound(double min, double max, double decoded, Rounding rounding) {
   constexpr double kSmallest = std::numeric_limits<float>::denorm_min();
   const bool spans_zero = min <= 0 && max >= 0;
@@ -56,7 +56,7 @@ TEST(Uint4BlockTest, ErrorStaysWithinTheBound) {
   }
 }
 
-// The rotation preserves lengths but for a factor √2, so the error of the rotated block bounds that of the block.
+// The rotation preserves lengths except for a factor √2, so the error of the rotated block bounds that of the block.
 TEST(Uint4BlockTest, RotatedErrorStaysWithinTheBound) {
   for (Input input : kAllInputs) {
     if (input == Input::kHuge || input == Input::kLargest || input == Input::kSubnormal) continue;  // out of its range

@@ -18,7 +18,8 @@ namespace {
 
 const Codec& Uint8Block() { return **FindCodec("uint8_block"); }
 
-// Half a step and the rounding of the arithmetic; a whole step where the nearest level is beyond the largest fp32.
+// The error bound: half a step (a whole step where the nearest level is beyond the largest fp32), and the rounding of
+// the arithmetic.
 double Bound(double min, double max, double decoded) {
   constexpr double kSmallest = std::numeric_limits<float>::denorm_min();
   const double step = std::max((max - min) / 255, kSmallest);
@@ -67,7 +68,7 @@ TEST(Uint8BlockTest, FewSubnormalStepsAreExact) {
   EXPECT_EQ(RoundTrip(Uint8Block(), Uint8Block().defaults, values), values);
 }
 
-// What the predecessor's codec loses.
+// Values far from zero keep small differences, which Bagua's codec loses.
 TEST(Uint8BlockTest, KeepsSmallDifferencesFarFromZero) {
   const std::vector<float> values = MakeValues(Input::kOffset, 1024);
   const std::vector<float> decoded = RoundTrip(Uint8Block(), Uint8Block().defaults, values);

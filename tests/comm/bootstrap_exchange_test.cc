@@ -59,7 +59,8 @@ TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("missing ranks: 1, 3"));
 }
 
-// A world that no machine can hold, of which one rank has come: who is missing is told in bounded time and text.
+// One rank has come of a world that no machine can hold: the error about the missing ranks is bounded in time and
+// length.
 TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   constexpr int kRanks = 99'999'999;
   auto server = TcpStoreServer::Start({JobSecret{}, "huge", kRanks}).value();
@@ -74,7 +75,7 @@ TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   EXPECT_LT(status.message().size(), 300u);
 }
 
-// The ranks of a job, each with a store that the others see end.
+// The ranks of a job. Each has a store of its own, whose end the stores of the others see.
 class ExchangeOfRanks : public testing::Test {
  protected:
   std::shared_ptr<Store> Join(Rank rank) { return ConnectTcpStore(server_->address(), job_, rank, Soon()).value(); }
@@ -83,7 +84,7 @@ class ExchangeOfRanks : public testing::Test {
   const std::unique_ptr<TcpStoreServer> server_ = TcpStoreServer::Start(job_).value();
 };
 
-// It takes part in the first exchange, as in a set-up of several stages, and in no other.
+// The gone rank takes part in the first exchange, as in a set-up of several stages, and in no other.
 TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
   OnRanks(3, [&](Rank rank) {
     auto store = Join(rank);
@@ -93,6 +94,16 @@ TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("exchange 'second' of 3 ranks: rank 1 is gone"));
   });
+}
+
+// Rank 1 is the member of number 0.
+TEST_F(ExchangeOfRanks, AMemberThatIsGoneIsNamedByItsRank) {
+  ASSERT_TRUE(Join(1)->Set("joined", "", Soon()).ok());
+  const std::shared_ptr<Store> store = MakePrefixStore(Join(2), "group/", {1, 2});
+  const MeetingMembers members = {.ranks = {1, 2}, .limit = absl::InfiniteDuration()};
+  const absl::Status status = ExchangeInGroup(*store, "Group 'x' of ranks 1, 2", 1, members, "").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Group 'x' of ranks 1, 2: rank 1 is gone, it has died or left"));
 }
 
 TEST_F(ExchangeOfRanks, ARankThatLeavesWithoutHavingReadIsNamedToRank0) {
@@ -130,7 +141,7 @@ TEST_F(ExchangeOfRanks, ARankThatLeavesInOrderIsNoDeath) {
   rank_2.join();
 }
 
-// Patience ends at once here, and the late ranks come as soon as they are called late.
+// The exchange calls ranks late at once here, and the late ranks come as soon as they are called late.
 TEST(GetFromAllTest, TellsOnceWhoIsLateAndGoesOnWaiting) {
   auto store = MakeMemoryStore();
   const auto come = [&](Rank rank) {
@@ -190,7 +201,7 @@ TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {
   EXPECT_LT(store.latest(), deadline + absl::Milliseconds(10)) << "clocks are read one after the other";
 }
 
-// Rank 1 never comes. Rank 0, which would wait for ever, hears of it from rank 2, which has less time.
+// Rank 1 never comes. Rank 0, whose own wait has no deadline, hears so from rank 2, whose wait has one.
 TEST(GetFromAllTest, WhoGivesUpTellsAllThatWaitForTheSameRanks) {
   auto store = MakeMemoryStore();
   OnRanks(2, [&](Rank thread) {
@@ -209,6 +220,24 @@ TEST(GetFromAllTest, TheLineNamesWhereAndWho) {
   LateRanksOnStderr("exchange 'x' of 4 ranks", kNeverNanos).report("1, 3");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "tutti: exchange 'x' of 4 ranks: missing ranks: 1, 3; waiting for up to inf more\n");
+}
+
+TEST(ExchangeInGroupTest, CallsTheMembersByTheirRanks) {
+  auto store = MakeMemoryStore();
+  const MeetingMembers members = {.ranks = {7, 4, 9}, .limit = absl::Milliseconds(300)};
+  const absl::Status one = ExchangeInGroup(*store, "Group 'x' of ranks 7, 4, 9", 1, members, "").status();
+  EXPECT_THAT(std::string(one.message()), HasSubstr("Group 'x' of ranks 7, 4, 9: ranks 7, 9 have not come within"));
+  EXPECT_THAT(std::string(one.message()), HasSubstr("300ms; every member must call Group with the same members"));
+}
+
+TEST(ExchangeInGroupTest, TheLineCallsTheMembersByTheirRanks) {
+  auto store = MakeMemoryStore();
+  testing::internal::CaptureStderr();
+  const MeetingMembers members = {.ranks = {2, 0}, .limit = absl::Milliseconds(5400)};
+  const absl::Status status = ExchangeInGroup(*store, "Group 'pair' of ranks 2, 0", 0, members, "").status();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("tutti: Group 'pair' of ranks 2, 0 waits for rank 0, for up to "));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST(ExchangeBlobsTest, RefusesARankOutsideTheWorld) {

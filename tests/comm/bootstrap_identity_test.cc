@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// As the launchers leave it; where two are nested, both.
+// The environments that launchers make; a nested launcher adds its variables to those of the outer one.
 const Environment kTorchrun = {{"RANK", "5"},
                                {"WORLD_SIZE", "8"},
                                {"LOCAL_RANK", "1"},
@@ -96,6 +96,18 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"BatchScriptOutsideAStep", Without(kSlurm, "SLURM_STEP_ID"), {0, 1, 0, 1, "single", "single", 0}},
         Case{"JobIdIsOverridden", kOpenMpi + Environment{{"TUTTI_JOB_ID", "x"}}, {3, 4, 1, 2, "x", "openmpi", 0}}),
     [](const auto& test) { return test.param.name; });
+
+TEST(CheckOtherLaunchersTest, ComparesWithEveryLauncher) {
+  EXPECT_TRUE(CheckOtherLaunchers({}, 0, 1).ok());
+  EXPECT_TRUE(CheckOtherLaunchers(kOpenMpi, 3, 4).ok());
+  for (const Environment& by : {kTorchrun, Environment{{"RAY_JOB_ID", "1"}}}) {  // inside another launcher's job
+    EXPECT_TRUE(CheckOtherLaunchers(kOpenMpi + by, 0, 1).ok());
+  }
+  const absl::Status rank = CheckOtherLaunchers(kOpenMpi, 2, 4);
+  EXPECT_THAT(std::string(rank.message()), HasSubstr("RANK=2 and OMPI_COMM_WORLD_RANK=3 disagree"));
+  const absl::Status size = CheckOtherLaunchers(kOwn, 0, 1);
+  EXPECT_THAT(std::string(size.message()), HasSubstr("WORLD_SIZE=1 and TUTTI_SIZE=2 disagree"));
+}
 
 TEST(IdentityErrorTest, NamesTheVariable) {
   const struct {

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Seconds(120);
 
-// What a rank does. Disabled: it runs only as a child of the tests below.
+// The program of a rank, disabled because it runs only as a child of the tests below.
 TEST(DISABLED_BootstrapProgram, Rank) {
   for (int call = 0; call < 2; ++call) {
     absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
@@ -39,7 +39,7 @@ TEST(DISABLED_BootstrapProgram, Rank) {
   }
 }
 
-// Rank 2 dies after it has joined; the others are told, whatever the timeout.
+// Rank 2 dies after it has joined; the other ranks are told long before their timeout.
 TEST(DISABLED_BootstrapProgram, RankOfWhichOneDies) {
   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
   ASSERT_TRUE(job.ok()) << job.status();
@@ -58,7 +58,7 @@ TEST(DISABLED_BootstrapProgram, RankThatPrints) {
                std::filesystem::read_symlink("/proc/self/fd/1").c_str());
 }
 
-// What a process inherits from its parent is no way to be a rank.
+// A child that a rank forks inherits the rank's environment, and is refused as a rank.
 TEST(DISABLED_BootstrapProgram, RankThatForks) {
   absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment(kTimeout);
   ASSERT_TRUE(job.ok()) << job.status();
@@ -97,7 +97,7 @@ std::string RankProgram(const std::string& name = "Rank") {
                       " --gtest_also_run_disabled_tests --gtest_filter=DISABLED_BootstrapProgram.", name);
 }
 
-// Every rank has seen the others, twice.
+// Checks the output of every rank: each has seen all others, twice.
 void ExpectRanks(const Output& output, const std::string& launcher, int size, int local_size) {
   EXPECT_EQ(output.status, 0) << output.text;
   for (Rank rank = 0; rank < size; ++rank) {
@@ -110,7 +110,7 @@ void ExpectRanks(const Output& output, const std::string& launcher, int size, in
 
 class BootstrapLauncherTest : public testing::Test {
  protected:
-  // The user's own runtime directory stays out of it, and so does what this test was started under.
+  // The job uses neither the user's own runtime directory nor the variables of a launcher that runs this test.
   const TemporaryDirectory runtime_;
   const std::string env_ = absl::StrCat("env -u TUTTI_RANK -u TUTTI_SIZE XDG_RUNTIME_DIR=", runtime_.path(), " ");
 
@@ -187,7 +187,7 @@ TEST_F(BootstrapLauncherTest, ADirectoryThatDoesNotExistIsAnError) {
               HasSubstr("TUTTI_STORE=file://nonexist: expected the path of a directory from the root"));
 }
 
-// Through rank 0's own store, and through a directory.
+// The ranks join through rank 0's own store, and through a file store in a directory.
 TEST_F(BootstrapLauncherTest, ARankThatDiesWhileOthersJoinIsNamedToThem) {
   for (const std::string& store : {std::string(), absl::StrCat("TUTTI_STORE=file://", runtime_.path())}) {
     const Output output = RunByHand(3, "TUTTI_TIMEOUT=inf " + store, RankProgram("RankOfWhichOneDies"));

@@ -58,8 +58,8 @@ TEST(JoinOnNodeTest, RanksMeetThroughAPrivateFile) {
   ExpectRanksMeet(directory.path(), RandomJobSecret());
 }
 
-// What a job that crashed while it started leaves: a file that leads to nobody, to a stranger, to a live server that
-// has a rank of the earlier job, or nonsense. Rank 1 follows it, is turned away, and finds rank 0 once that has come.
+// A job that crashed while it started leaves a file that leads to nobody, to a stranger, to a live server that has a
+// rank of the earlier job, or nonsense. Rank 1 follows the file, is turned away, and finds rank 0 once rank 0 has come.
 TEST(JoinOnNodeTest, AStaleFileDoesNotMatter) {
   const JobSecret old_secret = RandomJobSecret();
   auto stranger = TcpStoreServer::Start({RandomJobSecret(), "other", 1}).value();
@@ -83,8 +83,8 @@ TEST(JoinOnNodeTest, AStaleFileDoesNotMatter) {
   }
 }
 
-// A process that died while it joined, by SIGKILL, has left its file, and another one what it was writing. The next
-// job, whatever its name, removes both, and no file of a job that lives, nor what is not its own.
+// A process that was killed while it joined has left its file, and another process a file that it had not finished. The
+// next job, whatever its name, removes both, and no file of a job that lives, nor files that are not Tutti's.
 TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
   TemporaryDirectory directory;
   Identity dead = Of(0, 2), alive = Of(0, 2);
@@ -135,7 +135,7 @@ TEST(JoinOnNodeTest, AFileOfAnotherSizeIsAnErrorAtOnce) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has world size 2, the store server has 3"));
 }
 
-// In time, also when somebody sets the system's clock back.
+// The error comes in time even when somebody sets the system's clock back.
 TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
   const StoppedClock stopped;
   TemporaryDirectory directory;

@@ -16,8 +16,8 @@
 
 namespace tutti {
 
-// One call, by `schedule` or, when that is null, by the one that is chosen, checked element by element. `arena`: the
-// buffers are where peers can map them.
+// Makes one call, by `schedule` or, when that is null, by the schedule that the selector chooses, and checks every
+// element of its result. `arena`: the buffers lie in the arena, where peers can map them.
 inline void CheckedCall(Communicator& comm, const Schedule* schedule, const CollectiveSpec& base, std::int64_t count,
                         bool arena) {
   const Rank rank = comm.rank();
@@ -42,7 +42,7 @@ inline void CheckedCall(Communicator& comm, const Schedule* schedule, const Coll
   }
   FillInput(spec, rank, in, 0, in_count);
   CollectiveSpec call = spec;
-  call.in_place = false;  // found out from the pointers
+  call.in_place = false;  // the communicator finds out from the pointers
   const CallOptions options = {.schedule = schedule, .factor = FactorOf(spec, rank)};
   ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
   const std::optional<std::int64_t> wrong = FirstWrongElement(spec, count, rank, size, out);

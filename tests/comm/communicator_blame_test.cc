@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 
 class BlameBetweenNodes : public ::testing::TestWithParam<std::string> {
  protected:
-  // Every rank but the last receives from the next one; the last makes no call. `before` is called by each first.
+  // Every rank but the last receives from the next rank; the last makes no call. Each rank calls `before` first.
   void ExpectTheLastIsNamed(int size, absl::Duration timeout, const std::function<void(Communicator&)>& before) {
     WorldOptions options;
     options.transport = GetParam();
@@ -46,14 +47,14 @@ TEST_P(BlameBetweenNodes, NamesTheEndOfAChain) {
   ExpectTheLastIsNamed(5, absl::Seconds(2), [](Communicator&) {});
 }
 
-// The questions of the others lie there when it begins to wait.
+// Rank 1 comes late: the question for whom it waits, from another rank, has come before rank 1 begins to wait.
 TEST_P(BlameBetweenNodes, NamesNoRankThatCameLateAndWaitsToo) {
   ExpectTheLastIsNamed(3, absl::Seconds(3), [](Communicator& comm) {
-    if (comm.rank() == 1) absl::SleepFor(absl::Seconds(2));
+    if (comm.rank() == 1) absl::SleepFor(absl::Seconds(1));
   });
 }
 
-// Ranks 0 and 1 wait for each other, each in one of two calls; both of the other calls wait for the rank that hangs.
+// Ranks 0 and 1 have two calls each. In one call they wait for each other, in the other for the rank that hangs.
 TEST_P(BlameBetweenNodes, LooksBehindRanksThatWaitForEachOtherInDifferentCalls) {
   for (const int ranks_per_node : {1, 3}) {
     WorldOptions options;
@@ -81,7 +82,36 @@ TEST_P(BlameBetweenNodes, LooksBehindRanksThatWaitForEachOtherInDifferentCalls) 
   }
 }
 
-// Messages that end while the engine's thread sleeps between two looks are looked at like all others.
+// All ranks make calls of another group all the time, in which they wait for each other for moments.
+TEST_P(BlameBetweenNodes, NamesTheRankThatLeftACallOutWhileAllAreBusyInAnotherGroup) {
+  constexpr int kSize = 3;
+  WorldOptions options;
+  options.transport = GetParam();
+  options.ranks_per_node = 1;
+  std::atomic<int> ended{0};
+  RunWorld(kSize, options, [&](Communicator& comm) {
+    const absl::StatusOr<std::unique_ptr<Communicator>> other = comm.Split(0, comm.rank());
+    ASSERT_TRUE(other.ok()) << other.status();
+    absl::Status busy;
+    std::thread calls([&] {
+      float number = 0;
+      // Rank 0 says when it is enough; all hear of it in the same call.
+      while (busy.ok() && number < 1) {
+        number = comm.rank() == 0 && ended == kSize - 1 ? 1 : 0;
+        busy = (*other)->AllReduce(&number, &number, 1, DType::kF32, ReduceOp::kSum).Wait();
+      }
+    });
+    if (comm.rank() != kSize - 1) {
+      const absl::Status status = comm.Barrier({.timeout = absl::Seconds(2)}).Wait();
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("for rank ", kSize - 1))) << comm.rank();
+      ++ended;
+    }
+    calls.join();
+    EXPECT_EQ(busy, absl::OkStatus());
+  });
+}
+
+// The lengths of messages that end while the engine's thread naps are checked when the thread wakes up.
 TEST_P(BlameBetweenNodes, AMessageOfTheWrongLengthInTheBackgroundIsAnErrorAtOnce) {
   WorldOptions options;
   options.transport = GetParam();

@@ -42,7 +42,7 @@ TEST_P(CommunicatorEndTest, AnEndlessTimeoutIsNoTimeout) {
     options.communicator.timeout = timeout;
     RunWorld(2, options, [](Communicator& comm) {
       for (int call = 0; call < 3; ++call) {
-        // Long enough for the other rank to rest.
+        // The pause is long enough for the other rank's engine to go to sleep.
         if (comm.rank() == call % 2) std::this_thread::sleep_for(std::chrono::milliseconds(120));
         ASSERT_EQ(Sum(comm), absl::OkStatus());
       }

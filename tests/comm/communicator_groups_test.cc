@@ -1,5 +1,5 @@
-// Groups that are made, used and dropped while others go on: what a peer may still read of one is never used again too
-// early, and nothing is used up.
+// Groups that are made, used and dropped while others go on: memory of a group that peers may still read is not used
+// again too early, and neither memory nor numbers are used up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr CallOptions kInline = {.caller_drives = true};
 
 class CommunicatorGroupsTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // Room for some forty control blocks: a block per group would not fit.
+  // The arena has room for some forty control blocks: less than one for every group of the test.
   WorldOptions options() const {
     return {.transport = GetParam(), .communicator = {.timeout = absl::Seconds(60)}, .region_bytes = 24 << 20};
   }
@@ -59,7 +59,7 @@ TEST_P(CommunicatorGroupsTest, SomeRanksDropEarlyAndOthersLate) {
       ASSERT_NE(kept.back(), nullptr);
       ASSERT_NO_FATAL_FAILURE(ExpectSum(*kept.back(), round));
       ASSERT_NO_FATAL_FAILURE(ExpectSum(*kept.front(), round));
-      // Every rank keeps another number of groups, and drops them in another order.
+      // The number of groups that a rank keeps, and the order in which it drops them, differ between the ranks.
       if (kept.size() > 1 + 3 * static_cast<std::size_t>(world.rank())) kept.erase(kept.begin() + 1);
       if (round % 50 == 49 && world.rank() == 1) std::reverse(kept.begin() + 1, kept.end());
     }
@@ -74,7 +74,7 @@ TEST_P(CommunicatorGroupsTest, WhatIsAllocatedAfterAGroupIsNobodyElses) {
         ASSERT_NE(group, nullptr);
         for (int call = 0; call <= round % 4; ++call) ASSERT_NO_FATAL_FAILURE(ExpectSum(*group, call));
       }
-      // Where the group's block and scratch would have been.
+      // This buffer would get the memory of the group's control block and scratch, if these came back too early.
       absl::StatusOr<Buffer> buffer = world.Allocate(1 << 20);
       ASSERT_TRUE(buffer.ok()) << buffer.status();
       std::fill_n(buffer->data(), buffer->bytes(), std::byte{0xff});
@@ -105,7 +105,7 @@ TEST_P(CommunicatorGroupsTest, ACallOnAGroupThatAPeerHasLeftMeetsNoOtherGroup) {
 
 TEST_P(CommunicatorGroupsTest, CallsOfManySizesShareTheArena) {
   RunWorld(2, {.transport = GetParam(), .region_bytes = 64 << 20}, [](Communicator& world) {
-    // Ordinary memory, staged: all of it together would be 50 times the arena.
+    // These buffers in ordinary memory are staged; all of them together are 50 times as large as the arena.
     std::vector<float> values(4'000'000 + 64'000);
     for (std::int64_t i = 0; i < 60; ++i) {
       const std::int64_t count = 4'000'000 + 1000 * i;
@@ -153,7 +153,7 @@ TEST_P(CommunicatorGroupsTest, ASplitThatEndsForWantOfMemoryUsesNothingUp) {
         hog.push_back(*std::move(more));
       }
     }
-    // The others have room and open a block each time: more than fit, if they were lost.
+    // The other ranks have room and open a control block each time: if these were lost, 60 would not fit.
     for (int round = 0; round < 60; ++round) {
       const absl::Status status = world.Split(0, world.rank()).status();
       ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << "rank " << world.rank() << ": " << status;

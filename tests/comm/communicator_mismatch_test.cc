@@ -1,4 +1,4 @@
-// Ranks whose calls do not go together hear of it, all of them, whatever the calls are.
+// Ranks that make different calls get an error, on every rank, whatever the calls are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr CallOptions kInline = {.caller_drives = true};
@@ -28,7 +29,7 @@ void PrintTo(const Case& c, std::ostream* os) { *os << c.transport; }
 
 class CommunicatorMismatchTest : public ::testing::TestWithParam<Case> {
  protected:
-  // Minutes: a mismatch must not need the timeout.
+  // The timeout is minutes, because a mismatch must be found without it.
   WorldOptions options() const {
     return {.transport = GetParam().transport,
             .communicator = {.timeout = absl::Minutes(5), .mapping = GetParam().mapping}};
@@ -45,6 +46,19 @@ class CommunicatorMismatchTest : public ::testing::TestWithParam<Case> {
     });
   }
 };
+
+TEST_P(CommunicatorMismatchTest, OfWhichOneIsABarrier) {
+  const std::string barrier = "called barrier", sum = "called all_reduce dtype=f32 op=sum in_place count=1";
+  ExpectToldToAll(
+      2,
+      [flushed = std::vector<int>(2)](Communicator& comm) mutable {
+        float value = 1;
+        if (comm.rank() == 0 && flushed[0]++ == 0) return comm.Barrier(kInline).Wait();
+        return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, kInline).Wait();
+      },
+      AnyOf(HasSubstr("rank 0 " + barrier + " where rank 1 " + sum + ";"),
+            HasSubstr("rank 1 " + sum + " where rank 0 " + barrier + ";")));
+}
 
 TEST_P(CommunicatorMismatchTest, OfWhichOneIsABroadcast) {
   ExpectToldToAll(
@@ -111,13 +125,13 @@ std::vector<Case> AllCases() {
   return cases;
 }
 
-// Over messages only the length of a message that arrives can be wrong.
+// Only mapped memory is tested: over messages, unequal counts show in the length of a message that arrives.
 TEST_P(CommunicatorMismatchTest, OfTheCountsOfABlockInMappedMemory) {
   if (GetParam().mapping == CommunicatorOptions::Mapping::kNever) GTEST_SKIP() << "nothing is mapped";
   struct Counts {
     std::int64_t sent, received;
   };
-  // Both in one stage, of which one may be empty, and of which one needs several stages.
+  // The pairs: both counts fit into one stage; one count is 0; one count needs several stages.
   for (const auto [sent, received] : {Counts{5, 7}, {7, 5}, {5, 0}, {0, 5}, {5, 600'000}, {600'000, 5}}) {
     ExpectToldToAll(
         3,

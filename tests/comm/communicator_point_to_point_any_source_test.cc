@@ -13,7 +13,8 @@ namespace {
 
 using PointToPointAnySource = PointToPoint;
 
-// All ranks but the last race; each message says who sent it and its number. Short ones, and some that are announced.
+// All ranks but the last race to send to the last one. Each message, short or so long that it is announced before it is
+// sent, names its sender and its number.
 TEST_P(PointToPointAnySource, EachMessageComesOnceAndInTheOrderOfItsSender) {
   for (const int size : {2, 3, 5}) {
     for (const std::int64_t count : {2, 50'000}) {
@@ -123,7 +124,7 @@ TEST_P(PointToPointAnySource, ARankSendsToItselfInBothOrders) {
   }
 }
 
-// Threads of a rank that talk to each other through the communicator.
+// Two threads of one rank send messages to each other through the communicator.
 TEST_P(PointToPointAnySource, ThreadsOfARankSendToEachOther) {
   constexpr int kRounds = 300;
   RunWorld(2, options(), [&](Communicator& comm) {

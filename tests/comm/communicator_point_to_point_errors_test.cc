@@ -1,4 +1,4 @@
-// What a Send or Recv says that cannot be, or does not end.
+// The errors of a Send or Recv with wrong arguments, or that does not end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,11 +33,11 @@ TEST_P(PointToPointErrors, ArgumentsThatMakeNoSenseAreRefusedOnEveryRank) {
                   AllOf(HasSubstr(text), HasSubstr(absl::StrCat("from=any of rank ", comm.rank()))));
     }
     for (const Rank rank : {-1, 2}) {
-      const std::string text = absl::StrCat("root ", rank, " (the peer) must be in 0…1");
-      EXPECT_THAT(ErrorOf(comm.Send(&value, 1, DType::kF32, rank)), HasSubstr(text));
-      EXPECT_THAT(ErrorOf(comm.Recv(&value, 1, DType::kF32, rank)), HasSubstr(text + ", or kAnySource (-2)"));
+      const std::string text = absl::StrCat(rank, " must be in 0…1");
+      EXPECT_THAT(ErrorOf(comm.Send(&value, 1, DType::kF32, rank)), HasSubstr("to " + text));
+      EXPECT_THAT(ErrorOf(comm.Recv(&value, 1, DType::kF32, rank)), HasSubstr("from " + text + ", or kAnySource (-2)"));
     }
-    EXPECT_THAT(ErrorOf(comm.Send(&value, 1, DType::kF32, kAnySource)), HasSubstr("root -2 (the peer) must be in 0…1"));
+    EXPECT_THAT(ErrorOf(comm.Send(&value, 1, DType::kF32, kAnySource)), HasSubstr("to -2 must be in 0…1"));
     EXPECT_THAT(ErrorOf(comm.Broadcast(&value, &value, 1, DType::kF32, kAnySource)), HasSubstr("root -2 must be in"));
     EXPECT_THAT(ErrorOf(comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, {.tag = 1})),
                 HasSubstr("tag 1 must be 0: only send and recv have a tag"));
@@ -75,7 +75,7 @@ TEST_P(PointToPointErrors, ATimeoutNamesTheTagAndTheSource) {
   }
 }
 
-// Of a long message, which nobody could keep meanwhile. Other calls under way have nobody to blame either.
+// The Send is of a long message, which is not kept for its receiver. Other calls under way have nobody to blame either.
 TEST_P(PointToPointErrors, ASendToOneselfThatNobodyReceivesEndsAtItsDeadline) {
   RunWorld(1, options(), [](Communicator& comm) {
     const std::vector<float> out(3'000'000);

@@ -1,4 +1,4 @@
-// A program that sends for ever needs no more memory for it.
+// A program that sends and receives for ever does not need more and more memory.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

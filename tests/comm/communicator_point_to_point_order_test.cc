@@ -16,7 +16,7 @@ namespace {
 
 using PointToPointOrder = PointToPoint;
 
-// All ranks send to all, themselves included, with a tag for each length.
+// All ranks send to all ranks, themselves included, with a tag for each length.
 TEST_P(PointToPointOrder, EveryLengthComesFromEveryRank) {
   for (const int size : {1, 2, 3, 4, 5}) {
     std::vector<std::size_t> lengths = {0, 1, 1021, 65'537};
@@ -148,12 +148,13 @@ TEST_P(PointToPointOrder, ThreadsWithATagEachDoNotDisturbEachOther) {
   });
 }
 
-// Equal tags of two groups over the same ranks, whose numbers differ between the ranks, and of collectives meanwhile.
+// Two groups over the same ranks use equal tags, while collectives run; the numbers of a group differ between its
+// ranks.
 TEST_P(PointToPointOrder, GroupsHaveTheirOwnTags) {
   constexpr int kMessages = 50;
   RunWorld(3, options(), [&](Communicator& world) {
     if (world.rank() == 1) {
-      ASSERT_TRUE(world.Group({1}, "alone").ok());  // numbers differ from here on
+      ASSERT_TRUE(world.Group({1}, "alone").ok());  // from here on the numbers of groups differ between ranks
     }
     absl::StatusOr<std::unique_ptr<Communicator>> a = world.Group({0, 1, 2}, "a");
     absl::StatusOr<std::unique_ptr<Communicator>> b = world.Group({2, 1, 0}, "b");

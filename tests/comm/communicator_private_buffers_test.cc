@@ -1,4 +1,4 @@
-// Buffers in ordinary memory, which peers cannot map, of all ranks or of some.
+// Calls with buffers in ordinary memory, which peers cannot map, on all ranks or on some.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST_P(PrivateBuffersTest, OfAnAllToAllVAreNotCopiedWhole) {
   });
 }
 
-// Two calls at once, of two groups, one of them with buffers that peers can map.
+// Two groups make a call each at once; one of the calls has buffers that peers can map.
 TEST_P(PrivateBuffersTest, GoWithCallsOfOtherGroups) {
   RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
     auto group = comm.Group({0, 1, 2}, "same");
@@ -130,7 +130,7 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
     absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
     ASSERT_TRUE(mine.ok());
     std::vector<Buffer> taken;
-    if (comm.rank() == 1) {  // whose own buffer is in the arena: it hears of the others' only in the call
+    if (comm.rank() == 1) {  // this rank's buffer is in the arena; that the others' are not, the rank hears in the call
       for (std::int64_t bytes = 8 << 20; bytes >= 4096; bytes /= 2) {
         for (absl::StatusOr<Buffer> some = comm.Allocate(bytes); some.ok(); some = comm.Allocate(bytes)) {
           taken.push_back(*std::move(some));
@@ -148,8 +148,8 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
   });
 }
 
-// A rank that names the schedule has one plan, where those that leave the choice have two and meet first: these are
-// different calls.
+// A rank that names the schedule has one plan; ranks that leave the choice to Tutti have two plans and first agree on
+// one. These are different calls.
 TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
   RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
     if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
@@ -191,7 +191,7 @@ TEST_P(PrivateBuffersTest, MeetingFindsWhoHasLeftBehindWhoIsLate) {
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersTest, ::testing::ValuesIn(WorldTransports()));
 INSTANTIATE_TEST_SUITE_P(, PrivateBuffersSlowTest, ::testing::ValuesIn(WorldTransports()));
 
-// What Schedule::touches_only_scratch_of_peers claims.
+// Schedules with Schedule::touches_only_scratch_of_peers do what this field claims.
 TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
   int claimed = 0;
   for (const Schedule* schedule : AllSchedules()) {

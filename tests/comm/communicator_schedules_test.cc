@@ -49,7 +49,7 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
     });
   }
   if (schedule->supports == SupportsMappedPeers && !mapped) GTEST_SKIP() << "the ranks of this world map no peers";
-  // Every rank of a world that is served has a case for each of its counts.
+  // Each schedule has served at least one call for each of the counts.
   EXPECT_GE(served, 30 * (schedule->collective == Collective::kBarrier ? 1 : 5));
 }
 

@@ -16,21 +16,21 @@ using Groups = std::vector<std::unique_ptr<Communicator>>;
 
 class CommunicatorSplitTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // Where memory is mapped there are no messages to mistake.
+  // Memory is not mapped: in mapped memory no messages are sent that could be mistaken.
   WorldOptions options() const {
     return {.transport = GetParam(),
             .communicator = {.timeout = absl::Seconds(60), .mapping = CommunicatorOptions::Mapping::kNever}};
   }
 };
 
-// Appends the group of `color`, unless it is negative.
+// Appends the group of `color` to `groups`, unless `color` is negative.
 void Split(Communicator& comm, int color, Groups& groups) {
   absl::StatusOr<std::unique_ptr<Communicator>> group = comm.Split(color, comm.rank());
   ASSERT_TRUE(group.ok()) << group.status();
   if (color >= 0) groups.push_back(*std::move(group));
 }
 
-// Every group adds up numbers of its own, all of them at once, and every rank begins with another one.
+// All groups add up numbers of their own at the same time; each rank starts with another group.
 void ExpectOwnSums(const Groups& groups, const std::vector<std::int64_t>& numbers, std::size_t first) {
   std::vector<std::int64_t> sums(groups.size());
   std::vector<Work> works(groups.size());
@@ -72,7 +72,7 @@ TEST_P(CommunicatorSplitTest, ThreadsSplitDifferentCommunicatorsAtOnce) {
   });
 }
 
-// Ranks are in different numbers of groups, so that their counts of channels differ.
+// Some ranks are in more groups than others, so that ranks give one group different numbers.
 TEST_P(CommunicatorSplitTest, GroupsOverlap) {
   RunWorld(3, options(), [](Communicator& world) {
     Groups groups;

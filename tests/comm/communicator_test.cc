@@ -12,7 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/harness/world.h"
+#include "tutti/bootstrap.h"
+#include "tutti/store.h"
+#include "tutti/transport.h"
 
 namespace tutti {
 namespace {
@@ -66,7 +70,7 @@ TEST_P(CommunicatorTest, WhatNoMemoryHoldsIsRefusedBeforeAnythingIsBuiltForIt) {
     const CollectiveSpec impossible = {.count = std::numeric_limits<std::int64_t>::max() / 8};
     EXPECT_THAT(std::string(comm.PlanFor(impossible).status().message()), HasSubstr("count 1152921504606846975"));
     EXPECT_THAT(comm.Explain(impossible), HasSubstr("count 1152921504606846975"));
-    // More than the arena, but not more than an address space.
+    // 16 TiB: more than the arena holds, but less than the address space of a process.
     const std::int64_t large = std::int64_t{1} << 44;
     EXPECT_LE(comm.PlanFor({.count = large})->steps.size(), std::size_t{1} << 20);
     const absl::Status status = comm.AllReduce(&x, &x, large, DType::kF32, ReduceOp::kSum, kInline).Wait();
@@ -157,7 +161,7 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
     std::int64_t value = comm.rank();
     ASSERT_EQ((*group)->AllReduce(&value, &value, 1, DType::kI64, ReduceOp::kSum).Wait(), absl::OkStatus());
     EXPECT_EQ(value, comm.rank() % 2 == 0 ? 6 : 4);
-    // Each group has keys of its own.
+    // A key of the store is seen by the ranks of one group only.
     if ((*group)->rank() == 0) {
       ASSERT_EQ((*group)->store().Set("leader", std::to_string(comm.rank()), absl::InfiniteFuture()), absl::OkStatus());
     }
@@ -167,6 +171,19 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
     EXPECT_EQ(*none, nullptr);
     ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
   });
+}
+
+// The engine's thread may start later than the first call. Alone in its world, the thread is woken by calls only.
+TEST_P(CommunicatorTest, TheFirstCallOfAWorldOfOneEndsWhenNobodyWaits) {
+  for (int i = 0; i < 30; ++i) {
+    RunWorld(1, options(), [&](Communicator& comm) {
+      const Work work = comm.Barrier();
+      const absl::Time end = absl::Now() + absl::Seconds(20);
+      while (!work.done() && absl::Now() < end) std::this_thread::yield();
+      EXPECT_TRUE(work.done()) << i;
+    });
+    if (HasFailure()) return;
+  }
 }
 
 TEST_P(CommunicatorTest, SplitsThousandsOfTimes) {
@@ -192,7 +209,7 @@ TEST_P(CommunicatorTest, BoundPlansRunAgainAndAgain) {
   });
 }
 
-// A schedule for ordinary memory copies what peers read, and nothing of an arena.
+// The schedule for ordinary memory copies what peers read of ordinary buffers, and nothing of buffers in the arena.
 TEST(CountersTest, TellWhatPassesThroughScratch) {
   RunWorld(2, [](Communicator& comm) {
     constexpr std::int64_t kCount = std::int64_t{1} << 20;
@@ -211,7 +228,7 @@ TEST(CountersTest, TellWhatPassesThroughScratch) {
     EXPECT_EQ(staged_by(out.data(), out.data()), kCount / 2 * 4);
     EXPECT_EQ(std::count(out.begin(), out.end(), 4), kCount);
     EXPECT_EQ(staged_by(arena->data(), arena->data()), 0);
-    // One rank has ordinary memory: both take the schedule for it.
+    // Rank 0 has ordinary memory: both ranks take the schedule for ordinary memory.
     void* const mine = comm.rank() == 0 ? static_cast<void*>(out.data()) : arena->data();
     EXPECT_EQ(staged_by(mine, mine), comm.rank() == 0 ? kCount / 2 * 4 : 0);
     EXPECT_EQ(static_cast<const float*>(mine)[kCount - 1], 4);
@@ -306,11 +323,31 @@ TEST_P(CommunicatorTest, RefusesBadArguments) {
     const auto message = [](Work work) { return std::string(work.Wait().message()); };
     EXPECT_THAT(message(comm.AllReduce(values, values, -1, DType::kF32, ReduceOp::kSum)), HasSubstr("count -1"));
     EXPECT_THAT(message(comm.AllReduce(nullptr, values, 2, DType::kF32, ReduceOp::kSum)), HasSubstr("in is null"));
-    EXPECT_THAT(message(comm.AllReduce(values, values + 1, 4, DType::kF32, ReduceOp::kSum)), HasSubstr("overlap"));
+    EXPECT_THAT(message(comm.AllReduce(values, values + 1, 4, DType::kF32, ReduceOp::kSum)),
+                HasSubstr("overlap; in place, in and out must be equal"));
+    EXPECT_THAT(message(comm.AllGather(values + 1, values, 2, DType::kF32)),
+                HasSubstr("in must be the block of this rank in out, "));
+    EXPECT_THAT(message(comm.ReduceScatter(values, values + 1, 2, DType::kF32, ReduceOp::kSum)),
+                HasSubstr("out must be the block of this rank in in"));
+    EXPECT_THAT(message(comm.AllToAll(values, values, 1, DType::kF32)), HasSubstr("all_to_all has no in-place form"));
     EXPECT_THAT(message(comm.Broadcast(values, values, 2, DType::kF32, 2)), HasSubstr("root 2"));
-    EXPECT_THAT(message(comm.Send(values, 1, DType::kF32, 2)), HasSubstr("root 2 (the peer)"));
+    EXPECT_THAT(message(comm.Send(values, 1, DType::kF32, 2)), HasSubstr(": to 2 must be in 0…1"));
     EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());  // a refused call breaks nothing
   });
+}
+
+TEST(CommunicatorSchedulesTest, AWrongEntryIsNamed) {
+  for (const auto& [schedules, text] : std::vector<std::pair<std::string, std::string>>{
+           {"ring", "schedules=ring: 'ring' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring"},
+           {"barrier=direct,all_reduce",
+            "schedules=barrier=direct,all_reduce: 'all_reduce' is not of the form COLLECTIVE=SCHEDULE"},
+           {"ring=all_reduce", "schedules=ring=all_reduce: unknown collective 'ring'; valid: "},
+           {"all_reduce=rings", "schedules=all_reduce=rings: unknown schedule 'rings' of all_reduce; valid: "}}) {
+    std::unique_ptr<Transport> transport = MakeInprocTransport(MakeInprocHub(1), {.region_bytes = 1 << 20}).value();
+    const auto world =
+        Communicator::Create({Identity{}, MakeMemoryStore()}, std::move(transport), {.schedules = schedules});
+    EXPECT_THAT(std::string(world.status().message()), HasSubstr(text));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, CommunicatorTest, ::testing::ValuesIn(WorldTransports()),

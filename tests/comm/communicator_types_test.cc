@@ -1,4 +1,4 @@
-// Types that frameworks have: which of them can be reduced, by which operators, and that all of them can be moved.
+// The types of elements: which can be reduced, by which operators, and that all can be moved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_P(CommunicatorTypesTest, WhatHasNoOperatorIsRefusedAndTheCommunicatorGoesOn
 TEST_P(CommunicatorTypesTest, BoolsAreAnyByteAndBecomeZeroOrOne) {
   Run(3, [](Communicator& comm) {
     const auto rank = static_cast<std::uint8_t>(comm.rank());
-    // Nobody, rank 1, everybody.
+    // The three elements are true on no rank, on rank 1, and on all ranks.
     const std::uint8_t in[] = {0, static_cast<std::uint8_t>(rank == 1 ? 4 : 0), static_cast<std::uint8_t>(2 + rank)};
     std::uint8_t out[3];
     const auto reduced = [&](ReduceOp op) {
@@ -106,7 +106,7 @@ TEST_P(CommunicatorTypesTest, ComplexNumbersMultiplyAsSuch) {
   });
 }
 
-// The factor belongs to the run: one plan serves them all.
+// The factor belongs to the run: one plan serves all factors.
 TEST_P(CommunicatorTypesTest, EveryRankAndEveryRunHasAFactorOfItsOwn) {
   Run(3, [](Communicator& comm) {
     const float in[2] = {1, 10};

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr int kSize = 3;
 constexpr int kRounds = 3;  // each rank is the culprit once
 constexpr std::int64_t kSmall = 3;
-constexpr std::int64_t kLarge = 200'001;  // messages of it end only when the receiver takes them
+constexpr std::int64_t kLarge = 200'001;  // elements; a Send of so many ends only when the receiver takes the message
 
 struct Case {
   std::string name;
@@ -33,7 +33,7 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
 
-// The sum of ranks + 1, a number of times.
+// Sums rank + 1 over the group, `times` times.
 absl::Status Sums(Communicator& group, std::int64_t count, int times) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (int i = 0; i < times; ++i) {
@@ -92,7 +92,7 @@ TEST_P(GroupsFailAloneTest, ByAbort) {
 TEST_P(GroupsFailAloneTest, ByTimeout) {
   Run([](std::unique_ptr<Communicator>& bad, Rank culprit) {
     if (bad->rank() == culprit) {
-      // The others tell this rank, which has no call under way.
+      // This rank has no call under way and hears of the failure from the others.
       while (bad->status().ok()) std::this_thread::yield();
     } else {
       std::vector<float> values(static_cast<std::size_t>(count()));

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// An all_reduce whose ranks send each other everything. Its author has forgotten that an average is divided.
+// An all_reduce whose ranks send each other everything, and which forgets to divide an average.
 void ForgetTheAverage(PlanBuilder& b) {
   std::vector<Ref> parts;
   for (Rank peer = 0; peer < b.size(); ++peer) {
@@ -123,10 +123,10 @@ TEST(PlanVerifierTest, APlanOfTheUsersIsVerifiedForAllRanks) {
   });
 }
 
-// Plans of a broken schedule for 2 ranks, and how often the verifier has asked for that of rank 1.
+// Plans of a broken schedule for 2 ranks, and how often the verifier has asked for the plan of rank 1.
 class LimitsTest : public testing::Test {
  protected:
-  // The calls of one `number` are of one kind.
+  // Verifies a call; calls with equal `number` are of one kind.
   absl::Status Check(PlanVerifier& verifier, int number, const std::string& maker = "all_reduce:no_average",
                      std::int64_t count = 1) {
     const auto plan_of = [&](Rank rank) {
@@ -184,7 +184,8 @@ TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
       << "each schedule has a limit of its own";
 }
 
-// A rank may know the result of what its peers still have to verify: that must not give it a longer memory.
+// A rank may already know a result that its peers still have to find. All must reach the limit of kinds at the same
+// call.
 TEST_F(LimitsTest, KindsCountForEachCommunicatorWhetherTheyAreKnownOrNot) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
   for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {

@@ -1,4 +1,5 @@
-// What the tests of Send and Recv share: the worlds they run in, and messages that say what they are.
+// What the tests of Send and Recv share: the worlds that they run in, and messages that differ by sender, tag and
+// number.
 #ifndef TUTTI_TESTS_COMM_POINT_TO_POINT_H_
 #define TUTTI_TESTS_COMM_POINT_TO_POINT_H_
 

@@ -16,7 +16,8 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-// After each of its calls the clock is an hour ahead or behind, in turn. No call may see that in its deadline.
+// A store after each of whose calls the system's clock is an hour ahead or behind, in turn. The deadlines that its
+// calls get must not show these jumps.
 class ClockSettingStore final : public Store {
  public:
   absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {

@@ -82,7 +82,7 @@ TEST(Callbacks, MaySubmitAndWait) {
   EXPECT_EQ(right, 2);
 }
 
-// Nothing of the engine is held while a callback runs: calls go on beside one that blocks.
+// A callback runs without a lock of the engine: calls go on beside a callback that blocks.
 TEST(Callbacks, HoldUpNoCalls) {
   std::latch registered(1);
   std::latch began(1);
@@ -124,7 +124,7 @@ TEST(Callbacks, HearOfErrors) {
   });
 }
 
-// The last reference to a communicator may go in a callback of its own.
+// A communicator may be destroyed in a callback of one of its calls, by dropping the last reference there.
 TEST(Callbacks, MayDestroyTheCommunicator) {
   std::atomic<int> destroyed = 0;
   RunWorld(2, [&](Communicator& comm) {
@@ -152,10 +152,10 @@ TEST(Callbacks, AwaitElsewhereIsForgottenWhenTheCallEnds) {
       std::latch done(1);
       Work work = SumOf(comm, value);
       work.AwaitElsewhere();
-      work.AwaitElsewhere();  // no difference
+      work.AwaitElsewhere();  // a second AwaitElsewhere changes nothing
       work.OnDone([&](const absl::Status&) { done.count_down(); });
       done.wait();
-      work.AwaitElsewhere();  // too late
+      work.AwaitElsewhere();  // after the end of the call AwaitElsewhere changes nothing
       ASSERT_EQ(value, 2);
     }
   });

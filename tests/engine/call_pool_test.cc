@@ -1,4 +1,4 @@
-// Calls that wait to be used again, taken and given back by several threads.
+// The pool of calls that wait to be used again: calls are taken and given back by several threads.
 #include "engine/call_pool.h"
 
 #include <gtest/gtest.h>
@@ -17,9 +17,15 @@ namespace {
 
 class CallPoolTest : public ::testing::Test {
  protected:
+  ~CallPoolTest() override { idle_->Close(); }
+
+  std::shared_ptr<CallPool> NewPool() {
+    return std::make_shared<CallPool>(SomeProgram(), *world_.ranks[0].channel, idle_, nullptr, BufferBytes{});
+  }
+
   TwoRanks world_{/*mapped=*/true};
-  std::shared_ptr<std::atomic<std::int64_t>> idle_bytes_ = std::make_shared<std::atomic<std::int64_t>>(0);
-  std::shared_ptr<CallPool> pool_ = std::make_shared<CallPool>(SomeProgram(), *world_.ranks[0].channel, idle_bytes_);
+  std::shared_ptr<IdleCalls> idle_ = std::make_shared<IdleCalls>();
+  std::shared_ptr<CallPool> pool_ = NewPool();
 };
 
 TEST_F(CallPoolTest, GivesOutWhatCameBack) {
@@ -47,6 +53,33 @@ TEST_F(CallPoolTest, OnceClosedKeepsNothing) {
   EXPECT_EQ(pool_->TakeIdle(), nullptr);
 }
 
+TEST_F(CallPoolTest, PoolsShareThePlaceOfTheLastCall) {
+  const std::shared_ptr<CallPool> other = NewPool();
+  Call* const mine = pool_->Take();
+  Call* const its = other->Take();
+  its->Release();   // waits in the place that both pools share
+  mine->Release();  // waits in its pool
+  EXPECT_EQ(pool_->TakeIdle(), mine);
+  EXPECT_EQ(pool_->TakeIdle(), nullptr);  // puts the other pool's call back
+  EXPECT_EQ(other->TakeIdle(), its);
+  EXPECT_EQ(idle_->TakeLast(), nullptr);
+  mine->Release();
+  EXPECT_EQ(idle_->TakeLast(), mine);
+  CallPool::PutBack(mine);
+  its->Release();
+  pool_->Close();
+  other->Close();
+  EXPECT_EQ(idle_->TakeLast(), nullptr);
+}
+
+TEST_F(CallPoolTest, ACallReleasedAfterAllIsClosedIsDeleted) {
+  Call* const call = pool_->Take();
+  pool_->Close();
+  idle_->Close();
+  call->Release();  // deleted: AddressSanitizer would tell of a leak
+  EXPECT_EQ(idle_->TakeLast(), nullptr);
+}
+
 TEST_F(CallPoolTest, NoCallIsInTwoHands) {
   std::atomic<int> twice = 0;
   std::vector<std::thread> threads;
@@ -54,7 +87,7 @@ TEST_F(CallPoolTest, NoCallIsInTwoHands) {
     threads.emplace_back([&, thread] {
       for (int i = 0; i < 5'000; ++i) {
         Call* const call = pool_->Take();
-        // A call that another thread has, too, has another mark when this thread looks again.
+        // If another thread got this call, too, this thread would find that thread's mark.
         Call* const mark = reinterpret_cast<Call*>(static_cast<std::uintptr_t>(thread + 1));
         call->next_submitted.store(mark);
         if (i % 64 == 0) std::this_thread::yield();
@@ -67,7 +100,7 @@ TEST_F(CallPoolTest, NoCallIsInTwoHands) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(twice, 0);
   pool_->Close();
-  EXPECT_EQ(*idle_bytes_, 0);
+  EXPECT_EQ(idle_->bytes(), 0);
 }
 
 }  // namespace

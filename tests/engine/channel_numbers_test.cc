@@ -1,4 +1,4 @@
-// Which numbers channels get, and when they get them again.
+// Which numbers channels get, and when a number is given again.
 #include "engine/channel_numbers.h"
 
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ class ChannelTest : public ::testing::Test {
  protected:
   using Run = tutti::Run;  // testing::Test has a member of this name
 
-  // A run of rank `rank`, whose buffers lie in its arena.
+  // A new run of `rank`, whose buffers lie in the arena of that rank.
   Run& NewRun(Rank rank, const CollectiveSpec& spec = kSum) {
     Call* const call = calls_.emplace_back(world_.NewCall(rank, spec, "direct"));
     Buffer& buffer = buffers_.emplace_back(world_.ranks[rank].arena->Allocate(2 * spec.count * 4).value());
@@ -118,7 +118,7 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
   ASSERT_TRUE(channel(1).Admit(theirs));
   channel(1).Signal(theirs);
   const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
-  constexpr std::int64_t kHalf = 2048;  // bytes of the chunk that this rank reads there, the first of two
+  constexpr std::int64_t kHalf = 2048;  // bytes of the chunk that this rank reads at the peer, the first of two
   for (const std::int64_t offset : {std::int64_t{-64}, region_bytes - kHalf + 1, region_bytes + 64}) {
     world_.ranks[1].control->lanes[0].half[1].in = offset;
     const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
@@ -127,7 +127,8 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
   }
 }
 
-// As when the plans of the ranks touch different spaces of each other: memory at offset 0 is the presence of the peer.
+// The peer has lent no memory, as when the plans of two ranks touch different spaces. An offset of 0 must not be taken
+// for its buffer, because the presence of the peer lies there.
 TEST_F(ChannelTest, MemoryThatThePeerHasNotLentIsNotTouched) {
   Run& mine = NewRun(0);
   Run& theirs = NewRun(1);
@@ -137,7 +138,8 @@ TEST_F(ChannelTest, MemoryThatThePeerHasNotLentIsNotTouched) {
   channel(1).Signal(theirs);
   const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("touches the in of rank 1, which has lent none"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("touches the in space of rank 1, but rank 1 has not lent that space"));
 }
 
 TEST_F(ChannelTest, ARefusalEndsTheRunWhenAllHaveHeardOfIt) {

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The analysis of locks does not follow a bool through an assertion.
+// TryLock without clang's analysis of locks, which does not follow its result through an assertion.
 bool TryToTake(DriverSeat& seat) TUTTI_NO_THREAD_SAFETY_ANALYSIS { return seat.TryLock(); }
 void Leave(DriverSeat& seat) TUTTI_NO_THREAD_SAFETY_ANALYSIS { seat.Unlock(); }
 

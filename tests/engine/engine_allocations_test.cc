@@ -1,4 +1,4 @@
-// After a plan is bound, a run allocates nothing and takes no lock: allocations are counted here.
+// After a plan is bound, a run allocates nothing: this test counts allocations.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Calls in the background are right, whatever else goes on. (That nobody polls for them: engine_test.cc.)
+// Calls in the background have right results beside other calls. (engine_test.cc tests that nobody polls for them.)
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -71,6 +71,7 @@ class ScriptedExecutor final : public Executor {
     return std::any_of(runs.begin(), runs.end(), [&](const Run* run) { return &run->channel == &channel; });
   }
   bool idle() const override { return runs.empty(); }
+  bool needs_driver() const override { return !callers_drive && !runs.empty(); }
   bool waits_for_messages() const override { return by_messages && !runs.empty(); }
   bool waits_for_signals() const override { return !by_messages && !runs.empty(); }
   bool waits_for_completions() const override { return false; }
@@ -83,8 +84,9 @@ class ScriptedExecutor final : public Executor {
   std::vector<Run*> runs;
   absl::Status failure;
   std::atomic<bool> has_message = false;  // with rank 1, every channel that has runs
-  std::atomic<bool> ends_next = false;    // set by the test while the engine's thread may drive
+  std::atomic<bool> ends_next = false;    // atomic, because the test sets it while the engine's thread may drive
   std::atomic<bool> ends_last = false;
+  bool callers_drive = false;
   bool by_messages = false;
   bool in_background = false;
   std::atomic<int> polls = 0;
@@ -158,15 +160,36 @@ TEST_F(EngineTest, ACallMayHaveATimeoutOfItsOwn) {
   EXPECT_LT(TestClock::now_ns - begin_ns, 40 * kSecond);
 }
 
+// A caller waits for its Recv, then for its Send: between the two nobody else needs to drive.
+TEST_F(EngineTest, NoThreadIsWokenForACallWhoseCallerWillDrive) {
+  Call& first = NewCall();
+  Call& second = NewCall();
+  const std::uint32_t run = first.Submit(kDrives);
+  const std::uint32_t later_run = second.Submit(kDrives);
+  const std::atomic<std::uint32_t>& wakes = engine().options().presence[0]->thread_calls;
+  const std::uint32_t before = wakes;
+  executor().callers_drive = true;
+  executor().ends_next = true;
+  EXPECT_EQ(first.Wait(run, false, kNeverNanos), absl::OkStatus());
+  EXPECT_EQ(wakes, before);
+  executor().callers_drive = false;  // somebody waits for the other call, or has made no promise
+  Call& third = NewCall();
+  executor().ends_last = true;
+  EXPECT_EQ(Run(third), absl::OkStatus());
+  EXPECT_GT(wakes, before);
+  executor().ends_next = true;
+  EXPECT_EQ(second.Wait(later_run, false, kNeverNanos), absl::OkStatus());
+}
+
 TEST_F(EngineTest, TheClockOfACallStartsWhenADriverLooks) {
   Call& call = NewCall();
   const std::uint32_t run = call.Submit(kDrives);
-  TestClock::now_ns += 3600 * kSecond;  // nobody drives
+  TestClock::now_ns += 3600 * kSecond;  // an hour passes in which nobody drives
   executor().ends_next = true;
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::OkStatus());
 }
 
-// A thread that drives a call in the background takes all that has arrived when it wakes up; else it sleeps.
+// The thread that drives a call in the background sleeps, and when it wakes up takes all that has arrived.
 TEST_F(EngineTest, InTheBackgroundNobodyPolls) {
   executor().by_messages = executor().in_background = true;
   int naps = 0;
@@ -202,7 +225,7 @@ TEST_F(EngineTest, ADeadRankEndsEveryCall) {
   EXPECT_EQ(first.result(), absl::UnavailableError("rank 1 died"));
 }
 
-// What the rank had sent before it left may not have been looked at when it is first seen to have left.
+// When a rank is first seen to have left, messages that it had sent before may still be unread.
 TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
   transport().left = 1;
   TestClock::step_ns = kSecond / 100;
@@ -212,7 +235,7 @@ TEST_F(EngineTest, ACallThatMovesDoesNotMissARankThatHasLeft) {
               AllOf(HasSubstr("rank 1 has left"), HasSubstr("without call 0"), HasSubstr("for which rank 0 waits")));
 }
 
-// The rank that has left may have done so because its calls in another group failed.
+// A rank may leave because its calls in another group failed; the error then names that loss, too.
 TEST_F(EngineTest, ARankThatLeavesAfterALossOutsideTheGroupIsToldWithTheLoss) {
   transport().left = 1;
   transport().losses = {{2, absl::UnavailableError("rank 2 died")}};
@@ -266,7 +289,7 @@ TEST_F(EngineTest, ACallEndsWhenItsMessagesAreBack) {
   EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
 }
 
-// First its peer is given up, then the transport: nothing hangs.
+// The engine first gives up the peer that does not take the message, then the transport: nothing hangs.
 TEST_F(EngineTest, AMessageThatIsNeverTakenEndsWithTheTransport) {
   executor().has_message = true;
   Call& call = NewCall();
@@ -284,7 +307,7 @@ TEST_F(EngineTest, ACallThatItsCallerOnlyLooksAtGoesOn) {
   const std::uint32_t run = call.Submit(kDrives);
   executor().ends_next = true;
   while (!call.done(run)) {
-    // OK where the call ends between the two looks.
+    // The status is OK where the call ends between the two looks.
     const absl::Status looked = call.Wait(run, false, TestClock::now_ns);
     EXPECT_TRUE(looked.ok() || absl::IsDeadlineExceeded(looked)) << looked;
   }

@@ -1,5 +1,5 @@
-// Stochastic rounding draws other numbers for every draw, the same for every rank's copy of a result, and the same
-// again when a program is run again.
+// Stochastic rounding uses other random numbers for every draw, equal ones for every rank's copy of a result, and the
+// same ones again when a program is run again.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-// What each of two ranks has after each of three runs, of other draws.
+// The results of two ranks after each of three runs with different draws.
 std::vector<Results> ResultsOfRuns() {
   constexpr std::int64_t kCount = 5000;
   std::vector<Results> results(2, Results(3));

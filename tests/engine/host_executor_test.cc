@@ -46,7 +46,7 @@ class HostExecutorTest : public ::testing::Test {
   Call& Add(const CollectiveSpec& spec, absl::string_view schedule, void* out) {
     Call* const call = calls_.emplace_back(world_.NewCall(0, spec, schedule));
     EXPECT_EQ(call->SetBuffers(out, out, nullptr), absl::OkStatus());
-    call->AddReference();  // of the run
+    call->KeepForEngine();
     executor().Add(call->run());
     return *call;
   }
@@ -143,7 +143,7 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
     std::fill_n(buffer.as<float>().data(), kCount, static_cast<float>(rank + 1));
     calls[rank] = world.NewCall(rank, sum, "direct");
     ASSERT_EQ(calls[rank]->SetBuffers(buffer.data(), buffer.data() + kCount * 4, nullptr), absl::OkStatus());
-    calls[rank]->AddReference();
+    calls[rank]->KeepForEngine();
     its.executor->Add(calls[rank]->run());
   }
   EXPECT_EQ(world.ranks[0].executor->Poll(), Polled::kMoved);
@@ -152,7 +152,7 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
   EXPECT_EQ(calls[0]->run().FirstBlocker()->what, "wait");
   EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
 
-  world.ranks[0].control->failed_by = 2;  // rank 1, as its engine would write it
+  world.ranks[0].control->failed_by = 2;  // rank 1 + 1, as the engine of rank 1 would write it
   const std::vector<float> before(buffers[0].as<float>().begin(), buffers[0].as<float>().end());
   world.ranks[0].executor->Poll();
   EXPECT_EQ(std::vector<float>(buffers[0].as<float>().begin(), buffers[0].as<float>().end()), before);
@@ -167,6 +167,64 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
     EXPECT_THAT(buffers[rank].as<float>().subspan(kCount), ::testing::Each(3.0f));
     calls[rank]->Release();
   }
+}
+
+// How often rank 0 says that it touches memory of rank 1, in one all_reduce of `count` values by `schedule`.
+std::uint32_t TimesTouching(std::int64_t count, absl::string_view schedule) {
+  TwoRanks world(/*mapped=*/true);
+  const CollectiveSpec sum{.collective = Collective::kAllReduce, .count = count, .in_place = true};
+  Call* calls[2];
+  std::vector<Buffer> buffers;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    TestRank& its = world.ranks[rank];
+    Buffer& buffer = buffers.emplace_back(its.arena->Allocate(static_cast<std::size_t>(count) * 4).value());
+    std::fill_n(buffer.as<float>().data(), count, static_cast<float>(rank + 1));
+    calls[rank] = world.NewCall(rank, sum, schedule);
+    EXPECT_EQ(calls[rank]->SetBuffers(nullptr, buffer.data(), nullptr), absl::OkStatus());
+    calls[rank]->KeepForEngine();
+    its.executor->Add(calls[rank]->run());
+  }
+  for (int poll = 0; poll < 100 && !(calls[0]->done(1) && calls[1]->done(1)); ++poll) {
+    for (TestRank& rank : world.ranks) rank.executor->Poll();
+  }
+  for (Rank rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(calls[rank]->done(1));
+    EXPECT_THAT(buffers[rank].as<float>(), ::testing::Each(3.0f));
+    calls[rank]->Release();
+  }
+  EXPECT_EQ(world.ranks[0].presence->touching % 2, 0U);
+  return world.ranks[0].presence->touching / 2;
+}
+
+TEST(HostExecutorMapped, SaysThatItTouchesBuffersOfAPeer) {
+  EXPECT_GT(TimesTouching(kCount, "direct"), 0U) << "reads and writes the peer's buffer";
+  EXPECT_EQ(TimesTouching(4, "direct"), 0U) << "only reads the scratch of the peer's lane";
+  constexpr std::int64_t kLong = kLaneScratchBytes;  // in bytes, four times as long
+  EXPECT_EQ(TimesTouching(kLong, "staged"), 0U) << "only reads scratch of the peer";
+}
+
+// The steps of a small call do not ask whether a peer has given the channel up, so the end must.
+TEST(HostExecutorMapped, ACallThatOnlyReadScratchDoesNotEndAfterAPeerHasFailed) {
+  TwoRanks world(/*mapped=*/true);
+  Call* calls[2];
+  float values[2] = {1, 2};
+  for (Rank rank = 0; rank < 2; ++rank) {
+    calls[rank] = world.NewCall(rank, {.collective = Collective::kAllReduce, .count = 1, .in_place = true}, "direct");
+    ASSERT_EQ(calls[rank]->SetBuffers(nullptr, &values[rank], nullptr), absl::OkStatus());
+    calls[rank]->KeepForEngine();
+    world.ranks[rank].executor->Add(calls[rank]->run());
+  }
+  EXPECT_EQ(world.ranks[0].executor->Poll(), Polled::kMoved);
+  EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
+  world.ranks[0].control->failed_by = 2;  // rank 1, as its engine would write it
+  for (int poll = 0; poll < 10; ++poll) world.ranks[0].executor->Poll();
+  EXPECT_EQ(calls[0]->run().steps_left(), 0U);
+  EXPECT_FALSE(calls[0]->done(1));
+
+  world.ranks[0].control->failed_by = 0;
+  world.ranks[0].executor->Poll();
+  EXPECT_TRUE(calls[0]->done(1));
+  for (Call* const call : calls) call->Release();
 }
 
 }  // namespace

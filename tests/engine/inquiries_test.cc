@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kStart = 1'000'000 * kMs;
 
-// Two ranks of one process, of which rank 1 answers when it is told to.
+// Two ranks of one process; rank 1 answers when the test tells it to.
 class InquiriesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -59,7 +59,7 @@ TEST_F(InquiriesTest, AnAnswerIsReadAgainAndAgainUntilItIsOld) {
   EXPECT_EQ(inquiries.AnswerOf(1, kStart + 600 * kMs), std::nullopt);
 }
 
-// Who came late to its call, and had not begun to wait, is not taken for the culprit for long.
+// A rank that came late to its call, and had not begun to wait when it was asked, is not named as the culprit for long.
 TEST_F(InquiriesTest, WhoHasAnsweredIsAskedAgainAndTheOldAnswerStaysUntilTheNew) {
   Inquiries inquiries(*transports_[0], 2);
   awaited_ = -1;

@@ -91,7 +91,7 @@ TEST_F(LentMemoryTest, AControlBlockIsOpenedAgainWhenItsPeersHaveLeft) {
   absl::StatusOr<ControlBlock*> other = blocks.Open();
   ASSERT_TRUE(other.ok());
   EXPECT_NE(*other, *block);
-  // Peers still see what the owner has completed.
+  // Peers still see which runs the owner has completed.
   EXPECT_EQ((*block)->lanes[1].completed, 3u);
 
   first_->lanes[1].completed = 3;

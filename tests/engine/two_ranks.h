@@ -25,14 +25,14 @@
 
 namespace tutti {
 
-// The clock of the test: it stands still but for `step_ns`, by which every look at it moves it on.
+// The clock of the test, which stands still except that every look moves it on by `step_ns`.
 struct TestClock {
   static inline std::atomic<std::int64_t> now_ns{1'000'000'000};
   static inline std::atomic<std::int64_t> step_ns{0};
   static std::int64_t Look() { return now_ns.fetch_add(step_ns) + step_ns; }
 };
 
-// A transport of which a test says what it knows of its peers.
+// A transport whose knowledge of its peers is set by the test.
 class TestTransport final : public ForwardingTransport {
  public:
   explicit TestTransport(std::unique_ptr<Transport> inner) : ForwardingTransport(std::move(inner)) {}
@@ -62,7 +62,7 @@ class TestTransport final : public ForwardingTransport {
   std::function<void()> on_drain;
 };
 
-// A program of rank 0 of two, for tests that do not care which.
+// A program of rank 0 of two, for tests that need any program.
 inline std::shared_ptr<const Program> SomeProgram() {
   const CollectiveSpec spec{.collective = Collective::kBarrier};
   return Compile(*BuildPlan(**FindSchedule(Collective::kBarrier, "dissemination"), spec, 0, 2, {}));
@@ -140,7 +140,7 @@ class TwoRanks {
     options.rank = r;
     options.timeout = timeout;
     options.now_ns = TestClock::Look;
-    options.idle_tick = absl::InfiniteDuration();  // what a test sets is not looked at meanwhile
+    options.idle_tick = absl::InfiniteDuration();  // the engine's thread looks at nothing until it is woken
     for (Rank peer = 0; peer < 2; ++peer) {
       options.presence.push_back(peer == r || mapped ? ranks[peer].presence : nullptr);
     }

@@ -1,4 +1,4 @@
-// Who is named when a message never comes: an end of the link that lost it, where it can be known.
+// Which rank an error names when a message never comes: an end of the link that lost the message, where that is known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(Blame, ALostMessageBetweenTwoRanksNamesItsSender) {
     const Endings endings = RunWithFaults(world, [](Communicator& comm) -> Outcome {
       for (int round = 0; round < 5; ++round) {
         std::int32_t number = round;
-        const CallOptions options = {.tag = round};  // or the next message would be taken for the lost one
+        const CallOptions options = {.tag = round};  // equal tags would let the next message be taken for the lost one
         Work work = comm.rank() == 0 ? comm.Send(&number, 1, DType::kI32, 1, options)
                                      : comm.Recv(&number, 1, DType::kI32, 0, options);
         if (absl::Status status = work.Wait(); !status.ok()) return {status, ""};
@@ -38,7 +38,7 @@ TEST(Blame, ALostMessageBetweenTwoRanksNamesItsSender) {
   }
 }
 
-// Rank 0 tells 2 (and 1), and 2 tells 3: who hangs is two ranks away from rank 3.
+// In the broadcast rank 0 sends to 1 and 2, and 2 sends to 3: the lost message is two ranks away from rank 3.
 TEST(Blame, ALostMessageOfABroadcastNamesAnEndOfItsLink) {
   const FaultyWorld world = {
       .size = 4,

@@ -13,14 +13,14 @@ namespace {
 
 class FaultyBootstrapTest : public testing::TestWithParam<std::string> {};
 
-// Two ranks of three in one group, and a sum in it; then a sum over all.
+// Makes a group of two of three ranks, sums in the group, then sums over all ranks.
 Outcome SplitAndSum(Communicator& comm) {
   absl::StatusOr<std::unique_ptr<Communicator>> group = comm.Split(comm.rank() == 1 ? 1 : 0, comm.rank());
   if (!group.ok()) return {group.status(), ""};
   for (Communicator* const each : {group->get(), &comm}) {
     std::int64_t sum = comm.rank() + 1;
     if (absl::Status status = each->AllReduce(&sum, &sum, 1, DType::kI64, ReduceOp::kSum).Wait(); !status.ok()) {
-      // A member of the group may have left because of the death of a rank that is not in the group: the world knows.
+      // A member may have left the group because a rank outside died: the error of the world then names the death.
       return {comm.status().ok() ? status : comm.status(), ""};
     }
     const std::int64_t expected = each == &comm ? 6 : comm.rank() == 1 ? 2 : 4;
@@ -41,7 +41,8 @@ TEST_P(FaultyBootstrapTest, NuisancesDoNoHarm) {
   }
 }
 
-// The others wait for the dead rank at the store, which knows no deaths: their deadline ends that, and names it.
+// The others wait for the dead rank at a memory store, which sees no deaths: their deadline ends the wait, with an
+// error that names the dead rank.
 TEST_P(FaultyBootstrapTest, ARankThatDiesWhileItJoinsIsNamed) {
   for (const Rank victim : {0, 2}) {
     const FaultyWorld world = {

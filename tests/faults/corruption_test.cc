@@ -1,5 +1,5 @@
-// What is promised of a flipped bit: a codec's message whose header or codes make no sense is DataLoss; nothing notices
-// a bit of a number. docs/fault_injection.md says so.
+// What docs/fault_injection.md promises of a flipped bit: a codec's message whose header or codes make no sense is
+// DataLoss; nothing notices a flipped bit of a number.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// Nothing here takes long; machines do.
+// The bound on the time of every rank, wide because machines may be busy.
 constexpr absl::Duration kInTime = absl::Seconds(20);
 
 std::string Text(const Endings& endings) {

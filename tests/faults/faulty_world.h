@@ -1,5 +1,5 @@
-// A world with faults, and what must come of it: every rank ends in time, with right results or with an error of the
-// right code that names the right rank.
+// A world with faults, and checks that every rank ends in time, with right results or with an error of the right code
+// that names the right rank.
 #ifndef TUTTI_TESTS_FAULTS_FAULTY_WORLD_H_
 #define TUTTI_TESTS_FAULTS_FAULTY_WORLD_H_
 
@@ -22,12 +22,12 @@ struct FaultyWorld {
   int size = 3;
   std::string transport = "inproc";
   FaultPlan plan;
-  // So long that it ends no call: what ends by it must say so here.
+  // The default is so long that no call ends by it: a test of calls that end by their timeout sets another one.
   absl::Duration timeout = absl::Seconds(60);
   int ranks_per_node = 0;
 };
 
-// Enough for a lost message, on a machine that does much else.
+// A timeout for worlds that lose messages, long enough for busy machines.
 inline constexpr absl::Duration kShortTimeout = absl::Milliseconds(200);
 
 struct Endings {
@@ -44,7 +44,7 @@ Endings RunWithFaults(const FaultyWorld& world, const std::function<Outcome(Comm
 // that has heard of a death leaves at once, so it can be on that list too.
 bool ListsAsMissing(Rank rank, const absl::Status& status);
 
-// What the faults of a kind promise; each explains a failure with the faults that happened.
+// Checks of what each kind of faults promises; a failure is explained with the faults that happened.
 void ExpectNoHarm(const Endings& endings);
 // kKill: every rank ends well (the victim too may have been through with its own) or says that `victim` died; long
 // before the timeout.

@@ -1,4 +1,4 @@
-// When the messages of training begin, for faults that are to strike it and not the making of replicas.
+// The number of the first message of training, for faults that are to strike training and not the making of replicas.
 #ifndef TUTTI_TESTS_FAULTS_REPLICAS_H_
 #define TUTTI_TESTS_FAULTS_REPLICAS_H_
 

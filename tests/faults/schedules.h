@@ -17,7 +17,7 @@ inline bool IsPointToPoint(const Schedule& schedule) {
   return schedule.collective == Collective::kSend || schedule.collective == Collective::kRecv;
 }
 
-// Whether it moves messages: faults do not reach mapped memory.
+// Whether the schedule sends messages: faults do not reach mapped memory.
 inline bool SendsMessages(const Schedule& schedule) {
   return schedule.supports(SpecOf({.collective = schedule.collective}, 1, 0, 2), 2, {}).ok();
 }
@@ -66,7 +66,7 @@ inline Outcome CallOnce(Communicator& comm, const Schedule& schedule, std::int64
   return {};
 }
 
-// Some calls, with messages of several sizes; ends with the first that does not end well.
+// Makes some calls, with messages of several sizes, up to the first call that does not end well.
 inline Outcome CallSome(Communicator& comm, const Schedule& schedule) {
   for (const std::int64_t count : {1, 7, 4'000, 40'000}) {
     Outcome outcome = CallOnce(comm, schedule, count);

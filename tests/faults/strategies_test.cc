@@ -18,7 +18,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr int kSteps = 3;
 
-// Every algorithm by its name, and what more of it there is to go wrong.
+// Every algorithm by its name, and variants with options that make other messages.
 std::vector<std::string> Strategies() {
   std::vector<std::string> names;
   for (const Algorithm* algorithm : AllAlgorithms()) {
@@ -39,14 +39,15 @@ std::string NameOf(const testing::TestParamInfo<std::string>& strategy) {
 
 class FaultyStrategiesTest : public testing::TestWithParam<std::string> {
  protected:
-  // Its rounds end when they end: what a step leaves depends on time.
+  // Whether the strategy is async, whose weights after a step depend on time.
   static bool IsAsync() { return GetParam().rfind("async", 0) == 0; }
 
   FaultyStrategiesTest() : training_(RandomTraining(GetParam(), kRanks, kSteps)) {
     training_.world.communicator.mapping = CommunicatorOptions::Mapping::kNever;
   }
 
-  // `expected`: weights after each step, of which every rank that ends well must have its own; null: unknown.
+  // Trains with the faults of `world`. `expected`: the weights of all ranks after each step, which a rank that ends
+  // well must have; null: unknown.
   Endings Train(const FaultyWorld& world, const History* expected) const {
     return RunWithFaults(world, [&](Communicator& comm) -> Outcome {
       absl::StatusOr<std::unique_ptr<Replica>> replica =
@@ -113,8 +114,8 @@ TEST_P(FaultyStrategiesTest, ATruncatedMessageNamesBothLengths) {
   }
 }
 
-// A rank that waits for the others at the store does not hear of deaths: its deadline ends that, and names all who did
-// not come, with the rank that died those that heard of it in time.
+// A rank that waits at the store does not hear of deaths: its deadline ends the wait with an error that names all
+// missing ranks, the dead one and those that heard of the death in time and left.
 TEST_P(FaultyStrategiesTest, ARankThatDiesWhileAReplicaIsMadeIsNamed) {
   for (const std::int64_t number : {0, 1, 3, 6}) {
     FaultyWorld world = World({.kind = FaultKind::kKill, .from = 1, .first = number, .last = number});

@@ -1,5 +1,4 @@
-// Random worlds, schedules and faults. A failure prints its seed; TUTTI_FAULT_SEEDS="a b" runs the seeds from a up to
-// b.
+// Random worlds, schedules and faults. A failure prints its seed; TUTTI_FAULT_SEEDS="a b" runs the seeds a … b - 1.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -34,7 +33,7 @@ void RunSeed(std::uint64_t seed) {
   const Rank rank = static_cast<Rank>(below(world.size));
   const auto number = static_cast<std::int64_t>(below(12));
   harmed.plan.faults.push_back({.kind = harm, .from = rank, .first = number, .last = number});
-  // Nuisances of lost messages would be taken for losses.
+  // Only faults of the kind `harm` stay: messages that are late or out of order would be taken for lost ones.
   std::erase_if(harmed.plan.faults, [&](const Fault& fault) { return fault.kind != harm; });
   if (harm == FaultKind::kDrop || harm == FaultKind::kHalfOpen) harmed.timeout = kShortTimeout;
 

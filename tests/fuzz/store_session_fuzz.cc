@@ -20,7 +20,7 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// In two pieces, cut where the input says, since a connection may be cut anywhere.
+// Receives `bytes` in two pieces, cut at `cut`, since bytes may arrive in any pieces.
 absl::Status ReceiveInPieces(ServerSession& session, absl::string_view bytes, std::size_t cut) {
   const std::size_t first = bytes.empty() ? 0 : cut % bytes.size();
   absl::Status status = session.Receive(bytes.substr(0, first));

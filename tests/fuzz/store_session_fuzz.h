@@ -1,4 +1,4 @@
-// What a stranger, and then a rank gone mad, can say to the store's server: input for the fuzzer and for the replay
+// What a stranger, and a rank that has joined, can send to the store's server: input for the fuzzer and the replay
 // test.
 #ifndef TUTTI_TESTS_FUZZ_STORE_SESSION_FUZZ_H_
 #define TUTTI_TESTS_FUZZ_STORE_SESSION_FUZZ_H_
@@ -9,12 +9,12 @@
 
 namespace tutti {
 
-// The first byte chooses whose bytes the rest is: raw from a stranger; frames, sealed here, of an authenticated rank
-// (each a length byte and a body, so that the fuzzer gets past the MAC); or a server's frames at a client.
-// Aborts when an invariant is broken.
+// Runs a session on `input` and aborts when an invariant is broken. The first byte chooses what the rest is: raw bytes
+// of a stranger; frames of an authenticated rank (each a length byte and a body, which this function seals, so that the
+// fuzzer gets past the MAC); or frames of a server for a client.
 void FuzzStoreSession(absl::string_view input);
 
-// Inputs from which mutation starts: one of each kind that goes right.
+// Inputs from which mutation starts: a valid input of each kind.
 std::string StoreSessionSeed(int index);
 inline constexpr int kStoreSessionSeeds = 4;
 

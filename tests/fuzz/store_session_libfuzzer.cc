@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   return 0;
 }
 
-// libFuzzer begins with the empty input: from there, and now and then later, it goes on from what goes right.
+// Mutates `data`, after replacing it by a valid input when it is empty, as at the start of libFuzzer, or now and then.
 std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned random) {
   if (size <= 1 || random % 1024 == 0) {
     const std::string seed = tutti::StoreSessionSeed(static_cast<int>(random / 1024 % tutti::kStoreSessionSeeds));

@@ -1,4 +1,4 @@
-// What the fuzzer does, in small and always the same, so that every build does it.
+// A short run of the fuzzer with a fixed seed, for every build.
 #include <random>
 
 #include "gtest/gtest.h"

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Unequal counts, some of them 0: (from + 2·to) mod 3 · count.
+// The elements that `from` sends to `to` in an all_to_all_v: unequal counts, some of which are 0.
 std::int64_t SentBetween(Rank from, Rank to, std::int64_t count) { return (from + 2 * to) % 3 * count; }
 
 WorldCall AllToAllV(const CollectiveSpec& spec, std::int64_t count, int size) {

@@ -17,8 +17,7 @@ struct WorldCall {
   std::string text() const;
 };
 
-// Those calls of a collective with `count` elements, the given dtype and op that are worth trying: all roots that
-// differ, in place and not.
+// The calls of a collective with `count` elements, `dtype` and `op`: with all roots that matter, in place and not.
 std::vector<WorldCall> CallsOf(Collective collective, DType dtype, ReduceOp op, std::int64_t count, int size);
 
 // One plan per rank of the call. The receiver of a send (or sender of a recv) uses the schedule of the same name.

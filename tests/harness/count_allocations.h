@@ -30,11 +30,11 @@ std::int64_t AllocationsDuring(Communicator& comm, Rounds rounds) {
     EXPECT_EQ(second.Wait(), absl::OkStatus());
   }
   const std::int64_t before = allocations;
-  meet();  // nobody begins before all have counted
+  meet();  // no rank begins before all have read the count
   rounds();
   meet();
   const std::int64_t during = allocations - before;
-  meet();  // nobody goes on before all have counted
+  meet();  // no rank goes on before all have read the count
   return during;
 }
 

@@ -29,7 +29,7 @@ CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank, int si
 
 // Element `i` of the output of `rank`.
 kernels::Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i);
-// The first element of the output of `rank` that is not what it should be; nullopt: all are. `count` as for SpecOf.
+// The index of the first wrong element in the output of `rank`; nullopt: all are right. `count` as for SpecOf.
 std::optional<std::int64_t> FirstWrongElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size,
                                               const void* out);
 

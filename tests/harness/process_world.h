@@ -11,7 +11,8 @@
 
 namespace tutti {
 
-// Forks, so a test program that uses it must make no transport of its own. Ranks still alive at the end are killed.
+// ProcessWorld forks, so a test program that uses it must make no transport of its own. Ranks still alive at the end
+// are killed.
 class ProcessWorld {
  public:
   // A function that sends one line to the test.

@@ -38,8 +38,8 @@ class Lines {
   bool ended_ = false;
 };
 
-// Forks, so a program that uses it must not have started threads. Ranks still alive at the end are killed, and so are
-// ranks whose starter dies.
+// RankProcesses forks, so a program that uses it must not have started threads. Ranks still alive at the end are
+// killed, and so are ranks whose starter dies.
 class RankProcesses {
  public:
   // A function that runs in the process of a rank; its result is the exit code.
@@ -56,7 +56,7 @@ class RankProcesses {
   void Say(Rank rank, const std::string& line) const { processes_[rank].lines.Say(line); }
   std::optional<std::string> Hear(Rank rank, absl::Time deadline) { return processes_[rank].lines.Hear(deadline); }
 
-  // A line of some rank; without a line, the end of that rank's lines, which is told once.
+  // A line of a rank; without a line, the end of that rank's lines, which is told once.
   struct Heard {
     Rank rank = 0;
     std::optional<std::string> line;

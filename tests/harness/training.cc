@@ -28,8 +28,8 @@ Floats RandomNumbers(std::int64_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
   Floats numbers(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    // Numbers in [-1, 1), or a tenth or a thousandth of such: a codec's block then sees what layers and outliers do to
-    // it.
+    // Numbers in [-1, 1), or a tenth or a thousandth of such numbers: blocks of a codec then hold several magnitudes,
+    // as those of real layers do.
     const float unit = static_cast<float>(random() >> 8) * 0x1p-23f - 1;
     const float scales[] = {1.0f, 0.1f, 0.001f};
     numbers[i] = unit * scales[(i / 37) % 3];

@@ -43,14 +43,14 @@ History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t 
 // The model of one rank. Its optimizer is x ← x - lr·g, or QAdam with the strategy qadam.
 class Replica {
  public:
-  // Collective.
+  // Makes a replica; collective.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(Communicator& world, const Model& model,
                                                          const std::string& strategy, const Floats& weights);
   // Like Create; a failure fails the test and returns null.
   static std::unique_ptr<Replica> Make(Communicator& world, const Model& model, const std::string& strategy,
                                        const Floats& weights);
 
-  // Makes one step, with every call that the synchronizer has for it.
+  // Makes one training step, with every call of the synchronizer that belongs to a step.
   absl::Status Step(absl::Span<const float> gradient, float lr);
 
   Floats& weights() { return weights_; }
@@ -70,7 +70,7 @@ class Replica {
   std::unique_ptr<QAdam> qadam_;
 };
 
-// A training: its model, strategy, weights and gradients.
+// A training: model, strategy, initial weights and gradients.
 struct Training {
   Model model = SevenParameters();
   std::string strategy;

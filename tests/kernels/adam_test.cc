@@ -1,4 +1,4 @@
-// The passes of Adam against their formulas, element by element.
+// Compares the passes of Adam with their formulas, element by element.
 #include "kernels/adam.h"
 
 #include <gtest/gtest.h>

@@ -30,7 +30,7 @@ std::vector<T> Combined(DType dtype, const std::vector<std::vector<T>>& srcs, co
   return dst;
 }
 
-// Every operation rounded by itself, from left to right.
+// The reference of Combine: every operation is rounded by itself, from left to right.
 template <typename T>
 T Expected(T a, T b, T c) {
   const T second = b / 3;

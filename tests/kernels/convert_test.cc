@@ -48,7 +48,7 @@ TEST(ConvertTest, Every16BitNumberSurvivesFp32) {
   }
 }
 
-// How far the destination lies behind the source, modulo a page, decides how bytes are copied.
+// The distance from source to destination, modulo a page, decides how bytes are copied: all distances are tested.
 TEST(ConvertTest, CopiesBytesOverAnyDistance) {
   constexpr std::size_t kPage = 4096;
   constexpr std::size_t kRoom = 4 * kPage;
@@ -66,7 +66,7 @@ TEST(ConvertTest, CopiesBytesOverAnyDistance) {
   }
 }
 
-// Halfway between neighbours, and one fp32 step to either side, for every pair of positive f16 neighbours.
+// Rounds the middle of every pair of positive f16 neighbours, and the fp32 numbers next to the middle.
 TEST(ConvertTest, RoundsToNearestEven) {
   std::vector<float> values;
   std::vector<std::uint16_t> expected;
@@ -86,7 +86,7 @@ TEST(ConvertTest, RoundsToNearestEven) {
 }
 
 TEST(ConvertTest, NarrowsWiderTypesTo16BitsWithoutRoundingTwice) {
-  const double tie = 1.0 + 0x1p-8;  // halfway between two bf16; fp32 would drop the last term
+  const double tie = 1.0 + 0x1p-8;  // halfway between two bf16; fp32 would drop the 2^-40 below
   const std::vector<double> doubles = {tie, tie + 0x1p-40, -tie - 0x1p-40, 1e300, 0x1p-26 + 0x1p-60};
   const std::vector<std::uint16_t> bf16 = ConvertAll<std::uint16_t>(DType::kBF16, DType::kF64, doubles);
   EXPECT_EQ(bf16[0], 0x3F80);

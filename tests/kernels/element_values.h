@@ -29,8 +29,8 @@ void StoreAs(void* data, std::int64_t i, T value) {
   std::memcpy(static_cast<char*>(data) + i * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
 }
 
-// long double holds every value of every real dtype exactly. A bool is its byte, and so is an 8-bit floating element,
-// which nothing computes with.
+// Element i as long double, which holds every value of every real dtype exactly. A bool is its byte; so is an 8-bit
+// floating element, with which nothing computes.
 inline long double LoadElement(DType dtype, const void* data, std::int64_t i) {
   switch (dtype) {
     case DType::kF32:
@@ -63,7 +63,7 @@ inline long double LoadElement(DType dtype, const void* data, std::int64_t i) {
       return LoadAs<std::uint8_t>(data, i);
     case DType::kC64:
     case DType::kC128:
-      break;  // LoadNumber
+      break;  // complex elements: see LoadNumber
   }
   return 0;
 }
@@ -100,7 +100,7 @@ inline void StoreElement(DType dtype, void* data, std::int64_t i, long double va
       return StoreAs(data, i, static_cast<std::uint8_t>(value));
     case DType::kC64:
     case DType::kC128:
-      return;  // StoreNumber
+      return;  // complex elements: see StoreNumber
   }
 }
 
@@ -127,7 +127,7 @@ inline std::vector<ReduceOp> OpsOf(DType dtype) {
   return ops;
 }
 
-// `values` combined left to right in T.
+// Combines `values` from left to right in T.
 template <typename T>
 T Combined(ReduceOp op, std::int32_t divisor, absl::Span<const long double> values) {
   T result = static_cast<T>(values[0]);
@@ -146,7 +146,7 @@ T Combined(ReduceOp op, std::int32_t divisor, absl::Span<const long double> valu
   return op == ReduceOp::kAvg ? static_cast<T>(result / static_cast<T>(divisor)) : result;
 }
 
-// The truths `values` combined: bytes are true unless they are 0.
+// Combines bools: bytes are true unless they are 0.
 inline bool CombinedTruth(ReduceOp op, absl::Span<const long double> values) {
   const auto truths = static_cast<std::size_t>(
       std::count_if(values.begin(), values.end(), [](long double value) { return value != 0; }));

@@ -1,4 +1,4 @@
-// The random numbers of stochastic rounding: the same ones forever, and random enough.
+// The random numbers of stochastic rounding never change, and are random enough.
 #include "kernels/random.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 namespace tutti::kernels {
 namespace {
 
-// Equal to reducing in fp32 and rounding once, for any number of sources and any length.
+// The kernel equals a reduction in fp32 that is rounded once, for any number of sources and any length.
 TEST(ReduceAndRoundTest, IsAReductionInFp32RoundedOnce) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const ReduceOp op : OpsOf(dtype)) {

@@ -19,7 +19,7 @@
 namespace tutti::kernels {
 namespace {
 
-constexpr std::int64_t kGuard = 64;  // bytes around every operand that must stay as they were
+constexpr std::int64_t kGuard = 64;  // bytes on either side of every operand, which must stay as they were
 
 // `count` elements of `dtype` in memory that starts `offset` elements past a cache line.
 class Operand {
@@ -35,7 +35,7 @@ class Operand {
   void Set(std::int64_t i, Number value) { StoreNumber(dtype_, data_, i, value); }
   Number Get(std::int64_t i) const { return LoadNumber(dtype_, data_, i); }
   long double Real(std::int64_t i) const { return LoadElement(dtype_, data_, i); }
-  // Small integers; bools are any byte.
+  // Fills the operand with small integers; a bool is any byte.
   void Randomize(std::mt19937& random) {
     std::uniform_int_distribution<int> small(IsUnsigned() ? 0 : -9, 9);
     constexpr int kBytes[] = {0, 0, 1, 2, 128, 255};
@@ -120,7 +120,7 @@ TEST_P(ReduceTest, MatchesScalarReferenceForEveryShape) {
         for (int misalignment : {0, 1, 3}) {
           for (bool in_place : {false, true}) {
             if (in_place && num_dsts > num_srcs) continue;
-            // Long ranges differ from shorter ones in how often a loop runs, not in what it does.
+            // Loops of long ranges do what those of shorter ranges do, only more often: fewer misalignments are tested.
             if (count >= 1000 && misalignment == 3) continue;
             if (count > 1000 && (num_dsts > 1 || num_srcs % 2 == 0)) continue;
             for (Stores stores : {Stores::kCached, Stores::kStreaming}) {
@@ -302,7 +302,7 @@ TEST(ReduceBoolTest, EveryByteButZeroIsTrueAndResultsAreZeroOrOne) {
   EXPECT_THAT(result, testing::ElementsAre(0, 1, 1, 0));
 }
 
-// Numbers whose products are not exact: every place of an element gives the same bits.
+// Products that are not exact have equal bits wherever in the vector an element lies.
 TEST(ReduceComplexTest, ProductsAreRoundedAlikeWhateverTheirPlace) {
   std::mt19937 random(13);
   std::normal_distribution<double> normal(0.0, 1.0);

@@ -1,5 +1,4 @@
-// Every instruction set that this processor has must give the bits of the others: results may not depend on the
-// machine.
+// All instruction sets of this processor must give equal bits, because results may not depend on the machine.
 #include "hwy/targets.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +40,7 @@ void ForEachTarget(const Check& check) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// The bytes of `run` must be the same on every target. `run` returns a vector of bytes.
+// Expects that `run` returns equal bytes on every target.
 template <typename Run>
 void ExpectSameBytes(const Run& run) {
   std::vector<std::uint8_t> expected;
@@ -174,7 +173,7 @@ TEST(TargetsTest, CodesAreTheSame) {
       const bool accumulate = input == Input::kUniform;
       DecodeBlock(MakeGridValues(grid.min(), grid.step), codes.data(), accumulate,
                   absl::MakeSpan(decoded).first(kCount));
-      if (input != Input::kHuge && input != Input::kLargest) {  // NaN there: its bits are not defined
+      if (input != Input::kHuge && input != Input::kLargest) {  // a NaN, whose bits are not defined
         DecodeBlock(levels, codes.data() + kCount, accumulate, absl::MakeSpan(decoded).last(kCount));
       }
       const std::size_t coded = codes.size();
@@ -185,7 +184,7 @@ TEST(TargetsTest, CodesAreTheSame) {
   }
 }
 
-// Every codec with every option that is arithmetic: whole messages and what they decode to.
+// Compares whole messages and their decoded elements, of every codec with every option that changes arithmetic.
 TEST(TargetsTest, MessagesAreTheSame) {
   for (const Codec* codec : AllCodecs()) {
     for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {

@@ -19,7 +19,7 @@ import tree
 
 TIDY = "clang-tidy"
 FOLDERS = ("src/", "algorithms/", "transports/", "bindings/cli/")
-# clang's parser over g++'s command: what it does not know is no finding.
+# clang-tidy parses with g++'s command line: options that clang does not know are no findings.
 EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-unused-command-line-argument"]
 QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 

@@ -41,7 +41,7 @@ TEST_F(ArenaTest, LargeBlocksOfRanksStartAtDifferentPlacesInTheirPages) {
       ASSERT_TRUE(buffer.ok()) << buffer.status();
       places.insert(arenas_[rank]->OffsetOf(buffer->data()) % kPage);
     }
-    // As far from each other as they can be: a page holds so many such steps.
+    // The places are as far from each other as a page allows: its length divided by the number of ranks.
     for (std::int64_t place = 0; place < kPage; place += kPage / ranks) EXPECT_TRUE(places.contains(place)) << place;
   }
 }
@@ -84,7 +84,7 @@ TEST_F(ArenaTest, LargeBlocksShareNoPage) {
       ASSERT_TRUE(buffer.ok()) << buffer.status();
       buffers.push_back(*std::move(buffer));
     }
-    buffers.erase(buffers.begin() + 3);  // its place is taken again
+    buffers.erase(buffers.begin() + 3);  // the next block takes its place
     absl::StatusOr<Buffer> again = arena->Allocate(2 * kPage - 1);
     ASSERT_TRUE(again.ok()) << again.status();
     buffers.push_back(*std::move(again));
@@ -138,7 +138,7 @@ TEST_F(ArenaTest, PartsOfABlockOwnTheirPagesWhereTheyEndWithThem) {
   expect(begin, second_page - begin, begin, second_page - begin);
   expect(second_page, kPage, second_page, kPage);
   expect(second_page, end - second_page, second_page, end - second_page);
-  // What shares a page with the rest of its block is left out.
+  // A page that the part shares with the rest of its block is left out.
   std::byte* const last_page = second_page + 2 * kPage;
   expect(begin, 3 * kPage - 1, begin, last_page - begin);
   expect(begin + 1, 3 * kPage - 1, second_page, end - second_page);

@@ -43,7 +43,7 @@ TEST(SharedRegion, KeepsWhatLiesAroundLargePages) {
   ASSERT_TRUE(other.ok()) << other.status();
   std::byte* const base = region->mapping.base();
   std::fill(base, base + kBytes, std::byte{7});
-  // From within the first large page to within the fifth: three are whole.
+  // The range begins within the first large page and ends within the fifth: three pages lie in it as a whole.
   PreferLargePages(base + 4096, 4 * kLargePage);
   for (std::int64_t i = 0; i < kBytes; ++i) {
     const bool contents_needed = i < 4096 || i >= 4096 + 4 * kLargePage;
@@ -53,7 +53,7 @@ TEST(SharedRegion, KeepsWhatLiesAroundLargePages) {
     base[i] = static_cast<std::byte>(i % 251);
   }
   for (std::int64_t i = 0; i < kBytes; ++i) ASSERT_EQ(other->base()[i], static_cast<std::byte>(i % 251)) << i;
-  PreferLargePages(base, kLargePage - 1);  // too little for one
+  PreferLargePages(base, kLargePage - 1);  // less than one large page
 }
 
 TEST(SharedRegion, WhatIsSecludedLeavesTheOtherMappings) {
@@ -65,7 +65,7 @@ TEST(SharedRegion, WhatIsSecludedLeavesTheOtherMappings) {
   ASSERT_TRUE(other.ok()) << other.status();
   std::byte* const base = region->mapping.base();
   for (std::int64_t i = 0; i < kBytes; ++i) base[i] = static_cast<std::byte>(i % 251);
-  // The last byte of the third page and the first of the fourth: both pages whole.
+  // The range is the last byte of the third page and the first of the fourth: both pages are secluded as a whole.
   ASSERT_TRUE(Seclude(base + 3 * kPage - 1, 2).ok());
   for (std::int64_t i = 0; i < kBytes; ++i) ASSERT_EQ(base[i], static_cast<std::byte>(i % 251)) << i;
   for (std::int64_t i = 0; i < kBytes; ++i) {
@@ -94,7 +94,7 @@ TEST(SharedRegion, IsNotMappedWhenItIsNotWhatWasAnnounced) {
   ASSERT_TRUE(region.ok()) << region.status();
   const absl::Status other_size = MapSharedRegion(region->fd.get(), 4096).status();
   EXPECT_EQ(other_size.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(other_size.message(), "region: holds 8192 bytes; announced were 4096");
+  EXPECT_EQ(other_size.message(), "region holds 8192 bytes, must hold the announced 4096");
   const UniqueFd unsealed(memfd_create("unsealed", MFD_CLOEXEC));
   ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
   EXPECT_EQ(MapSharedRegion(unsealed.get(), 4096).status().code(), absl::StatusCode::kInvalidArgument);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/source_folder.h"
 
 namespace tutti {
 namespace {
@@ -85,16 +86,18 @@ TEST(CollectiveTest, ErrorsNameTheField) {
   EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier, .count = 1}), HasSubstr("count 1 must be 0"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kBroadcast, .root = 4}), HasSubstr("root 4 must be in 0…3"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kRecv, .root = -1}),
-              HasSubstr("root -1 (the peer) must be in 0…3, or kAnySource (-2)"));
+              HasSubstr("recv of rank 0: from -1 must be in 0…3, or kAnySource (-2)"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kSend, .root = kAnySource}),
-              HasSubstr("root -2 (the peer) must be in 0…3"));
+              HasSubstr("send of rank 0: to -2 must be in 0…3"));
   EXPECT_THAT(ErrorOf({.send_counts = {1}}), HasSubstr("send_counts must be empty"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1}}, 0, 2),
               HasSubstr("send_counts has 1 entries; it needs one per rank, 2"));
   EXPECT_THAT(ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1, 2}, .recv_counts = {1, -2}}, 0, 2),
               HasSubstr("recv_counts[1] = -2"));
-  EXPECT_THAT(ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1, 2}, .recv_counts = {2, 2}}, 0, 2),
-              HasSubstr("send_counts[0] = 1 must equal recv_counts[0] = 2"));
+  EXPECT_THAT(
+      ErrorOf({.collective = Collective::kAllToAllV, .send_counts = {1, 2}, .recv_counts = {2, 2}}, 0, 2),
+      HasSubstr(
+          "send_counts[0] = 1 must equal recv_counts[0] = 2: both are the length of the block of rank 0 to itself"));
   for (Collective collective : {Collective::kAllToAll, Collective::kBarrier, Collective::kSend, Collective::kRecv}) {
     EXPECT_THAT(ErrorOf({.collective = collective, .root = 1, .in_place = true}), HasSubstr("in_place must be false"));
   }
@@ -139,7 +142,7 @@ TEST(CollectiveTest, WhatCannotBeReducedCanStillBeMoved) {
 }
 
 TEST(CollectiveTest, TheDocsHaveTheOperatorsOfEveryType) {
-  std::ifstream page(TUTTI_SOURCE_DIR "/docs/types.md");
+  std::ifstream page(SourceFolder() / "docs/types.md");
   std::string text((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
   for (DType dtype : kAllDTypes) {
     const std::string row_begin = absl::StrCat("\n| `", Name(dtype), "` | ", SizeOf(dtype), " | ");
@@ -163,7 +166,7 @@ TEST(CollectiveTest, ValuesThatAreNoEnumeratorsAreRefusedByNumber) {
   EXPECT_EQ(Name(ReduceOp{9}), "?");
 }
 
-// 2^47 bytes.
+// The address space of a process has 2^47 bytes.
 TEST(CollectiveTest, ABufferHoldsNoMoreThanAProcessCanAddress) {
   constexpr std::int64_t kMost = std::int64_t{1} << 45;  // of f32
   EXPECT_EQ(ErrorOf({.count = kMost}), "");
@@ -172,7 +175,7 @@ TEST(CollectiveTest, ABufferHoldsNoMoreThanAProcessCanAddress) {
             "140737488355328 bytes of f32");
   for (Collective blocks : {Collective::kReduceScatter, Collective::kAllGather, Collective::kGather,
                             Collective::kScatter, Collective::kAllToAll}) {
-    // At every rank alike, also where only the root has the long buffer.
+    // Every rank refuses the call, also where only the root has the long buffer.
     for (Rank rank : {0, 1}) {
       EXPECT_EQ(ErrorOf({.collective = blocks, .count = kMost / 4}, rank), "");
       EXPECT_THAT(ErrorOf({.collective = blocks, .count = kMost / 4 + 1}, rank),

@@ -1,4 +1,5 @@
-// Level 0: the plans of every algorithm of this build, for every world, keep their promises.
+// The plans of every algorithm of this build, for worlds of many sizes, keep their promises: they are verified, not
+// run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +39,8 @@ class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
     }
   }
 
-  // Strategies that no world of a test has served are those that say so for every bucket: `never` of them.
+  // Expects that at most `never` strategies, which refuse every bucket, were verified in no world, and the others in
+  // `at_least` worlds and rounds on average.
   void ExpectVerified(const std::vector<Strategy>& strategies, std::size_t at_least, std::size_t never) const {
     std::size_t unserved = 0;
     for (const Strategy& strategy : strategies) unserved += verified_.contains(strategy.ToString()) ? 0 : 1;
@@ -53,7 +55,7 @@ class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
     std::vector<Strategy> variants = {*ParseStrategy(GetParam()->name)};
     auto add = [&](const std::string& options) {
       absl::StatusOr<Strategy> variant = ParseStrategy(absl::StrCat(GetParam()->name, ":", options));
-      if (variant.ok()) variants.push_back(*std::move(variant));  // others have no such option
+      if (variant.ok()) variants.push_back(*std::move(variant));  // the algorithm has no such option
     };
     for (const PeerSelection* selection : AllPeerSelections())
       add(absl::StrCat("peer_selection_mode=", selection->name));
@@ -70,7 +72,8 @@ class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
     return variants;
   }
 
-  // `codec=` variants of an algorithm that encodes with casts alone, if it is one.
+  // The number of `codec=` variants that the algorithm refuses, because it encodes with casts alone; 0 for other
+  // algorithms.
   static std::size_t CodecsThatAreNoCasts() {
     if (GetParam()->codec != "none") return 0;
     return static_cast<std::size_t>(
@@ -108,7 +111,8 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
   ExpectVerified(variants, 7, CodecsThatAreNoCasts());
 }
 
-// Nodes in order and mixed up, of one rank, of several, of unequal numbers (which some algorithms refuse).
+// Ranks of a node are neighbours or mixed up; nodes have one rank, several, or unequal numbers (which some algorithms
+// refuse).
 TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
   const std::vector<std::vector<int>> worlds = {{0, 1},       {7, 7, 7},    {0, 0, 1},          {0, 0, 1, 1},
                                                 {0, 1, 2, 3}, {1, 0, 1, 0}, {0, 0, 1, 1, 2, 2}, {0, 1, 1, 2, 2, 2, 2}};

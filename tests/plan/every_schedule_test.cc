@@ -1,4 +1,4 @@
-// Level 0: every schedule of this build, for every world, keeps its promises.
+// The plans of every schedule of this build, for worlds of many sizes, keep their promises: they are verified, not run.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -30,7 +30,7 @@ std::vector<Type> TypesFor(Collective collective, int size) {
                              {DType::kF64, ReduceOp::kProd},
                              {DType::kU8, ReduceOp::kMin}});
   if (size > 5) return types;
-  // The verifier takes these as it takes the types above, so few worlds will do.
+  // The verifier treats these types like those above, so few worlds suffice.
   types.insert(types.end(), {{DType::kBool, ReduceOp::kSum},
                              {DType::kU64, ReduceOp::kBitwiseXor},
                              {DType::kC128, ReduceOp::kProd},

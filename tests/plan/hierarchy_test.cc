@@ -27,7 +27,7 @@ absl::StatusOr<Plan> PlanOf(const std::string& strategy, Rank rank, const std::v
   return BuildPlan(*ParseStrategy(strategy), DType::kF32, 4096, rank, static_cast<int>(nodes.size()), {.nodes = nodes});
 }
 
-// Between nodes 8 bits per element, and only from leaders; inside them f32.
+// Leaders send 8 bits per element between nodes; inside a node f32 is sent.
 TEST(BetweenNodes, OnlyLeadersEncode) {
   for (Rank rank = 0; rank < 4; ++rank) {
     const absl::StatusOr<Plan> plan = PlanOf("bytegrad", rank, {0, 0, 1, 1});
@@ -57,7 +57,8 @@ TEST(BetweenNodes, LeadersAreThoseWhoExchange) {
   EXPECT_THAT(ParticipantsOf(*ParseStrategy("bytegrad:hierarchical=false"), 5, options), ElementsAre(0, 1, 2, 3, 4));
 }
 
-// All ranks of a node promise what their leader does: a third of the node before, of their own and of the node after.
+// All ranks of a node promise the mix of their leader: a third each of the node before, of their own and of the node
+// after.
 TEST(BetweenNodes, RanksOfANodeEndWithOneMix) {
   for (Rank rank = 0; rank < 8; ++rank) {
     const absl::StatusOr<Plan> plan = PlanOf("low_precision_decentralized", rank, {0, 0, 1, 1, 2, 2, 3, 3});
@@ -69,14 +70,14 @@ TEST(BetweenNodes, RanksOfANodeEndWithOneMix) {
   }
 }
 
-// A rank of a small node would count more than one of a large one.
+// With unequal nodes a rank of a small node would count more than a rank of a large node.
 TEST(BetweenNodes, MixingNeedsNodesOfEquallyManyRanks) {
   for (const char* strategy : {"low_precision_decentralized", "decentralized:peer_selection_mode=ring"}) {
     const absl::Status status = PlanOf(strategy, 0, {0, 0, 1, 2, 3}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("equally many ranks; use hierarchical=false"));
   }
-  EXPECT_TRUE(PlanOf("decentralized", 0, {0, 0, 1}).ok());  // the average of all does not care
+  EXPECT_TRUE(PlanOf("decentralized", 0, {0, 0, 1}).ok());  // the average of all ranks needs no equal nodes
 }
 
 TEST(BetweenNodes, ACastUnderAScheduleIsRefused) {

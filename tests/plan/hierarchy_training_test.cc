@@ -1,4 +1,5 @@
-// hierarchical=true on nodes of two ranks, the last of which may have one, against loops over all nodes.
+// Compares trainings with hierarchical=true on nodes of two ranks, the last of which may have one rank, with loops over
+// all nodes.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +14,7 @@ namespace tutti {
 namespace {
 
 constexpr int kFewSteps = 15;
-constexpr int kWarmUp = 5;  // steps of them
+constexpr int kWarmUp = 5;  // steps of the warm-up
 constexpr int kRanksPerNode = 2;
 constexpr int kWorlds[] = {3, 4, 5, 6, 8};
 
@@ -36,7 +37,7 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  // Whose sums nodes change nothing in but the order.
+  // The reference of sums: nodes change only the order of summation.
   const auto all_reduce = [](int ranks, const Floats&) { return std::make_unique<GradientAllReduceReference>(ranks); };
   const auto two_shots = [](const CodecChoice& codec, bool error_feedback) {
     return [=](int ranks, const Floats& initial) {
@@ -92,9 +93,9 @@ TEST(BetweenNodesTraining, EqualsItsReferenceOverEveryTransport) {
   }
 }
 
-// Buckets of one parameter, since the floor of the variance is a parameter's; some elements meet it, having no gradient
-// in the warm-up. Gradients whose sums are exact: leaders add in an order of their own in the warm-up, and a last bit
-// of it would move codes afterwards.
+// A training whose buckets have one parameter each, since the floor of the variance is computed per parameter. Some
+// elements have no gradient in the warm-up, so that the floor applies to them. Sums of gradients are exact: in the
+// warm-up leaders add in an order of their own, and a difference in the last bit would change codes afterwards.
 Training QAdamOnNodes(const std::string& strategy, int ranks, const std::string& transport) {
   Training training = OnNodes(strategy, ranks, transport);
   training.model = {

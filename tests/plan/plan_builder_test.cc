@@ -258,7 +258,7 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
   };
   const std::vector<Row> rows = {
       {[](PlanBuilder& b) { b.Send(4, b.in()); }, "step 1: send: peer 4 must be in 0…3"},
-      {[](PlanBuilder& b) { b.Recv(1, b.out()); }, "step 1: recv: peer 1 is this rank"},
+      {[](PlanBuilder& b) { b.Recv(1, b.out()); }, "step 1: recv: peer 1 is the rank of the plan"},
       {[](PlanBuilder& b) { b.Recv(0, b.in()); }, "dsts[0] in[0, 32): the input is read-only"},
       {[](PlanBuilder& b) { b.Send(0, b.in().Elements(5, 4)); }, "srcs[0] in[20, 36) lies outside its space of 32"},
       {[](PlanBuilder& b) { b.Send(0, b.in().Elements(-1, 4)); }, "lies outside"},
@@ -284,7 +284,7 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
       {[](PlanBuilder& b) { b.Reduce(b.out(), {b.in()}, ReduceOp::kBitwiseOr); },
        "reduce: op bor is not defined for f32; valid for f32: sum, avg, min, max, prod, premul_sum"},
       {[](PlanBuilder& b) { b.Reduce(b.out(), {b.in()}, ReduceOp::kPremulSum); },
-       "reduce: op premul_sum is a sum of ranges that ScaleByFactor has written"},
+       "reduce: op premul_sum cannot be used; write the products with ScaleByFactor"},
       {[](PlanBuilder& b) { b.Copy(b.out(), b.Scratch(DType::kC64, 8)); }, "copy: c64 cannot be converted into f32"},
       {[](PlanBuilder& b) {
          const Ref truths = b.Scratch(DType::kBool, 8);
@@ -314,21 +314,21 @@ TEST(PlanBuilderTest, MisuseIsRememberedAndNamesTheStep) {
       {[](PlanBuilder& b) {
          b.PromiseMixing({0.5, 0.5});
        },
-       "mixing: 2 weights; it needs one per rank, 4"},
+       "mixing has 2 weights, must have one per rank, 4"},
       {[](PlanBuilder& b) { b.Within({.count = 9}, b.in(), b.out(), [](PlanBuilder&) {}); },
-       "a part, all_reduce f32 sum count=9: in has 8 and out 8 elements"},
+       "Within all_reduce f32 sum count=9: in has 8 and out 8 elements, must have 9 and 9"},
       {[](PlanBuilder& b) {
          b.WithinGroup({0, 2}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
        },
-       "a group that lacks this rank, 1"},
+       "WithinGroup: group must contain rank 1"},
       {[](PlanBuilder& b) {
          b.WithinGroup({1, 4}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
        },
-       "rank 4 must be in 0…3"},
+       "WithinGroup: group has rank 4, which must be in 0…3"},
       {[](PlanBuilder& b) {
          b.WithinGroup({1, 2, 2}, {.count = 8}, b.in(), b.out(), [](PlanBuilder&) {});
        },
-       "rank 2 is in it twice"},
+       "WithinGroup: group has rank 2 twice"},
       {[](PlanBuilder& b) { b.Encode(b.Scratch(DType::kU8, 8), b.in(), {}); }, "encode: codec is null"},
   };
   for (const Row& row : rows) {

@@ -21,7 +21,7 @@ std::vector<Plan> PlansOf(const Schedule& schedule, const CollectiveSpec& spec, 
   return plans;
 }
 
-// Where all ranks do the same, one of them shows what all do.
+// Where all ranks have alike plans, the plan of one rank gives the time of all.
 TEST(PlayerTest, OnePlanStandsForAllWhereRanksAreAlike) {
   const CostModel& model = DefaultCostModel();
   for (const auto& [collective, name] :
@@ -55,7 +55,7 @@ TEST(PlayerTest, RanksThatShareAProcessorTakeTurns) {
   EXPECT_DOUBLE_EQ(Play(plans, {}, model), alone);
   model.cores_per_node = 2;
   EXPECT_GT(Play(plans, {}, model), 3.5 * alone);
-  // Nodes of two ranks have enough.
+  // Nodes of two ranks have enough processors.
   EXPECT_DOUBLE_EQ(Play(plans, {0, 0, 1, 1, 2, 2, 3, 3}, model), alone);
   model.cores_per_node = 1;
   model.switch_s = 1;
@@ -72,7 +72,7 @@ TEST(PlayerTest, BothEndsOfAMessageHandleIt) {
     plans.push_back(*std::move(b).Build());
   }
   EXPECT_DOUBLE_EQ(Play(plans, {}, model), (2 + 2) + 1 + 4 + (2 + 2));
-  // The end that has no peer to play with waits for a message that left at the start.
+  // A receive whose sender has no plan here waits for a message that leaves at the start.
   EXPECT_DOUBLE_EQ(Play({plans[1]}, {}, model), 1 + 4 + (2 + 2));
 }
 

@@ -11,13 +11,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/harness/calls.h"
+#include "tests/harness/source_folder.h"
 #include "tutti/print.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
 
-const std::filesystem::path kFolder = TUTTI_SOURCE_DIR "/tests/plan/golden";
+const std::filesystem::path kFolder = SourceFolder() / "tests/plan/golden";
 
 std::string TextOf(const Schedule& schedule) {
   std::string text;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/harness/source_folder.h"
 #include "tutti/cost.h"
 #include "tutti/cost_model.h"
 
@@ -45,7 +47,7 @@ PlanOptions OptionsOf(const Links& links, int size) {
   return options;
 }
 
-// The call of about `bytes` in the longer of a rank's buffers.
+// A call of the collective whose longer buffer on a rank has about `bytes`.
 CollectiveSpec CallOf(Collective collective, std::int64_t bytes, int size) {
   CollectiveSpec spec{.collective = collective, .count = bytes / 4};
   const bool blocks = collective == Collective::kReduceScatter || collective == Collective::kAllGather ||
@@ -96,7 +98,7 @@ std::string TableOfChoices() {
 }
 
 TEST(GoldenTest, ChoicesAreAsRecorded) {
-  const std::string path = TUTTI_SOURCE_DIR "/tests/plan/choices.txt";
+  const std::filesystem::path path = SourceFolder() / "tests/plan/choices.txt";
   const std::string table = TableOfChoices();
   if (std::getenv("TUTTI_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << table;
   std::ostringstream recorded;
@@ -104,8 +106,8 @@ TEST(GoldenTest, ChoicesAreAsRecorded) {
   EXPECT_EQ(table, recorded.str()) << "build the target `regenerate` if that is intended";
 }
 
-// Where a collective has a root, only the root knows whether it is in place; over messages every rank may do as it
-// likes.
+// The choice does not depend on whether a rank calls in place: of a collective with a root only the root knows, and
+// over messages each rank may decide by itself.
 TEST(SelectorTest, RanksInPlaceChooseAsOthersDo) {
   for (const Collective collective : kAllCollectives) {
     if (!HasInPlaceForm(collective)) continue;
@@ -138,13 +140,12 @@ TEST(SelectorTest, TheFastestServes) {
     EXPECT_EQ(candidate.seconds, *PredictSeconds(*candidate.schedule, spec, 5, {}));
   }
   EXPECT_EQ(selection->candidates.back().schedule->name, "staged");
-  EXPECT_THAT(selection->reason(), HasSubstr("direct: refused, it reads and writes peers' memory"));
+  EXPECT_THAT(selection->reason(), HasSubstr("direct: refused, the schedule reads and writes peers' memory"));
   EXPECT_THAT(selection->reason(), testing::ContainsRegex("ring: predicted [0-9.]+ µs, 2"));
   EXPECT_EQ(*ChooseSchedule(spec, 5, {}), selection->schedule);
 }
 
-// Every schedule is chosen by nothing but the time that its plans take: in worlds that are played whole, that is the
-// time that CostOf finds.
+// The predicted time of a schedule in a world that is played whole is the time that CostOf finds.
 TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
   for (const Schedule* schedule : AllSchedules()) {
     if (schedule->collective == Collective::kSend || schedule->collective == Collective::kRecv ||
@@ -169,7 +170,7 @@ TEST(SelectorTest, TheModelDecides) {
   EXPECT_EQ((*ChooseSchedule(spec, 8, {.cost_model = Share(model)}))->name, "recursive_doubling");
   model.within_node = {.latency_s = 0, .bytes_per_s = 1e6};
   EXPECT_NE((*ChooseSchedule(spec, 8, {.cost_model = Share(model)}))->name, "recursive_doubling");
-  // Signals that are slower than any message.
+  // With signals that are slower than any message, a schedule of messages is chosen.
   model = DefaultCostModel();
   const PlanOptions mapped{.peers_mapped = true};
   EXPECT_EQ((*ChooseSchedule(spec, 8, mapped))->name, "direct");
@@ -222,7 +223,7 @@ TEST(SelectorTest, LargeWorldsArePlayedInPart) {
 }
 
 TEST(SelectorTest, NothingIsPredictedForACallThatNobodyServes) {
-  // No world has no ranks: every prediction is refused.
+  // A world of 0 ranks does not exist: every prediction is refused.
   const absl::StatusOr<Selection> selection = SelectSchedule({.collective = Collective::kAllReduce, .root = 0}, 0, {});
   EXPECT_FALSE(selection.ok());
   EXPECT_THAT(std::string(selection.status().message()), HasSubstr("no schedule serves all_reduce"));

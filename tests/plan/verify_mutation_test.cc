@@ -1,20 +1,19 @@
 // Tests the verifier: plans with one random change must be rejected.
 //
-// Not counted, because the changed plan is the same plan:
+// Changes that are not counted, because the changed plan does the same:
 //   - a dependency that others imply is dropped or moved (the same steps stay ordered)
 //   - the change leaves every field as it was (two steps with equal ranges swap them)
 //   - a Wait is repeated; a sum becomes an average over one
-// Survivors that remain (about 1 % of schedules', 3 % of algorithms' mutants), and why each is harmless:
-//   drop_dep, move_dep      the builder lets a Signal follow every earlier step and every later step follow a Wait;
-//   where
-//                           signals order the same accesses in another way, or nothing conflicts, it is not needed
+// Changes that survive all the same (about 1 % of schedules', 3 % of algorithms' mutants), and why each is harmless:
+//   drop_dep, move_dep      the builder lets a Signal follow every earlier step and every later step follow a Wait; the
+//                           dependency is not needed where other signals order the accesses, or where none conflict
 //   drop_step, shrink_step  a copy of bytes that already hold the value; a Wait whose signal another Wait implies; a
 //                           message of a barrier that others imply
-//   change_space            reads the same value where it also lies (in instead of the copy of in in out)
-//   change_peer, _ordinal   of a Wait that is implied by another one, or at the end where peers read scratch alone
+//   change_space            the step reads an equal value elsewhere (in, in place of the copy of in that lies in out)
+//   change_peer, _ordinal   of a Wait that another Wait implies, or at the end, where peers read scratch alone
 //   change_kind             a Reduce of one source is a Copy
 //   swap_refs_of_steps      two independent steps of one kind in another order
-//   whatever in barriers    the bytes of their messages mean nothing
+//   any change in barriers  the bytes of a barrier's messages mean nothing
 // The dedicated faults of verify_test.cc are always rejected.
 #include <gtest/gtest.h>
 
@@ -87,7 +86,7 @@ std::vector<std::vector<bool>> Closure(const Plan& plan) {
   return before;
 }
 
-// Followers of the dropped step follow what it followed.
+// Drops a step; the steps that depended on it then depend on what it depended on.
 bool DropStep(Plan& plan, Random& random) {
   const std::size_t dropped = Pick(plan.steps.size(), random);
   std::vector<std::vector<StepId>> deps = DepsOf(plan);
@@ -112,7 +111,7 @@ bool DuplicateStep(Plan& plan, Random& random) {
   const auto at = static_cast<std::size_t>(step - plan.steps.data());
   std::vector<std::vector<StepId>> deps = DepsOf(plan);
   for (std::vector<StepId>& list : deps) {
-    for (StepId& dep : list) dep += dep >= at;  // followers follow the copy
+    for (StepId& dep : list) dep += dep >= at;  // steps that depended on the step depend on the copy
   }
   deps.insert(deps.begin() + static_cast<std::ptrdiff_t>(at) + 1, {static_cast<StepId>(at)});
   plan.steps.insert(plan.steps.begin() + static_cast<std::ptrdiff_t>(at), Step(*step));
@@ -282,7 +281,7 @@ bool RepeatSource(Plan& plan, Random& random) {
 
 struct Mutation {
   const char* name;
-  bool (*apply)(Plan& plan, Random& random);  // false: found nothing to change
+  bool (*apply)(Plan& plan, Random& random);  // returns false when it found nothing to change
 };
 
 constexpr std::array<Mutation, 24> kMutations = {{{"drop_step", DropStep},
@@ -310,7 +309,7 @@ constexpr std::array<Mutation, 24> kMutations = {{{"drop_step", DropStep},
                                                   {"flip_finite", FlipFinite},
                                                   {"flip_by_factor", FlipByFactor}}};
 
-// Text is the whole plan but for the lists' places in their pools.
+// Compares texts, which show the whole plan except the places of lists in their pools.
 bool SamePlan(const Plan& a, const Plan& b) {
   if (ToText(a) == ToText(b) &&
       std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), [](const Step& x, const Step& y) {
@@ -332,8 +331,8 @@ struct Tally {
   int rejected = 0;
 };
 
-// Mutants that survive in larger number because they do the same as the plan that they are made of. Of every other
-// mutation nearly all mutants are rejected; what is left there are barriers, whose values nobody reads, and codecs.
+// The mutations of which more mutants survive, because these do the same as the unchanged plan. Of every other mutation
+// nearly all mutants are rejected; the survivors are of barriers, whose values nobody reads, and of codecs.
 struct Survivors {
   absl::string_view mutation;
   double least_rejected;

@@ -1,4 +1,4 @@
-// Mixing and state: faults the verifier must name, each in the smallest plan that has it.
+// Faults of mixing and state that the verifier must name, each in the smallest plan that has the fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::string ErrorOf(int size, const Author& author, bool in_place = false) {
 
 CodecChoice Codec() { return {*FindCodec("uint8_block"), {}}; }
 
-// out ← first · own + second · the other's.
+// Writes a mix of two ranks: out ← first · own input + second · the other's input.
 void MixOfTwo(PlanBuilder& b, double first, double second) {
   const Ref theirs = b.Scratch(DType::kF32, kCount);
   b.Send(1 - b.rank(), b.in());
@@ -74,7 +74,7 @@ TEST(VerifyMixing, WeightsOfAWorldAreDoublyStochastic) {
               HasSubstr("the weights of rank 0 in the mixing of all sum to 1.5, must be 1"));
 }
 
-// Everybody tells everybody its encoded input, made up for by `residual` as `keep` says.
+// Every rank sends every rank its encoded input and residual; `keep` writes what becomes of the residual.
 void TellAll(PlanBuilder& b, const std::function<void(const Ref& values, const Ref& residual)>& keep) {
   const Ref residual = b.Residual("residual", DType::kF32, kCount);
   const Ref values = b.Scratch(DType::kF32, kCount);
@@ -111,7 +111,7 @@ TEST(VerifyResidual, AnythingElseIsAFault) {
                         TellAll(b, [&](const Ref&, const Ref& residual) { b.Remainder(residual, b.in(), residual); });
                       }),
               HasSubstr(expected));
-  // One NaN would stay in it for ever.
+  // Without `finite` one NaN would stay in the residual for ever.
   EXPECT_THAT(ErrorOf(2,
                       [](PlanBuilder& b) {
                         TellAll(b, [&](const Ref& values, const Ref& residual) {

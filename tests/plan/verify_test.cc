@@ -1,4 +1,4 @@
-// Faults the verifier must name, each in the smallest plan that has it.
+// Faults that the verifier must name, each in the smallest plan that has the fault.
 #include "tutti/verify.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::string ErrorOf(const CollectiveSpec& spec, int size, const Author& author) 
   return std::string(Verify(Plans(spec, size, author)).message());
 }
 
-// Everybody sends everything to everybody and reduces in rank order.
+// Every rank sends its whole input to every rank and reduces in rank order.
 void AllToAllThenReduce(PlanBuilder& b, ReduceOp op) {
   std::vector<Ref> srcs(b.size(), b.in());
   for (Rank peer = 0; peer < b.size(); ++peer) {
@@ -79,7 +79,7 @@ TEST(VerifyTest, MessagesMustMeet) {
                       [](PlanBuilder& b) {
                         if (b.rank() == 1) b.Wait(0);
                       }),
-              HasSubstr("this signal is never made"));
+              HasSubstr("rank 0 makes no signal with ordinal 1"));
 }
 
 TEST(VerifyTest, ASendMayNeedItsRecvToProgress) {
@@ -116,14 +116,14 @@ TEST(VerifyTest, PeersMustHaveBegunAndMustNotHaveEnded) {
                       [](PlanBuilder& b) {
                         if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
                       }),
-              HasSubstr("nothing says that rank 1 has begun"));
+              HasSubstr("nothing makes the step wait until rank 1 has begun"));
   EXPECT_THAT(ErrorOf(spec, 2,
                       [](PlanBuilder& b) {
                         b.Signal();
                         b.WaitAll();
                         if (b.rank() == 0) b.Copy(b.out().At(1), b.in());
                       }),
-              HasSubstr("nothing says that rank 1 waits for it before its run ends"));
+              HasSubstr("nothing makes rank 1 wait for the step before the run of rank 1 ends"));
 }
 
 TEST(VerifyTest, BarrierMustMeetEverybody) {
@@ -177,10 +177,11 @@ TEST(VerifyTest, SixteenBitSumsAreRoundedOnce) {
                         b.Reduce(sum, {all[0], all[1]}, ReduceOp::kSum);
                         b.Reduce(b.out(), {sum, all[2]}, ReduceOp::kSum);
                       }),
-              HasSubstr("rounds twice: it computes with bf16(sum(in@0[0], in@1[0]))"));
+              HasSubstr("src holds bf16(sum(in@0[0], in@1[0])), which is rounded already"));
 }
 
-// Exactly once: some operators give the same value when a rank contributes twice, xor gives another one.
+// The verifier demands exactly one contribution of each rank. With some operators a second contribution of a rank
+// changes nothing; with xor it does.
 TEST(VerifyTest, EveryRankContributesOnceWithEveryOperator) {
   for (const auto& [dtype, op] :
        {std::pair{DType::kI32, ReduceOp::kBitwiseAnd}, std::pair{DType::kU8, ReduceOp::kBitwiseOr},
@@ -215,9 +216,9 @@ TEST(VerifyTest, StepsMustBeDefinedForTheirTypes) {
     plan.spec.op = ReduceOp::kSum;
     for (Ref& ref : plan.refs) ref.dtype = DType::kF32;
   }
-  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("reduces f32 with bxor"));
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("op bxor cannot reduce srcs of f32"));
   for (Plan& plan : plans) plan.steps.back().op = ReduceOp::kPremulSum;
-  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("reduces f32 with premul_sum"));
+  EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("op premul_sum cannot reduce srcs of f32"));
   const Author copies = [](PlanBuilder& b) {
     const Ref other = b.Scratch(DType::kI16, 1);
     b.Copy(other, b.in());

@@ -1,4 +1,4 @@
-// How a rank of async may end, and what the others then do.
+// The ways in which a rank of async may end, and what the other ranks then do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ constexpr char kAsync[] = "async:sync_interval_ms=1";
 
 class AsyncRanks {
  public:
-  // Every rank trains until a step fails, which it reports; the victim until it calls `end`.
+  // Every rank trains until a step fails, and reports the error; the victim trains until it calls `end`.
   explicit AsyncRanks(std::function<void()> end)
       : world_(kRanks, {.timeout = absl::Minutes(5)}, [end](Communicator& comm, const ProcessWorld::Report& report) {
           const Training training = RandomTraining(kAsync, kRanks, 1);
@@ -35,7 +35,7 @@ class AsyncRanks {
             if (replica->synchronizer().TakeStatistics().wire_bytes == 0) continue;
             ++rounds;
             if (rounds == 1) report("running");
-            // To the second round every rank has brought what it had after the first.
+            // Weights in the second round are those after the first: by then every rank has applied the first round.
             if (rounds == 2 && comm.rank() == kVictim && end != nullptr) end();
           }
         }) {

@@ -47,7 +47,7 @@ class FaultsTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(FaultsTest, EverySurvivorLearnsWhoDied) {
-  // So long that only the death itself, not a deadline, can end the wait.
+  // The timeout is so long that only the death itself, not a deadline, can end the wait.
   ProcessWorld world(kRanks, WithTimeout(absl::Minutes(5)), AllReduceUntilItFails());
   ASSERT_NO_FATAL_FAILURE(AwaitRunning(world));
   const std::int64_t killed_ns = MonotonicNanos();
@@ -69,7 +69,8 @@ TEST_P(FaultsTest, EverySurvivorLearnsWhoStopped) {
   }
 }
 
-// UCX 1.13 aborted the survivor in one such round of fifty, when the peer died in a send from the caller's memory.
+// UCX 1.13 once aborted the survivor, in one of fifty such rounds, when the peer died in a send from the caller's
+// memory.
 TEST(FaultsInLargeMessages, TheSurvivorOfADeathBetweenNodesIsTold) {
   constexpr int kRounds = 20;
   constexpr std::int64_t kCount = 3'000'000;
@@ -88,7 +89,7 @@ TEST(FaultsInLargeMessages, TheSurvivorOfADeathBetweenNodesIsTold) {
     };
     ProcessWorld world(2, {.timeout = absl::Minutes(5)}, exchange_until_it_fails, nullptr, /*ranks_per_node=*/1);
     for (const Rank rank : {0, 1}) ASSERT_EQ(world.NextLine(rank), "running");
-    absl::SleepFor(absl::Milliseconds(round));  // somewhere in an exchange
+    absl::SleepFor(absl::Milliseconds(round));  // the kill comes somewhere in an exchange
     world.Signal(1, SIGKILL);
     ASSERT_THAT(world.NextLine(0), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1"))) << "round " << round;
   }
@@ -96,7 +97,7 @@ TEST(FaultsInLargeMessages, TheSurvivorOfADeathBetweenNodesIsTold) {
 
 class FaultsBetweenNodes : public FaultsTest {};
 
-// No rank sees what another does: in a ring, rank 0 waits for 3, which waits for the rank that is stopped.
+// No rank sees for whom others wait: in a ring, rank 0 waits for rank 3, which waits for the rank that is stopped.
 TEST_P(FaultsBetweenNodes, EverySurvivorLearnsWhoStopped) {
   for (const int ranks_per_node : {1, 2}) {
     ProcessWorld world(kRanks, WithTimeout(absl::Seconds(2)), AllReduceUntilItFails(), nullptr, ranks_per_node);

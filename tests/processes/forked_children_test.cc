@@ -1,4 +1,4 @@
-// Processes that a rank forks, as data loaders do, and that end before or after it.
+// Processes that a rank forks, as data loaders do, and that end before or after the rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -21,7 +21,8 @@ absl::Status Sum(Communicator& comm) {
   return comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum).Wait();
 }
 
-// What `child` returns is what a forked child reports; the parent goes on meanwhile and afterwards.
+// The body of a rank that forks a child. The child reports what `child` returns; the parent goes on meanwhile and
+// afterwards.
 ProcessWorld::Body WithChild(std::string (*child)(Communicator&, std::unique_ptr<Communicator>)) {
   return [child](Communicator& world, const ProcessWorld::Report& report) {
     absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());

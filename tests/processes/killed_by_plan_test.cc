@@ -1,4 +1,4 @@
-// A fault plan that kills processes: what survivors say of a rank that died at a message of its own choosing.
+// Fault plans that kill processes: the errors of survivors name the rank that died before a certain message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ void AllReduceUntilItFails(Communicator& comm, const ProcessWorld::Report& repor
 
 TEST(KilledByPlan, EverySurvivorNamesTheRankThatDied) {
   for (const std::int64_t number : {0, 1, 6, 101}) {
-    // So long that only the death itself can end the wait.
+    // The timeout is so long that only the death itself can end the wait.
     ProcessWorld world(3, {.timeout = absl::Minutes(5), .mapping = CommunicatorOptions::Mapping::kNever},
                        AllReduceUntilItFails, DiesAt(number));
     EXPECT_EQ(world.NextLine(kVictim), "") << "a killed process says nothing";
@@ -72,7 +72,7 @@ class NoticesLate final : public ForwardingTransport {
   }
 };
 
-// Rank 0 has given up and ended by then.
+// When the late rank notices, rank 0 has already given up and ended.
 TEST(KilledByPlan, SoItIsToARankThatNoticesLate) {
   const auto wrap = [](std::unique_ptr<Transport> inner) {
     return std::make_unique<NoticesLate>(DiesAt(kAtConnect)(std::move(inner)));

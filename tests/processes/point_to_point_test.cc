@@ -1,4 +1,4 @@
-// Receives from any source where a sender dies or is stopped, perhaps in the middle of its message.
+// Receives from any source whose sender dies or is stopped, perhaps in the middle of its message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ std::string NameOfNodes(const ::testing::TestParamInfo<int>& ranks_per_node) {
   return ranks_per_node.param == 0 ? "one_node" : absl::StrCat(ranks_per_node.param, "_per_node");
 }
 
-// Any rank may be the one that was to send: its death is an error at once. Groups without it go on.
+// Any rank might send the message, so the death of a rank is an error at once. Groups without the dead rank go on.
 TEST_P(AnySourceAmongProcesses, TheDeathOfARankEndsAReceiveThatIsPending) {
   ProcessWorld world(
       3, {.timeout = absl::Minutes(5)},
@@ -55,7 +55,7 @@ TEST_P(AnySourceAmongProcesses, TheDeathOfARankEndsAReceiveThatIsPending) {
   }
 }
 
-// The receive has perhaps begun to be filled.
+// When the sender dies, the receive may have been filled in part.
 TEST_P(AnySourceAmongProcesses, TheDeathOfASenderInTheMiddleOfItsMessageIsTold) {
   constexpr int kRounds = 8;
   constexpr std::int64_t kBytes = 12'000'000;
@@ -73,7 +73,7 @@ TEST_P(AnySourceAmongProcesses, TheDeathOfASenderInTheMiddleOfItsMessageIsTold) 
     };
     ProcessWorld world(3, {.timeout = absl::Minutes(5)}, receive_until_it_fails, nullptr, GetParam());
     for (const Rank rank : {Rank{0}, kVictim}) ASSERT_EQ(world.NextLine(rank), "running");
-    absl::SleepFor(absl::Milliseconds(round));  // somewhere in a message
+    absl::SleepFor(absl::Milliseconds(round));  // the kill comes somewhere in a message
     world.Signal(kVictim, SIGKILL);
     for (const Rank rank : {0, 1}) {
       ASSERT_THAT(world.NextLine(rank), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 2"))) << "round " << round;

@@ -24,11 +24,11 @@ using ::testing::StartsWith;
 
 constexpr int kRanks = 3;
 constexpr Rank kVictim = 2;
-constexpr std::int64_t kCount = 8 << 20;  // 32 MB: a rank is nearly always in the middle of it
+constexpr std::int64_t kCount = 8 << 20;  // 32 MB: a rank is nearly always in the middle of a call
 
-// Seen by the test and by all ranks, which are forked from it.
+// Memory that the test shares with all ranks, which are forked from the test.
 struct Stage {
-  std::atomic<int> calls{0};  // that rank 0 has made
+  std::atomic<int> calls{0};  // calls that rank 0 has made
   std::atomic<bool> victim_has_ended{false};
 };
 
@@ -47,7 +47,7 @@ class SharedStage {
   Stage* const stage_;
 };
 
-// Sums until it fails. Then the buffers are the caller's again: nobody may write to them.
+// Sums until a sum fails. Then the buffers are the caller's again: no peer may write to them.
 ProcessWorld::Body SumUntilItFails(Stage& stage) {
   return [&stage](Communicator& comm, const ProcessWorld::Report& report) {
     absl::StatusOr<Buffer> in = comm.Allocate(kCount * 4);
@@ -89,7 +89,7 @@ TEST(StoppedInMemorySlowTest, NeitherEndsOkNorWritesIntoItsPeers) {
           << "rank " << rank << " in round " << round;
     }
     world.Signal(kVictim, SIGCONT);
-    // The cause, told by whoever gave up first.
+    // The victim's error is the cause that the first rank that gave up has told.
     EXPECT_THAT(world.NextLine(kVictim), AllOf(StartsWith("DEADLINE_EXCEEDED"), HasSubstr("told by rank")))
         << "round " << round;
     (*stage).victim_has_ended = true;

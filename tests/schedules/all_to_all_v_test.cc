@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::int64_t kSegment = 64;  // bytes
 
-// The elements that `from` sends to `to` among `size` ranks. `part`: those that pass through scratch in one stage.
+// A function for the elements that `from` sends to `to` among `size` ranks. `part`: the elements of a block that pass
+// through scratch in one stage.
 struct Counts {
   const char* name;
   std::int64_t (*of)(Rank from, Rank to, int size, std::int64_t part);
@@ -100,8 +101,8 @@ TEST_P(AllToAllV, ServesCountsThatDifferFromPairToPair) {
 INSTANTIATE_TEST_SUITE_P(Schedules, AllToAllV, testing::Values("pairwise", "staged"),
                          [](const auto& schedule) { return std::string(schedule.param); });
 
-// Peers find their parts of a slot without knowing the counts of its rank, and all ranks signal. A call of short blocks
-// finds all its scratch in its lane.
+// Peers find their parts of a slot without knowing the counts of the slot's rank, and all ranks signal. A call of short
+// blocks needs no scratch but that of its lane.
 TEST(AllToAllVStaged, HasTheSameSlotsAndASignalWhateverTheCounts) {
   const Schedule& schedule = **FindSchedule(Collective::kAllToAllV, "staged");
   for (const std::int64_t count : {0, 1, 2720, 2721, 10'000'000}) {
@@ -110,7 +111,7 @@ TEST(AllToAllVStaged, HasTheSameSlotsAndASignalWhateverTheCounts) {
     spec.recv_counts = {count, 0, count};
     const absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, 0, 3, {.peers_mapped = true});
     ASSERT_TRUE(plan.ok()) << plan.status();
-    // In whole cache lines: a third of 32 KiB, and a third of two segments.
+    // A part has whole cache lines: a third of 32 KiB, and a third of two segments.
     EXPECT_EQ(plan->scratch_bytes, 3 * 10'880 + (count > 2720 ? 2 * 3 * 174'784 : 0));
     EXPECT_GT(std::count_if(plan->steps.begin(), plan->steps.end(),
                             [](const Step& step) { return step.kind == StepKind::kSignal; }),

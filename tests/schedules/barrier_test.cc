@@ -1,4 +1,4 @@
-// What makes a barrier one: no rank passes it before the last has come.
+// No rank passes a barrier before the last rank has come.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -51,7 +51,8 @@ TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
   }
 }
 
-// Above the threshold of the one-shot direct schedules, several slices long, chunks that are not whole segments.
+// Buffers longer than the direct schedules reduce in one round, of several slices, with chunks that are no whole
+// segments.
 TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
   const Schedule& schedule = *GetParam();
   for (int size : {2, 3, 8}) {

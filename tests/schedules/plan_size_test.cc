@@ -1,4 +1,4 @@
-// The size of a plan has a bound that no count exceeds.
+// The size of a plan is bounded, whatever the count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The largest call that there may be.
+// The largest call that is valid.
 CollectiveSpec LargestCall(Collective collective, Rank rank, int size) {
   const std::int64_t block = (std::int64_t{1} << 45) / size;  // of f32
   CollectiveSpec spec{.collective = collective};
@@ -48,7 +48,7 @@ TEST_P(PlanSizeSlow, IsBoundedAndSoAreTheMessagesBetweenTwoRanks) {
         ASSERT_TRUE(plan.ok()) << plan.status();
         EXPECT_LT(MostMessagesWithOneRank(*plan), 1u << 18) << size << " ranks";  // see Channel::TagOf
         EXPECT_LT(plan->steps.size(), std::size_t{1} << 20) << size << " ranks";
-        // A signal's number has 16 bits, and its largest value means something else.
+        // A signal's number has 16 bits, whose largest value means that a rank refuses the call.
         const auto signals = std::count_if(plan->steps.begin(), plan->steps.end(),
                                            [](const Step& step) { return step.kind == StepKind::kSignal; });
         EXPECT_LT(signals, std::numeric_limits<std::uint16_t>::max()) << size << " ranks";

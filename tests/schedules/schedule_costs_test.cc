@@ -76,7 +76,7 @@ TEST(AllReduceRecursiveDoubling, SendsTheWholeBufferAtEveryStep) {
 TEST(AllReduceRecursiveDoubling, FoldsExtrasIntoPartners) {
   const std::vector<Plan> plans = PlansOf(SpecOf(Collective::kAllReduce, 100), "recursive_doubling", 6);
   ASSERT_EQ(plans.size(), 6);
-  const std::vector<int> sends = {3, 1, 3, 1, 2, 2};  // 1 and 3 are the extras of 0 and 2
+  const std::vector<int> sends = {3, 1, 3, 1, 2, 2};  // ranks 1 and 3 fold their input into ranks 0 and 2
   for (Rank rank = 0; rank < 6; ++rank) EXPECT_EQ(StepsOf(plans[rank], StepKind::kSend), sends[rank]) << rank;
 }
 
@@ -139,7 +139,7 @@ TEST(AllGatherBruck, NeedsLogarithmicallyManyMessagesAndNoScratch) {
     while ((1 << steps) < n) ++steps;
     for (const Plan& plan : PlansOf(SpecOf(Collective::kAllGather, 100), "bruck", n)) {
       EXPECT_GE(StepsOf(plan, StepKind::kSend), steps);
-      EXPECT_LE(StepsOf(plan, StepKind::kSend), 2 * steps);  // runs that wrap around travel as two messages
+      EXPECT_LE(StepsOf(plan, StepKind::kSend), 2 * steps);  // runs of blocks that wrap around travel as two messages
       EXPECT_EQ(WireBytes(plan), (n - 1) * 100 * kBytesOfF32);
       EXPECT_EQ(plan.scratch_bytes, 0);
     }

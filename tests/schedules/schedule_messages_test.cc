@@ -36,7 +36,7 @@ TEST(Message, ArrivesAsItWasSent) {
   }
 }
 
-// A second message would be of no use: a receive from any source cannot tell whether the same rank sent it.
+// A Send is not cut into messages: a receive from any source could not tell whether the same rank sent the second one.
 TEST(Message, IsOneMessageWhateverItsLength) {
   for (std::int64_t count : {0, 1, 65, 1'000'000}) {
     for (const Rank peer : {0, 1, kAnySource}) {

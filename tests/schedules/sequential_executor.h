@@ -45,7 +45,7 @@ class SequentialExecutor {
     ended_.resize(plans.size());
   }
 
-  // The factor of every rank's call; without this 1.
+  // Sets the factor of every rank's call, which is 1 by default.
   void SetFactors(std::function<double(Rank)> factor_of) { factor_of_ = std::move(factor_of); }
 
   // Runs every rank but `held` as far as it gets; "" when all of these ended, otherwise who waits for what.
@@ -68,7 +68,7 @@ class SequentialExecutor {
   }
 
   bool ended(Rank rank) const { return ended_[rank]; }
-  // The space kOut of a rank that has ended, as it was then.
+  // The space kOut of a rank that has ended, as it was at its end.
   const Bytes& out(Rank rank) const { return results_[rank]; }
 
  private:

@@ -1,4 +1,4 @@
-// A forked process for a test: what it says through a pipe, and its end. It shares no threads with the test.
+// A forked process for a test, which reads its lines from a pipe and waits for its end.
 #ifndef TUTTI_TESTS_STORE_CHILD_PROCESS_H_
 #define TUTTI_TESTS_STORE_CHILD_PROCESS_H_
 
@@ -21,7 +21,7 @@ class ChildProcess {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // Runs `body` in a process of its own, which ends with it, or after a minute.
+  // Runs `body` in a process of its own, which ends when `body` returns, or after a minute.
   explicit ChildProcess(const std::function<void(const Say& say)>& body) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -62,7 +62,7 @@ class ChildProcess {
     ::waitpid(pid_, nullptr, WUNTRACED);
   }
 
-  // As waitpid tells it.
+  // Waits for the end of the process and returns its status, as of waitpid.
   int Wait() {
     int status = -1;
     if (pid_ > 0) ::waitpid(pid_, &status, 0);
@@ -75,8 +75,9 @@ class ChildProcess {
   UniqueFd said_;
 };
 
-// Starts a program that outlives this process and has inherited what is not close-on-exec; its process id. Without
-// fork(), whose handlers close descriptors too. Returns when the program runs: it has closed the others by then.
+// Starts a program that outlives this process and inherits its descriptors, except those that are close-on-exec;
+// returns the program's process id when the program runs. fork() is not used, because its handlers close descriptors,
+// too.
 inline pid_t StartHelper() {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);

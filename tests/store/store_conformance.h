@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// One shared table; Join(rank) is what a rank of the job would hold.
+// A table that ranks share; Join(rank) returns the store through which a rank of the job uses the table.
 class StoreFixture {
  public:
   virtual ~StoreFixture() = default;

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Leaves room for the prefix of a prefix store.
+// The longest key that leaves room for the prefix of a prefix store.
 constexpr std::size_t kLongKey = kMaxKeyBytes - 16;
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
@@ -47,7 +47,7 @@ TEST_P(StoreConformance, OneThreadWaitsWhileAnotherWritesThroughTheSameHandle) {
   waiter.join();
 }
 
-// In time, also when somebody sets the system's clock back.
+// The error comes in time even when somebody sets the system's clock back.
 TEST_P(StoreConformance, AKeyThatNobodySetsIsNamed) {
   const StoppedClock stopped;
   auto a = fixture_->Join(0);

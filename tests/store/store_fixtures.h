@@ -22,7 +22,7 @@ class MemoryStoreFixture final : public StoreFixture {
 class PrefixStoreFixture final : public StoreFixture {
  public:
   PrefixStoreFixture() {
-    // A neighbour with the same keys, which must stay out of sight.
+    // Another prefix store with equal keys, which this store must not show.
     auto other = MakePrefixStore(base_, "other/");
     for (const char* key : {"count", "k", "a", "b", "late", "address/7"})
       EXPECT_TRUE(other->Set(key, "neighbour", absl::Now() + absl::Seconds(60)).ok());

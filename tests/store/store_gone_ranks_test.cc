@@ -1,4 +1,4 @@
-// Ranks that die, leave, start helpers or fork: who waits for them hears of their end, and of nothing else.
+// Ranks that die, leave, start helpers or fork: ranks that wait for them hear of their end, and of nothing else.
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Far more than any news may take; who is not told fails by it.
+// A deadline far later than any news may come; a rank that is not told fails by this deadline.
 absl::Time Soon() { return absl::Now() + absl::Seconds(30); }
 
 // A store that a process joins by what `name` says: a server's address, or a directory.
@@ -25,7 +25,7 @@ class GoneRanksTest : public testing::TestWithParam<const char*> {
  protected:
   bool tcp() const { return std::string(GetParam()) == "Tcp"; }
 
-  // Before any child: the server has a thread.
+  // Starts the server, if the test has one; called before any child is made.
   void StartServer() {
     if (tcp()) server_ = TcpStoreServer::Start(job_).value();
   }
@@ -35,7 +35,7 @@ class GoneRanksTest : public testing::TestWithParam<const char*> {
     return ConnectTcpStore(server_->address(), job_, rank, Soon()).value();
   }
 
-  // What Get of a key that nobody sets ends with when a rank is gone.
+  // The error of a Get of a key that nobody sets, when a rank is gone.
   static absl::Status AwaitEnd(Store& store) {
     return store.Get("never", Soon(), [](Rank rank) { return absl::UnavailableError(absl::StrCat("rank ", rank)); })
         .status();
@@ -123,7 +123,7 @@ TEST_P(GoneRanksTest, WhoDoesNotCareGoesOnWaiting) {
             absl::StatusCode::kDeadlineExceeded);
 }
 
-// Members 3 and 1 of the world are ranks 0 and 1 of the part.
+// Ranks 3 and 1 of the world are ranks 0 and 1 of the part.
 TEST_P(GoneRanksTest, APartOfAStoreTellsOfItsMembersOnly) {
   StartServer();
   auto part = MakePrefixStore(Join(3), "part/", {3, 1});
@@ -173,7 +173,7 @@ TEST(TcpServerInARankTest, ItsEndIsNamedAndItsPortIsFree) {
     auto store = ConnectTcpStore(server->address(), job, 0, Soon()).value();
     say(server->address());
     EXPECT_TRUE(store->Get("come", Soon()).ok());
-    say(absl::StrCat(StartHelper()));  // has inherited the listener and both ends of all connections, if anything
+    say(absl::StrCat(StartHelper()));  // must not inherit the listener or a connection
     ::pause();
   });
   const std::string address = rank_0.NextLine();
@@ -195,7 +195,7 @@ TEST(TcpServerInARankTest, ItsEndIsNamedAndItsPortIsFree) {
   EXPECT_EQ(::kill(helper, SIGKILL), 0) << "the helper lived";
 }
 
-// Its socket's number is soon another file's, which children are to keep: here the end of a pipe.
+// The number of the closed socket is soon that of another descriptor, here of a pipe, which children are to keep.
 TEST(TcpServerInARankTest, OneThatCannotListenClosesNothingInChildren) {
   const JobKey job{RandomJobSecret(), "served", 1};
   auto server = TcpStoreServer::Start(job).value();
@@ -237,7 +237,7 @@ TEST(TcpServerInARankTest, CallsEndByTheirDeadlineWhenItIsStopped) {
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
-// More bytes than the connection holds: the sender waits for the server, and ends by its deadline too.
+// The value has more bytes than the connection holds: the sender waits for the stopped server until its deadline.
 TEST(TcpServerInARankTest, SoDoesOneThatCannotSendItsValue) {
   const StoppedServer stopped;
   Store* const store = stopped.store.get();
@@ -262,7 +262,8 @@ TEST(FileStoreTest, ADirectoryMustExistAndBeNew) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("another process has joined as rank 1"));
 }
 
-// Whoever hears of it now, and whoever comes later. A rank that has joined is there until its connections end.
+// Ranks that wait now are told that the rank is gone, and so are ranks that come later. A rank that has joined is there
+// until its connections end.
 TEST(TcpStoreTest, ARankThatHasEndedWithoutHavingJoinedIsGone) {
   const JobKey job{RandomJobSecret(), "ended", 4};
   const auto server = TcpStoreServer::Start(job).value();

@@ -1,4 +1,4 @@
-// Strangers, liars and sluggards: whatever reaches the port, the server stays up and serves the ranks of its job.
+// Whatever strangers, liars and slow clients send to its port, the server stays up and serves the ranks of its job.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -30,7 +30,7 @@ class TcpGarbageTest : public testing::Test {
     EXPECT_TRUE(rank_->Set("before", "1", Soon()).ok());
   }
 
-  // A rank that was there before is still served, and a new one gets in.
+  // After each test a rank that was there before is still served, and a new rank gets in.
   void TearDown() override {
     EXPECT_EQ(rank_->Look("before", Soon()).value(), "1");
     auto late = Connect(job_, 1);
@@ -89,7 +89,7 @@ TEST_F(TcpGarbageTest, RecordedHandshakeIsRefused) {
   EXPECT_TRUE(thief.IsClosed());
 }
 
-// The server's own proof, sent back to it.
+// A client sends the server's own proof back to the server.
 TEST_F(TcpGarbageTest, ReflectedProofIsRefused) {
   Start();
   RawStoreClient thief(server_->address());
@@ -162,7 +162,7 @@ TEST_F(TcpGarbageTest, AHandshakeThatTakesTooLongIsCutOff) {
   EXPECT_TRUE(silent.IsClosed());
 }
 
-// Every message in single bytes, beside ranks that go on.
+// A client sends every message byte by byte, beside ranks that go on.
 TEST_F(TcpGarbageTest, SlowClientsAreServedAndStopNobody) {
   Start();
   RawStoreClient slow(server_->address());
@@ -239,7 +239,7 @@ TEST(TcpStoreTest, ALostServerIsUnavailableForThoseWhoWaitAndThoseWhoCome) {
   server.reset();
   waiter.join();
   EXPECT_EQ(store->Set("k", "v", Soon()).code(), absl::StatusCode::kUnavailable);
-  const StoppedClock stopped;  // whoever sets the clock back makes nobody wait for longer
+  const StoppedClock stopped;  // a clock that is set back must not make the wait longer
   absl::Status status = ConnectTcpStore(address, job, 0, absl::Now() + absl::Milliseconds(120)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
@@ -260,7 +260,7 @@ TEST(TcpStoreTest, AServerThatSaysNothingIsGivenUpInTimeWhateverTheSystemsClockS
 }
 
 TEST(TcpStoreTest, AStrangerInPlaceOfTheServerIsRefused) {
-  // Proves nothing: a server of another secret. The client must not send its own proof first.
+  // A server with another secret cannot prove itself, and the client must not send its own proof first.
   const JobKey job{RandomJobSecret(), "job", 1};
   auto other = TcpStoreServer::Start({RandomJobSecret(), "job", 1}).value();
   absl::Status status = ConnectTcpStore(other->address(), job, 0, absl::InfiniteFuture()).status();

@@ -1,5 +1,5 @@
-// async: weights are averaged behind the back of training, and nothing that a rank has learnt is lost. No test waits
-// for a time; those that need a round train on until one has happened.
+// async: weights are averaged in the background of training, and nothing that a rank has learnt is lost. No test waits
+// for a time; tests that need a round train on until a round has happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 constexpr char kAsync[] = "async:sync_interval_ms=1";
 constexpr float kRate = 1.0f / 1024;
 
-// Each rank always goes the same way: (rank + 1)² / 1024 per step, so that no rank is where the average is.
+// The pace of a rank: its weights change by (rank + 1)² / 1024 in every step, so that no rank is where the average is.
 double PaceOf(int rank) { return (rank + 1) * (rank + 1); }
 
 Training Walks(int size, const std::string& strategy = kAsync) {
@@ -33,13 +33,13 @@ Training Walks(int size, const std::string& strategy = kAsync) {
   return training;
 }
 
-// A rank of it.
+// A rank whose weights change at its pace.
 class Walker {
  public:
   Walker(const Training& training, Communicator& world, Replica& replica)
       : gradient_(training.gradients[0][world.rank()]), replica_(replica) {}
 
-  // Makes a step; true when the weights are no longer where this rank's own steps would have led.
+  // Makes a step; returns true when an average has arrived: the weights are not where this rank's own steps would lead.
   bool Step() {
     Floats expected = replica_.weights();
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= kRate * gradient_[i];
@@ -49,7 +49,7 @@ class Walker {
     return replica_.weights() != expected;
   }
 
-  // Steps until `done`, which it is told after each step whether an average has arrived.
+  // Makes steps until `done` returns true. `arrived`: an average has arrived in the last step.
   void StepUntil(const std::function<bool(bool arrived)>& done) {
     const absl::Time deadline = absl::Now() + absl::Minutes(2);
     while (!done(Step())) {
@@ -66,7 +66,7 @@ class Walker {
   int steps_ = 0;
 };
 
-// What the average over the ranks must be when each has made so many steps.
+// The right average over the ranks when rank r has made steps[r] steps.
 Floats AverageAfter(const Training& training, const std::vector<int>& steps) {
   double walked = 0;
   for (std::size_t rank = 0; rank < steps.size(); ++rank) {
@@ -84,7 +84,7 @@ void ExpectNear(const Floats& is, const Floats& expected) {
 }
 
 TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
-  RunWorld(1, [&](Communicator& world) {  // 60 s
+  RunWorld(1, [&](Communicator& world) {  // rounds would come every 60 s
     float weight = 0;
     const absl::Status refused =
         Synchronizer::Create(world, {{.name = "w", .count = 1, .shape = "1", .weights = &weight}},
@@ -95,7 +95,7 @@ TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
   });
 }
 
-// Size of the world, bound on staleness.
+// Parameters: the size of the world, and the bound on staleness.
 class AsyncInWorldOf : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int size() const { return std::get<0>(GetParam()); }
@@ -144,14 +144,14 @@ TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
 INSTANTIATE_TEST_SUITE_P(Worlds, AsyncInWorldOf,
                          ::testing::Combine(::testing::Values(2, 3, 5), ::testing::Values(0, 1, 8)));
 
-// Rank 0 has applied the average of a round, rank 1 has not made a step since: its share of the round must not be lost.
+// Rank 0 has applied the average of a round; rank 1 has not, since it made no step. Its share must not be lost.
 TEST(AsyncAverage, FlushAppliesARoundThatOnlySomeHaveApplied) {
   const Training training = Walks(2);
   std::barrier<> applied(2);
   std::vector<int> steps(2);
   Ranks flushed(2);
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
-    // Far apart, so that half a round would show.
+    // The weights are so far apart that a round which only one rank applied would show.
     for (float& weight : replica.weights()) weight += world.rank() == 0 ? 8.0f : -8.0f;
     Walker walker(training, world, replica);
     if (world.rank() == 0) {
@@ -230,7 +230,7 @@ TEST(AsyncAverage, ARankThatIsDoneLeavesTheOthersToTrainOn) {
   }
 }
 
-// What a round had averaged by the time that a rank left is applied by all the others all the same.
+// An average that was complete when a rank left is still applied by all other ranks.
 TEST(AsyncAverage, ARoundOutlivesTheRankThatLeaves) {
   const Training training = Walks(2);
   std::barrier<> applied(2);

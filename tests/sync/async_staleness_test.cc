@@ -1,5 +1,5 @@
-// How many steps of a rank an average of async may be late. Rank 0 trains; rank 1 is played by the test, which so holds
-// back what rank 0 waits for until rank 0 has come to a certain step. No test waits for a time.
+// How many steps of a rank an average of async may be late. Rank 0 trains. The test plays rank 1, and so holds a round
+// back until rank 0 has come to a certain step. No test waits for a time.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,20 +19,20 @@
 namespace tutti {
 namespace {
 
-// What the background threads say to each other.
+// The numbers by which background threads agree on a round.
 constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kSkip = 1;
 constexpr std::int32_t kGo = 2;
 
-// How far rank 0 is: numbers of its steps.
+// How far rank 0 is, as numbers of its steps.
 struct Course {
-  std::atomic<int> snapped{0};  // the first that takes a snapshot after the last average
-  std::atomic<int> entered{0};  // the one that has begun
-  std::atomic<int> agreed{0};   // rounds that all have agreed on
+  std::atomic<int> snapped{0};  // the first step that takes a snapshot after the last average
+  std::atomic<int> entered{0};  // the step that has begun
+  std::atomic<int> agreed{0};   // rounds on which all ranks have agreed
   std::atomic<bool> failed{false};
 };
 
-// False when that cannot happen any more.
+// Waits until `happened` returns true; false when that cannot happen any more.
 bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   while (!happened()) {
@@ -68,7 +68,7 @@ class Trainer {
                                                 std::move(model_.weights), absl::Milliseconds(1), max_staleness)) {}
   ~Trainer() { average_ = nullptr; }
 
-  // An error is the last step.
+  // Makes a step; no step follows a step that is an error.
   absl::Status Step() {
     ++course_.entered;
     walked_ = ++model_.weight;
@@ -82,8 +82,8 @@ class Trainer {
     EXPECT_EQ(Step(), absl::OkStatus());
     WaitUntil(course_, [&] { return course_.agreed > rounds; });
   }
-  // Steps until an average has arrived: how many steps after its snapshot. The weight of rank 1 is 0, and that of rank
-  // 0 has since walked as many as there were steps.
+  // Makes steps until an average has arrived, and returns how many steps after its snapshot that was. The weight of
+  // rank 1 is 0, and that of rank 0 has grown by 1 in each step since.
   int StepsFromSnapshotToAverage() {
     do {
       EXPECT_EQ(Step(), absl::OkStatus());
@@ -120,7 +120,7 @@ class Peer {
     SyncStatistics statistics;
     EXPECT_EQ(model_.weights->Finish(statistics), absl::OkStatus());
   }
-  // Until rank 0 ends.
+  // Lets no round begin until rank 0 ends.
   void SkipRounds() {
     while (Say(kSkip) != kStop) {
     }
@@ -160,7 +160,7 @@ constexpr int kRounds = 4;
 
 class AsyncStaleness : public ::testing::TestWithParam<int> {};
 
-// Every round is held back until rank 0 is in the step that must not end without it.
+// Every round is held back until rank 0 is in the step that must not end without the round's average.
 TEST_P(AsyncStaleness, NeverExceedsTheBound) {
   const int bound = GetParam();
   RunPair(
@@ -171,7 +171,7 @@ TEST_P(AsyncStaleness, NeverExceedsTheBound) {
           const int staleness = trainer.StepsFromSnapshotToAverage();
           EXPECT_LE(staleness, bound);
           EXPECT_GT(staleness, 0);
-          // Less only if the snapshot was taken anew before it left.
+          // The staleness is less than the bound only if the snapshot was taken anew before it left.
           EXPECT_TRUE(staleness == bound || staleness < trainer.steps_since_snapped()) << staleness;
         }
       },
@@ -208,7 +208,8 @@ TEST(AsyncStaleness, HasNoBoundByDefaultAndNothingIsWaitedFor) {
       });
 }
 
-// As by a rank whose process is stopped, or that has not made its first step: the snapshot stays fresh meanwhile.
+// Rank 1 does not agree to a round, like a rank that is stopped or has not made its first step. Rank 0 then waits for
+// nothing, and takes its snapshot anew.
 TEST(AsyncStaleness, DoesNotGrowAndNothingIsWaitedForWhileOneDoesNotAgree) {
   constexpr int kSteps = 1000;
   RunPair(
@@ -226,7 +227,7 @@ TEST(AsyncStaleness, DoesNotGrowAndNothingIsWaitedForWhileOneDoesNotAgree) {
       });
 }
 
-// What is under way when a rank pauses arrives within the bound; more does not.
+// The average of a round that is under way when a rank pauses arrives within the bound; no further round begins.
 TEST(AsyncStaleness, IsBoundedWhilePaused) {
   RunPair(
       8,
@@ -251,7 +252,7 @@ TEST(AsyncStaleness, IsBoundedWhilePaused) {
       });
 }
 
-// The snapshot of a pause is not one of before it.
+// The steps of a pause count towards the age of a snapshot.
 TEST(AsyncStaleness, CountsTheStepsOfAPause) {
   std::atomic<bool> resumed{false};
   RunPair(

@@ -1,4 +1,4 @@
-// async: rounds end for good when a rank says so, and what goes on without them.
+// async: Stop of one rank ends the rounds for good; training and Flush go on without rounds.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kAsync[] = "async:sync_interval_ms=1";
 
-// Every rank has weights of its own, which no step changes.
+// A training in which every rank has weights of its own, which no step changes.
 Training StandingStill(int size, const std::string& strategy = kAsync) {
   Training training = RandomTraining(strategy, size, 1);
   for (Floats& gradient : training.gradients[0]) gradient.assign(gradient.size(), 0.0f);
@@ -37,7 +37,7 @@ TEST(AsyncStop, OneRankEndsTheRoundsOfAll) {
     if (world.rank() == 1) synchronizer.Stop();
     stopped.arrive_and_wait();
     synchronizer.Stop();                               // the rounds have ended; this rank's thread may not know yet
-    ASSERT_TRUE(Step(training, world, replica).ok());  // what has been averaged counts
+    ASSERT_TRUE(Step(training, world, replica).ok());  // an average that is complete is applied
     MoveApart(world, replica);
     const Floats own = replica.weights();
     for (int step = 0; step < 100; ++step) ASSERT_TRUE(Step(training, world, replica).ok());
@@ -60,7 +60,7 @@ TEST(AsyncStop, MeansNothingToOtherStrategies) {
   });
 }
 
-// Of a weight on which all agree not even the last bit is lost.
+// A weight that is equal on all ranks keeps every bit.
 TEST(AsyncAverage, CorrectsNothingWhereThereIsNothingToCorrect) {
   for (const int size : {1, 2, 4}) {
     const Training training = StandingStill(size);
@@ -99,7 +99,7 @@ TEST(AsyncSteps, AreMadeTogetherInTheWarmUpOnly) {
     Synchronizer& synchronizer = replica.synchronizer();
     for (const bool together : {true, true, false, false}) {
       EXPECT_EQ(synchronizer.steps_together(), together) << "step " << synchronizer.step();
-      // Asked of all in the warm-up, of nobody else later.
+      // In the warm-up the answer comes from all ranks, later from this rank alone.
       const absl::StatusOr<bool> overflow = synchronizer.AgreeOnOverflow(world.rank() == 1);
       ASSERT_TRUE(overflow.ok());
       EXPECT_EQ(*overflow, together || world.rank() == 1);

@@ -1,4 +1,4 @@
-// Buckets in a framework's memory: their averages, other memory, and what a user can do wrong.
+// Buckets in a framework's memory: their averages, moves to other memory, and mistakes of users.
 #include "tutti/bucket_exchange.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ const ParameterCounts kCounts = {{"a", 700}, {"b", 3}, {"c", 1201}, {"nothing", 
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
-// Gradients whose average over `size` ranks is exact: that of all ranks is (size + 1) / 2 times that of "rank 1".
+// Gradients whose average over `size` ranks is exact: (size + 1) / 2 times the gradients with factor 1.
 Gradients ExactGradients(float factor, int size) {
   Gradients gradients;
   for (const auto& [key, count] : kCounts) {
@@ -67,7 +67,7 @@ TEST(BucketExchange, MovesBetweenOrdinaryMemoryAndTheArena) {
   });
 }
 
-// There is one way of exchanging gradients: residuals and random numbers are those of a synchronizer.
+// A BucketExchange and a Synchronizer exchange gradients by the same code: residuals and random numbers are equal.
 TEST(BucketExchange, GivesTheBitsOfASynchronizer) {
   for (const char* const strategy : {"bytegrad:error_feedback=true", "bytegrad:rounding=stochastic,codec=uint4_block",
                                      "gradient_allreduce:codec=bf16"}) {
@@ -149,9 +149,9 @@ TEST(BucketExchange, NamesWhatIsWrong) {
     EXPECT_THAT(MessageOf(exchange->Exchange(0, nullptr).Wait()), HasSubstr("data of bucket 0 is null"));
     EXPECT_THAT(MessageOf(exchange->Exchange(0, data.data(), -absl::Seconds(1)).Wait()), HasSubstr("timeout"));
     EXPECT_EQ(exchange->Exchange(0, data.data()).Wait(), absl::OkStatus());
-    // Another bucket takes a parameter: the first one must be set anew.
+    // Bucket 1 takes a parameter from bucket 0, which must then be set anew.
     EXPECT_EQ(set(1, {DType::kF32, {{"b", 5}}}), "");
-    EXPECT_THAT(MessageOf(exchange->Exchange(0, data.data()).Wait()), HasSubstr("another one has taken"));
+    EXPECT_THAT(MessageOf(exchange->Exchange(0, data.data()).Wait()), HasSubstr("another bucket has taken"));
     EXPECT_EQ(set(0, {DType::kF32, {{"a", 4}}}), "");
     EXPECT_EQ(exchange->Exchange(0, data.data()).Wait(), absl::OkStatus());
     EXPECT_THAT(MessageOf(exchange->SetLossScale(0)), HasSubstr("must be a finite number above 0"));
@@ -167,7 +167,7 @@ TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
     ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"a", 20}}}, data.data()), absl::OkStatus());
     if (world.rank() == 1) checked.wait();
     Work work = exchange->Exchange(0, data.data());
-    if (world.rank() == 0) {  // the peer has not begun
+    if (world.rank() == 0) {  // here the peer has not begun the exchange
       EXPECT_THAT(MessageOf(exchange->Exchange(0, other.data()).Wait()), HasSubstr("bucket 0 is still under way"));
       EXPECT_THAT(MessageOf(exchange->SaveState().status()), HasSubstr("bucket 0 is still under way"));
       EXPECT_THAT(MessageOf(exchange->SetLossScale(2)), HasSubstr("bucket 0 is still under way"));
@@ -178,7 +178,7 @@ TEST(BucketExchange, ABucketUnderWayIsLeftAlone) {
   });
 }
 
-// A rank that has no room to stage a bucket's new memory tells the others, and all go on afterwards.
+// A rank that has no room to stage a bucket's new memory tells the others; all ranks can go on afterwards.
 TEST(BucketExchange, WantOfMemoryOfOneRankEndsTheExchangeOnAll) {
   constexpr std::int64_t kCount = 1 << 20;
   RunWorld(3, {.region_bytes = std::int64_t{64} << 20}, [](Communicator& world) {

@@ -1,4 +1,4 @@
-// What codecs hold back belongs to the parameter: it survives other buckets, checkpoints and other worlds.
+// Residuals belong to the parameter: they survive buckets that are cut anew, checkpoints, and worlds of another size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kDrainingSteps = 200;  // with gradients of zero: what was held back arrives
+constexpr int kDrainingSteps = 200;  // steps with gradients of zero, in which what was held back arrives
 constexpr char kStrategy[] = "bytegrad:error_feedback=true,codec=uint4_block";
 const ParameterCounts kCounts = {{"a", 900}, {"b", 3}, {"c", 601}, {"d", 250}};
 const Buckets kFirst = {{"a", "b"}, {"c", "d"}};
@@ -36,7 +36,7 @@ void Add(const Gradients& from, Gradients& to, float factor = 1) {
   }
 }
 
-// All that `states` hold of each parameter, by "key\nname" and element: the sum over the ranks.
+// The residuals in `states`, by "key\nname" and element, summed over the ranks.
 std::map<std::string, Floats> TotalOf(const std::vector<std::string>& states) {
   std::map<std::string, Floats> total;
   for (const std::string& state : states) {
@@ -58,7 +58,7 @@ std::string SaveOf(BucketTraining& training) {
   return state.ok() ? *state : "";
 }
 
-// Expects `results` to equal `due`, but for rounding.
+// Expects `results` to equal `due`, except for rounding.
 void ExpectNear(const Gradients& results, const Gradients& due) {
   for (const auto& [key, values] : due) {
     double worst = 0;
@@ -130,7 +130,7 @@ TEST(BucketResiduals, AResumedTrainingGoesOnBitForBit) {
     straight.SetBuckets(kRebuilt);
     BucketTraining loaded_last(world, kStrategy, kCounts);
     loaded_last.SetBuckets(kRebuilt);
-    loaded_last.Step(gradients(9));  // of another training
+    loaded_last.Step(gradients(9));  // gradients of another training
     ASSERT_EQ(loaded_last.exchange().LoadState({state}), absl::OkStatus());
     BucketTraining loaded_first(world, kStrategy, kCounts);
     ASSERT_EQ(loaded_first.exchange().LoadState({state}), absl::OkStatus());
@@ -206,8 +206,8 @@ TEST(BucketResiduals, StatesThatDoNotFitAreRefusedByAllRanks) {
       return std::string(refused.message());
     };
     const bool odd = world.rank() == 1;
-    EXPECT_THAT(refusal("junk"), HasSubstr("is no state of a synchronizer or bucket exchange"));
-    EXPECT_THAT(refusal(odd ? "junk" : second), AllOf(HasSubstr("rank 1"), HasSubstr("is no state")));
+    EXPECT_THAT(refusal("junk"), HasSubstr("was not saved by a Synchronizer or BucketExchange"));
+    EXPECT_THAT(refusal(odd ? "junk" : second), AllOf(HasSubstr("rank 1"), HasSubstr("was not saved by")));
     EXPECT_THAT(refusal(odd ? first : second), AllOf(HasSubstr("rank 1"), HasSubstr("step of the states")));
     SavedState changed = SavedState::Read(second);
     changed.buckets[0].count += 1;

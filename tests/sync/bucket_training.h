@@ -30,7 +30,7 @@ inline std::unique_ptr<BucketExchange> MakeBucketExchange(Communicator& world, c
 
 class BucketTraining {
  public:
-  // `in_arena`: buckets lie in memory that peers can map.
+  // Makes the exchange. `in_arena`: buckets lie in memory that peers can map.
   BucketTraining(Communicator& world, const std::string& strategy, ParameterCounts counts, bool in_arena = false)
       : world_(world),
         counts_(std::move(counts)),

@@ -1,4 +1,4 @@
-// Calls of synchronizers that must not meet: of two that look alike, of two steps, of two kinds.
+// Calls of synchronizers that must not match: of two synchronizers that look alike, of two steps, of two kinds.
 #include "sync/caller.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ absl::Status Step(Synchronizer& synchronizer) {
   return synchronizer.AfterStep();
 }
 
-// Expects that `status` is what ranks get whose calls do not fit, and names both callers.
+// Expects that `status` is the error of calls that do not match, and names both callers.
 void ExpectMismatch(const absl::Status& status, const std::string& one, const std::string& other) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(one), HasSubstr(other)));
@@ -97,7 +97,7 @@ TEST(Caller, StepsThatAllRanksLeaveOutAreNoMistake) {
     ASSERT_EQ(Backward(*synchronizer), absl::OkStatus());
     ASSERT_EQ(Backward(*synchronizer), absl::OkStatus());
     ASSERT_EQ(Step(*synchronizer), absl::OkStatus());
-    // Small batches, as many as each rank has.
+    // The number of small batches that a rank accumulates differs between ranks.
     synchronizer->set_synchronize(false);
     for (int batch = 0; batch < 2 + world.rank(); ++batch) {
       ASSERT_EQ(Backward(*synchronizer), absl::OkStatus());

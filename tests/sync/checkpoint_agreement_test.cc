@@ -1,4 +1,4 @@
-// States are loaded by all ranks or by none, and are those of one moment.
+// States are loaded by all ranks or by none, and must have been saved in one step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST_P(CheckpointAgreement, AMistakeOfOneRankIsToldToAll) {
     const std::string own = world.rank() == 1 ? "junk" : states[1][world.rank()];
     const absl::Status refused = replica.synchronizer().LoadState({own});
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("states[0] is no state of a synchronizer"));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("states[0] was not saved by a Synchronizer"));
     if (world.rank() != 1) {
       EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 1"));
     }
@@ -47,7 +47,7 @@ TEST_P(CheckpointAgreement, AMistakeOfOneRankIsToldToAll) {
   });
 }
 
-// A crash while states were saved leaves some of the step before.
+// A crash while states are saved leaves some states of the step before.
 TEST_P(CheckpointAgreement, StatesOfDifferentStepsAreRefused) {
   const Training training = RandomTraining(GetParam(), kRanks, 2);
   const std::vector<std::vector<std::string>> states = StatesAfterEachStep(training);
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, CheckpointAgreement,
                                            "low_precision_decentralized"),
                          [](const auto& test) { return absl::StrCat("Strategy", test.index); });
 
-// Ranks of async have steps of their own.
+// Ranks of async count steps separately.
 TEST(AsyncCheckpoint, IsLoadedAlthoughRanksHaveMadeDifferentSteps) {
   const std::string strategy = "async:sync_interval_ms=50000";
   Training training = RandomTraining(strategy, 2, 1);

@@ -1,4 +1,4 @@
-// States that are damaged, foreign or made up: refused by name, without a crash and without a trace.
+// States that are damaged, foreign or made up are refused with an error that says why; nothing crashes or changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +41,9 @@ std::vector<std::string> StatesOf(const Training& training) {
 
 using Load = std::function<absl::Status(const std::vector<std::string>& states)>;
 
-// Calls `test` on rank 0 of a world of 2, with a way to load states, of which those that are refused change nothing.
-// Rank 1 takes part in each load, with what is right for it: its own of `sound` states of 2 ranks, or all of others.
+// Calls `test` on rank 0 of a world of 2, with a function that loads states, and checks that refused states change
+// nothing. Rank 1 takes part in each load with sound states: its own if `sound` is of 2 ranks, otherwise all of
+// `sound`.
 void OnRankZero(const std::string& strategy, const std::vector<std::string>& sound,
                 const std::function<void(const Load&)>& test) {
   constexpr int kEnd = -1;
@@ -101,12 +102,12 @@ TEST_P(Damaged, NoChangeOfBytesCrashes) {
       for (int i = 0; i < 2000; ++i) {
         std::vector<std::string> states = sound;
         std::string& state = states[random() % states.size()];
-        // The head, with its lengths and numbers, twice as often as the rest.
+        // Two of three changes hit the head, which has lengths and numbers.
         const std::size_t reach = i % 3 == 0 ? state.size() : std::min<std::size_t>(state.size(), 300);
         for (unsigned change = 0; change <= random() % 4; ++change) {
           state[random() % reach] = static_cast<char>(random() % 5 == 0 ? 0xff : random());
         }
-        if (i % 10 != 0) state = Signed(state.substr(0, state.size() - 8));  // to come past the hash
+        if (i % 10 != 0) state = Signed(state.substr(0, state.size() - 8));  // with a right hash
         (void)load(states);
       }
     });
@@ -138,7 +139,7 @@ TEST_P(Damaged, AnyBitThatIsFlippedIsFound) {
   });
 }
 
-// Numbers that lead outside of everything.
+// Numbers in the state, such as lengths, that are far too large or negative.
 TEST_P(Damaged, ImpossibleNumbersAreRefused) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const int size : {2, 3}) {
@@ -192,7 +193,7 @@ TEST(ForeignStates, AreRefusedByWhatDoesNotFit) {
       EXPECT_THAT(std::string(status.message()), HasSubstr(what));
     };
     expect({}, "states is empty");
-    expect({""}, "states[0] is no state of a synchronizer");
+    expect({""}, "states[0] was not saved by a Synchronizer");
     expect({two[1]}, "rank 0 of 2");
     expect({three[0], three[1]}, "states has 2 entries");
     expect({three[1], three[0], three[2]}, "states[0]: rank is 1, expected 0");
@@ -201,7 +202,7 @@ TEST(ForeignStates, AreRefusedByWhatDoesNotFit) {
     expect({other_codec[0]}, "strategy is");
     expect({one_bucket[0]}, "number of buckets is 1, expected 2");
     expect({other_sizes[0]},
-           "bucket 0 has 190 elements, expected 200; were the parameters or bucket sizes other ones?");
+           "bucket 0 has 190 elements, expected 200; the parameters and bucket sizes must be those of the saved state");
     expect(three, "world");  // rank 1 loads its state of a world of 2
     EXPECT_TRUE(load(two).ok());
   });

@@ -1,5 +1,5 @@
-// What codecs hold back of gradients reaches the weights in the end: in a world of another size, and after the scale of
-// the loss has changed.
+// Residuals, what codecs hold back of gradients, reach the weights in the end, even in a world of another size, and
+// after the scale of the loss has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kSteps = 30;           // with gradients
-constexpr int kDrainingSteps = 200;  // without: what was held back arrives
+constexpr int kSteps = 30;           // steps with gradients
+constexpr int kDrainingSteps = 200;  // steps without gradients, in which what was held back arrives
 
-// Ranks, and ranks of each node (0: one node).
+// The number of ranks, and of ranks on each node (0: one node).
 struct World {
   int size = 0;
   int ranks_per_node = 0;
@@ -42,8 +42,8 @@ Floats Times(const Floats& values, float factor) {
   return product;
 }
 
-// Expects that `replica`, after `steps` steps of the gradients of `training` and after it was drained, has moved by
-// what is due, of which rounding may take a little.
+// Expects that `weights`, after `steps` steps of the gradients of `training` and after Drain, are where exact averages
+// would have led, except for rounding.
 void ExpectAllHasArrived(const Training& training, int steps, const Floats& weights) {
   const auto size = static_cast<float>(training.size());
   const float divisor = absl::StrContains(training.strategy, "average=false") ? 1 : size;
@@ -56,7 +56,7 @@ void ExpectAllHasArrived(const Training& training, int steps, const Floats& weig
   EXPECT_LT(worst, 1e-4 * steps * (divisor == 1 ? size : 1));
 }
 
-// Steps of gradient 0, in which only what was held back arrives.
+// Makes steps with gradients of 0, in which only what was held back arrives.
 void Drain(Replica& replica, const Training& training) {
   const Floats nothing(training.initial.size(), 0);
   for (int step = 0; step < kDrainingSteps; ++step) {
@@ -105,7 +105,7 @@ TEST_P(HeldBack, ArrivesWithAnotherScaleOfTheLoss) {
   });
 }
 
-// The scale in which something was held back is a part of the state.
+// A state contains the scale in which gradients were held back.
 TEST_P(HeldBack, ArrivesWithAnotherScaleAfterACheckpoint) {
   const Training training = TrainingOf(GetParam(), {2});
   std::vector<std::string> states(2);
@@ -184,7 +184,8 @@ TEST(LossScale, OfMomentumIsOne) {
               });
 }
 
-// Of gradients that stay on their rank nothing is held back, and each rank may scale its own.
+// Where weights are exchanged, gradients stay on their rank: nothing of them is held back, and ranks may scale them
+// alone.
 TEST(LossScale, MeansNothingToWeights) {
   RunReplicas(TrainingOf("low_precision_decentralized", {2}), [&](Communicator& world, Replica& replica) {
     if (world.rank() == 0) {

@@ -1,4 +1,4 @@
-// State, saved and loaded: by the world that saved it, and by one of another size.
+// States are saved, and loaded by the world that saved them, or by a world of another size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,14 +15,14 @@
 namespace tutti {
 namespace {
 
-// What a checkpoint holds of all ranks.
+// A checkpoint of all ranks.
 struct Stop {
   Ranks weights;
   std::vector<std::string> states;
-  std::string qadam;  // equal on all ranks
+  std::string qadam;  // the optimizer's state, equal on all ranks
 };
 
-// Trains for `steps` steps of `training`, and stops; after a Flush, if asked.
+// Trains for `steps` steps of `training` and returns a checkpoint; `flush`: calls Flush before.
 Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
   Stop stop{Ranks(training.size()), std::vector<std::string>(training.size()), ""};
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
@@ -42,7 +42,7 @@ Stop TrainAndStop(const Training& training, int steps, bool flush = false) {
 
 enum class Given { kOwnState, kAllStates };
 
-// Goes on from there to the end of `training`: the weights after every step from `begin` on.
+// Goes on from `stop` to the end of `training`; returns the weights after every step from `begin` on.
 History GoOn(const Training& training, const Stop& stop, int begin, Given given) {
   History history(training.gradients.size(), Ranks(training.size()));
   RunReplicas(training, [&](Communicator& world, Replica& replica) {
@@ -83,7 +83,7 @@ TEST_P(Interrupted, TrainingGoesOnBitForBit) {
   }
 }
 
-// As users are told to: a Flush, and then the checkpoint.
+// A checkpoint after a Flush, as docs/checkpoints.md tells users to make it.
 TEST_P(Interrupted, AfterAFlushToo) {
   Training training = RandomTraining(GetParam(), 4, 10);
   Ranks whole(4);
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "low_precision_decentralized:rounding=stochastic"),
     NameOf);
 
-// By bucket, residual and element: the sum over all ranks.
+// The residuals, summed over all ranks, by bucket, residual and element.
 std::map<std::string, double> ResidualSums(const std::vector<std::string>& states) {
   constexpr std::int64_t kResidual = 0;
   std::map<std::string, double> sums;
@@ -159,7 +159,7 @@ std::map<std::string, double> ResidualSums(const std::vector<std::string>& state
   return sums;
 }
 
-// Ranks, and ranks of each node (0: one node), of the former world and of this one.
+// The number of ranks, and of ranks on each node (0: one node), of the former world and of the new one.
 struct Change {
   int before, after;
   int nodes_before = 0, nodes_after = 0;
@@ -167,10 +167,9 @@ struct Change {
 
 class Residuals : public ::testing::TestWithParam<const char*> {};
 
-// What ranks hold back of their gradients is averaged: it grows with their number. What they hold back of the average
-// is not.
+// Residuals of gradients are averaged, so they are scaled with the number of ranks; residuals of the average are not.
 TEST_P(Residuals, KeepWhatIsDueInAnotherWorld) {
-  // Buckets that are large enough to be encoded in every one of these worlds.
+  // A model whose buckets are large enough to be encoded in all worlds of the test.
   const Model model = {
       .counts = {3000, 1000, 501}, .bucket_bytes = 6500, .first_bucket_bytes = 3000, .buckets = {{2}, {1}, {0}}};
   for (const auto& [before, after, nodes_before, nodes_after] :
@@ -208,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Residuals,
                          ::testing::Values("bytegrad:error_feedback=true", "qadam:warmup_steps=2,error_feedback=true"),
                          NameOf);
 
-// A bucket that is too small to be encoded keeps none, in the one world or in the other.
+// A bucket that is too small to be encoded in one of the worlds has no residuals there.
 TEST(ResidualsOfSmallBuckets, MayBeMissing) {
   for (const auto& [before, after] : {std::pair(1, 2), std::pair(2, 1), std::pair(8, 2), std::pair(2, 8)}) {
     const Stop stop = TrainAndStop(RandomTraining("bytegrad:error_feedback=true", before, 3), 3);
@@ -217,7 +216,7 @@ TEST(ResidualsOfSmallBuckets, MayBeMissing) {
   }
 }
 
-// W of a rank is R of the rank before it and L of the rank after it.
+// Expects that W of a rank equals R of the rank before and L of the rank after.
 void ExpectReplicasAgree(const std::vector<std::string>& states, const Ranks& weights) {
   const Model model = SevenParameters();
   std::vector<SavedState> saved;
@@ -248,7 +247,7 @@ TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
       const Stop stop = TrainAndStop(training, steps);
       ExpectReplicasAgree(stop.states, stop.weights);
     }
-    // A Flush in mid-run, and what follows it.
+    // Saves states after a Flush in mid-run and the steps that follow.
     std::vector<std::string> states(size);
     Ranks weights(size);
     RunReplicas(training, [&](Communicator& world, Replica& replica) {
@@ -265,7 +264,7 @@ TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
   }
 }
 
-// Neighbours are others then, although names and sizes of the states are not.
+// Among other nodes neighbours are other ranks, although states have equal names and sizes.
 TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
   Training training = RandomTraining("low_precision_decentralized", 4, 3);
   const Stop stop = TrainAndStop(training, 3);
@@ -274,7 +273,7 @@ TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
     const absl::Status refused = replica.synchronizer().LoadState({stop.states[world.rank()]});
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("with the same nodes"));
-    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // begins anew
+    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // its replicas begin anew
   });
 }
 

@@ -1,4 +1,4 @@
-// Gradients that are kept: what the last exchange left in the views counts once, whatever is added to it.
+// Gradients that are not zeroed: what the last exchange left in the views counts once, whatever is added to it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ float GradientOf(const Communicator& world) { return static_cast<float>(3 * (wor
 
 class KeptGradients : public ::testing::TestWithParam<const char*> {
  protected:
-  // What an exchange makes of the gradients of all ranks.
+  // The result of an exchange of the gradients of all ranks.
   static float exchanged() { return std::string(GetParam()).find("false") == std::string::npos ? 6 : 18; }
 };
 

@@ -1,5 +1,5 @@
-// QAdam of all ranks in one loop, element by element: what the library must equal bit for bit. Shares nothing with it
-// but the codec's functions. f32; every rank's average is exact in the warm-up (gradients are small integers).
+// QAdam of all ranks in one loop, element by element, in f32. The library must equal this reference bit for bit, and
+// shares only the codec's functions with it. Averages in the warm-up are exact (gradients are small integers).
 #ifndef TESTS_SYNC_QADAM_REFERENCE_H_
 #define TESTS_SYNC_QADAM_REFERENCE_H_
 
@@ -21,10 +21,10 @@ struct ReferenceElement {
   int parameter = 0;
 };
 
-// One bucket.
+// QAdam of one bucket.
 class QAdamReference {
  public:
-  // `steps_of_warmup`: w. `weights`: those that all ranks start with.
+  // `steps_of_warmup`: w of docs/algorithms/qadam.md.
   QAdamReference(int ranks, int steps_of_warmup, bool error_feedback, std::vector<ReferenceElement> elements,
                  std::vector<float> weights)
       : n_(ranks),
@@ -112,7 +112,7 @@ class QAdamReference {
     return message;
   }
 
-  // What the receivers of `values` see; with feedback, together with what was lost of the last ones.
+  // The decoded message of `values`; with feedback, of `values` and what the last message lost.
   std::vector<float> Pass(std::vector<float> values, float* lost) const {
     if (feedback_) {
       for (std::size_t k = 0; k < values.size(); ++k) values[k] += lost[k];

@@ -31,7 +31,7 @@ struct SavedBucket {
   std::vector<SavedRange> ranges;
 };
 
-// With the hash of its words, the last one filled up with zeros, after it.
+// `content` and the hash of its words after it; the last word is filled up with zeros.
 inline std::string Signed(const std::string& content) {
   constexpr std::uint64_t kPrime = 0x9e3779b97f4a7c15;
   std::uint64_t hash = kPrime ^ content.size();
@@ -55,7 +55,7 @@ struct SavedState {
   std::vector<std::int64_t> participants;
   std::vector<SavedBucket> buckets;
 
-  // Calls number(field) and text(field) for everything in the order of the file; lists are told their length.
+  // Calls number(field) and text(field) for every field in the order of the file; a list follows its length.
   template <typename Number, typename Text>
   void Visit(Number number, Text text) {
     number(magic);
@@ -87,7 +87,7 @@ struct SavedState {
     }
   }
 
-  // Of a state that is sound.
+  // Reads a state that is sound.
   static SavedState Read(const std::string& state) {
     const char* at = state.data();
     auto number = [&at](std::int64_t& value) {
@@ -117,7 +117,7 @@ struct SavedState {
     return Signed(state);
   }
 
-  // nullptr when the bucket has no such range.
+  // The range `name` of the bucket; nullptr when there is none.
   const SavedRange* Find(std::size_t bucket, const std::string& name) const {
     for (const SavedRange& range : buckets[bucket].ranges) {
       if (range.name == name) return &range;

@@ -1,4 +1,4 @@
-// From the first gradient of a step to the last bucket's end, nothing allocates: in no thread of any rank.
+// From the first gradient of a step to the last bucket's end no thread of any rank allocates.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Synchronizers that are made, used for a step and destroyed, while their memory goes to others: peers may still read
-// what this rank has given up.
+// Synchronizers are made, used for a step and destroyed, and their memory gets other owners, while peers may still read
+// memory that this rank has given back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ void FillWhatIsFree(Communicator& world, std::int64_t bytes) {
   }
 }
 
-// One step of a new synchronizer, whose weights, or gradients, are those of the rank; what became of them.
+// Makes one step of a new synchronizer with weights or gradients of this rank, and returns the weights or gradients
+// then.
 std::vector<float> OneStep(Communicator& world, const std::string& strategy, int round) {
   std::vector<float> weights(kCount, static_cast<float>(round));
   absl::StatusOr<std::unique_ptr<Synchronizer>> made =
@@ -82,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class AsyncMadeAnew : public ::testing::TestWithParam<std::string> {};
 
-// Its background threads stop at different times, in the middle of rounds.
+// The background threads of async stop at different times, in the middle of rounds.
 TEST_P(AsyncMadeAnew, DoesNothingToTheNextOne) {
   RunWorld(kRanks, {.transport = GetParam()}, [](Communicator& world) {
     for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {

@@ -1,4 +1,4 @@
-// Synchronizers of a world of threads: what arrives in the gradients, and who is told what went wrong.
+// Synchronizers of a world of threads: the gradients after an exchange, and the errors of each rank.
 #include "tutti/synchronizer.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sums of small integers are exact in every order.
+// A strategy that sums: sums of small integers are exact in every order.
 constexpr char kSum[] = "gradient_allreduce:average=false";
 
 std::vector<Parameter> SmallModel() {
@@ -84,7 +84,7 @@ TEST_P(SynchronizerInWorldOf, SumsGradientsInWhateverOrderTheyCome) {
     for (int step = 0; step < 5; ++step) {
       synchronizer->ZeroGradients();
       ASSERT_TRUE(synchronizer->BeginBackward().ok());
-      // A different order on every rank and in every step.
+      // The order of gradients differs between ranks and steps.
       std::rotate(order.begin(), order.begin() + 1 + world.rank() % 3, order.end());
       for (int i : order) {
         AddGradient(*synchronizer, world.rank(), step, i);
@@ -220,7 +220,7 @@ TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
   });
 }
 
-// The optimizer would use gradients of this rank alone.
+// If the step were OK, the optimizer would use gradients of this rank alone.
 TEST(Synchronizer, AfterAnErrorOfTheCommunicatorNoStepIsOk) {
   RunWorld(1, [](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer =
@@ -231,7 +231,7 @@ TEST(Synchronizer, AfterAnErrorOfTheCommunicatorNoStepIsOk) {
   });
 }
 
-// Rank 1 has no room for its bucket; the ranks could go on with a smaller model.
+// Rank 1 has no room for its bucket: all ranks get the error, and could go on with a smaller model.
 TEST(Synchronizer, WantOfMemoryOnOneRankIsTheErrorOfAll) {
   constexpr std::int64_t kRegion = 16 << 20;
   for (const char* strategy : {"gradient_allreduce", "decentralized", "async"}) {

@@ -1,4 +1,4 @@
-// Exchanges of weights that end in another way than with the step they belong to.
+// Exchanges of weights that do not end with the step to which they belong.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -12,7 +12,7 @@ namespace {
 
 class Abandoned : public ::testing::TestWithParam<const char*> {};
 
-// As an exception between forward and the optimizer does.
+// An exception between forward and the optimizer abandons an exchange like this.
 TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
   Training training = RandomTraining(GetParam(), 3, 1);
   training.world.communicator.timeout = absl::Seconds(20);
@@ -50,7 +50,7 @@ TEST(WeightExchange, BeginForwardMayBeCalledAgainAndAgain) {
   });
 }
 
-// A rank needs nothing of its neighbours to go on to its next forward.
+// A rank goes on to its next forward without the messages of its neighbours.
 TEST(WeightExchange, LowPrecisionDecentralizedDoesNotWaitForTheNeighboursMessages) {
   Training training = RandomTraining("low_precision_decentralized", 2, 4);
   training.world.ranks_per_node = 1;
@@ -84,13 +84,13 @@ History TrainAndFlush(const Training& training) {
   return history;
 }
 
-// Alone in their buckets, weights are exchanged where they lie; together, in a copy.
+// A weight that is alone in its bucket is exchanged where it lies, others in a copy: results are equal.
 TEST(WeightExchange, WeightsAreTheSameWhereverTheyAreExchanged) {
   for (const int ranks_per_node : {0, 1, 2}) {
     const int size = ranks_per_node == 2 ? 4 : 3;
     Training training = RandomTraining("low_precision_decentralized", size, 6);
     training.world.ranks_per_node = ranks_per_node;
-    training.model.counts = {200 << 10, 4096};  // in whole blocks of the codec; several segments
+    training.model.counts = {200 << 10, 4096};  // whole blocks of the codec, and several segments
     training.initial = RandomNumbers(training.model.count(), 7);
     training.gradients = RandomGradients(6, size, training.model.count());
     training.model.bucket_bytes = training.model.first_bucket_bytes = 1 << 20;
@@ -99,7 +99,7 @@ TEST(WeightExchange, WeightsAreTheSameWhereverTheyAreExchanged) {
     training.model.bucket_bytes = training.model.first_bucket_bytes = 1;
     training.model.buckets = {{1}, {0}};
     History alone = TrainAndFlush(training);
-    // An average is added up in an order that depends on where a bucket is cut.
+    // The order in which an average is added up depends on where a bucket is cut.
     for (std::size_t i = 0; i < training.initial.size(); ++i) {
       ASSERT_NEAR(alone.back()[0][i], together.back()[0][i], 1e-6) << ranks_per_node << " ranks per node";
     }
@@ -109,8 +109,8 @@ TEST(WeightExchange, WeightsAreTheSameWhereverTheyAreExchanged) {
   }
 }
 
-// As the torch adapter does: the next exchange begins as soon as a step has ended. A checkpoint in between must not
-// keep what travels from being applied, and one that is loaded forgets it.
+// The next exchange begins as soon as a step has ended, as in the torch adapter. SaveState must not keep the result of
+// that exchange from being applied; LoadState drops the exchange.
 TEST(WeightExchange, SaveStateLosesNoExchangeThatIsUnderWay) {
   for (const char* strategy :
        {"decentralized", "decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
@@ -136,7 +136,7 @@ TEST(WeightExchange, SaveStateLosesNoExchangeThatIsUnderWay) {
   }
 }
 
-// A forward for evaluation, whose step never comes.
+// A forward for evaluation begins an exchange, but its step never comes.
 TEST(WeightExchange, AFlushAfterAForwardGivesTheAverage) {
   for (const char* strategy : {"decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
     const Training training = RandomTraining(strategy, 4, 5);
@@ -172,7 +172,7 @@ TEST(WeightExchange, NamesAParameterWithoutWeights) {
   });
 }
 
-// The others would wait for it in the first exchange.
+// If the others were not told, they would wait for this rank in the first exchange.
 TEST(WeightExchange, AMistakeOfOneRankIsToldToAll) {
   RunWorld(3, [](Communicator& world) {
     float weight = 1;

@@ -1,5 +1,5 @@
-// Strategies that exchange weights, through the calls of a training loop. What they compute is held against references
-// in tests/algorithms.
+// Strategies that exchange weights, through the calls of a training loop. Tests in tests/algorithms compare their
+// results with references.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ TEST(WeightStrategies, LowPrecisionPullsNeighboursTogether) {
   RunWorld(4, [](Communicator& world) {
     Model model(world, "low_precision_decentralized");
     for (int step = 0; step < 40; ++step) model.Step();
-    // Everybody drifts by the average of 1.5 per step; how far ranks are apart stays bounded.
+    // The weights of all ranks drift by the average of 1.5 per step, and the distance between ranks stays bounded.
     EXPECT_NEAR(model.value(), -60, 6);
     ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
     EXPECT_NEAR(model.value(), -60, 0.5);
@@ -115,7 +115,7 @@ TEST(WeightStrategies, AsyncMovesWeightsButKeepsTheirSum) {
   RunWorld(3, [](Communicator& world) {
     Model model(world, "async:sync_interval_ms=1");
     std::int64_t steps = 0;
-    // Until a round has reached every rank.
+    // Steps go on until a round has reached every rank.
     for (bool all = false; !all; ++steps) {
       model.Step();
       std::int64_t moved = model.value() != -static_cast<float>((steps + 1) * world.rank());
@@ -170,7 +170,7 @@ TEST(WeightStrategies, AnInterruptedRunGoesOnAsIfItHadNotBeen) {
       std::string damaged = state;
       damaged.pop_back();
       EXPECT_THAT(std::string(model.synchronizer->LoadState({damaged}).message()), HasSubstr("is damaged"));
-      EXPECT_THAT(std::string(model.synchronizer->LoadState({"junk"}).message()), HasSubstr("is no state"));
+      EXPECT_THAT(std::string(model.synchronizer->LoadState({"junk"}).message()), HasSubstr("was not saved by"));
     });
   }
 }

@@ -1,4 +1,4 @@
-// Where a backward() begins and ends: inside of another one, and when an exception ends it.
+// Where a backward() begins and ends when it runs inside of another backward(), or is ended by an exception.
 #include "tutti/torch/backward_scope.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using torch::autograd::tensor_list;
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
-// A segment whose activations are not kept: backward computes them anew, and runs a backward of its own.
+// A segment whose activations are not kept: its backward computes them anew, and calls backward() inside of backward().
 struct Checkpointed : torch::autograd::Function<Checkpointed> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input, std::int64_t segment) {
     context->saved_data["segment"] = segment;
@@ -66,7 +66,7 @@ struct Segments : torch::nn::Module {
 
 class Reentrant : public ::testing::TestWithParam<std::tuple<bool, std::string>> {};
 
-// Gradients of a net that is checkpointed as a whole, or up to its head, are those of the net as it is.
+// A net with such a segment, the whole net or all but its head, has the gradients of the plain net.
 TEST_P(Reentrant, BackwardsAreOne) {
   torch::set_num_threads(1);
   const auto& [has_head, strategy] = GetParam();
@@ -224,7 +224,7 @@ TEST_P(ExceptionInBackward, IsNoObstacleForExchangesOfWeights) {
     for (int step = 0; step < 3; ++step) {
       optimizer.zero_grad();
       EXPECT_THROW(LossWithFuse(net, data, world.rank(), 2, true).backward(), BadBatch);
-      replicas.Step([] {});  // skipped
+      replicas.Step([] {});  // the step is skipped
       Train(net, replicas, optimizer, data, world, 1);
     }
     replicas.Flush();

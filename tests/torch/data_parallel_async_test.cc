@@ -1,4 +1,4 @@
-// Ranks with a pace and an end of their own, as modules meet them: nothing in a step waits for another rank.
+// Modules trained with async, whose ranks have a pace and an end of their own: no step waits for another rank.
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -61,7 +61,7 @@ TEST(Async, FlushMakesBuffersEqualAfterAnyNumberOfSteps) {
     }
     EXPECT_EQ(net.norm->num_batches_tracked.item<int>(), world.rank() == 0 ? 10 : 60);
     replicas.Flush();
-    EXPECT_EQ(net.norm->num_batches_tracked.item<int>(), 10);  // rank 0's
+    EXPECT_EQ(net.norm->num_batches_tracked.item<int>(), 10);  // the number of rank 0
     replicas.CheckReplicas();
   });
 }

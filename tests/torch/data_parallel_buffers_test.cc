@@ -1,4 +1,4 @@
-// Statistics of BatchNorm, of ranks that make their steps together; of others: data_parallel_async_test.cc.
+// Statistics of BatchNorm when ranks make their steps together. (data_parallel_async_test.cc has those of async.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Training that is saved and goes on from there; docs/checkpoints.md.
+// Training that is saved and resumed as docs/checkpoints.md says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 using torch::nn::Sequential;
 
-// Weights of this rank after every step; a checkpoint is made after the second and gone back to at the end.
+// Trains, saves a checkpoint after the second step, and at the end goes back to it; returns the weights of this rank
+// after every step.
 std::vector<torch::Tensor> TrainAndGoBack(Sequential& net, const std::string& strategy, const Data& data,
                                           Communicator& world, bool saves) {
   constexpr int kSteps = 5;
@@ -60,7 +61,7 @@ TEST(Checkpoints, DisturbNoTrainingAndCanBeGoneBackTo) {
   }
 }
 
-// What a job that was ended has left, of one rank.
+// What one rank of a job has saved.
 struct Saved {
   std::stringstream net;
   std::stringstream optimizer;
@@ -122,7 +123,7 @@ TEST(Checkpoints, WeightsThatAreRestoredWithoutLoadStateAreAnError) {
   });
 }
 
-// The mistake of one rank.
+// One rank alone has a wrong checkpoint.
 TEST(Checkpoints, AreRefusedByAllRanksWhenOneHasAWrongOne) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
@@ -132,8 +133,8 @@ TEST(Checkpoints, AreRefusedByAllRanksWhenOneHasAWrongOne) {
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     const std::string state = replicas.SaveState();
     EXPECT_THAT(ErrorOf([&] { replicas.LoadState({world.rank() == 0 ? state : "torn"}); }),
-                HasSubstr("states[0] is no state"));
-    Train(net, replicas, optimizer, data, world, 2);  // as if nothing had been loaded
+                HasSubstr("states[0] was not saved by"));
+    Train(net, replicas, optimizer, data, world, 2);  // training goes on as if nothing had been loaded
     replicas.LoadState({state});
     Train(net, replicas, optimizer, data, world, 2);
   });

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
-// torch::load gives parameters other memory and other gradient accumulators.
+// Loads weights by torch::load, which gives parameters other memory and other gradient accumulators.
 void LoadOtherWeights(Sequential& net, const std::string& saved) {
   std::istringstream file(saved);
   torch::load(net, file);
@@ -83,7 +83,7 @@ TEST(DataParallel, OnlyOneMayHookAModule) {
 
 class EveryGradientStrategy : public ::testing::TestWithParam<std::string> {};
 
-// A scaled loss overflows on one rank: all of them see it and skip the same step.
+// A scaled loss overflows on one rank: all ranks see the overflow and skip the same step.
 TEST_P(EveryGradientStrategy, RanksAgreeOnNonFiniteGradients) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryGradientStrategy,
                                            "bytegrad:codec=uint4_block"),
                          NameOf);
 
-// One model, one optimizer, one strategy after the other.
+// One model and one optimizer are trained with one strategy after the other.
 TEST(Strategies, CanChangeInMidRun) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);
@@ -171,7 +171,7 @@ TEST(Strategies, CanChangeInMidRun) {
       for (const std::string& after : strategies) {
         for (const std::string& strategy : {before, after}) {
           DataParallel replicas(world, *net, {.strategy = strategy});
-          replicas.BroadcastOptimizer(optimizer);  // where every rank used its own gradients they differ
+          replicas.BroadcastOptimizer(optimizer);  // states differ after steps with own gradients
           if (first == 0) first = data.Loss(net, 0, 1).item<double>();
           Train(net, replicas, optimizer, data, world, 2);
           replicas.Flush();

@@ -1,4 +1,4 @@
-// Scaled losses, where not every rank sees the overflow of one: ranks agree on it.
+// Scaled losses: ranks agree on an overflow that only one rank sees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(LossScaling, AnOverflowOfOneRankSkipsTheStepOfAll) {
   EXPECT_THAT(scales, Each(512));
 }
 
-// A power of two as the scale changes no bit of what the codec keeps, sends and holds back.
+// Scales that are powers of two change no bit of the mantissas that the codec keeps, sends and holds back.
 TEST(LossScaling, WhatACodecHoldsBackFollowsTheScale) {
   const Data data;
   for (const char* strategy : {"bytegrad:codec=topk,error_feedback=true", "bytegrad:codec=sign,error_feedback=true"}) {

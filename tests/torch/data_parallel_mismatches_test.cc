@@ -1,4 +1,4 @@
-// Ranks that do not make the same steps of the same models: an error, and never each other's values.
+// Ranks that do not make the same steps of the same models get an error, and never values of another step or model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_P(MismatchedSteps, TwinModelsWhoseGraphsAreBuiltInAnotherOrder) {
         (a + b).backward();
       }
     });
-    if (errors[world.rank()].empty()) {  // the order happened to be one: then the gradients are right
+    if (errors[world.rank()].empty()) {  // the orders happened to be equal: then the gradients are right
       EXPECT_TRUE(first->weight.grad().equal(torch::ones({2, 4})));
       EXPECT_TRUE(second->weight.grad().equal(torch::full({2, 4}, 100)));
     }
@@ -60,7 +60,7 @@ TEST_P(MismatchedSteps, TwinModelsWhoseGraphsAreBuiltInAnotherOrder) {
   EXPECT_EQ(errors[0].empty(), errors[1].empty());
 }
 
-// For certain in another order.
+// The backwards of two models are called in another order on each rank.
 TEST_P(MismatchedSteps, TwinModelsInAnotherOrder) {
   RunWorld(2, Options(), [&](Communicator& world) {
     Linear nets[2] = {Linear(4, 2), Linear(4, 2)};
@@ -89,7 +89,7 @@ TEST_P(MismatchedSteps, ARankThatSkipsABatch) {
   });
 }
 
-// One that repeats a backward that has ended on its peer.
+// A rank repeats a backward that has ended on its peer.
 TEST_P(MismatchedSteps, ARankThatRepeatsABackward) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
@@ -117,7 +117,7 @@ TEST_P(MismatchedSteps, ARankThatLeavesEarly) {
     DataParallel replicas(world, *net);
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     Train(net, replicas, optimizer, data, world, 2);
-    if (world.rank() == 2) return;  // has no more data
+    if (world.rank() == 2) return;  // this rank has no more data
     EXPECT_THAT(ErrorOf([&] { Train(net, replicas, optimizer, data, world, 1); }),
                 AnyOf(HasSubstr("rank 2"), HasSubstr("rank 1")));
   });

@@ -1,4 +1,4 @@
-// The state of optimizers, from rank 0 to all.
+// BroadcastOptimizer copies the state of an optimizer from rank 0 to all ranks.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -27,7 +27,7 @@ using torch::nn::Sequential;
 constexpr int kGlobalBatch = 16;
 
 struct Data {
-  // The part of `rank`, of equal size on all ranks.
+  // The loss of the part of the data that `rank` has; parts are equally large.
   torch::Tensor Loss(Sequential& net, Rank rank = 0, int size = 1) const {
     const std::int64_t n = kGlobalBatch / size;
     return torch::nn::functional::cross_entropy(net->forward(inputs.narrow(0, rank * n, n)),
@@ -153,7 +153,7 @@ TEST(DataParallel, NoSyncAccumulatesToTheGradientOfTheBigBatch) {
     Sequential& net = nets[world.rank()];
     DataParallel replicas(world, *net, SmallBuckets("gradient_allreduce:average=false"));
     for (const bool in_place : {false, true}) {
-      // Four quarters, of which each rank takes two, against the whole.
+      // The data is cut into quarters, of which each rank takes two; the reference takes the whole.
       net->zero_grad(!in_place);
       {
         const DataParallel::NoSync no_sync(replicas);
@@ -178,7 +178,8 @@ struct Branches : torch::nn::Module {
 TEST(DataParallel, AnUnusedParameterIsNamed) {
   RunWorld(2, [&](Communicator& world) {
     Branches net;
-    // Wrapped too: a rank may still be at it when it hears that the other one has failed in backward.
+    // The constructor may throw, too: a rank may still be in it when it hears that the other rank has failed in
+    // backward.
     const std::string error = ErrorOf([&] {
       DataParallel replicas(world, net);
       net.left->forward(torch::ones({1, 4})).sum().backward();
@@ -271,7 +272,7 @@ TEST(DataParallel, OddModulesStayInStep) {
       EXPECT_EQ(net.conv->weight.grad().strides(), net.conv->weight.strides());
       optimizer.step();
     }
-    // Statistics of a batch are each rank's own; the weights are not.
+    // Statistics of a batch differ between ranks, unlike the weights: they are left out of the comparison.
     net.norm->running_mean.zero_();
     net.norm->running_var.fill_(1);
     replicas.CheckReplicas();
@@ -285,7 +286,7 @@ TEST(DataParallel, BroadcastsTheOptimizer) {
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
     torch::optim::Adam optimizer(net->parameters(), world.rank() == 0 ? 0.01 : 0.5);
-    if (world.rank() == 0) {  // trained before, as a checkpoint would be
+    if (world.rank() == 0) {  // rank 0 has trained before, as if from a checkpoint
       data.Loss(net).backward();
       optimizer.step();
     }
@@ -314,7 +315,7 @@ TEST(DataParallel, AMistakeOfOneRankIsAnErrorOnAll) {
     Linear imaginary(2, 2);
     if (world.rank() == 1) imaginary->to(torch::kComplexHalf);
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }),
-                HasSubstr("rank 1 has arguments=parameter weight: ComplexHalf"));
+                HasSubstr("rank 1 has arguments=parameter weight: gradients of ComplexHalf"));
 
     Linear wrapped(2, 2);
     const absl::StatusOr<std::unique_ptr<Communicator>> own = world.Split(/*color=*/world.rank(), /*key=*/0);
@@ -346,7 +347,8 @@ TEST(DataParallel, RefusesWhatItCannotSynchronize) {
 
     Linear imaginary(2, 2);
     imaginary->to(torch::kComplexHalf);
-    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }), HasSubstr("parameter weight: ComplexHalf"));
+    EXPECT_THAT(ErrorOf([&] { DataParallel(world, *imaginary); }),
+                HasSubstr("parameter weight: gradients of ComplexHalf"));
     EXPECT_THAT(ErrorOf([&] { DataParallel(world, *Linear(2, 2), {.strategy = "bytgrad"}); }),
                 HasSubstr("valid: async, bytegrad"));
   });
@@ -362,7 +364,7 @@ TEST(DataParallel, LeavesTheModuleAsItWasWhenItGoes) {
       mine->forward(torch::ones({1, 4})).sum().backward();
     }
     mine->zero_grad();
-    mine->forward(torch::ones({1, 4})).sum().backward();  // on its own again
+    mine->forward(torch::ones({1, 4})).sum().backward();  // the module is not wrapped any more
     if (world.rank() == 0) gradient = mine->bias.grad();
   });
   EXPECT_TRUE(gradient.equal(torch::ones({2})));

@@ -8,7 +8,7 @@
 
 namespace tutti::nn {
 
-// What f throws, "" when nothing.
+// The text of the exception that f throws; "" when f throws none.
 inline std::string ErrorOf(const std::function<void()>& f) {
   try {
     f();

@@ -32,7 +32,7 @@ TEST(NoSync, GuardsMayOverlapAndEndInAnyOrder) {
       std::unique_ptr<DataParallel::NoSync> guard;
       for (int small_batch = 0; small_batch < 3; ++small_batch) {
         if (small_batch < 2) {
-          guard = std::make_unique<DataParallel::NoSync>(replicas);  // made before the last one goes
+          guard = std::make_unique<DataParallel::NoSync>(replicas);  // made before the last guard is destroyed
         } else {
           guard.reset();
         }
@@ -63,7 +63,7 @@ TEST(NoSync, AStepFromGradientsThatWereNotExchangedIsAnError) {
   });
 }
 
-// What one process with the data of all ranks has in p.grad().
+// Expects the gradients that one process with the data of all ranks has in p.grad().
 void ExpectGradientsOf(const torch::Tensor& loss, Sequential& net) {
   const std::vector<torch::Tensor> expected = torch::autograd::grad({loss}, net->parameters());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -121,7 +121,7 @@ TEST(UnusedParameters, ThatNoRankUsesAreLeftAloneByOptimizers) {
     for (int step = 0; step < 6; ++step) {
       optimizer.zero_grad();
       torch::Tensor loss = net.left->forward(torch::ones({1, 4})).sum();
-      if (step < 3) loss = loss + net.right->forward(torch::ones({1, 4})).sum();  // has momentum from then on
+      if (step < 3) loss = loss + net.right->forward(torch::ones({1, 4})).sum();  // later it has momentum only
       loss.backward();
       EXPECT_EQ(net.right->weight.grad().defined(), step < 3) << "step " << step;
       if (step == 3) before = net.right->weight.detach().clone();
@@ -163,7 +163,7 @@ TEST(UnusedParameters, ThatOneRankUsesMoveOnAll) {
       EXPECT_TRUE(net.left->weight.grad().equal(torch::ones({2, 4})));
       EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, 2)));
     }
-    // What all ranks have is not exchanged once more because nothing was added to it.
+    // Averaged gradients to which nothing was added are not exchanged once more.
     net.left->forward(torch::ones({1, 4})).sum().backward();
     EXPECT_TRUE(net.left->weight.grad().equal(torch::full({2, 4}, 4)));
     EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, 2)));
@@ -182,7 +182,7 @@ TEST(Gradients, ThatBackwardHasNotMadeAreAnErrorOfTheStep) {
     for (std::size_t i = 0; i < own.size(); ++i) net->parameters()[i].mutable_grad() = own[i].clone();
     EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }),
                 AllOf(HasSubstr("parameter 0.weight"), HasSubstr("torch::autograd::grad"), HasSubstr("in step 1")));
-    // The step was refused, not taken.
+    // The step was refused and changed no weight.
     EXPECT_EQ(ErrorOf([&] { replicas.CheckReplicas(); }), "");
     EXPECT_EQ(ErrorOf([&] { Train(net, replicas, optimizer, data, world, 1); }), "");
     EXPECT_EQ(ErrorOf([&] { replicas.CheckReplicas(); }), "");
@@ -231,6 +231,35 @@ TEST(Gradients, MayBeReplacedBetweenBackwardAndStep) {
       replicas.Step(optimizer);
     }
     replicas.CheckReplicas();
+  });
+}
+
+struct CountingHook : torch::autograd::PostAccumulateGradHook {
+  explicit CountingHook(int& calls) : calls(calls) {}
+  void operator()(const torch::Tensor& /*parameter*/) override { ++calls; }
+
+  int& calls;
+};
+
+// A parameter has one place for a hook after accumulation, which register_post_accumulate_grad_hook of Python takes.
+TEST(GradientHooks, LiveBesideTheHookOfAParameter) {
+  const Data data;
+  std::vector<Sequential> nets = Nets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net);
+    int calls = 0;
+    for (const torch::Tensor& parameter : net->parameters()) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<CountingHook>(calls));
+    }
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Train(net, replicas, optimizer, data, world, 3);
+    EXPECT_EQ(calls, 12);
+    EXPECT_EQ(replicas.TakeStatistics().steps, 3);
+    replicas.CheckReplicas();
+    for (const torch::Tensor& parameter : net->parameters()) {
+      torch::autograd::impl::post_acc_grad_hooks(parameter).reset();
+    }
   });
 }
 

@@ -59,7 +59,7 @@ TEST_P(ChangedModule, IsAnErrorOfTheNextBackwardAndCheck) {
         const torch::NoGradGuard no_grad;
         GetParam().apply(*net);
       }
-      const auto told = AllOf(HasSubstr(GetParam().told), HasSubstr("create another DataParallel"));
+      const auto told = AllOf(HasSubstr(GetParam().told), HasSubstr("wrap the module anew"));
       const std::string where = "rank " + std::to_string(world.rank()) + " in step 1";
       EXPECT_THAT(ErrorOf([&] { net->Loss().backward(); }), AllOf(told, HasSubstr(where)));
       EXPECT_THAT(ErrorOf([&] { replicas.Step(optimizer); }), told);

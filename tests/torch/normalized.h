@@ -18,7 +18,7 @@ struct Normalized : torch::nn::Module {
   torch::nn::Linear linear = register_module("linear", torch::nn::Linear(6, 3));
 };
 
-// For two ranks, made beforehand, since torch's random numbers belong to the process.
+// Makes nets for two ranks, before the ranks start, since torch's random numbers belong to the process.
 inline std::vector<std::shared_ptr<Normalized>> TwoNormalized() {
   torch::set_num_threads(1);
   return {std::make_shared<Normalized>(), std::make_shared<Normalized>()};

@@ -1,4 +1,4 @@
-// Which gradients QAdam steps from: those in p.grad(), as every optimizer of torch.
+// QAdam steps from the gradients in p.grad(), like every optimizer of torch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(QAdamGradients, ThatAreReplacedCount) {
     Sequential& net = nets[world.rank()];
     DataParallel replicas(world, *net, kQAdam);
     QAdam optimizer(replicas, net->parameters(), QAdamOptions(0.1));
-    // Zeros from the first step on: m stays zero, in both phases.
+    // Gradients are zero from the first step on: m stays zero, in both phases.
     const torch::Tensor before = net->parameters()[0].detach().clone();
     for (int step = 0; step < 2 * kWarmUp; ++step) {
       optimizer.zero_grad();
@@ -70,7 +70,7 @@ TEST(QAdamGradients, ThatAreUndefinedLeaveTheParameterAlone) {
   });
 }
 
-// A net per rank, and one that has no ranks, with the same data on all: the average is the gradient of one.
+// All ranks, and one process without ranks, have a net and equal data: the average is the gradient of one rank.
 TEST(QAdamGradients, OfSeveralBackwardsInAStepAddUpInTheWarmUp) {
   const Data data;
   std::vector<Sequential> nets = Nets(3);

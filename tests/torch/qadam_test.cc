@@ -28,8 +28,8 @@ struct Data {
 
 Sequential MakeNet() { return Sequential(Linear(20, 64), ReLU(), Linear(64, 1)); }
 
-// A net for each rank, and one for comparison, with equal weights: made beforehand, since torch's random numbers belong
-// to the process.
+// Makes a net for each rank, and one for comparison, with equal weights, before the ranks start, since torch's random
+// numbers belong to the process.
 std::vector<Sequential> EqualNets(int count) {
   torch::set_num_threads(1);
   const torch::NoGradGuard no_grad;
@@ -57,7 +57,7 @@ double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
   return largest;
 }
 
-// Weights and biases apart, as is usual.
+// Two groups of parameters, weights and biases, as is usual.
 template <typename Options>
 std::vector<torch::optim::OptimizerParamGroup> TwoGroups(Sequential& net, const Options& of_weights,
                                                          const Options& of_biases) {
@@ -71,7 +71,7 @@ std::vector<torch::optim::OptimizerParamGroup> TwoGroups(Sequential& net, const 
   return groups;
 }
 
-// All ranks have the same data: their average is, bit for bit, the gradient of one.
+// All ranks have equal data: the average gradient is, bit for bit, the gradient of one rank.
 TEST(QAdam, InWarmUpItIsTorchsAdam) {
   const Data data;
   std::vector<Sequential> nets = EqualNets(3);
@@ -212,7 +212,7 @@ TEST(QAdam, RefusesParametersAndOptionsThatDoNotFit) {
     EXPECT_THAT(ErrorOf([&] { QAdam(replicas, parameters); }), HasSubstr("parameter 3 of group 0 of QAdam is none of"));
 
     QAdam optimizer(replicas, net->parameters());
-    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("without a backward"));
+    EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("no backward that synchronizes"));
     optimizer.add_param_group(torch::optim::OptimizerParamGroup({torch::zeros({1})}));
     EXPECT_THAT(ErrorOf([&] { optimizer.step(); }), HasSubstr("QAdam has 2 groups, was created with 1"));
 

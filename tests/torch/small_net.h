@@ -16,7 +16,7 @@ inline torch::nn::Sequential MakeNet() {
   return torch::nn::Sequential(torch::nn::Linear(6, 16), torch::nn::ReLU(), torch::nn::Linear(16, 3));
 }
 
-// Made beforehand, since torch's random numbers belong to the process.
+// Makes a net for each rank, before the ranks start, since torch's random numbers belong to the process.
 inline std::vector<torch::nn::Sequential> Nets(int size) {
   torch::set_num_threads(1);
   std::vector<torch::nn::Sequential> nets;

@@ -1,4 +1,4 @@
-// Weights that change outside of Step under strategies that exchange them.
+// Weights that change outside of Step, under strategies that exchange weights.
 #include "tutti/torch/weights_watch.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST_P(EveryWeightStrategy, SeesAWriteOfASingleElement) {
     const torch::Tensor loss = Data().Loss(net, 0, 1);
     {
       const torch::NoGradGuard no_grad;
-      net->parameters()[2].view(-1)[1] += 1;  // not among those of the sample
+      net->parameters()[2].view(-1)[1] += 1;  // an element that is not compared
     }
     EXPECT_THAT(ErrorOf([&] { Data().Loss(net, 0, 1).backward(); }), HasSubstr("parameter 2.weight"));
   });
@@ -81,7 +81,7 @@ TEST_P(EveryWeightStrategy, TakesOptimizersWithClosures) {
   });
 }
 
-// Averaged weights for an evaluation; the weights of training come back to the last bit.
+// Averaged weights replace those of training for an evaluation; then the weights of training come back, bit for bit.
 TEST_P(EveryWeightStrategy, TakesWeightsThatAreSwappedForAnEvaluation) {
   const Data data;
   std::vector<Sequential> nets = Nets(2);
@@ -98,7 +98,7 @@ TEST_P(EveryWeightStrategy, TakesWeightsThatAreSwappedForAnEvaluation) {
       data.Loss(net, 0, 1).item<double>();
       SetWeights(net, own);
     }
-    SetWeights(net, averaged);  // and not back
+    SetWeights(net, averaged);  // the weights of training do not come back
     EXPECT_THAT(ErrorOf([&] { data.Loss(net, world.rank(), 2).backward(); }), HasSubstr("weights were changed"));
   });
 }

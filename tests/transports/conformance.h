@@ -1,5 +1,5 @@
-// The contract of include/tutti/transport.h as tests. A transport is tested by instantiating the suite with a maker
-// (inproc_test.cc is an example); docs/adding_a_transport.md walks through it.
+// Tests of the contract of include/tutti/transport.h. A transport is tested by instantiating the suite with a maker
+// (inproc_test.cc is an example); docs/adding_a_transport.md explains the contract.
 #ifndef TUTTI_TESTS_TRANSPORTS_CONFORMANCE_H_
 #define TUTTI_TESTS_TRANSPORTS_CONFORMANCE_H_
 
@@ -48,7 +48,7 @@ struct Op : Completion {
   int calls = 0;
 };
 
-// What one rank of a test has: drives its transport without spinning.
+// One rank of a test, which drives its transport without spinning.
 class RankDriver {
  public:
   RankDriver(Rank r, Transport* t, std::function<void()> wake_all)
@@ -89,7 +89,7 @@ class TransportConformance : public testing::TestWithParam<TransportMaker> {
   void RunRanks(int size, const std::function<void(RankDriver&)>& body, std::int64_t region_bytes = 1 << 20);
 };
 
-// For tests that take more than a second.
+// The suite of tests that take more than a second.
 class TransportConformanceSlow : public TransportConformance {};
 
 }  // namespace tutti

@@ -17,7 +17,7 @@ struct Flood {
   std::size_t bytes;
 };
 
-// More than the memory between two ranks holds: what is sent waits until the peer takes it.
+// Messages that are more than the memory between two ranks holds: sends wait until the peer takes them.
 constexpr Flood kFloods[] = {{1000, 4 << 10}, {1, 160'000'000}};
 
 absl::Duration CpuTimeOfThisThread() {
@@ -63,7 +63,7 @@ TEST_P(TransportConformance, APeerThatTakesNothingKeepsNobodyAwakeAndHoldsNobody
         over = true;
         over.notify_all();
       } else if (me.rank == 1) {
-        over.wait(false);  // computes, and moves nothing meanwhile
+        over.wait(false);  // this rank computes and moves no messages
       } else {
         flooded.wait(false);
         me.transport.Shutdown(cause);

@@ -333,7 +333,7 @@ TEST_P(TransportConformance, AGoodbyeIsNotAFailureAndLosesNothing) {
 TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
   std::atomic<int> noticed = 0;
   RunRanks(3, [&](RankDriver& me) {
-    // Small ones, and such that UCX announces first and moves when they are received.
+    // Small messages, and messages so large that UCX announces them first and moves them when they are received.
     const std::vector<std::size_t> sizes = {10, 3'000'000, 70'000};
     std::deque<Op> ops(sizes.size());
     std::vector<std::string> data;
@@ -380,7 +380,7 @@ TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
     Transport& transport = me.transport;
     if (me.rank == 2) {
       transport.ShowWaitsFor(&awaited);
-      // A rank that computes answers nothing.
+      // A rank that computes answers no question.
       while (asked < 2) absl::SleepFor(absl::Milliseconds(1));
       return;  // and goes on to answer until all are done
     }
@@ -396,7 +396,7 @@ TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
     me.WakeAll();
     if (me.rank == 0) {
       me.DriveUntil([&] { return answered == 2; });  // rank 1 is told what rank 2 shows now
-      // Who shows nothing waits for nobody. A new question forgets the old answer.
+      // A rank that shows nothing waits for nobody. A new question drops the old answer.
       transport.AskWaitsFor(1);
       me.DriveUntil([&] { return transport.WaitsFor(1).has_value(); });
       EXPECT_EQ(transport.WaitsFor(1), -1);

@@ -184,7 +184,8 @@ TEST_P(TransportConformance, AReceiveFromAnySourceNamesTheSenderOfAMessageOfAnot
   }
 }
 
-// A lost peer ends the receives from it, also one behind a receive from any source, which others may still end.
+// The loss of a peer ends the receives from this peer, also a receive that is queued behind a receive from any source,
+// which other peers may still serve.
 TEST_P(TransportConformance, AReceiveFromAnySourceOutlivesAPeerButNotItsGroup) {
   if (!GetParam().receives_from_any) GTEST_SKIP() << "the transport duplicates messages";
   constexpr std::uint32_t kGroup = 3;

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Minutes(1);  // for slow machines; nothing waits that long
+constexpr absl::Duration kPatience = absl::Minutes(1);  // a bound for slow machines; no wait lasts that long
 
 }  // namespace
 
@@ -232,7 +232,7 @@ TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
       me.DriveUntil([&] { return drained && all_ended(); });
     } else {
       for (std::size_t i = 0; i < kMessages; ++i) me.Recv(0, i, &data[i], &ops[i]);
-      arrived.wait(false);  // and moves nothing meanwhile
+      arrived.wait(false);  // this rank moves no messages meanwhile
       EXPECT_TRUE(me.transport.Drain());
       EXPECT_TRUE(all_ended());
       me.DriveUntil(all_ended);
@@ -311,7 +311,7 @@ TEST_P(TransportConformance, RegionsAreZeroMappedAndShared) {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mine.base) % 4096, 0u);
         EXPECT_EQ(mine.base[kBytes - 1], std::byte{0});
         mine.base[kBytes / 2] = static_cast<std::byte>(me.rank + 1);
-        // Everybody has written when everybody's message has come.
+        // When the messages of all ranks have come, all ranks have written.
         std::deque<Op> ops(2 * kRanks);
         for (Rank peer = 0; peer < kRanks; ++peer) {
           me.transport.endpoint(peer).Send(1, nullptr, 0, &ops[static_cast<std::size_t>(peer)]);
@@ -354,7 +354,7 @@ TEST_P(TransportConformance, WhatIsSecludedKeepsItsContentsAndNoPeerWritesToIt) 
           advance();
           return;
         }
-        // From within the third page to within the sixth: four pages.
+        // The range begins within the third page and ends within the sixth: four pages are secluded.
         const absl::Status status = me.transport.Seclude(mine.base + 2 * kPage + 100, 3 * kPage);
         advance();
         await(2);
@@ -366,7 +366,7 @@ TEST_P(TransportConformance, WhatIsSecludedKeepsItsContentsAndNoPeerWritesToIt) 
         }
         std::fill(mine.base, mine.base + kBytes, std::byte{1});
         EXPECT_TRUE(me.transport.Seclude(mine.base, 0).ok());
-        EXPECT_TRUE(me.transport.Seclude(mine.base, kBytes).ok());  // again, and more
+        EXPECT_TRUE(me.transport.Seclude(mine.base, kBytes).ok());  // the same pages again, and others
         EXPECT_EQ(mine.base[kBytes - 1], std::byte{1});
         EXPECT_TRUE(absl::IsInvalidArgument(me.transport.Seclude(mine.base - 1, 2)));
         EXPECT_TRUE(absl::IsInvalidArgument(me.transport.Seclude(mine.base + 1, mine.bytes)));
@@ -385,7 +385,7 @@ TEST_P(TransportConformance, WakeEndsSleep) {
     while (!woken) me.transport.Sleep(absl::InfiniteFuture());
     waker.join();
     me.transport.Wake();
-    me.transport.Sleep(absl::InfiniteFuture());  // the Wake before it counts
+    me.transport.Sleep(absl::InfiniteFuture());  // a Wake before Sleep ends Sleep
   });
 }
 
@@ -419,7 +419,7 @@ TEST_P(TransportConformance, DestructionWithoutShutdownTellsThePeers) {
     EXPECT_TRUE(transports[1]->Connect(1, addresses, absl::Now() + kPatience).ok());
     transports[1].reset();
   });
-  // Rank 1 may be gone before rank 0 is through with connecting.
+  // Rank 1 may have gone before rank 0 has connected.
   absl::Status error = transports[0]->Connect(0, addresses, absl::Now() + kPatience);
   if (error.ok()) error = RankDriver(0, transports[0].get(), [] {}).AwaitError();
   other.join();

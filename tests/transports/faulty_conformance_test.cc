@@ -1,4 +1,4 @@
-// The whole contract of a transport, over transports with faults that a program must not notice, and with none.
+// The conformance suite over the faulty transport, without faults and with faults that a program must not notice.
 #include "tests/transports/faulty.h"
 
 namespace tutti {

@@ -17,7 +17,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Ranks over inproc, all driven by the thread of the test. Its end ends what is under way: an Op is made before it.
+// Ranks over inproc, all driven by the thread of the test. The destructor ends the operations that are under way, so an
+// Op must be made before the FaultyWorld.
 class FaultyWorld {
  public:
   FaultyWorld(int size, const FaultPlan& plan) {
@@ -42,13 +43,13 @@ class FaultyWorld {
   void Recv(Rank from, Rank to, std::uint64_t tag, std::string* data, Op* op) {
     transports_[to]->endpoint(from).Recv(tag, data->data(), static_cast<std::int64_t>(data->size()), op);
   }
-  // One round of everybody's Progress; true when anything moved.
+  // Calls Progress of every rank once; true when anything moved.
   bool Poll() {
     bool moved = false;
     for (const auto& transport : transports_) moved |= transport->Progress();
     return moved;
   }
-  // All that can move without waiting.
+  // Moves all that can move without waiting.
   void Settle() {
     for (int quiet = 0; quiet < 3; ++quiet) {
       while (Poll()) quiet = 0;
@@ -248,7 +249,8 @@ TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {
   world.Settle();
   for (const Op* op : {&first, &second, &third, &late}) {
     EXPECT_EQ(op->calls, 1);
-    EXPECT_EQ(op->status, absl::UnavailableError("rank 1 died: its fault plan killed it before its message 2"));
+    EXPECT_EQ(op->status,
+              absl::UnavailableError("rank 1 died: the fault plan killed the rank before message 2 of the rank"));
   }
   for (const Rank peer : {0, 2}) {
     ASSERT_EQ(world[peer].Check().size(), 1u);
@@ -268,7 +270,8 @@ TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {
 TEST(FaultyTransport, ARankCanDieWhenItIsConnected) {
   FaultyWorld world(2, {.faults = {{.kind = FaultKind::kKill, .from = 1, .first = kAtConnect, .last = kAtConnect}}});
   EXPECT_TRUE(world.connected[0].ok());
-  EXPECT_EQ(world.connected[1], absl::UnavailableError("rank 1 died: its fault plan killed it when it was connected"));
+  EXPECT_EQ(world.connected[1],
+            absl::UnavailableError("rank 1 died: the fault plan killed the rank when the rank was connected"));
   ASSERT_EQ(world[0].Check().size(), 1u);
   EXPECT_EQ(world[0].Check()[0].cause.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(world[0].Check()[0].cause.message(), HasSubstr("rank 1 died"));

@@ -1,4 +1,4 @@
-// What comes from peers is parsed without trust: control frames and addresses.
+// Control frames and addresses that come from peers are parsed without trust.
 #include <gtest/gtest.h>
 
 #include <limits>

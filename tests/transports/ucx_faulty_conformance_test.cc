@@ -1,4 +1,4 @@
-// As faulty_conformance_test.cc, over UCX.
+// The conformance suite over the faulty transport around UCX, with faults that a program must not notice.
 #include "tests/transports/faulty.h"
 
 namespace tutti {

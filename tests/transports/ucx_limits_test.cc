@@ -1,5 +1,5 @@
-// Machines that have too little for UCX. The suite's name ends in DeathTest so that GoogleTest runs it first: it forks
-// before this process has a UCX context.
+// Machines with too little shared memory, address space or descriptors for UCX. The suite's name ends in DeathTest so
+// that GoogleTest runs it first: the suite forks before this process has a UCX context.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -20,8 +20,8 @@ using testing::HasSubstr;
 
 constexpr int kNotPermitted = 77;
 
-// Runs `body` in a process of its own, whose limits it may lower, and returns that one's exit code; -1: it did not
-// exit.
+// Runs `body` in a process of its own, whose limits `body` may lower, and returns the exit code of the process; -1: the
+// process did not exit.
 int ExitCodeOfAChildThat(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t pid = fork();

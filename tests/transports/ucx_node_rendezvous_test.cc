@@ -106,7 +106,7 @@ TEST(UcxNodeRendezvous, ADeadPeerIsNamed) {
   EXPECT_EQ(status.message().substr(0, 6), "rank 0");
 }
 
-// A higher rank is awaited, not called.
+// A rank waits for the connection of a higher rank, and does not connect to it.
 TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadline) {
   PeerAddress gone;
   {
@@ -127,7 +127,7 @@ std::int64_t AddressSpaceInUse() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// Two ranks meet; `rank`, a process of its own, has room for its own region only.
+// Two ranks meet; `rank`, a process of its own, has address space for its own region only.
 void MeetInLittleAddressSpace(Rank rank) {
   NodeRendezvous ranks[] = {NodeRendezvous::Open().value(), NodeRendezvous::Open().value()};
   PeerAddress addresses[] = {AddressOf(ranks[0]), AddressOf(ranks[1])};

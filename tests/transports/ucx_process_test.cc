@@ -45,7 +45,7 @@ class TextPipe {
     ReadAll(frame.data(), frame.size());
     return frame.empty() ? "nothing: the rank is gone" : frame.substr(1);
   }
-  // The writing side of a process that has forked its writers: so that Read notices when they are gone.
+  // Closes the writing end in a process that has forked the writers, so that Read notices when the writers are gone.
   void OnlyRead() { close(std::exchange(ends_[1], -1)); }
 
  private:
@@ -64,7 +64,7 @@ class TextPipe {
   int ends_[2] = {-1, -1};
 };
 
-// What a forked rank has: its transport, and texts to and from the test.
+// A forked rank: its transport, and texts to and from the test.
 struct Child : RankDriver {
   Child(Rank r, Transport* t, TextPipe* orders_pipe, TextPipe* reports_pipe)
       : RankDriver(r, t, [] {}), orders(*orders_pipe), reports(*reports_pipe) {}
@@ -76,7 +76,7 @@ class ForkedRanks {
  public:
   ForkedRanks(int size, const TransportMaker& maker, const std::function<void(Child&)>& body)
       : orders_(static_cast<std::size_t>(size)), reports_(static_cast<std::size_t>(size)) {
-    std::fflush(nullptr);  // or every child prints it again
+    std::fflush(nullptr);  // otherwise every child would print the buffered output again
     for (Rank rank = 0; rank < size; ++rank) {
       pids_.push_back(fork());
       if (pids_.back() == 0) RunChild(rank, size, maker, body);
@@ -181,14 +181,14 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
     me.reports.Write(error.ToString());
     me.transport.Shutdown(error);
     EXPECT_EQ(received.calls, 1);
-    // The other survivor may have told the death first.
+    // The other survivor may have told of the death first.
     EXPECT_THAT(received.status.ToString(), HasSubstr("UNAVAILABLE: rank 2 died"));
     EXPECT_EQ(sent.calls, 1);
     EXPECT_THAT(sent.status.ToString(), HasSubstr("UNAVAILABLE: rank 2 died"));
   });
   for (Rank rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.Report(rank), "ready");
   const absl::Time killed = absl::Now();
-  ranks.Kill(2, SIGKILL);  // and is not waited for: it stays a zombie
+  ranks.Kill(2, SIGKILL);  // nobody waits for the process, which stays a zombie
   for (Rank rank = 0; rank < 2; ++rank) {
     absl::Time noticed;
     EXPECT_TRUE(absl::ParseTime(absl::RFC3339_full, ranks.Report(rank), &noticed, nullptr));
@@ -204,7 +204,7 @@ TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
   ForkedRanks ranks(3, GetParam(), [](Child& me) {
     const std::string small = Pattern(100, 1), middle = Pattern(50'000, 2), large = Pattern(8'000'000, 3);
     if (me.rank == 2) {
-      std::deque<Op> sent(2);  // are being received, or not, when this rank is killed
+      std::deque<Op> sent(2);  // may be in the middle of their receives when this rank is killed
       me.Send(0, 1, large, &sent[0]);
       me.Send(1, 1, large, &sent[1]);
       me.reports.Write("ready");
@@ -215,7 +215,7 @@ TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
     }
     std::deque<Op> ops(8);
     std::vector<std::string> in(3, std::string(large.size(), '?'));
-    me.Recv(2, 1, &in[0], &ops[0]);  // may be whole
+    me.Recv(2, 1, &in[0], &ops[0]);  // may have come as a whole
     me.Recv(2, 2, &in[1], &ops[1]);
     me.Recv(2, 3, &in[2], &ops[2]);
     me.Send(2, 4, large, &ops[3]);  // is never received
@@ -360,7 +360,8 @@ TEST_P(UcxProcessDeathTest, AStoppedRankIsNotAnError) {
   EXPECT_TRUE(ranks.EndsWell(1));
 }
 
-// Ranks 0 and 1 send to rank 2, which is stopped, more than the memory between two ranks holds. Then `end` ends them.
+// Ranks 0 and 1 send more than the memory between two ranks holds to rank 2, which is stopped. Then `end` ends the
+// ranks.
 void FloodAStoppedRank(const TransportMaker& maker, const std::function<void(ForkedRanks&)>& end,
                        const absl::Status& said_by_rank_0, const std::string& expected) {
   ForkedRanks ranks(3, maker, [&](Child& me) {
@@ -383,7 +384,7 @@ void FloodAStoppedRank(const TransportMaker& maker, const std::function<void(For
     EXPECT_LT(absl::Now(), start + absl::Seconds(7));
     for (const Op& op : ops) {
       EXPECT_EQ(op.calls, 1);
-      // The other survivor may have told the death first.
+      // The other survivor may have told of the death first.
       if (!op.status.ok()) {
         EXPECT_THAT(op.status.ToString(), HasSubstr(expected));
       }
@@ -416,7 +417,7 @@ TEST_P(UcxProcessDeathTest, WhoHasSaidGoodbyeHasLeftAlsoWhenItIsKilledLater) {
     if (me.rank == 1) {
       me.transport.Shutdown(absl::OkStatus());
       me.reports.Write("left");
-      me.orders.Read();  // in vain
+      me.orders.Read();  // waits until this process is killed
     }
     me.DriveUntil([&] { return me.transport.HasLeft(1); });
     me.reports.Write("noticed");

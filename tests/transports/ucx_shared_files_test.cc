@@ -50,7 +50,7 @@ TEST(SharedFilesTest, UcxMakesItsFilesInADirectoryOfThisUserAlone) {
   struct stat info;
   ASSERT_EQ(stat(directory.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
-  // The memory of this process has been there: UCX keeps the file open.
+  // UCX has made the memory of this process as a file in the directory, and keeps the file open.
   bool found = false;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;

@@ -24,7 +24,7 @@ class FaultyEndpoint final : public Endpoint {
   Rank peer() const { return peer_; }
   Endpoint& inner() const { return *inner_; }
 
-  // State that only the transport changes.
+  // The state of the endpoint, which only the transport changes.
   std::int64_t messages = 0;  // messages sent to the peer so far
   bool lost = false;          // kHalfOpen has happened: nothing reaches the peer any more
   bool given_up = false;      // Check has listed the peer: its messages end with the cause, without further faults

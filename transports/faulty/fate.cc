@@ -83,11 +83,12 @@ absl::Status Check(const Fault& fault, std::size_t index) {
   };
   const bool kills = fault.kind == FaultKind::kKill;
   const bool waits = fault.kind == FaultKind::kDelay || fault.kind == FaultKind::kReorder;
-  if (fault.from < kEveryRank) return invalid("from", fault.from, "a rank or kEveryRank");
-  if (fault.to < kEveryRank) return invalid("to", fault.to, "a rank or kEveryRank");
-  if (kills && fault.to != kEveryRank) return invalid("to", fault.to, "kEveryRank, for kKill counts all peers");
+  if (fault.from < kEveryRank) return invalid("from", fault.from, "a rank or kEveryRank (-1)");
+  if (fault.to < kEveryRank) return invalid("to", fault.to, "a rank or kEveryRank (-1)");
+  if (kills && fault.to != kEveryRank)
+    return invalid("to", fault.to, "kEveryRank (-1), because kKill counts the messages with all peers");
   if (fault.first < (kills ? kAtConnect : 0)) {
-    return invalid("first", fault.first, kills ? "a number from 0, or kAtConnect" : "a number from 0");
+    return invalid("first", fault.first, kills ? "a number from 0, or kAtConnect (-1)" : "a number from 0");
   }
   if (fault.last < fault.first) return invalid("last", fault.last, absl::StrCat("at least first, ", fault.first));
   if (!(fault.chance >= 0 && fault.chance <= 1)) return invalid("chance", fault.chance, "a probability from 0 to 1");
@@ -95,10 +96,11 @@ absl::Status Check(const Fault& fault, std::size_t index) {
     return invalid("delay", absl::FormatDuration(fault.delay), "a finite time that is not negative");
   }
   if (waits && fault.delay == absl::ZeroDuration())
-    return invalid("delay", "0", "more, or kDelay and kReorder do nothing");
+    return invalid("delay", "0", "a time above 0, because kDelay and kReorder do nothing without a delay");
   if (!(fault.bytes_per_second >= 0)) return invalid("bytes_per_second", fault.bytes_per_second, "a number from 0");
   if (fault.kind == FaultKind::kSlow && fault.delay == absl::ZeroDuration() && fault.bytes_per_second == 0) {
-    return invalid("bytes_per_second", 0, "more, or a delay, or kSlow does nothing");
+    return invalid("bytes_per_second", 0,
+                   "a number above 0 (or a delay above 0), because kSlow does nothing without either");
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ struct Fate {
   bool corrupted = false;
   bool truncated = false;
   bool overtaken = false;
-  absl::Duration patience;          // how long an overtaken message waits for the next one
+  absl::Duration patience;          // how long an overtaken message waits for the next message
   absl::Duration delay;             // drawn for kDelay
   absl::Duration latency;           // of kSlow
   double seconds_per_byte = 0;      // of kSlow

@@ -1,6 +1,6 @@
-// Tags on the wire, for messages of which a second copy may arrive that nobody asked for. A tag may be used again as
-// soon as its message has ended, so a late copy would meet the next receive of that tag. Therefore each use of a tag
-// gets its own tag on the wire, of the same group, which both ends find by counting the uses.
+// Tags on the wire, for messages of which an unexpected second copy may arrive. A tag may be used again as soon as its
+// message has ended, so a late copy would meet the next receive of that tag. Therefore each use of a tag gets its own
+// tag on the wire, of the same group, which both ends find by counting the uses.
 #ifndef TUTTI_TRANSPORTS_FAULTY_TAGS_H_
 #define TUTTI_TRANSPORTS_FAULTY_TAGS_H_
 
@@ -11,12 +11,12 @@
 
 namespace tutti::faulty {
 
-// The uses of tags in one direction between two ranks. Remembers every tag, in some 20 bytes each.
+// The uses of tags in one direction between two ranks. Remembers every tag, in some 20 bytes for each.
 class TagUses {
  public:
-  // The tag on the wire of the next use of `tag`: for the first use, `tag` itself; later ones are spread over the tags
-  // of its group by steps of the golden section. So the uses of one tag all differ, and N uses of each of two tags do
-  // where the tags are less than 2²⁹ / (3 · N) apart.
+  // The tag on the wire of the next use of `tag`: for the first use, `tag` itself; later uses are spread over the tags
+  // of its group by steps of the golden section. So the wire tags of all uses of one tag differ, and those of N uses
+  // each of two tags differ where the tags are less than 2²⁹ / (3 · N) apart.
   std::uint64_t Next(std::uint64_t tag) {
     const std::uint64_t use = uses_[tag]++;
     constexpr std::uint64_t kNumbers = (std::uint64_t{1} << kGroupShift) - 1;

@@ -36,7 +36,8 @@ void FaultyTransport::PostRecv(FaultyEndpoint& from, std::uint64_t tag, void* da
   from.inner().Recv(tag, data, bytes, completion);
 }
 
-// Where messages are duplicated, a receive must know which use of its tag it meets, and so from whom.
+// Refuses receives from any source where messages are duplicated: a receive must then know which use of its tag it
+// meets, and uses are counted by sender.
 void FaultyTransport::RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   if (IsDead()) return ended_.End(completion, death_);
   if (renames_tags_ && !shut_down_) {
@@ -147,8 +148,9 @@ bool FaultyTransport::IsDead() {
 void FaultyTransport::Die(std::int64_t number) {
   Report(FaultKind::kKill, kEveryRank, number);
   if (plan_.kills_process) kill(getpid(), SIGKILL);
-  const std::string when = number == kAtConnect ? "when it was connected" : absl::StrCat("before its message ", number);
-  death_ = Died(rank_, absl::StrCat("its fault plan killed it ", when));
+  const std::string when =
+      number == kAtConnect ? "when the rank was connected" : absl::StrCat("before message ", number, " of the rank");
+  death_ = Died(rank_, absl::StrCat("the fault plan killed the rank ", when));
 }
 
 void FaultyTransport::Report(FaultKind kind, Rank to, std::int64_t number) const {
@@ -185,7 +187,7 @@ void FaultyTransport::Sleep(absl::Time until) {
   inner().Sleep(until);
 }
 
-// The messages to a lost peer that wait here end with its cause as well.
+// Ends the messages that wait here for a lost peer with the cause of the loss.
 absl::Span<const Loss> FaultyTransport::Check() {
   const absl::Span<const Loss> losses = inner().Check();
   for (; losses_seen_ < losses.size() && !endpoints_.empty(); ++losses_seen_) {

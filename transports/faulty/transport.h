@@ -1,5 +1,5 @@
 // A transport that injects the faults of a plan (fate.h) into the messages of another transport. A fault happens where
-// its message is posted; messages that must leave later wait here, and Sleep returns when one is due.
+// its message is posted; messages that must leave later wait here, and Sleep returns when a message is due.
 #ifndef TUTTI_TRANSPORTS_FAULTY_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_FAULTY_TRANSPORT_H_
 
@@ -59,15 +59,15 @@ class FaultyTransport final : public ForwardingTransport {
     PostedSend send;
     Fate fate;
   };
-  // A message with its own memory: a damaged message, or one whose duplicate may leave when the caller's memory is
-  // gone.
+  // A message with its own memory: a damaged message, or a message whose duplicate may leave when the caller's memory
+  // is gone.
   struct Copy : Completion {
     FaultyTransport* transport = nullptr;
     std::list<Copy>::iterator self;
     FaultyEndpoint* to = nullptr;
     std::uint64_t tag = 0;
     std::vector<std::byte> contents;
-    Completion* callers = nullptr;  // nullptr once it has been called
+    Completion* callers = nullptr;  // nullptr once `done` of the caller has been called
     bool sends_again = false;
   };
 
@@ -75,8 +75,8 @@ class FaultyTransport final : public ForwardingTransport {
   bool IsDead();
   void Die(std::int64_t number);
   void Report(FaultKind kind, Rank to, std::int64_t number) const;
-  // Whether messages with the tag of `send` to the same peer wait here: `send` must follow them. Sets `leaves_ns`, when
-  // it is to leave, to the time when they have left, if that is later.
+  // Whether messages with the tag of `send` to the same peer wait here: `send` must follow them. Raises `leaves_ns`,
+  // the time when `send` is to leave, to the time when those messages have left.
   bool Follows(const FaultyEndpoint& to, const PostedSend& send, std::int64_t& leaves_ns) const;
   // Hands a message to the inner transport, and after it the messages that it was to overtake.
   void Leave(const Held& message);

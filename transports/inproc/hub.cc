@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 
@@ -90,7 +91,8 @@ std::string InprocHub::AddressOf(std::size_t index) const {
 absl::StatusOr<InprocHub::Registration> InprocHub::Register(Mapping region) {
   const MutexLock lock(mutex_);
   if (static_cast<int>(ports_.size()) == size_) {
-    return absl::FailedPreconditionError(absl::StrCat("the hub is for ", size_, " ranks, and all are taken"));
+    return absl::FailedPreconditionError(absl::StrCat("the in-process hub is for ", size_, " ranks, and ", size_,
+                                                      " ranks have a transport of the hub already"));
   }
   ports_.push_back(std::make_unique<inproc::Port>(std::move(region)));
   return Registration{ports_.back().get(), AddressOf(ports_.size() - 1)};
@@ -101,7 +103,8 @@ absl::StatusOr<inproc::Port*> InprocHub::Find(const std::string& address) const 
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     if (address == AddressOf(i)) return ports_[i].get();
   }
-  return absl::NotFoundError("its address is not from this hub");
+  return absl::NotFoundError(absl::StrCat("address '", absl::CHexEscape(address), "' is not one of the ", ports_.size(),
+                                          " addresses of the in-process hub"));
 }
 
 std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node) {

@@ -22,7 +22,7 @@ namespace inproc {
 
 class Port;
 
-// One message. It belongs to its sender's port, which outlives every reader because the hub owns it.
+// A message, which belongs to its sender's port; the port outlives every reader, because the hub owns the port.
 struct Message {
   // The receiver claims a message before it reads the sender's memory; a sender that shuts down, or has lost the
   // receiver, withdraws messages that nobody has claimed. The side that moves the state on from kPosted decides how the
@@ -49,8 +49,8 @@ struct Message {
 
 // News for one rank: a message to receive, the end (with `status`) of a message that the rank sent, the goodbye of
 // `peer`, the abort of `peer` (with `status`), the question of `peer` for whom this rank waits, the answer of `peer` to
-// that question, `waits_for`, or the note of `peer` that `group` has failed with `status`, or, where that is OK, that
-// `peer` has left the group.
+// that question, `waits_for`, or the note of `peer` that `group` has failed with `status`, or, where `status` is OK,
+// that `peer` has left the group.
 struct Event {
   enum class Kind : std::uint8_t { kArrived, kEnded, kLeft, kAborted, kAsked, kAnswered, kNoted };
   Kind kind;
@@ -61,11 +61,11 @@ struct Event {
   Rank waits_for = -1;
 };
 
-// The number of messages under way for which room is made at the start: up to it, nothing that moves a message
+// The number of messages under way for which room is made at the start: up to this number, nothing that moves a message
 // allocates.
 inline constexpr std::size_t kRoom = 256;
 
-// The port through which one rank hears from the others. Thread-safe but for the messages that it stores.
+// The port through which one rank hears from the others. Thread-safe but for the messages that the port stores.
 class Port {
  public:
   explicit Port(Mapping region);
@@ -87,7 +87,8 @@ class Port {
   // Closes the port: no message arrives any more.
   void Close();
 
-  // The messages that this rank sends, used by its thread alone. They are pooled: in the long run nothing allocates.
+  // The messages that this rank sends, used by its thread alone. Messages are pooled: in the long run nothing
+  // allocates.
   Message* NewMessage();
   void Free(Message* message);
   std::deque<Message>& messages() { return messages_; }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/told_by.h"
 #include "transports/errors.h"
@@ -20,7 +21,9 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in a world of ", size));
   }
   if (addresses[static_cast<std::size_t>(rank)] != address_) {
-    return absl::InvalidArgumentError(absl::StrCat("addresses[", rank, "] is not this rank's own address"));
+    return absl::InvalidArgumentError(absl::StrCat("addresses[", rank, "] is '",
+                                                   absl::CHexEscape(addresses[static_cast<std::size_t>(rank)]),
+                                                   "', must be '", address_, "', the address of rank ", rank));
   }
   std::vector<Port*> ports;
   for (Rank peer = 0; peer < size; ++peer) {
@@ -239,7 +242,7 @@ void InprocTransport::WithdrawSends() {
     if (message.Withdraw()) {
       ended_.End(message.completion, cause_);
     } else {
-      ++claimed;  // a peer is copying it, or refuses it, and will report its end
+      ++claimed;  // a peer is copying or refusing the message, and will report its end
     }
   }
   // Each claimed message takes as long as one copy, which nothing can interrupt: the copying thread belongs to this

@@ -74,9 +74,10 @@ class InprocTransport final : public Transport {
   using Key = std::pair<Rank, std::uint64_t>;  // source (of a receive perhaps kAnySource), tag
 
   void Arrived(Message* message);
-  // Ends the messages of a group that nobody has received.
+  // Ends the messages of `group` that have come and that nobody has received.
   void ThrowAway(std::uint32_t group);
-  // The key of the receive, posted first of those that match, which takes a message of `key`; nullopt: there is none.
+  // The key of the receive that takes a message of `key`: of all that match, the receive posted first; nullopt: there
+  // is none.
   std::optional<Key> ReceiveFor(const Key& key) const;
   // The key of the message with `tag` that came first, from any rank; nullopt: there is none.
   std::optional<Key> MessageFor(std::uint64_t tag) const;
@@ -88,7 +89,7 @@ class InprocTransport final : public Transport {
   void HandleNews();
   void Handle(Event& event);
   Port& port(Rank peer) { return *endpoints_[static_cast<std::size_t>(peer)].port(); }
-  // The cause with which a peer was lost; OK for a peer that was not.
+  // The cause with which a peer was lost; OK for a peer that is not lost.
   const absl::Status& lost(Rank peer) const { return lost_[static_cast<std::size_t>(peer)]; }
   void Lose(Rank peer, const absl::Status& cause);
   void WithdrawSends();
@@ -105,11 +106,11 @@ class InprocTransport final : public Transport {
   EndedQueue ended_{kRoom};  // to be called by the next Progress
   const MakerProcess maker_;
   std::vector<Loss> losses_;
-  std::size_t losses_seen_ = 0;     // how many of them Check has returned
+  std::size_t losses_seen_ = 0;     // how many losses Check has returned
   std::vector<absl::Status> lost_;  // by peer
   DiscardedGroups discarded_;
   Notes notes_;
-  std::vector<bool> left_;                    // by peer: it has said goodbye
+  std::vector<bool> left_;                    // by peer: whether the peer has said goodbye
   std::vector<std::optional<Rank>> answers_;  // by peer: its answer to the last question
   const std::atomic<Rank>* waits_for_ = nullptr;
   bool shut_down_ = false;

@@ -17,7 +17,7 @@ using Nonce = std::array<char, 32>;
 
 // Draws random bytes that nobody can guess.
 Nonce NewNonce();
-// Compares in a time that does not depend on where the two differ.
+// Compares in a time that does not depend on where the nonces differ, which would help to guess a nonce.
 bool Equal(const Nonce& a, const Nonce& b);
 
 struct PeerAddress {
@@ -27,7 +27,7 @@ struct PeerAddress {
   Nonce nonce = {};    // a secret that a peer must present to that socket
   std::int64_t region_bytes = 0;
   std::string worker;          // UCX worker address, all devices
-  std::string network_worker;  // the same with network devices only, for ranks on other nodes
+  std::string network_worker;  // the worker address with network devices only, for ranks on other nodes
 };
 
 std::string Encode(const PeerAddress& address);

@@ -1,8 +1,8 @@
 // Receives from any source of the UCX transport. UCX would take such a receive with a mask for the tag, but tells whose
-// message it takes only at the end: a receive whose sender dies in the middle could then neither be ended nor be blamed
-// on anybody (losses.cc). So such a receive waits here until UCX has a message of the tag that nobody has asked for,
-// and is posted for that message, whose sender is known. Receives of the same tag that are posted meanwhile wait behind
-// it.
+// message the receive takes only at the end: a receive whose sender dies in the middle could then neither be ended nor
+// be blamed on anybody (losses.cc). So a receive from any source waits here until UCX has a message of the tag that no
+// other receive takes, and is posted for that message, whose sender is known. Receives of that tag that are posted
+// meanwhile wait behind the first.
 #include <utility>
 
 #include "transports/errors.h"
@@ -31,23 +31,19 @@ bool UcxTransport::MatchQueued() {
 bool UcxTransport::ReceiveNext(std::uint64_t tag, const QueuedRecv& recv) {
   ucp_tag_recv_info_t info;
   ucp_tag_message_h message = nullptr;
-  for (;;) {  // ends with the messages that have come: none comes meanwhile
+  for (;;) {  // ends with the last message that has come: none comes meanwhile
     message = ucp_.ucp_tag_probe_nb(worker_->get(), tag, kTagMask, /*remove=*/1, &info);
     if (message == nullptr) return false;
     if (!health_.lost(SourceOf(info.sender_tag))) break;
-    ThrowAway(message);
+    ThrowAway(message, info);
   }
   const Rank source = SourceOf(info.sender_tag);
   recv.completion->source = source;
   Operation* operation = NewOperation(recv.completion, source, tag, recv.bytes, true);
-  EndedInline ended;
-  operation->request = PostTagged(
-      [&](const ucp_request_param_t& param) {
-        return ucp_.ucp_tag_msg_recv_nbx(worker_->get(), recv.data, static_cast<std::size_t>(recv.bytes), message,
-                                         &param);
-      },
-      OnReceived, operation, &ended);
-  if (ended.ended) RecvEnded(operation, ended.status, ended.bytes);
+  operation->data = recv.data;
+  Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
+    return ucp_.ucp_tag_msg_recv_nbx(worker_->get(), buffer, length, message, &param);
+  });
   return true;
 }
 

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/boot_id.h"
 #include "base/clock.h"
 #include "base/standard_descriptors.h"
 #include "transports/ucx/descriptors.h"
+#include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
 namespace tutti {
@@ -23,14 +24,7 @@ namespace {
 // while they start.
 constexpr std::size_t kDescriptors = 20;
 
-constexpr int kMaxSize = 0xFFFF;  // a rank has 16 bits of a UCX tag, of which one value is taken
-
-absl::StatusOr<std::string> BootId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  if (std::getline(file, id) && !id.empty()) return id;
-  return absl::NotFoundError("/proc/sys/kernel/random/boot_id cannot be read; give the node a name (UcxOptions.node)");
-}
+constexpr int kMaxSize = kControlSource;
 
 absl::Status CheckInterface(const std::string& interface) {
   if (if_nametoindex(interface.c_str()) != 0) return absl::OkStatus();
@@ -82,7 +76,8 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
     addresses.push_back(*std::move(address));
   }
   if (!Equal(addresses[static_cast<std::size_t>(rank)].nonce, rendezvous_.nonce())) {
-    return absl::InvalidArgumentError(absl::StrCat("addresses[", rank, "] is not this rank's own address"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("addresses[", rank, "] must be the address that rank ", rank, " has made"));
   }
 
   rank_ = rank;
@@ -111,9 +106,10 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
     const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
     if (peer == rank_ || address.node != node_) continue;
     if (address.user != geteuid()) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("rank ", peer, " runs as user ", address.user, ", rank ", rank_, " as ", geteuid(),
-                       ": memory cannot be shared between users; give them other node names (UcxOptions.node)"));
+      return absl::PermissionDeniedError(absl::StrCat("rank ", peer, " runs as user ", address.user, ", rank ", rank_,
+                                                      " as ", geteuid(),
+                                                      ": memory cannot be shared between users; give ranks of "
+                                                      "different users different node names (UcxOptions.node)"));
     }
     members.push_back({peer, &address});
   }
@@ -143,10 +139,10 @@ absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses
 }
 
 // Exchanges first messages with every peer, and with this rank itself: a peer that cannot be reached is found here, and
-// no later message has to wait until UCX has set its connections up. UCX does so lazily: two ends learn each other's
-// names when the first message needs an answer, as the greeting does. When the greeting and a flush have ended, this
-// rank's connections are up, and a second message tells the peers so: UCX 1.13 (as Debian builds it) aborts a process
-// that closes a connection while it still owes an answer.
+// no later message has to wait until UCX has set its connections up. UCX sets up connections lazily: two ends learn
+// each other's names when the first message needs an answer, as the greeting does. When the greeting and a flush have
+// ended, this rank's connections are up, and a second message tells the peers that they are up: UCX 1.13 (as Debian
+// builds it) aborts a process that closes a connection while it still owes an answer.
 absl::Status UcxTransport::GreetAll(std::int64_t end_ns) {
   ReceiveControl();
   if (absl::Status status = Exchange(Control::Kind::kHello, &PeerNews::hello, end_ns); !status.ok()) return status;
@@ -193,13 +189,13 @@ absl::Status UcxTransport::Exchange(Control::Kind kind, bool PeerNews::*heard, s
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx_options,
                                                             const TransportOptions& options) {
   HoldStandardDescriptors();
-  // Descriptors are counted first: without one UCX cannot even be loaded.
+  // Descriptors are counted first: without a free descriptor UCX cannot even be loaded.
   if (absl::Status status = ucx::NeedDescriptors(ucx::kDescriptors, "a rank that uses UCX"); !status.ok())
     return status;
   const std::string interface = ucx_options.interface.empty() ? "lo" : ucx_options.interface;
   if (absl::Status status = ucx::CheckInterface(interface); !status.ok()) return status;
   absl::StatusOr<std::string> node = ucx_options.node;
-  if (ucx_options.node.empty()) node = ucx::BootId();
+  if (ucx_options.node.empty()) node = BootId();
   if (!node.ok()) return node.status();
   absl::StatusOr<SharedRegion> region = CreateSharedRegion(options.region_bytes);
   if (!region.ok()) return region.status();

@@ -8,14 +8,14 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x33435454;  // "TTC3"
+constexpr std::uint32_t kMagic = 0x34435454;  // "TTC4"
 
 struct Header {
   std::uint32_t magic;
   std::uint32_t kind;
   std::int32_t from;
   std::int32_t value;  // its meaning depends on the kind: see ControlFrame
-  std::uint32_t group;
+  std::uint32_t number;
   std::uint32_t length;
 };
 static_assert(sizeof(Header) + kMaxCauseBytes == sizeof(ControlFrame));
@@ -25,8 +25,9 @@ static_assert(sizeof(Header) + kMaxCauseBytes == sizeof(ControlFrame));
 ControlFrame Encode(const Control& control) {
   const absl::string_view text = control.cause.message().substr(0, kMaxCauseBytes);
   const std::int32_t value = control.kind == Control::Kind::kAnswers ? control.waits_for : control.cause.raw_code();
-  const Header header = {kMagic,        static_cast<std::uint32_t>(control.kind), control.from, value,
-                         control.group, static_cast<std::uint32_t>(text.size())};
+  const std::uint32_t number = control.kind == Control::Kind::kTaken ? control.message : control.group;
+  const Header header = {kMagic, static_cast<std::uint32_t>(control.kind), control.from, value,
+                         number, static_cast<std::uint32_t>(text.size())};
   ControlFrame frame = {};
   std::memcpy(frame.data(), &header, sizeof(header));
   std::copy(text.begin(), text.end(), frame.begin() + sizeof(header));
@@ -38,14 +39,14 @@ std::optional<Control> Decode(const char* data, std::size_t bytes) {
   Header header;
   std::memcpy(&header, data, sizeof(header));
   const bool valid = header.magic == kMagic && header.kind >= 1 &&
-                     header.kind <= static_cast<std::uint32_t>(Control::Kind::kNote) && header.from >= 0 &&
+                     header.kind <= static_cast<std::uint32_t>(Control::Kind::kTaken) && header.from >= 0 &&
                      header.length <= kMaxCauseBytes;
   if (!valid) return std::nullopt;
   Control control;
   control.kind = static_cast<Control::Kind>(header.kind);
   control.from = header.from;
   if (control.kind == Control::Kind::kAnswers) control.waits_for = header.value;
-  control.group = header.group;
+  (control.kind == Control::Kind::kTaken ? control.message : control.group) = header.number;
   if (control.kind == Control::Kind::kAbort || control.kind == Control::Kind::kNote) {
     if (header.value < 0 || (header.value == 0 && control.kind == Control::Kind::kAbort)) return std::nullopt;
     control.cause = absl::Status(static_cast<absl::StatusCode>(header.value),

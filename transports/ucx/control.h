@@ -1,6 +1,7 @@
-// Control messages: the few that ranks exchange beside payload, when they connect, say goodbye or abort, when they ask
-// each other for whom they wait, and when they tell each other that a group has failed or that they have left it. One
-// fixed layout, sent over a node's sockets and, under a reserved tag, over UCX.
+// Control messages: the few messages that ranks exchange beside payload, when they connect, say goodbye or abort, when
+// they ask each other for whom they wait, when they tell each other that a group has failed or that they have left a
+// group, and when they have taken an announced message. All have one fixed layout, and are sent over a node's sockets
+// and, under a reserved tag, over UCX.
 #ifndef TUTTI_TRANSPORTS_UCX_CONTROL_H_
 #define TUTTI_TRANSPORTS_UCX_CONTROL_H_
 
@@ -14,26 +15,39 @@
 namespace tutti::ucx {
 
 struct Control {
-  enum class Kind : std::uint32_t { kHello = 1, kSettled, kGoodbye, kGoodbyeSeen, kAbort, kAsks, kAnswers, kNote };
+  enum class Kind : std::uint32_t {
+    kHello = 1,
+    kSettled,
+    kGoodbye,
+    kGoodbyeSeen,
+    kAbort,
+    kAsks,
+    kAnswers,
+    kNote,
+    kTaken
+  };
   Kind kind = Kind::kHello;
   Rank from = 0;
-  absl::Status cause;       // kAbort, kNote; its text is cut to kMaxCauseBytes
-  Rank waits_for = -1;      // kAnswers: the rank that the sender waits for; -1: nobody
-  std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed, or that the sender has left
+  absl::Status cause;         // kAbort, kNote; its text is cut to kMaxCauseBytes
+  Rank waits_for = -1;        // kAnswers: the rank that the sender waits for; -1: nobody
+  std::uint32_t group = 0;    // kNote: the receiver's number of the group that has failed, or that the sender has left
+  std::uint32_t message = 0;  // kTaken: the number of the announced message that the sender has taken (announced.cc)
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;
-// The most control messages that one rank sends to another, beside questions, answers and notes: a greeting, that it is
-// settled, a goodbye or the cause of an abort, and that it has seen a goodbye.
+// The most control messages that one rank sends to another, beside questions, answers, notes and the news of taken
+// messages: a greeting, the news that its connections are set up, a goodbye or the cause of an abort, and the news that
+// it has seen a goodbye.
 inline constexpr int kMaxControlsPerPeer = 4;
 
-// A control message on the wire: magic, kind, from, value, group, length of the text (4 bytes each, little-endian like
+// A control message on the wire: magic, kind, from, value, number, length of the text (4 bytes each, little-endian like
 // all machines that Tutti runs on), then the text. `value` is the status code of the cause of kAbort and kNote, or the
-// `waits_for` of kAnswers; otherwise 0. Only a cause has a text.
+// `waits_for` of kAnswers; otherwise 0. `number` is the `message` of kTaken, otherwise the `group`. Only a cause has a
+// text.
 using ControlFrame = std::array<char, 24 + kMaxCauseBytes>;
 
 ControlFrame Encode(const Control& control);
-// Decodes a frame; nullopt unless the `bytes` bytes at `data` are a whole, valid frame. Trusts nothing in it.
+// Decodes a frame; nullopt unless the `bytes` bytes at `data` are a whole, valid frame. Checks every field.
 std::optional<Control> Decode(const char* data, std::size_t bytes);
 
 }  // namespace tutti::ucx

@@ -87,7 +87,7 @@ void CloseSharedFilesOnExec() {
 absl::Status NeedDescriptors(std::size_t count, absl::string_view what) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return absl::OkStatus();
-  // An empty list means that there is not even a descriptor through which to read it.
+  // The list of open descriptors is empty when not even a descriptor for reading the list was free.
   const std::vector<int> open = OpenDescriptors();
   const std::size_t used = open.empty() ? limit.rlim_cur : open.size();
   const std::size_t free = limit.rlim_cur > used ? limit.rlim_cur - used : 0;

@@ -1,4 +1,5 @@
-// File descriptors of this process: UCX opens its own without close-on-exec, and aborts the process where it gets none.
+// File descriptors of this process: UCX opens descriptors without close-on-exec, and aborts the process where no
+// descriptor is free.
 #ifndef TUTTI_TRANSPORTS_UCX_DESCRIPTORS_H_
 #define TUTTI_TRANSPORTS_UCX_DESCRIPTORS_H_
 
@@ -17,14 +18,15 @@ std::vector<int> OpenDescriptors();
 // meanwhile are taken for UCX's.
 void CloseOnExecSince(const std::vector<int>& before);
 
-// Makes `epoll` close-on-exec, and every descriptor that it waits for, directly or through other epoll descriptors.
-// Behind UCX's epoll descriptor those are all of its connections.
+// Makes `epoll` close-on-exec, and every descriptor that it waits for, directly or through other epoll descriptors. The
+// descriptors behind UCX's epoll descriptor are all of UCX's connections.
 void CloseOnExecBehind(int epoll);
 
 // Makes the files behind UCX's shared memory close-on-exec; UCX opens more of them when peers connect.
 void CloseSharedFilesOnExec();
 
-// ResourceExhausted unless this process may open `count` more descriptors; `what` names in the error what needs them.
+// ResourceExhausted unless this process may open `count` more descriptors; `what` names the user of the descriptors in
+// the error.
 absl::Status NeedDescriptors(std::size_t count, absl::string_view what);
 
 }  // namespace tutti::ucx

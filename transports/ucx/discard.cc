@@ -1,6 +1,6 @@
 // Messages that the UCX transport throws away: those of discarded groups, and those of lost peers that still send. UCX
-// keeps a message that nobody receives, so each is taken out of UCX's queue and received into no memory. That ends the
-// message as too long, and answers a sender who has only announced it.
+// keeps a message that nobody receives, so each is taken out of UCX's queue and received into no memory. The receive
+// ends with an error, because the message is too long for it, and answers a sender that has only announced the message.
 #include <algorithm>
 
 #include "transports/errors.h"
@@ -10,7 +10,7 @@
 namespace tutti::ucx {
 namespace {
 
-// The most that one call does: so many messages, and searches of UCX's queue for so many groups and peers.
+// The limits of one call: messages thrown away, and groups and peers for whose messages UCX's queue is searched.
 constexpr int kMessagesAtOnce = 1024;
 constexpr std::size_t kSearchesAtOnce = 256;
 
@@ -23,8 +23,10 @@ void UcxTransport::Discard(std::uint32_t group) {
   for (Operation& operation : operations_) {
     if (operation.completion == nullptr || !operation.receives || GroupOf(operation.tag) != group) continue;
     operation.discarded = true;
-    ucp_.ucp_request_cancel(worker_->get(), operation.request);
+    if (operation.request != nullptr) ucp_.ucp_request_cancel(worker_->get(), operation.request);
   }
+  EndReads([](const Operation& operation) { return operation.discarded; },
+           [](const Operation& operation) { return HasBeenDiscarded(operation.peer, GroupOf(operation.tag)); });
   queued_.TakeIf([&](std::uint64_t tag, const QueuedRecv& recv) {
     if (GroupOf(tag) == group) ended_.End(recv.completion, HasBeenDiscarded(recv.source, group));
     return GroupOf(tag) == group;
@@ -35,8 +37,8 @@ void UcxTransport::Discard(std::uint32_t group) {
 void UcxTransport::Accept(std::uint32_t group) {
   discarded_.Remove(group);
   if (worker_ == nullptr || shut_down_) return;
-  ProgressAll();  // the ranks that had the number before have left, and what they had sent is here
-  while (ThrowAway(TagOfGroup(group), kGroupMask, kMessagesAtOnce) == kMessagesAtOnce) {  // what has come takes memory
+  ProgressAll();  // the ranks of the number's last group have left, and all that they sent can be taken in
+  while (ThrowAway(TagOfGroup(group), kGroupMask, kMessagesAtOnce) == kMessagesAtOnce) {  // each call has a limit
   }
 }
 
@@ -48,7 +50,7 @@ void UcxTransport::ThrowAwayUnwanted() {
   const bool idle = searches == 0 || ucp_.ucp_tag_probe_nb(worker_->get(), 0, 0, /*remove=*/0, &info) == nullptr;
   if (idle) return;
   int left = kMessagesAtOnce;
-  // The groups that were discarded last are the likeliest, and are searched for each time.
+  // The groups that were discarded last are the likeliest to get messages, and are searched for in each call.
   for (std::size_t i = 0; i < std::min(discarded_.size(), kSearchesAtOnce) && left > 0; ++i) {
     left -= ThrowAway(TagOfGroup(discarded_[discarded_.size() - 1 - i]), kGroupMask, left);
   }
@@ -65,12 +67,21 @@ int UcxTransport::ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most) {
     ucp_tag_recv_info_t info;
     const ucp_tag_message_h message = ucp_.ucp_tag_probe_nb(worker_->get(), tag, mask, /*remove=*/1, &info);
     if (message == nullptr) return thrown;
-    ThrowAway(message);
+    ThrowAway(message, info);
   }
   return most;
 }
 
-void UcxTransport::ThrowAway(ucp_tag_message_h message) {
+void UcxTransport::ThrowAway(ucp_tag_message_h message, const ucp_tag_recv_info_t& info) {
+  if ((info.sender_tag & kAnnounces) != 0) {
+    // A receive of no bytes, which nobody waits for: the sender of the message is told that it has been taken.
+    static Completion nobody = {.done = [](Completion*, const absl::Status&) {}};
+    Operation* operation = NewOperation(&nobody, SourceOf(info.sender_tag), info.sender_tag & kTagMask, 0, true);
+    operation->discarded = true;
+    return Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
+      return ucp_.ucp_tag_msg_recv_nbx(worker_->get(), buffer, length, message, &param);
+    });
+  }
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.memory_type = UCS_MEMORY_TYPE_HOST;

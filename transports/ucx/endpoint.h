@@ -21,7 +21,7 @@ class UcxEndpoint final : public Endpoint {
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return region_; }
 
-  // The members that the transport uses.
+  // The members that UcxTransport uses.
   UcxTransport* transport() const { return transport_; }
   Rank peer() const { return peer_; }
   ucp_ep_h ep = nullptr;  // open from Connect until the peer is lost, or Shutdown

@@ -1,5 +1,5 @@
-// The health of the other ranks: which have said goodbye, which seem dead, and which are lost. It makes the list that
-// Check returns. Times are those of MonotonicNanos.
+// The health of the other ranks: which have said goodbye, which seem dead, and which are lost. PeerHealth makes the
+// list that Check returns. Times are those of MonotonicNanos.
 #ifndef TUTTI_TRANSPORTS_UCX_HEALTH_H_
 #define TUTTI_TRANSPORTS_UCX_HEALTH_H_
 
@@ -36,9 +36,9 @@ class PeerHealth {
   bool said_goodbye(Rank rank) const { return peer(rank).goodbye; }
   bool lost(Rank rank) const { return !peer(rank).cause.ok(); }
   bool gone(Rank rank) const { return said_goodbye(rank) || lost(rank) || peer(rank).suspected; }
-  // The cause with which a rank was lost; OK for a rank that was not.
+  // The cause with which a rank was lost; OK for a rank that is not lost.
   const absl::Status& cause(Rank rank) const { return peer(rank).cause; }
-  // In the order in which they were found.
+  // All losses, in the order in which they were found.
   const std::vector<Loss>& losses() const { return losses_; }
   // The time when an open suspicion becomes a loss; kNeverNanos when there is none.
   std::int64_t due_ns() const;

@@ -16,7 +16,8 @@ namespace {
 void SetDirectoryOfSharedFiles() {
   constexpr char kName[] = "UCX_POSIX_DIR";
   const char* const set = getenv(kName);
-  // UCX's variable may have been set by Tutti in a parent process, perhaps as another user.
+  // A value with Tutti's prefix was set by Tutti in a parent process, perhaps as another user, and is replaced; any
+  // other value is the user's and stays.
   if (set != nullptr && !absl::StartsWith(set, kSharedFilesPrefix)) return;
   if (const std::string directory = DirectoryOfSharedFiles(); !directory.empty()) {
     setenv(kName, directory.c_str(), /*overwrite=*/1);
@@ -25,8 +26,8 @@ void SetDirectoryOfSharedFiles() {
   }
 }
 
-// Sets variables, because libucs reads them as it loads; the last six cannot be had as settings of a context in UCX
-// 1.13. Variables that the user has set stay.
+// Sets variables, because libucs reads them as it loads; the last six, from UCX_POSIX_ERROR_HANDLING to UCX_POSIX_DIR,
+// are no settings of a context in UCX 1.13. Variables that the user has set stay.
 void SetProcessWideDefaults() {
   constexpr int kKeep = 0;
   setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // else UCX takes over SIGSEGV, SIGBUS, SIGILL and SIGFPE
@@ -36,20 +37,21 @@ void SetProcessWideDefaults() {
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeep);  // variables of other versions are normal
   setenv("UCX_LOG_FILE", "stderr", kKeep);         // stdout belongs to the user
   setenv("UCX_LOG_LEVEL", "fatal", kKeep);         // dead peers are reported as statuses
-  // Without these, asking for errors of dead peers silently moves all messages from shared memory to TCP.
+  // Without these two variables, asking for errors of dead peers silently moves all messages from shared memory to TCP.
   setenv("UCX_POSIX_ERROR_HANDLING", "y", kKeep);
   setenv("UCX_SYSV_ERROR_HANDLING", "y", kKeep);
   // The buffers for arriving messages: a rank starts with as many as its FIFO has places (256, and a few), not with
   // twice as many.
   setenv("UCX_POSIX_RX_BUFS_GROW", "264", kKeep);
   setenv("UCX_SYSV_RX_BUFS_GROW", "264", kKeep);
-  setenv("UCX_TCP_TX_SEG_SIZE", "64k", kKeep);  // as much as a peer takes at once, in one system call
+  setenv("UCX_TCP_TX_SEG_SIZE", "64k", kKeep);  // a peer takes 64 KB at once: one system call sends as much
   SetDirectoryOfSharedFiles();
 }
 
 absl::StatusOr<Library> Load() {
   SetProcessWideDefaults();
-  // Loads the library against which this one was compiled, or if that has moved, the one that the system finds.
+  // Loads the library against which this one was compiled, or if that file has moved, the library that the system
+  // finds.
   void* handle = dlopen(TUTTI_UCP_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return absl::NotFoundError(absl::StrCat("UCX cannot be loaded: ", dlerror()));

@@ -1,6 +1,6 @@
-// libucp, loaded when the first UCX transport is made and not before: its memory hooks and signal handlers are
-// installed as it loads, into every process that links it, and can only be turned off by variables set earlier.
-// Programs that never use UCX do not need it.
+// libucp, loaded when the first UCX transport is made and not before: libucp installs memory hooks and signal handlers
+// as it loads, into every process that links libucp, and only variables that are set earlier turn them off. Programs
+// that never use UCX do not need libucp.
 #ifndef TUTTI_TRANSPORTS_UCX_LIBRARY_H_
 #define TUTTI_TRANSPORTS_UCX_LIBRARY_H_
 
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-// Only functions that exist from UCX 1.13 to 1.22.
+// The functions of libucp that Tutti calls: only such as exist from UCX 1.13 to 1.22.
 #define TUTTI_UCP_FUNCTIONS(F)  \
   F(ucp_cleanup)                \
   F(ucp_config_modify)          \

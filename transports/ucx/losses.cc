@@ -28,15 +28,25 @@ void UcxTransport::Disconnect(Rank peer, const absl::Status& cause) {
 void UcxTransport::CutLost() {
   if (!greeted_) return;  // Connect fails, and Shutdown closes what UCX is still setting up
   for (; losses_cut_ < health_.losses().size(); ++losses_cut_) {
-    const Rank peer = health_.losses()[losses_cut_].peer;
+    const auto& [peer, cause] = health_.losses()[losses_cut_];
+    // A peer that lives all the same hears of this before the sends to it end: see announced.cc.
+    Control abort;
+    abort.kind = Control::Kind::kAbort;
+    abort.from = rank_;
+    abort.cause = cause;
+    links_.Tell(abort, peer);
     CloseByForce(endpoints_[static_cast<std::size_t>(peer)]);
     for (Operation& operation : operations_) {
-      if (operation.completion == nullptr || !operation.receives || operation.peer != peer) continue;
+      const bool receives = operation.completion != nullptr && operation.receives && operation.request != nullptr;
+      if (!receives || operation.peer != peer) continue;
       ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
-    queued_.TakeIf([&](std::uint64_t /*tag*/, const QueuedRecv& recv) {
-      if (recv.source == peer) ended_.End(recv.completion, health_.cause(peer));
-      return recv.source == peer;
+    const auto is_its = [lost = peer](const Operation& operation) { return operation.peer == lost; };
+    EndReads(is_its, [why = cause](const Operation&) { return why; });
+    EndAnnounced(is_its, cause);
+    queued_.TakeIf([&, lost = peer](std::uint64_t /*tag*/, const QueuedRecv& recv) {
+      if (recv.source == lost) ended_.End(recv.completion, health_.cause(lost));
+      return recv.source == lost;
     });
   }
   EndWhatNeverComes();
@@ -59,7 +69,7 @@ void UcxTransport::EndWhatNeverComes() {
            news_[static_cast<std::size_t>(operation.peer)].link_ended;
   };
   if (health_.losses().empty() || std::none_of(operations_.begin(), operations_.end(), never_comes)) return;
-  if (!ProgressAll()) return;  // the next Check goes on
+  if (!ProgressAll()) return;  // more is left to take in: the next Check goes on
   for (Operation& operation : operations_) {
     if (!never_comes(operation)) continue;
     ended_.End(std::exchange(operation.completion, nullptr), health_.cause(operation.peer));

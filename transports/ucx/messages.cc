@@ -1,4 +1,6 @@
 // Sends and receives of the UCX transport. Callbacks of UCX run inside its progress and only queue what has ended.
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -11,11 +13,9 @@ namespace tutti::ucx {
 namespace {
 
 constexpr ucp_tag_t kExactly = ~ucp_tag_t{0};
+constexpr ucp_tag_t kAlsoAnnounced = ~kAnnounces;
 
-// The source rank in the tag of control messages: a rank that does not exist, because a control message names its own
-// source.
-constexpr Rank kControlRank = 0xFFFF;
-constexpr ucp_tag_t kAnyControl = TagOf(kControlRank, 0);
+constexpr ucp_tag_t kAnyControl = TagOf(kControlSource, 0);
 
 ucp_request_param_t HostMemory(void* user_data) {
   ucp_request_param_t param = {};
@@ -29,10 +29,19 @@ ucp_request_param_t HostMemory(void* user_data) {
 
 UcxTransport::Operation* UcxTransport::NewOperation(Completion* completion, Rank peer, std::uint64_t tag,
                                                     std::int64_t bytes, bool receives) {
-  if (free_operations_.empty()) free_operations_.push_back(&operations_.emplace_back());
+  if (free_operations_.empty()) {
+    free_operations_.push_back(&operations_.emplace_back());
+    free_operations_.back()->number = static_cast<std::uint32_t>(operations_.size() - 1);
+  }
   Operation* operation = free_operations_.back();
   free_operations_.pop_back();
-  *operation = {this, completion, nullptr, peer, tag, bytes, receives, /*discarded=*/false};
+  *operation = {.transport = this,
+                .completion = completion,
+                .peer = peer,
+                .tag = tag,
+                .bytes = bytes,
+                .receives = receives,
+                .number = operation->number};
   return operation;
 }
 
@@ -50,9 +59,16 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
-  may_match_ |= to.peer() == rank_;  // UCX delivers such a message at once
-  const ucs_status_ptr_t request =
-      ucp_.ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), TagOf(rank_, tag), &param);
+  may_match_ |= to.peer() == rank_;  // UCX delivers a message of this rank to itself at once
+  ucp_tag_t ucp_tag = TagOf(rank_, tag);
+  if (IsReadByPeer(to, data, bytes)) {
+    operation->announced = true;
+    operation->announcement = {static_cast<const std::byte*>(data) - region_.mapping.base(), bytes, operation->number};
+    data = &operation->announcement;
+    bytes = sizeof(Announcement);
+    ucp_tag |= kAnnounces;
+  }
+  const ucs_status_ptr_t request = ucp_.ucp_tag_send_nbx(to.ep, data, static_cast<std::size_t>(bytes), ucp_tag, &param);
   if (UCS_PTR_IS_PTR(request)) {
     operation->request = request;
   } else {
@@ -61,8 +77,8 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
 }
 
 // Calls `post`, which posts a receive, and returns its request; or nullptr when the receive ended at once, as `ended`
-// tells. UCX 1.13 gives the length of a message that was there already only to a callback, so the receive always has
-// one; a callback that runs before its request is known leaves the request to its caller.
+// tells. UCX 1.13 gives the length of a message that was there already only to a callback, so the receive always has a
+// callback; a callback that runs before its request is known leaves the request to its caller.
 void* UcxTransport::PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_request_param_t&)> post,
                                ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended) {
   ucp_request_param_t param = HostMemory(user_data);
@@ -75,7 +91,7 @@ void* UcxTransport::PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_requ
   if (UCS_PTR_IS_PTR(request)) {
     ucp_.ucp_request_free(request);
   } else {
-    *ended = {true, UCS_PTR_STATUS(request), 0};
+    *ended = {true, UCS_PTR_STATUS(request), 0, 0};
   }
   return nullptr;
 }
@@ -89,14 +105,24 @@ void UcxTransport::PostRecv(Rank from, std::uint64_t tag, void* data, std::int64
 
 void UcxTransport::PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   Operation* operation = NewOperation(completion, from, tag, bytes, true);
+  operation->data = data;
+  const bool maps = endpoints_[static_cast<std::size_t>(from)].region().base != nullptr;
+  Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
+    return ucp_.ucp_tag_recv_nbx(worker_->get(), buffer, length, TagOf(from, tag), maps ? kAlsoAnnounced : kExactly,
+                                 &param);
+  });
+}
+
+void UcxTransport::Receive(Operation* operation,
+                           absl::FunctionRef<ucs_status_ptr_t(void*, std::size_t, const ucp_request_param_t&)> post) {
+  const auto bytes = static_cast<std::size_t>(operation->bytes);
+  const bool is_short = bytes < sizeof(Announcement);
+  void* const buffer = is_short ? &operation->announcement : operation->data;
   EndedInline ended;
   operation->request = PostTagged(
-      [&](const ucp_request_param_t& param) {
-        return ucp_.ucp_tag_recv_nbx(worker_->get(), data, static_cast<std::size_t>(bytes), TagOf(from, tag), kExactly,
-                                     &param);
-      },
+      [&](const ucp_request_param_t& param) { return post(buffer, std::max(bytes, sizeof(Announcement)), param); },
       OnReceived, operation, &ended);
-  if (ended.ended) RecvEnded(operation, ended.status, ended.bytes);
+  if (ended.ended) RecvEnded(operation, ended);
 }
 
 void UcxTransport::OnSent(void* request, ucs_status_t status, void* operation) {
@@ -110,31 +136,39 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
   auto* received = static_cast<Operation*>(operation);
   UcxTransport* self = received->transport;
   if (self->posting_ != nullptr) {
-    *self->posting_ = {true, status, info->length};
+    *self->posting_ = {true, status, info->length, info->sender_tag};
     return;
   }
-  self->RecvEnded(received, status, info->length);
+  self->RecvEnded(received, {true, status, info->length, info->sender_tag});
   self->ucp_.ucp_request_free(request);
 }
 
 void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
   Completion* completion = operation->completion;
   const Rank peer = operation->peer;
+  operation->request = nullptr;
+  if (status == UCS_OK && operation->announced && !operation->taken && !health_.lost(peer)) return;
   Release(operation);
+  if (operation->announced && health_.lost(peer)) return ended_.End(completion, health_.cause(peer));
   if (status == UCS_OK) return ended_.End(completion, absl::OkStatus());
   Failed(completion, peer, status);
 }
 
-void UcxTransport::RecvEnded(Operation* operation, ucs_status_t status, std::size_t received) {
+void UcxTransport::RecvEnded(Operation* operation, const EndedInline& how) {
+  const auto [is_ended, status, received, tag] = how;
+  const bool arrived = status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED;
+  if (arrived && (tag & kAnnounces) != 0 && operation->completion != nullptr) return BeginRead(operation, received);
   const Operation ended = *operation;
   Release(operation);
   if (ended.completion == nullptr) return;
-  const bool arrived = status == UCS_OK || status == UCS_ERR_MESSAGE_TRUNCATED;
   if (ended.discarded && (arrived || status == UCS_ERR_CANCELED)) {
     return ended_.End(ended.completion, HasBeenDiscarded(ended.peer, GroupOf(ended.tag)));
   }
   const bool whole = received == static_cast<std::size_t>(ended.bytes);
-  if (status == UCS_OK && whole) return ended_.End(ended.completion, absl::OkStatus());
+  if (status == UCS_OK && whole) {
+    if (received < sizeof(Announcement) && received > 0) std::memcpy(ended.data, &ended.announcement, received);
+    return ended_.End(ended.completion, absl::OkStatus());
+  }
   if (arrived) {
     return ended_.End(ended.completion,
                       WrongLength(ended.peer, ended.tag, static_cast<std::int64_t>(received), ended.bytes));
@@ -189,7 +223,7 @@ void UcxTransport::HandleFrame(std::size_t bytes) {
   const std::optional<Control> control = Decode(control_in_.data(), bytes);
   if (!control.has_value() || control->from >= static_cast<Rank>(endpoints_.size())) return;
   const Control::Kind kind = control->kind;
-  if (kind == Control::Kind::kAsks || kind == Control::Kind::kAnswers || kind == Control::Kind::kNote) ++control_left_;
+  if (kind >= Control::Kind::kAsks) ++control_left_;
   Handle(control->from, *control);
   Answer(control->from, kind);
 }
@@ -212,7 +246,7 @@ void UcxTransport::Answer(Rank from, Control::Kind kind) {
 void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* transport) {
   auto* self = static_cast<UcxTransport*>(transport);
   if (self->posting_ != nullptr) {
-    *self->posting_ = {true, status, info->length};
+    *self->posting_ = {true, status, info->length, info->sender_tag};
     return;
   }
   self->control_receive_ = nullptr;

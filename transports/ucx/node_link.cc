@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <optional>
 #include <utility>
 
 namespace tutti::ucx {
@@ -70,7 +69,8 @@ void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(R
   }
   const bool ended = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
   if (!ended && !process_died) return;
-  // Descriptors are removed by hand: closing them is not enough while a forked child holds a copy.
+  // Descriptors are removed from epoll by hand: closing a descriptor is not enough while a forked child holds a copy of
+  // it.
   for (UniqueFd* fd : {&link.socket, &link.process}) {
     if (fd->valid()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd->get(), nullptr);
     fd->Reset();
@@ -78,9 +78,10 @@ void NodeLinks::ReadLink(Link& link, bool process_died, absl::FunctionRef<void(R
   report(link.rank, nullptr);
 }
 
-void NodeLinks::Tell(const Control& control) {
+void NodeLinks::Tell(const Control& control, std::optional<Rank> only) {
   const ControlFrame frame = Encode(control);
   for (const Link& link : links_) {
+    if (only.has_value() && link.rank != *only) continue;
     if (link.socket.valid()) (void)send(link.socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }

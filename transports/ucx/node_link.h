@@ -1,8 +1,9 @@
-// The links of a node: open sockets between its ranks, through which a rank says goodbye or why it aborts, and whose
-// end shows at once that a process has died.
+// The links of a node: open sockets between its ranks, through which a rank says goodbye or tells why it aborts. The
+// end of a link shows at once that a process has died.
 #ifndef TUTTI_TRANSPORTS_UCX_NODE_LINK_H_
 #define TUTTI_TRANSPORTS_UCX_NODE_LINK_H_
 
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -16,7 +17,7 @@ namespace tutti::ucx {
 
 class NodeLinks {
  public:
-  // Takes the sockets of `peers`.
+  // Takes the sockets of `peers` over, and watches them from now on.
   absl::Status Watch(std::vector<NodePeer>& peers);
 
   // A descriptor that is readable when Read has something to do; -1 before Watch.
@@ -28,8 +29,8 @@ class NodeLinks {
   // open.
   void Read(absl::FunctionRef<void(Rank, const Control*)> report);
 
-  // Sends `control` over every open link; never waits.
-  void Tell(const Control& control);
+  // Sends `control` over every open link, or over the link to one rank; never waits.
+  void Tell(const Control& control, std::optional<Rank> only = std::nullopt);
 
  private:
   struct Link {

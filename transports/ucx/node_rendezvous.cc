@@ -28,7 +28,7 @@ constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between 
 struct Introduction {
   std::uint32_t magic;
   Rank rank;
-  Nonce nonce;  // the receiver's own
+  Nonce nonce;  // the nonce of the receiver, which proves that the sender knows the receiver's address
 };
 
 absl::Status Errno(absl::string_view what) { return absl::ErrnoToStatus(errno, what); }
@@ -223,7 +223,7 @@ class Meeting {
   }
 
   // Reads the first message of a connection: a higher rank introduces itself and gets this rank's introduction in
-  // return; any other connection is closed. An error is this rank's own.
+  // return; any other connection is closed. An error means that this rank itself cannot go on.
   absl::Status Hear(std::size_t index) {
     UniqueFd socket = std::move(strangers_[index]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));

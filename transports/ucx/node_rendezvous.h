@@ -1,5 +1,6 @@
 // The rendezvous of the ranks of one node: each has a socket in the abstract namespace, over which it hands its region
-// to the peers that know its nonce and run as the same user. Of two ranks the higher one connects.
+// to the peers that know its nonce and run as the same user. Of two ranks the one with the higher number connects to
+// the other.
 #ifndef TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 #define TUTTI_TRANSPORTS_UCX_NODE_RENDEZVOUS_H_
 

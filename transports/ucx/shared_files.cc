@@ -14,8 +14,8 @@
 namespace tutti::ucx {
 namespace {
 
-// The age from which a file is rubbish: a process that is stopped for longer while it makes its file cannot set its
-// transport up.
+// The age from which a file is removed: a process that is stopped for longer while it makes its file then fails to set
+// up its transport.
 constexpr absl::Duration kRubbish = absl::Minutes(1);
 
 bool IsPrivateDirectory(const std::string& path) {

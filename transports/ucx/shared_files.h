@@ -1,9 +1,9 @@
-// The place of the files behind UCX's shared memory, and the removal of those of dead processes.
+// The place of the files behind UCX's shared memory, and the removal of files that dead processes have left.
 //
 // UCX makes a file with a name, fills it with zeros, which takes milliseconds, and only then removes the name: peers
 // open the file through /proc. A process that is killed in between leaves the file behind, up to 2.3 MB of /dev/shm.
-// Therefore all processes of a user make these files in a directory of Tutti's, where everything that is a minute old
-// is rubbish.
+// Therefore all processes of a user make UCX's files in a directory of Tutti's, where a file of UCX's is removed once
+// it is a minute old.
 #ifndef TUTTI_TRANSPORTS_UCX_SHARED_FILES_H_
 #define TUTTI_TRANSPORTS_UCX_SHARED_FILES_H_
 

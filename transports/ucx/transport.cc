@@ -15,11 +15,14 @@
 namespace tutti::ucx {
 namespace {
 
-// The longest nap while UCX cannot be armed: a rank looks for room in a peer's memory at least this often.
+// The longest nap while UCX cannot be armed: at the end of each nap a rank looks again for room in a peer's memory.
 constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
 
 // The longest Drain while peers never stop sending.
 constexpr absl::Duration kDrainLimit = absl::Milliseconds(10);
+
+// The most bytes of announced messages that one Progress reads: some ten microseconds.
+constexpr std::int64_t kReadAtOnce = 512 << 10;
 
 // Shutdown's limits; their sum is below the two seconds of its contract.
 constexpr absl::Duration kSendsLimit = absl::Milliseconds(1000);
@@ -31,7 +34,8 @@ constexpr absl::Duration kAbortLimit = absl::Milliseconds(80);
 constexpr absl::Duration kAbortLimitOnOneNode = absl::Milliseconds(10);
 constexpr absl::Duration kAbortCloseLimit = absl::Milliseconds(20);
 // The time that a peer on another node gets to read why this rank aborts: when a connection is closed while the peer
-// sends, all that the peer has not read is lost. Not granted after a deadline, because some peer reads nothing then.
+// sends, all that the peer has not read is lost. This time is not given after a deadline has passed, because some peer
+// then reads nothing.
 constexpr absl::Duration kAbortLinger = absl::Milliseconds(30);
 
 }  // namespace
@@ -44,31 +48,35 @@ bool UcxTransport::Progress() {
     may_match_ = true;
   }
   MatchQueued();
-  return CallEnded();
+  const bool read = ReadAnnounced(kReadAtOnce);
+  return CallEnded() || read;
 }
 
 bool UcxTransport::Drain() {
   if (worker_ != nullptr) {
+    const std::int64_t end_ns = NanosIn(kDrainLimit);
     ProgressAll();
     MatchQueued();
     ThrowAwayUnwanted();
+    while (ReadAnnounced(kReadAtOnce) && MonotonicNanos() < end_ns) {
+    }
   }
   return CallEnded();
 }
 
 void UcxTransport::Wake() {
   const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));  // fails only when the counter is full, and then it is awake
+  (void)!write(wake_.get(), &one, sizeof(one));  // fails only when the counter is full, which wakes as well
 }
 
 void UcxTransport::Sleep(absl::Time until) {
-  if (!ended_.empty()) return;
+  if (!ended_.empty() || !reads_.empty()) return;
   const std::uint64_t notes = notes_.come();
   const bool armed = worker_ != nullptr && Arm();
   if (MatchQueued()) return;
   health_.Conclude(MonotonicNanos());
   EndHeld();
-  if (!ended_.empty() || notes_.come() != notes || health_.losses().size() != losses_seen_) return;
+  if (!ended_.empty() || !reads_.empty() || notes_.come() != notes || health_.losses().size() != losses_seen_) return;
   Wait(std::min(NanosAt(until), health_.due_ns()), armed || worker_ == nullptr, /*wakeable=*/true);
 }
 
@@ -86,8 +94,8 @@ bool UcxTransport::ProgressAll() {
 }
 
 bool UcxTransport::Arm() {
-  // UCX is busy when something has come since the last look: in each of its few ways at most once, while nothing is
-  // sent.
+  // UCX is busy when something has come since the last look: while nothing is sent, at most once for each of its few
+  // transports.
   constexpr int kTries = 8;
   for (int tries = 0; tries < kTries && ProgressAll(); ++tries) {
     if (ucp_.ucp_worker_arm(worker_->get()) == UCS_OK) return true;
@@ -169,12 +177,14 @@ void UcxTransport::Handle(Rank from, const Control& control) {
     case Control::Kind::kNote:
       if (!health_.lost(from)) notes_.Add({from, control.group, control.cause});
       return;
+    case Control::Kind::kTaken:
+      return HearTaken(from, control.message);
   }
 }
 
 // A goodbye over UCX follows all messages of its sender, none of which is under way any more. When a peer could not
-// take this rank's goodbye in time, the end of the peer's link tells instead: it follows all that the peer has written
-// to UCX's shared memory.
+// take this rank's goodbye in time, the end of the peer's link stands for the goodbye: the link ends after all that the
+// peer has written to UCX's shared memory.
 bool UcxTransport::HasLeft(Rank peer) {
   PeerNews& news = news_[static_cast<std::size_t>(peer)];
   if (news.left || worker_ == nullptr) return news.left;
@@ -186,8 +196,8 @@ bool UcxTransport::HasLeft(Rank peer) {
   return news.left;
 }
 
-// The link of a process ends when the process ends, and when its rank shuts down: no step of its engine runs after
-// that.
+// The link of a process ends when the process ends, and when its rank shuts down: after either, no step of that rank's
+// engine runs.
 bool UcxTransport::HasEnded(Rank peer) {
   if (!shut_down_) ReadLinks();
   return news_[static_cast<std::size_t>(peer)].link_ended;
@@ -218,7 +228,9 @@ absl::Status UcxTransport::Seclude(std::byte* data, std::int64_t bytes) {
     return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes at offset ", offset, " are not within the region of ",
                                                    region_.mapping.bytes(), " bytes"));
   }
-  return tutti::Seclude(data, bytes);
+  absl::Status secluded = tutti::Seclude(data, bytes);
+  if (secluded.ok()) secluded_.push_back({data, static_cast<std::size_t>(bytes)});
+  return secluded;
 }
 
 bool UcxTransport::SendsEnded() const {
@@ -260,17 +272,20 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
       });
     });
   }
-  // Waits for connections that are still being set up: see GreetAll.
+  // Connections that are still being set up must be ready before they are closed: see GreetAll.
   if (!greeted_) Flush(end_ns, [] { return false; });
 }
 
 // Ends every operation, and destroys the worker and its context: from then on UCX touches no memory.
 void UcxTransport::CloseWorker(bool aborts) {
   for (const Operation& operation : operations_) {
-    if (operation.completion != nullptr && operation.receives) {
+    if (operation.completion != nullptr && operation.receives && operation.request != nullptr) {
       ucp_.ucp_request_cancel(worker_->get(), operation.request);
     }
   }
+  const auto all = [](const Operation&) { return true; };
+  EndReads(all, [&](const Operation&) { return cause_; });
+  EndAnnounced(all, cause_);
   if (control_receive_ != nullptr) ucp_.ucp_request_cancel(worker_->get(), control_receive_);
   for (UcxEndpoint& endpoint : endpoints_) CloseByForce(endpoint);
   const auto all_ended = [&] {

@@ -1,6 +1,7 @@
 // The UCX transport: messages over UCX (shared memory within a node, TCP between nodes), and regions of peers on the
-// node by memory mapping. Payload never leaves UCX's tag interface. The node's sockets (node_link.h) and UCX's own
-// errors tell which peers are alive; health.h judges them.
+// node by memory mapping. All messages are matched by UCX's tag interface; a longer message from mapped memory is only
+// announced there, and its receiver reads the payload from its sender's region (announced.cc). The node's sockets
+// (node_link.h) and UCX's own errors tell which peers are alive; health.h decides which are lost.
 #ifndef TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_UCX_TRANSPORT_H_
 
@@ -75,18 +76,38 @@ class UcxTransport final : public Transport {
  private:
   static constexpr absl::Duration kShortestNap = absl::Microseconds(50);
 
-  // A Send or Recv that UCX has not ended yet. Pooled, so that in the long run nothing allocates.
+  // Where the payload of an announced message lies in its sender's region.
+  struct Announcement {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+    std::uint32_t number = 0;  // of the sender's operation
+  };
+  // A Send or Recv that has not ended yet: that UCX has not ended, or whose payload is read from mapped memory.
+  // Operations are pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
     Completion* completion = nullptr;  // nullptr: free, or orphaned
     void* request = nullptr;
     Rank peer = 0;
     std::uint64_t tag = 0;
+    void* data = nullptr;  // of a receive
     std::int64_t bytes = 0;
     bool receives = false;
     bool discarded = false;
+    bool announced = false;  // a send that ends when the peer has taken the message
+    bool taken = false;      // the peer has taken the announced message
+    std::uint32_t number = 0;
+    // What a send announces. UCX puts what a receive of fewer bytes gets here, too, because an announcement may come.
+    Announcement announcement;
   };
-  // A receive from any source, or one of the same tag that was posted after it: see any_source.cc.
+  // An announced message whose payload is being read from the region of its sender. UCX has ended the receive.
+  struct Read {
+    Operation* operation;
+    const std::byte* payload;
+    std::int64_t copied;
+    std::uint32_t number;
+  };
+  // A receive from any source, or a receive of that tag that was posted later: see any_source.cc.
   struct QueuedRecv {
     Rank source = kAnySource;
     void* data = nullptr;
@@ -98,9 +119,10 @@ class UcxTransport final : public Transport {
     bool ended = false;
     ucs_status_t status = UCS_OK;
     std::size_t bytes = 0;
+    ucp_tag_t tag = 0;
   };
-  // A message that failed because of its peer: it ends with the cause of that peer's loss, once the peer counts as
-  // lost.
+  // A message that failed because of its peer; the message ends with the cause of that peer's loss, once the peer
+  // counts as lost.
   struct Held {
     Completion* completion;
     Rank peer;
@@ -121,26 +143,44 @@ class UcxTransport final : public Transport {
 
   Operation* NewOperation(Completion* completion, Rank peer, std::uint64_t tag, std::int64_t bytes, bool receives);
   void Release(Operation* operation);
+  // Gives UCX the receive `operation` by `post`, which gets the buffer and its length.
+  void Receive(Operation* operation,
+               absl::FunctionRef<ucs_status_ptr_t(void*, std::size_t, const ucp_request_param_t&)> post);
   void SendEnded(Operation* operation, ucs_status_t status);
-  void RecvEnded(Operation* operation, ucs_status_t status, std::size_t received);
+  void RecvEnded(Operation* operation, const EndedInline& how);
   void Failed(Completion* completion, Rank peer, ucs_status_t status);
-  // The error with which messages that failed because of `peer` end; OK while that is not known.
+  // The error with which messages that failed because of `peer` end; OK while the error is not known.
   absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
   bool CallEnded();
+
+  // Whether `peer` reads the `bytes` bytes at `data`, which this rank sends, where they lie.
+  bool IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
+  // Begins to read the message whose announcement the receive `operation` has got.
+  void BeginRead(Operation* operation, std::size_t received);
+  // Reads at most `most` bytes of announced messages; false when there was nothing to read.
+  bool ReadAnnounced(std::int64_t most);
+  void EndRead(const Read& read);
+  // Ends the reads whose operations `ends` chooses, unfinished.
+  void EndReads(absl::FunctionRef<bool(const Operation&)> ends, absl::FunctionRef<absl::Status(const Operation&)> why);
+  // Ends the announced sends which have not been taken and which `ends` chooses.
+  void EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why);
+  void TellTaken(Rank peer, std::uint32_t number);
+  void HearTaken(Rank from, std::uint32_t number);
 
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.
   void CutLost();
   void CloseByForce(UcxEndpoint& endpoint);
   // Ends receives that were being filled by a process that has ended.
   void EndWhatNeverComes();
-  // Throws messages away that have come for discarded groups and from lost peers: some of them, if they are many.
+  // Throws messages away that have come for discarded groups and from lost peers: a bounded number in each call.
   void ThrowAwayUnwanted();
-  // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many those were.
+  // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many messages were
+  // thrown away.
   int ThrowAway(ucp_tag_t tag, ucp_tag_t mask, int most);
   // Throws a message away that has been taken out of UCX's queue.
-  void ThrowAway(ucp_tag_message_h message);
-  // Takes what a call of UCX has returned for which nobody waits: a request is freed when it has ended.
+  void ThrowAway(ucp_tag_message_h message, const ucp_tag_recv_info_t& info);
+  // Takes the result of a call of UCX for which nobody waits: a request, which is freed when it has ended, or a status.
   void Leave(ucs_status_ptr_t request);
   void FreeLeft();
 
@@ -203,12 +243,15 @@ class UcxTransport final : public Transport {
   ControlFrame control_in_;
   void* control_receive_ = nullptr;
   int control_sends_ = 0;  // control messages whose send UCX has not ended yet
-  int control_left_ = 0;   // the most control messages that peers may still send, questions, answers and notes aside
+  // The most control messages that peers may still send: see kMaxControlsPerPeer.
+  int control_left_ = 0;
 
   KeyedQueues<std::uint64_t, QueuedRecv> queued_{/*room=*/0};  // by tag; the first of each queue is from any source
   bool may_match_ = false;  // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
+  std::deque<Read> reads_;                             // the oldest first
+  std::vector<absl::Span<const std::byte>> secluded_;  // parts of the region that peers no longer see
   // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.
   std::size_t orphans_ = 0;
   std::vector<ucs_status_ptr_t> left_;  // requests of UCX for which nobody waits

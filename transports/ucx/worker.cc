@@ -20,8 +20,8 @@ struct Setting {
   const char* value;
 };
 
-// The bytes that UCX takes of /dev/shm for one rank, with the buffers that library.cc asks for. While many messages
-// wait for their receives, UCX takes as much again.
+// The bytes of /dev/shm that UCX takes for one rank, with the buffers that library.cc asks for. While many messages
+// wait for their receives, UCX takes twice as many.
 constexpr std::int64_t kSharedMemoryBytes = 2304 << 10;
 
 // The error of a call of UCX that failed while this rank set itself up.

@@ -1,4 +1,4 @@
-// A UCX context with its one worker, configured for what UCX does on each platform; owns both.
+// A UCX context with its one worker, configured as worker.cc says; owns both.
 #ifndef TUTTI_TRANSPORTS_UCX_WORKER_H_
 #define TUTTI_TRANSPORTS_UCX_WORKER_H_
 
@@ -24,7 +24,7 @@ class Worker {
   int event_fd() const { return event_fd_; }
   // The worker's address; with `network_only`, without the parts that only peers on this node can use.
   absl::StatusOr<std::string> Address(bool network_only) const;
-  // Whether this process was forked after the worker was made: it must not use UCX.
+  // Whether this process was forked after the worker was made: a forked child must not use UCX.
   bool in_forked_child() const { return !maker_.is_this(); }
 
  private:

@@ -3,11 +3,11 @@
 //
 // The output holds one block per rank. Rank r gathers the run of blocks that starts at its own: at distance d = 1, 2, 4
 // … it has blocks r … r+d-1 (mod n), sends the first min(d, n-d) of them to rank r-d and receives as many, which
-// continue its run, from rank r+d. The original collects the run at the front of a buffer and rotates it at the end;
-// here every block goes straight to its place, and a run that wraps around the end of the output travels as two
+// continue its run, from rank r+d. The original paper collects the run at the front of a buffer and rotates it at the
+// end; here every block goes straight to its place, and a run that wraps around the end of the output travels as two
 // messages.
 //
-// Steps per rank: ⌈log2 n⌉, for any n. Bytes sent: (n-1)·C, C being one block. It serves small blocks.
+// Steps per rank: ⌈log2 n⌉, for any n. Bytes sent: (n-1)·C, C being one block. The schedule serves small blocks.
 #include <algorithm>
 #include <vector>
 

@@ -1,8 +1,8 @@
 // All-gather, direct: ranks copy through mapped memory.
 //
 // One-shot (outputs of at most kOneShotBytes): every rank copies its block to scratch, all ranks meet, and every rank
-// copies all blocks from the scratches to its output. Above: all meet, every rank writes its block into all outputs,
-// all meet again.
+// copies all blocks from the scratches to its output. Larger outputs: all ranks meet, every rank writes its block into
+// all outputs, all ranks meet again.
 //
 // Steps per rank: 2n+1 for n ranks, one-shot or not. Bytes read from or written to peers: (n-1)·C, C being one block.
 #include "algorithms/schedules/mapped_peers.h"

@@ -1,10 +1,10 @@
 // All-reduce, direct: every rank reads and writes the mapped memory of all others.
 //
 // One-shot (buffers of S ≤ kOneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and every rank
-// reduces all scratches into its own output. One round of signals.
-// Two-shot (above): all meet, rank r reduces chunk r of all inputs straight into all outputs, all meet again. The work
-// is 2S bytes of memory traffic per rank (S read, S written), which is the limit of the memory itself; nothing is
-// copied on the way. Chunks end at cache lines.
+// reduces all scratches into its own output, after one round of signals.
+// Two-shot (larger buffers): all ranks meet, rank r reduces chunk r of all inputs straight into all outputs, all ranks
+// meet again. Each rank reads S bytes and writes S bytes, the minimum, since nothing is copied on the way. Chunks end
+// at cache lines.
 //
 // Operands are combined in rank order, so every rank ends with the same bits.
 // Steps per rank, with n ranks: one-shot n+2, two-shot 2n+1; all but 2 (one-shot) or 1 (two-shot) of them are signals

@@ -7,8 +7,9 @@
 // Doubling: the same exchanges backwards; each participant sends all the results that it has, so the run doubles at
 // every step.
 //
-// Steps per rank: 2 log2 p (and 2 more where n is not a power of two). Bytes sent: 2·(p-1)/p·S (participants with an
-// extra: S more; extras: S). The largest messages go to the nearest ranks.
+// Steps per rank: 2 log2 p (and 2 more where n is not a power of two). Bytes sent, unless partials are wider than
+// elements (partials.h): 2·(p-1)/p·S (participants with an extra: S more; extras: S). The largest messages go to the
+// nearest ranks.
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/fold.h"
 #include "algorithms/schedules/partials.h"

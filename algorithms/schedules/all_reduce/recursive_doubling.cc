@@ -2,11 +2,12 @@
 // operations in MPICH", §4.5).
 //
 // n ranks are folded to p participants, a power of two (fold.h). At distance d = 1, 2 … p/2, participant v exchanges
-// its whole partial, S bytes, with participant v xor d. Both then combine the partials of the same two runs of ranks,
-// the lower run first, so all participants hold the same bits after every step.
+// its whole partial, S bytes, with participant v xor d. The two then combine the partials of the same two runs of
+// ranks, the lower run first, so both hold the same bits after the step, and all participants after the last step.
 //
-// Steps per rank: log2 p (and 2 more where n is not a power of two). Bytes sent: log2 p · S (participants with an
-// extra: S more; extras: S). Few steps, many bytes: it serves small buffers.
+// Steps per rank: log2 p (and 2 more where n is not a power of two). Bytes sent, unless partials are wider than
+// elements (partials.h): log2 p · S (participants with an extra: S more; extras: S). With few steps and many bytes the
+// schedule serves small buffers.
 #include "algorithms/schedules/fold.h"
 #include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"

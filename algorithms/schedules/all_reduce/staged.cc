@@ -1,8 +1,8 @@
 // All-reduce, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
-// See ReduceInStages. Operands are combined in rank order, so every rank ends with the same bits.
-// With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals, 2·(n-1)/n·S bytes read from
-// peers, and (n-1)/n·S bytes copied to slots.
+// The steps are those of ReduceInStages (stages.h). Operands are combined in rank order, so every rank ends with the
+// same bits. With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals, 2·(n-1)/n·S bytes
+// read from peers, and (n-1)/n·S bytes copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
 

@@ -1,8 +1,8 @@
 // All-to-all, direct: every rank copies its blocks from the mapped inputs of all others.
 //
 // One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all ranks meet, and every rank
-// copies its blocks from the scratches. Above: all meet, every rank copies its blocks from the inputs, all meet again.
-// Rank r begins with the block of rank r+1, so that the ranks read from different memories.
+// copies its blocks from the scratches. Larger inputs: all ranks meet, every rank copies its blocks from the inputs,
+// all ranks meet again. Rank r begins with the block of rank r+1, so that the ranks read from different memories.
 //
 // Steps per rank: 2n+1 (one-shot) or 3n for n ranks. Bytes read from peers: (n-1)·C, C being one block.
 #include "algorithms/schedules/mapped_peers.h"

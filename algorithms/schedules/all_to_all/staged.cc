@@ -1,7 +1,7 @@
 // All-to-all, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // In every stage each rank copies a part of its block for every other rank to its slot, all meet, and each rank reads
-// what is for it from the slots of all others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k
+// its own parts from the slots of all others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k
 // rounds of signals, (n-1)·C bytes read from peers and as many copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"

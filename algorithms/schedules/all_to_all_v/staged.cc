@@ -1,15 +1,15 @@
 // All-to-all of blocks of any size, staged: through slots in scratch that peers read. A rank knows the lengths of its
-// own blocks alone, so a rank cannot find its block in the input of a peer; it finds its part of the peer's slot.
+// own blocks alone, so a rank cannot find its block in the input of a peer, but finds its part of the peer's slot.
 //
 // In every stage each rank copies a part of its block for every other rank to its slot, meets the ranks with which it
-// exchanges anything in this stage or a later one, and reads what is for it from their slots. How many stages two ranks
+// exchanges anything in this stage or a later one, and reads its own parts from their slots. How many stages two ranks
 // need follows from the blocks between the two, whose lengths both know; the length of a part follows from the size of
-// the world, and a rank's k-th signal belongs to stage k. So a rank that needs fewer stages ends its call earlier. What
-// of a block exceeds MostStages is sent as a message.
+// the world, and a rank's k-th signal belongs to stage k. So a rank that needs fewer stages than its peers ends its
+// call earlier. The rest of a block that is longer than MostStages parts is sent as a message.
 //
 // With n ranks, the longest block of a rank being of C bytes, and k = n·C / (2 segments) stages, at most MostStages: k
-// rounds of signals, at least one, and n-1 messages where blocks are longer. Bytes read from peers and copied to slots:
-// what of the blocks is not sent, but for the rank's own block.
+// rounds of signals, at least one, and a message for each block that is longer than MostStages parts. Bytes read from
+// peers and copied to slots: all blocks but the rank's own, without the rests that are sent.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -22,11 +22,12 @@
 namespace tutti::schedules {
 namespace {
 
-// The bytes of a slot of its own for short blocks, so that a call which has no others finds all scratch in its lane.
+// The bytes of the slot for short blocks: a call with short blocks only needs no other slot, and this one is so small
+// that the memory of the call's lane holds it.
 constexpr std::int64_t kShortBytes = 32 << 10;
 
-// The beginnings of blocks, which pass through slots, and the rests, which are sent, or copied in this rank's own
-// block.
+// Blocks, each cut in two: a beginning, which passes through slots, and a rest, which is sent as a message. This rank's
+// own block is all rest, and is copied.
 struct Cut {
   std::vector<Ref> staged;
   std::vector<Ref> rests;
@@ -57,7 +58,7 @@ void Build(PlanBuilder& b) {
                          std::all_of(in.staged.begin(), in.staged.end(), is_short);
   const Ref short_slot = b.Scratch(dtype, short_part * b.size());
   const TwoSlots slots(b, dtype, all_short ? 0 : part * b.size());
-  // Where the part of the block from one rank to another lies in the first one's scratch.
+  // Where the stage's part of `block`, which is meant for rank `to`, lies in the scratch of the block's sender.
   const auto place_of = [&](const Ref& block, std::int64_t stage, std::int64_t count, Rank to) {
     if (is_short(block)) return short_slot.Elements(to * short_part, count);
     return slots[stage].Elements(to * part, count);

@@ -1,6 +1,6 @@
 // Barrier, direct: every rank signals, then waits for the signals of all others, in mapped memory.
 //
-// Steps per rank: n for n ranks. No bytes but the signals themselves.
+// Steps per rank: n for n ranks. Nothing but signals travels.
 #include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
 

@@ -3,8 +3,8 @@
 // Every rank receives the buffer of S bytes from its parent and passes it on to its children, that with the largest
 // subtree first. Segments are passed on as they arrive, so a long buffer flows through all levels at once.
 //
-// Steps: ⌈log2 n⌉ on the longest path between n ranks. Bytes sent: S per child, ⌈log2 n⌉·S by the root. It serves small
-// buffers.
+// Steps: ⌈log2 n⌉ on the longest path between n ranks. Bytes sent: S per child, ⌈log2 n⌉·S by the root. The tree
+// serves small buffers.
 #include "algorithms/schedules/binomial_tree.h"
 #include "tutti/schedule.h"
 

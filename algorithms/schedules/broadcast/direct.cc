@@ -1,10 +1,11 @@
 // Broadcast, direct: every rank copies from the mapped memory of the root.
 //
-// One-shot (buffers of S ≤ kOneShotBytes bytes): the root copies its input to scratch, all ranks meet, and every rank
-// copies from there. Above: all meet, every rank copies the root's input to its own output, all meet again.
+// One-shot (buffers of S ≤ kOneShotBytes bytes): the root copies its input to scratch, all ranks meet, and every other
+// rank copies from that scratch. Larger buffers: all ranks meet, every rank copies the root's input to its own output,
+// all ranks meet again.
 //
-// Steps per rank: n+2 for n ranks (one-shot) or 2n+1. Bytes read from the root: S by every other rank, at the same
-// time.
+// Steps per rank, with n ranks: one-shot n+1 (root: n+2), otherwise 2n+1. Bytes read from the root: S by every other
+// rank, at the same time.
 #include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
 

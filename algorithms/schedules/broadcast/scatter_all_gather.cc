@@ -5,7 +5,7 @@
 // travel around the ring of v, except where the receiver has them already.
 //
 // Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank but the root, at most ⌈log2 n⌉/2·S + S by the
-// root. It serves large buffers.
+// root. The schedule serves large buffers.
 #include "algorithms/schedules/binomial_tree.h"
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/ring_steps.h"

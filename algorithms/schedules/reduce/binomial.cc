@@ -35,7 +35,7 @@ void Build(PlanBuilder& b) {
       if (v == 0 && child == children.back()) {
         b.Reduce(b.out().Elements(begin, count), {mine, theirs}, b.spec().op);
       } else {
-        // The input must stay as it is: its first combination goes to scratch, where all later ones stay.
+        // The input must not change: the first combination goes to scratch, and all later ones stay there.
         const Ref partial = mine.space == Space::kScratch ? mine : partials.Next(count);
         b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
         mine = partial;

@@ -1,8 +1,8 @@
 // Reduce, direct: every rank reduces a chunk of all mapped inputs into the output of the root.
 //
 // One-shot (buffers of S ≤ kOneShotBytes bytes): every rank copies its input to scratch, all ranks meet, and the root
-// reduces all scratches. Above: all meet, rank r reduces chunk r of all inputs straight into the root's output, all
-// meet again. Chunks end at cache lines.
+// reduces all scratches. Larger buffers: all ranks meet, rank r reduces chunk r of all inputs straight into the root's
+// output, all ranks meet again. Chunks end at cache lines.
 //
 // Operands are combined in rank order. Steps per rank, with n ranks: one-shot up to n+2, otherwise 2n+1. Bytes read
 // from peers: one-shot (n-1)·S by the root, otherwise (n-1)/n·S by each rank; bytes written to the root: S/n by each.

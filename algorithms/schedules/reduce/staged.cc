@@ -1,6 +1,6 @@
 // Reduce, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
-// See ReduceInStages: only the root reads the chunks of the result.
+// The steps are those of ReduceInStages (stages.h); only the root reads the chunks of the result.
 // With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals; (n-1)/n·S bytes read from
 // peers, at the root twice as many, and (n-1)/n·S bytes copied to slots.
 #include "algorithms/schedules/stages.h"

@@ -1,8 +1,8 @@
 // Reduce-scatter, direct: every rank reads its chunk from the mapped memory of all others.
 //
 // One-shot (inputs of at most kOneShotBytes): every rank copies its input to scratch, all ranks meet, and rank r
-// reduces chunk r of all scratches into its output. Above: all meet, rank r reduces chunk r of all inputs into its
-// output, all meet again, so that no input is overwritten while a peer still reads it.
+// reduces chunk r of all scratches into its output. Larger inputs: all ranks meet, rank r reduces chunk r of all inputs
+// into its output, all ranks meet again, so that no input is overwritten while a peer still reads it.
 //
 // Operands are combined in rank order. Steps per rank, with n ranks: one-shot n+2, otherwise 2n+1. Bytes read from
 // peers: (n-1)·C, C being one rank's output.

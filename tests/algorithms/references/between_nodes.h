@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// Every node does with the sum of its ranks' gradients, and with the average of their weights, what an algorithm does
-// with those of one rank, and all its ranks get the result. The last node may have fewer ranks.
+// The reference of hierarchical=true: a node takes the place of a rank, with the sum of its ranks' gradients or the
+// average of their weights, and all its ranks get the result. The last node may have fewer ranks.
 class BetweenNodesReference : public Reference {
  public:
   BetweenNodesReference(std::unique_ptr<Reference> algorithm, int ranks_per_node)
@@ -27,7 +27,7 @@ class BetweenNodesReference : public Reference {
   }
 
  private:
-  // Ranks keep what they have where the algorithm leaves alone what the nodes have.
+  // Ranks keep their values where the algorithm does not change those of their node.
   void ForNodes(Ranks& values, bool average, const std::function<void(Ranks&)>& exchange) const {
     Ranks nodes;
     for (auto first = values.begin(); first != values.end();) {

@@ -54,7 +54,7 @@ class ByteGradReference : public Reference {
   }
 
  private:
-  // What arrives of values[begin, end).
+  // Encodes and decodes values[begin, end).
   Floats Send(const Floats& values, std::size_t begin, std::size_t end, Floats& lost) {
     Floats part(values.begin() + static_cast<std::ptrdiff_t>(begin), values.begin() + static_cast<std::ptrdiff_t>(end));
     if (!error_feedback_) return ThroughCodec(codec_, part);

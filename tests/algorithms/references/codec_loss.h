@@ -14,7 +14,7 @@ inline CodecChoice CodecOfDefaults(absl::string_view name) {
   return {codec, codec->defaults};
 }
 
-// The same, but for `block`.
+// The codec `name` with its default options, except `block`.
 inline CodecChoice CodecOfBlocks(absl::string_view name, std::int64_t block) {
   CodecChoice choice = CodecOfDefaults(name);
   choice.options.block = block;

@@ -1,4 +1,4 @@
-// Holds what the library trained against what a reference did.
+// Compares weights that the library trained with those of a reference.
 #ifndef TUTTI_TESTS_ALGORITHMS_REFERENCES_COMPARISON_H_
 #define TUTTI_TESTS_ALGORITHMS_REFERENCES_COMPARISON_H_
 
@@ -15,13 +15,13 @@ namespace tutti {
 inline constexpr int kWorldSizes[] = {1, 2, 3, 4, 5, 8};
 inline constexpr int kSteps = 50;
 
-// How much weights may differ, in parts of their size: not at all; by what it makes of a gradient that its sum is added
-// in another order; and by what it makes of the weights themselves, when they are summed anew in each of 50 steps.
+// How much weights may differ, in parts of their size: not at all; as much as another order of summing the gradients
+// changes; and as much as another order of summing the weights themselves changes in 50 steps.
 inline constexpr float kToTheBit = 0;
 inline constexpr float kOrderOfSums = 1e-6f;
 inline constexpr float kOrderOfFiftySums = 4e-6f;
 
-// The first weight that differs after the first step that does, in words; "" when there is none.
+// Describes the first weight that differs, after the first step in which one does; "" when none differs.
 inline std::string FirstDifference(const History& trained, const History& expected, float precision) {
   for (std::size_t step = 0; step < expected.size(); ++step) {
     for (std::size_t rank = 0; rank < expected[step].size(); ++rank) {
@@ -45,7 +45,7 @@ inline void ExpectTrainsAs(const Training& training, const MakeReference& make, 
       << training.strategy << ", " << training.size() << " ranks, " << training.world.transport;
 }
 
-// Ranks that send messages instead of reading mapped memory.
+// Options of a world whose ranks send messages instead of reading mapped memory.
 inline WorldOptions Messages() {
   WorldOptions world;
   world.communicator.mapping = CommunicatorOptions::Mapping::kNever;

@@ -44,13 +44,13 @@ inline std::set<int> AveragedBy(const std::string& selection, int n, int c, std:
       ranks.insert(row * columns + Modulo(column + step, columns));
     }
   } else if (selection == "shift_one") {
-    // An odd world has one place that nobody takes: who would meet it sits out.
+    // An odd world has one place without a rank: the rank that would meet it sits out.
     const int h = (n + 1) / 2;
     const int peer = rank < h ? Modulo(c + rank, h) + h : Modulo(rank - h - c, h);
     if (peer < n) ranks.insert(peer);
   } else if (selection == "random_pair") {
-    // Round c of a tournament on a circle: ranks whose sum is the round's number meet. The circle is odd; of an even
-    // world the last rank stands in its middle and meets the one that would meet itself.
+    // Round c of a tournament on a circle: ranks whose sum is the round's number, modulo the circle, meet. The circle
+    // is odd; in an even world the last rank stands in its middle and meets the rank that would meet itself.
     const int circle = n % 2 == 0 ? n - 1 : n;
     const int round = circle < 1 ? 0
                                  : static_cast<int>(SplitMix(SplitMix(seed) ^ static_cast<std::uint64_t>(c)) %
@@ -67,8 +67,8 @@ inline std::set<int> AveragedBy(const std::string& selection, int n, int c, std:
   return ranks;
 }
 
-// Each time that step mod communication_interval is 0, weights as they were when forward began are mixed; then the
-// optimizer applies the gradient.
+// In steps where step mod communication_interval is 0, the weights are mixed as they were when forward began; then, in
+// every step, the optimizer applies the gradient.
 class DecentralizedReference : public Reference {
  public:
   DecentralizedReference(std::string selection, int interval, std::uint64_t seed = 0)

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// After the optimizer: d = x + L/3 + R/3 - 5W/3; all of Q(d) to both neighbours; x = W = W + D(Q(d)), and L and R take
-// what comes from the left and the right. A message holds `segment` elements at most.
+// After the optimizer: d = x + L/3 + R/3 - 5W/3; Q(d) goes to both neighbours; x = W = W + D(Q(d)); and the decoded
+// messages of the left and the right neighbour are added to L and R. A message holds `segment` elements at most.
 class LowPrecisionDecentralizedReference : public Reference {
  public:
   LowPrecisionDecentralizedReference(int size, const Floats& initial, const CodecChoice& codec, std::size_t segment,

@@ -11,9 +11,9 @@
 
 namespace tutti {
 
-// A bucket of one parameter. In the warm-up `exact` averages gradients, and Adam follows; then every rank puts its
-// gradient into the momentum, `compressed` averages that, and the variance is frozen. The loop's own optimizer sees
-// gradients of zero.
+// QAdam for a bucket of one parameter. In the warm-up `exact` averages gradients, for a step of Adam; later every rank
+// puts its gradient into the momentum, `compressed` averages the momentum, and the variance is frozen. QAdamReference
+// changes the weights itself and hands gradients of zero to the optimizer of the loop.
 class QAdamReference : public Reference {
  public:
   QAdamReference(int warmup_steps, double lr, std::unique_ptr<Reference> exact, std::unique_ptr<Reference> compressed,

@@ -1,5 +1,5 @@
-// References: what an algorithm does, written down as one loop over all ranks on plain vectors. They share nothing with
-// the library but the codecs' encode and decode.
+// References: what an algorithm does, written down as one loop over all ranks on plain vectors. References share
+// nothing with the library but the codecs' encode and decode.
 #ifndef TUTTI_TESTS_ALGORITHMS_REFERENCES_REFERENCE_H_
 #define TUTTI_TESTS_ALGORITHMS_REFERENCES_REFERENCE_H_
 
@@ -20,7 +20,7 @@ class Reference {
   virtual void WeightsAfterOptimizer(int /*step*/, Ranks& /*weights*/) {}
 };
 
-// A new one for a bucket, given the weights in it that all ranks start with.
+// Makes a new reference for a bucket, given the weights in the bucket that all ranks start with.
 using MakeReference = std::function<std::unique_ptr<Reference>(const Floats& initial)>;
 
 // The values that a bucket holds, parameter by parameter.

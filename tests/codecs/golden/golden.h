@@ -14,8 +14,8 @@ struct GoldenMessage {
   Input input;
   std::int64_t count;
   CodecOptions options;
-  std::uint64_t encoded;  // of the message
-  std::uint64_t decoded;  // of the decoded elements
+  std::uint64_t encoded;  // fingerprint of the message
+  std::uint64_t decoded;  // fingerprint of the decoded elements
 };
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ class BackwardScope {
     virtual bool HasAllGradients() = 0;
     // Called when backward() is about to return.
     virtual void FinishBackward() = 0;
-    // Called when another backward() begins after an exception has ended the one that had begun.
+    // Called when another backward() begins after an exception has ended the backward() that had begun.
     virtual void CancelBackward() = 0;
   };
 

@@ -14,9 +14,9 @@
 
 namespace tutti::nn {
 
-// How ranks keep buffers equal, which every rank computes from its own samples. This happens in Flush, and in every
-// step that all ranks make together. The ranks of `async` step together in its warm-up only: after it every rank keeps
-// its own buffers until a Flush.
+// How ranks keep buffers equal, which every rank computes from its own samples. Buffers are made equal in Flush, and in
+// every step that all ranks make together. The ranks of `async` step together in its warm-up only: after it every rank
+// keeps its own buffers until a Flush.
 enum class Buffers : std::uint8_t {
   kBroadcast,  // all ranks take rank 0's, as in torch's DistributedDataParallel
   kAverage,    // floating buffers are averaged, others are taken from rank 0

@@ -14,8 +14,8 @@
 
 namespace tutti::nn {
 
-// Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what cannot be
-// done, and c10::DistBackendError for everything that went wrong between the ranks.
+// Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what Tutti
+// does not support, and c10::DistBackendError for everything that went wrong between the ranks.
 inline void ThrowIfError(const absl::Status& status) {
   if (status.ok()) return;
   const std::string message(status.message());

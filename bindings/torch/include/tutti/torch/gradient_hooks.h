@@ -2,10 +2,12 @@
 #ifndef TUTTI_TORCH_GRADIENT_HOOKS_H_
 #define TUTTI_TORCH_GRADIENT_HOOKS_H_
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,7 +31,7 @@ struct Trained {
   enum class Exchanged : std::uint8_t { kNothing, kGradient, kMomentum };
 
   torch::Tensor parameter;
-  torch::Tensor gradient;  // its memory in the bucket; undefined when only weights are exchanged
+  torch::Tensor gradient;  // the gradient's memory in the bucket; undefined when only weights are exchanged
   Exchanged exchanged = Exchanged::kNothing;
 };
 
@@ -45,6 +47,9 @@ class GradientHooks : private BackwardScope::Owner {
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
+  // Whether some GradientHooks have a hook at `parameter`.
+  static bool Hooks(const torch::Tensor& parameter);
+
   const std::vector<Trained>& trained() const { return trained_; }
   // Tells that the backward under way exchanges momentum in place of gradients.
   void set_exchanges_momentum() { exchanges_ = Trained::Exchanged::kMomentum; }
@@ -58,18 +63,29 @@ class GradientHooks : private BackwardScope::Owner {
   void BeginStep() { exchanged_ = false; }
 
  private:
-  // The hook of a parameter. It belongs to the parameter itself, because torch::load, which replaces the parameter's
-  // memory, destroys its gradient accumulator.
-  struct Hook : torch::autograd::PostAccumulateGradHook {
+  // The hook of a parameter belongs to the parameter's gradient accumulator, where any number of hooks have their
+  // place. (A parameter itself has one place, which belongs to the user: register_post_accumulate_grad_hook of Python.)
+  // The accumulator calls its hooks after that of the user, which may therefore still change the gradient.
+  struct Hook : torch::autograd::FunctionPostHook {
     Hook(GradientHooks& its_owner, int its_index) : owner(its_owner), i(its_index) {}
-    void operator()(const torch::Tensor& /*parameter*/) override { owner.OnGradient(i); }
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                              const torch::autograd::variable_list& /*inputs*/) override {
+      owner.OnGradient(i);
+      return outputs;
+    }
 
     GradientHooks& owner;
     const int i;
   };
+  // The accumulator of a parameter, which the parameter does not keep, and the number of its hook there.
+  struct Accumulator {
+    decltype(torch::autograd::impl::grad_accumulator(torch::Tensor())) node;
+    std::uintptr_t hook = 0;
+  };
 
   void OnGradient(int i);
   void BeforeGradient(int i);
+  void FollowAccumulator(int i);
   void CountOnce(int i);
   void MoveIntoBucket(int i);
   void ContributeUnused(int i);
@@ -89,6 +105,7 @@ class GradientHooks : private BackwardScope::Owner {
   bool sums_ = false;      // the strategy adds gradients up, and does not divide
   bool momentum_ = false;  // the strategy exchanges momentum in some steps
   std::vector<Trained> trained_;
+  std::vector<Accumulator> accumulators_;
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
   BackwardScope scope_{*this};
   Trained::Exchanged exchanges_ = Trained::Exchanged::kNothing;  // what the backward under way exchanges
@@ -109,8 +126,8 @@ inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace
     if (std::shared_ptr<void> view = synchronizer_.GradientView(i)) {
       trained.gradient = GradientAlias(std::move(view), parameter);
     }
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(*this, i));
-    if (!sums_ && !momentum_) continue;
+    accumulators_.push_back({torch::autograd::impl::grad_accumulator(parameter)});
+    accumulators_.back().hook = accumulators_.back().node->add_post_hook(std::make_unique<Hook>(*this, i));
     before_.push_back(parameter.register_hook([this, i](const torch::Tensor& /*gradient*/) {
       if (AccumulatesGradient()) BeforeGradient(i);
     }));
@@ -119,9 +136,17 @@ inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace
 
 inline GradientHooks::~GradientHooks() {
   for (std::size_t i = 0; i < trained_.size(); ++i) {
-    torch::autograd::impl::post_acc_grad_hooks(trained_[i].parameter).reset();
-    if (!before_.empty()) trained_[i].parameter.remove_hook(before_[i]);
+    accumulators_[i].node->del_post_hook(accumulators_[i].hook);
+    trained_[i].parameter.remove_hook(before_[i]);
   }
+}
+
+inline bool GradientHooks::Hooks(const torch::Tensor& parameter) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (accumulator == nullptr) return false;
+  const auto& hooks = accumulator->post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(),
+                     [](const auto& hook) { return dynamic_cast<const Hook*>(hook.get()) != nullptr; });
 }
 
 // Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor.
@@ -137,6 +162,10 @@ inline void GradientHooks::MoveIntoBucket(int i) {
   Trained& trained = trained_[i];
   torch::Tensor& grad = trained.parameter.mutable_grad();
   if (grad.is_same(trained.gradient)) return;
+  if (!grad.defined()) {
+    place_.ThrowIfError(absl::FailedPreconditionError(absl::StrCat(
+        "parameter ", NameOf(i), ": a hook of yours has taken the gradient away before the ranks could exchange it")));
+  }
   if (grad.requires_grad() || grad.layout() != torch::kStrided) {
     place_.ThrowIfError(absl::UnimplementedError(absl::StrCat(
         "parameter ", NameOf(i), ": sparse gradients, and backward() with create_graph, are not supported")));
@@ -148,8 +177,21 @@ inline void GradientHooks::MoveIntoBucket(int i) {
 
 // Called when autograd is about to add to p.grad().
 inline void GradientHooks::BeforeGradient(int i) {
+  FollowAccumulator(i);
+  if (!sums_ && !momentum_) return;
   if (sums_) scope_.Enter();  // the synchronizer must know of the backward before anything is added
   CountOnce(i);
+}
+
+// Moves the hook of a parameter to the accumulator that is about to run: torch::load, which replaces the parameter's
+// memory, gives the parameter a new one.
+inline void GradientHooks::FollowAccumulator(int i) {
+  Accumulator& accumulator = accumulators_[i];
+  const auto runs = torch::autograd::get_current_node();
+  if (runs == accumulator.node) return;
+  accumulator.node->del_post_hook(accumulator.hook);
+  accumulator.node = runs;
+  accumulator.hook = runs->add_post_hook(std::make_unique<Hook>(*this, i));
 }
 
 // Makes the values that p.grad() holds from the last exchange, equal on all ranks, count once in the next exchange.
@@ -161,7 +203,9 @@ inline void GradientHooks::CountOnce(int i) {
   if (holds == Trained::Exchanged::kMomentum && grad.any().item<bool>()) {
     place_.ThrowIfError(absl::FailedPreconditionError(absl::StrCat(
         "parameter ", NameOf(i), ": p.grad() holds the momentum of an earlier backward(), to which no gradient can be ",
-        "added: call zero_grad() in every step, and let all but the last backward() of a step run under NoSync")));
+        "added: call zero_grad() in every step, and let all but the last backward() of a step run under NoSync "
+        "(no_sync of "
+        "Python)")));
   }
   if (sums_ && place_.rank() != 0) grad.zero_();  // rank 0 contributes the values
 }
@@ -218,16 +262,16 @@ inline absl::Status GradientHooks::CheckExchanged() const {
   if (absl::Status ended = CheckNotAbandoned(); !ended.ok()) return ended;
   if (accumulates_) {
     return absl::FailedPreconditionError(
-        "the gradients of this step were accumulated under NoSync and not exchanged: let the last backward() of a step "
-        "run without NoSync");
+        "the gradients of this step were accumulated under NoSync (no_sync of Python) and not exchanged: let the last "
+        "backward() of a step run without it");
   }
   for (int i = 0; !exchanged_ && i < static_cast<int>(trained_.size()); ++i) {
     const torch::Tensor& grad = trained_[i].parameter.grad();
     if (!grad.defined() || grad.is_same(trained_[i].gradient)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("parameter ", NameOf(i),
-                     ": its gradient did not come from a backward() since the last step, so it is that of this rank ",
-                     "alone: call loss.backward(), which exchanges gradients, and not torch::autograd::grad"));
+                     ": the gradient was not made by a backward() since the last step, and is the gradient of this ",
+                     "rank alone: call loss.backward(), which exchanges gradients, and not torch::autograd::grad"));
   }
   return absl::OkStatus();
 }

@@ -11,48 +11,39 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "tutti/torch/parameter_facts.h"
 
 namespace tutti::nn {
 
 class ModuleWatch {
  public:
   // Remembers the parameters that `module` has now. A module that a shared_ptr owns may be destroyed before the
-  // ModuleWatch; any other must outlive it.
+  // ModuleWatch; any other module must outlive the ModuleWatch.
   explicit ModuleWatch(torch::nn::Module& module)
       : module_(module), owner_(module.weak_from_this()), is_shared_(!owner_.expired()) {
     for (const auto& item : module.named_parameters()) {
       if (item.value().defined()) names_.push_back({item.key(), item.value().unsafeGetTensorImpl()});
     }
     Visit([this](const torch::Tensor& parameter) {
-      remembered_.push_back({.parameter = parameter,
-                             .sizes = parameter.sizes().vec(),
-                             .type = parameter.scalar_type(),
-                             .trained = parameter.requires_grad()});
+      remembered_.emplace_back(parameter);
       return true;
     });
   }
 
-  // OK, or an error that names a parameter that was registered, replaced, removed, unfrozen or converted since then.
-  // Freezing a parameter is no change. Cheap enough for every step: compares pointers and copies nothing, unless
-  // something has changed.
+  // OK, or an error that names a parameter that was registered, replaced, removed, unfrozen or converted since the
+  // constructor. Freezing a parameter is no change. Cheap enough for every step: compares pointers and copies nothing,
+  // unless something has changed.
   absl::Status Check() const {
     const std::shared_ptr<const torch::nn::Module> held = owner_.lock();
     if (is_shared_ && held == nullptr) return absl::OkStatus();
     std::size_t count = 0;
     const bool equal = Visit([&](const torch::Tensor& parameter) {
-      return count < remembered_.size() && IsAsRemembered(parameter, remembered_[count++]);
+      return count < remembered_.size() && remembered_[count++].HoldFor(parameter);
     });
     return equal && count == remembered_.size() ? absl::OkStatus() : FindChange();
   }
 
  private:
-  struct Remembered {
-    torch::Tensor parameter;
-    std::vector<std::int64_t> sizes;
-    torch::ScalarType type;
-    bool trained;
-  };
   struct Named {
     std::string name;
     const torch::TensorImpl* parameter;
@@ -63,11 +54,6 @@ class ModuleWatch {
       return module.*(&Registered::parameters_);
     }
   };
-
-  static bool IsAsRemembered(const torch::Tensor& parameter, const Remembered& before) {
-    return parameter.is_same(before.parameter) && parameter.sizes() == before.sizes &&
-           parameter.scalar_type() == before.type && parameter.requires_grad() <= before.trained;
-  }
 
   // Calls visit(parameter) for the parameters of all modules inside, always in one order, until it returns false;
   // returns whether it never did.
@@ -84,40 +70,30 @@ class ModuleWatch {
   }
 
   absl::Status FindChange() const {
-    const auto changed = [](absl::string_view name, absl::string_view how) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter ", name, " was ", how,
-                       " after the module was wrapped, so the ranks do not exchange it as it is now: create another "
-                       "DataParallel after every change of the module's parameters"));
-    };
     const auto now = module_.named_parameters();
     for (const auto& item : now) {
       const torch::Tensor& parameter = item.value();
       if (!parameter.defined()) continue;
-      const auto before = std::find_if(remembered_.begin(), remembered_.end(),
-                                       [&](const Remembered& other) { return other.parameter.is_same(parameter); });
-      if (before == remembered_.end()) return changed(item.key(), "registered");
-      if (parameter.scalar_type() != before->type) {
-        return changed(item.key(), absl::StrCat("converted from ", c10::toString(before->type), " to ",
-                                                c10::toString(parameter.scalar_type())));
-      }
-      if (parameter.sizes() != before->sizes) return changed(item.key(), "given another shape");
-      if (parameter.requires_grad() && !before->trained) return changed(item.key(), "unfrozen (requires_grad)");
+      const auto before = std::find_if(remembered_.begin(), remembered_.end(), [&](const ParameterFacts& other) {
+        return other.parameter().is_same(parameter);
+      });
+      if (before == remembered_.end()) return ParameterWasChanged(item.key(), "registered");
+      if (const std::string change = before->Change(); !change.empty()) return ParameterWasChanged(item.key(), change);
     }
     for (const Named& named : names_) {
       const bool is_there = std::any_of(now.begin(), now.end(), [&](const auto& item) {
         return item.value().defined() && item.value().unsafeGetTensorImpl() == named.parameter;
       });
-      if (!is_there) return changed(named.name, "removed or replaced");
+      if (!is_there) return ParameterWasChanged(named.name, "removed or replaced");
     }
-    return changed(names_.empty() ? "?" : names_.front().name, "registered at another place");
+    return ParameterWasChanged(names_.empty() ? "?" : names_.front().name, "registered at another place");
   }
 
   const torch::nn::Module& module_;
   const std::weak_ptr<const torch::nn::Module> owner_;
   const bool is_shared_;
   std::vector<Named> names_;
-  std::vector<Remembered> remembered_;  // in the order of Visit
+  std::vector<ParameterFacts> remembered_;  // in the order of Visit
 };
 
 }  // namespace tutti::nn

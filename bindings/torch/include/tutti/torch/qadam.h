@@ -7,7 +7,7 @@
 //   loss.backward();      // averages gradients, and after the warm-up the momentum, compressed
 //   optimizer.step();
 //
-// tutti/qadam.h says what it computes, and why.
+// tutti/qadam.h says what the optimizer computes, and why.
 #ifndef TUTTI_TORCH_QADAM_H_
 #define TUTTI_TORCH_QADAM_H_
 
@@ -15,18 +15,15 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "tutti/qadam.h"
-#include "tutti/synchronizer.h"
 #include "tutti/torch/data_parallel.h"
-#include "tutti/torch/errors.h"
-#include "tutti/torch/gradient_hooks.h"
+#include "tutti/torch/qadam_update.h"
 
 namespace tutti::nn {
 
@@ -61,17 +58,16 @@ class QAdamOptions : public torch::optim::OptimizerCloneableOptions<QAdamOptions
 
 // Parameter groups, learning-rate schedulers, zero_grad(), torch::save and torch::load work as with any optimizer of
 // torch. After the warm-up p.grad() holds momentum between backward() and step(). So clip gradients in the warm-up
-// only, zero them in every step, and run all but the last of several backward() in a step under NoSync; a backward()
-// that would add a gradient to momentum is an error. step() uses the present contents of p.grad(), and leaves
-// parameters alone whose p.grad() is undefined.
+// only, call zero_grad() in every step, and run all but the last of several backward() in a step under NoSync; a
+// backward() that would add a gradient to momentum is an error. step() uses the present contents of p.grad(), and
+// leaves parameters alone whose p.grad() is undefined.
 //
-// The state (m and v) is equal on all ranks: all ranks can load what one rank has saved, or one rank can load it before
-// DataParallel::BroadcastOptimizer.
-class QAdam : public torch::optim::Optimizer, private MomentumSource {
+// The state (m and v) is equal on all ranks: all ranks can load the state that one rank has saved, or one rank loads
+// the state before DataParallel::BroadcastOptimizer.
+class QAdam : public torch::optim::Optimizer {
  public:
   // Makes the optimizer of all parameters of `replicas`, which must outlive it; parameters that need no gradient are
-  // skipped. Collective. Throws c10::ValueError, on every rank, for a parameter that is missing or not among those of
-  // `replicas` and for an option out of range; c10::NotImplementedError for a parameter with gaps between its elements.
+  // skipped. Collective. Throws as QAdamUpdate does.
   QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
         const QAdamOptions& defaults = {});
   QAdam(DataParallel& replicas, std::vector<torch::Tensor> parameters, const QAdamOptions& defaults = {})
@@ -84,59 +80,26 @@ class QAdam : public torch::optim::Optimizer, private MomentumSource {
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
+  // The state alone, without groups: what save() writes beside them, and what tutti.torch.QAdam has in its
+  // state_dict().
+  std::string SaveState() const { return update_->SaveState(); }
+  void LoadState(const std::string& state) { update_->LoadState(state); }
+
   // Whether the warm-up is over.
-  bool frozen() const { return optimizer_->frozen(); }
+  bool frozen() const { return update_->frozen(); }
 
  private:
-  absl::StatusOr<int> BeginBackward() override;
-  void ReplaceGradient(int i) override { optimizer_->ReplaceGradient(i); }
-  absl::StatusOr<std::vector<tutti::QAdam::Weights>> FindWeights() const;
   std::vector<tutti::QAdam::Group> Groups() const;
-  absl::Status Refresh();
-  std::vector<int> TakeGradients();
-  const std::vector<Trained>& trained() const { return replicas_.gradients_->trained(); }
 
-  DataParallel& replicas_;
-  std::unique_ptr<tutti::QAdam> optimizer_;
+  std::optional<QAdamUpdate> update_;
 };
 
 inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
                     const QAdamOptions& defaults)
-    : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)), replicas_(replicas) {
-  Synchronizer& synchronizer = *replicas_.synchronizer_;
-  absl::StatusOr<std::vector<tutti::QAdam::Weights>> weights = FindWeights();
-  ThrowIfError(synchronizer.Agree({}, weights.status()));
-  optimizer_ = ValueOrThrow(tutti::QAdam::Create(synchronizer, *std::move(weights), Groups()));
-  ThrowIfError(Refresh());
-  // This object stands between synchronizer and optimizer, to see the present options and places of parameters.
-  synchronizer.set_momentum_source(this);
-}
-
-inline absl::StatusOr<std::vector<tutti::QAdam::Weights>> QAdam::FindWeights() const {
-  constexpr int kNone = -1;
-  std::vector<tutti::QAdam::Weights> weights;
-  for (const Trained& one : trained()) weights.push_back({one.parameter.data_ptr(), kNone});
-  for (std::size_t g = 0; g < param_groups_.size(); ++g) {
-    const std::vector<torch::Tensor>& parameters = param_groups_[g].params();
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      if (!parameters[p].requires_grad()) continue;
-      std::size_t i = 0;
-      while (i < weights.size() && !trained()[i].parameter.is_same(parameters[p])) ++i;
-      if (i == weights.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("parameter ", p, " of group ", g, " of QAdam is none of DataParallel's"));
-      }
-      weights[i].group = static_cast<int>(g);
-    }
-  }
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].group == kNone) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter ", replicas_.synchronizer_->parameters()[i].name,
-                                                     " is missing in QAdam; it must have all that DataParallel "
-                                                     "synchronizes"));
-    }
-  }
-  return weights;
+    : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)) {
+  std::vector<std::vector<torch::Tensor>> parameters;
+  for (const torch::optim::OptimizerParamGroup& group : param_groups_) parameters.push_back(group.params());
+  update_.emplace(replicas.replicas_, parameters, [this] { return Groups(); });
 }
 
 inline std::vector<tutti::QAdam::Group> QAdam::Groups() const {
@@ -152,70 +115,19 @@ inline std::vector<tutti::QAdam::Group> QAdam::Groups() const {
   return groups;
 }
 
-// Passes on what has changed: schedulers change options, and loading a module moves its parameters.
-inline absl::Status QAdam::Refresh() {
-  const std::vector<tutti::QAdam::Group> groups = Groups();
-  if (groups.size() != optimizer_->groups().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("QAdam has ", groups.size(), " groups, was created with ",
-                                                   optimizer_->groups().size(), ": create it with all of them"));
-  }
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (absl::Status set = optimizer_->SetGroup(static_cast<int>(g), groups[g]); !set.ok()) return set;
-  }
-  for (std::size_t i = 0; i < trained().size(); ++i) {
-    const auto& [parameter, gradient, exchanged] = trained()[i];
-    if (parameter.sizes() != gradient.sizes() || parameter.strides() != gradient.strides() ||
-        parameter.scalar_type() != gradient.scalar_type()) {
-      return absl::UnimplementedError(
-          absl::StrCat("parameter ", replicas_.synchronizer_->parameters()[i].name,
-                       " has gaps between its elements, or another shape or type than when DataParallel was created"));
-    }
-    optimizer_->SetWeights(static_cast<int>(i), parameter.data_ptr());
-  }
-  return absl::OkStatus();
-}
-
-inline absl::StatusOr<int> QAdam::BeginBackward() {
-  if (absl::Status fresh = Refresh(); !fresh.ok()) return fresh;
-  if (frozen()) replicas_.gradients_->set_exchanges_momentum();
-  return optimizer_->BeginBackward();
-}
-
-// Copies p.grad() into the bucket that the optimizer reads, where a user gave p.grad() another tensor. Returns the
-// parameters without a gradient, which stay as they are, as with any optimizer of torch.
-inline std::vector<int> QAdam::TakeGradients() {
-  std::vector<int> without;
-  torch::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < trained().size(); ++i) {
-    const torch::Tensor& grad = trained()[i].parameter.grad();
-    if (!grad.defined()) {
-      without.push_back(static_cast<int>(i));
-    } else if (!grad.is_same(trained()[i].gradient)) {
-      trained()[i].gradient.copy_(grad);
-    }
-  }
-  return without;
-}
-
 inline torch::Tensor QAdam::step(LossClosure closure) {
   torch::Tensor loss;
   if (closure != nullptr) {
     const at::AutoGradMode enable_grad(true);
     loss = closure();
   }
-  const ErrorPlace& place = *replicas_.place_;
-  place.ThrowIfError(replicas_.gradients_->EndBackward());
-  place.ThrowIfError(Refresh());
-  place.ThrowIfError(optimizer_->Step(TakeGradients()));
-  // Counts a write of every parameter, as torch does for each change in place: backward() through older values is an
-  // error.
-  for (const Trained& one : trained()) one.parameter.unsafeGetTensorImpl()->bump_version();
+  update_->Step();
   return loss;
 }
 
 inline void QAdam::save(torch::serialize::OutputArchive& archive) const {
   torch::optim::serialize<torch::optim::OptimizerParamState, QAdamOptions>(archive, *this);
-  const std::string state = optimizer_->SaveState();
+  const std::string state = SaveState();
   torch::Tensor bytes = torch::empty({static_cast<std::int64_t>(state.size())}, torch::kUInt8);
   std::memcpy(bytes.data_ptr(), state.data(), state.size());
   archive.write("qadam", bytes, /*is_buffer=*/true);
@@ -225,7 +137,7 @@ inline void QAdam::load(torch::serialize::InputArchive& archive) {
   torch::Tensor bytes;
   archive.read("qadam", bytes, /*is_buffer=*/true);
   const std::string state(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(bytes.numel()));
-  ThrowIfError(optimizer_->LoadState(state));
+  LoadState(state);
   torch::optim::serialize<torch::optim::OptimizerParamState, QAdamOptions>(archive, *this);
 }
 

@@ -16,7 +16,7 @@
 
 namespace tutti::nn {
 
-// The type of elements that have gradients, and that can be averaged.
+// The DType of elements that can have gradients, and be averaged; Unimplemented for other types.
 inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
   switch (type) {
     case torch::kFloat32:
@@ -32,8 +32,9 @@ inline absl::StatusOr<DType> DTypeOf(torch::ScalarType type) {
     case torch::kComplexDouble:
       return DType::kC128;
     default:
-      return absl::UnimplementedError(absl::StrCat(
-          c10::toString(type), " gradients; supported: float32, float64, float16, bfloat16, complex64, complex128"));
+      return absl::UnimplementedError(
+          absl::StrCat("gradients of ", c10::toString(type),
+                       " are not supported; supported: float32, float64, float16, bfloat16, complex64, complex128"));
   }
 }
 
@@ -69,8 +70,8 @@ inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, cons
                    .weights = parameter.is_non_overlapping_and_dense() ? parameter.data_ptr() : nullptr};
 }
 
-// A tensor in `memory`, laid out as the gradient of `parameter`. It is no autograd view, so it may be detached and
-// zeroed in place, as zero_grad(false) does. Keeps the memory alive.
+// A tensor in `memory`, laid out as the gradient of `parameter`. The tensor is no autograd view, so it may be
+// detached and zeroed in place, as zero_grad(false) does. Keeps the memory alive.
 inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Tensor& parameter) {
   void* data = memory.get();
   return torch::from_blob(

@@ -54,7 +54,7 @@ class WeightsWatch {
   };
 
   // A hash of elements at equal distances, the first and the last among them: so few that they cost a step with many
-  // parameters next to nothing. That is enough, because an optimizer changes nearly all elements.
+  // parameters next to nothing, and enough to notice an optimizer, which changes nearly all elements.
   static std::uint64_t SampleOf(const torch::Tensor& parameter) {
     constexpr std::int64_t kElements = 16;
     const auto* const memory = static_cast<const char*>(parameter.const_data_ptr());

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""The backend `tutti` of torch.distributed beside gloo: collectives, and training steps of DistributedDataParallel.
+
+    make install-python && cmake --workflow --preset dev
+    PYTHONPATH=build/dev/python ~/.cache/tutti/torch-2.11/bin/python3 bench/pytorch/gloo.py [--ranks 2 4] [--rounds 9]
+        [--links memory 1gbit]
+
+All variants of a measurement run in one job and in turns, round after round; a round's time is that of the slowest rank.
+The table has medians over the rounds, and ratios of medians. Nothing else may run on the machine. On a link such as
+`1gbit` each rank is a host of its own, a network namespace on a link of that speed (needs root), and only steps are
+measured. Written are
+docs/results/pytorch.md, its picture pytorch.svg (needs `.ci/install plots`) and, with every round, pytorch.json.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench" / "training"))
+from links import Hosts
+import plot
+
+MEMORY = "memory"
+LIMIT_S = 900
+MB = 1_000_000
+LARGE_BYTES = 80 * MB
+
+
+def slowest(seconds):
+    """The largest of the ranks' times. gloo adds it up, so that no variant warms itself up by it."""
+    worst = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=GLOO)
+    return worst.item()
+
+
+def timed(function, repeats):
+    """Seconds per call, of the slowest rank; ranks start together."""
+    dist.barrier(group=GLOO)
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        function()
+    return slowest((time.perf_counter() - begin) / repeats)
+
+
+def interleaved(variants, rounds, repeats):
+    """{name: [seconds per call in each round]}; `variants` maps names to functions."""
+    for function in variants.values():
+        function()
+        function()
+    times = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, function in variants.items():
+            times[name].append(timed(function, repeats))
+    return times
+
+
+def all_reduce_large(rounds):
+    ordinary = torch.ones(LARGE_BYTES // 4)
+    mapped = tutti.torch.empty(LARGE_BYTES // 4).fill_(1)
+
+    def reduces(tensor, group):
+        return lambda: dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+
+    return interleaved({"gloo": reduces(ordinary, GLOO), "tutti": reduces(ordinary, None),
+                        "tutti, arena": reduces(mapped, None)}, rounds, 2)
+
+
+def small(call):
+    def measure(rounds):
+        tensor = torch.ones(2)
+        return interleaved({"gloo": lambda: call(tensor, GLOO), "tutti": lambda: call(tensor, None)}, rounds, 200)
+    return measure
+
+
+def mlp():
+    """20 million parameters: little to compute at small batches, much to exchange."""
+    torch.manual_seed(0)
+    width = 2236
+    layers = []
+    for _ in range(4):
+        layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers)
+
+
+def convolutions():
+    """Much to compute for few parameters."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3, padding=1), torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(512, 10))
+
+
+def steps(make, inputs, strategies, repeats):
+    def measure(rounds):
+        def step_of(model):
+            optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+
+            def step():
+                optimizer.zero_grad()
+                model(inputs).square().mean().backward()
+                optimizer.step()
+            return step
+
+        variants = {"no exchange": step_of(make()),
+                    "gloo": step_of(DistributedDataParallel(make(), process_group=GLOO)),
+                    "tutti": step_of(DistributedDataParallel(make()))}
+        for strategy in strategies:
+            model = DistributedDataParallel(make())
+            tutti.torch.register(model, strategy)
+            variants[f"tutti, {strategy}"] = step_of(model)
+        return interleaved(variants, rounds, repeats)
+    return measure
+
+
+def broadcast(tensor, group):
+    dist.broadcast(tensor, 0, group=group)
+
+
+MEASUREMENTS = {
+    "all_reduce of 80 MB": all_reduce_large,
+    "all_reduce of 8 bytes": small(lambda tensor, group: dist.all_reduce(tensor, group=group)),
+    "broadcast of 8 bytes": small(broadcast),
+    "step of an MLP of 20 M parameters, batch 2": steps(mlp, torch.ones(2, 2236), ["gradient_allreduce", "bytegrad"], 1),
+    "step of a small CNN, batch 32": steps(convolutions, torch.ones(32, 3, 32, 32), ["gradient_allreduce"], 10),
+}
+
+
+def run(options):
+    """One rank, which torch.distributed knows from the environment."""
+    global GLOO
+    torch.set_num_threads(1)
+    dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=300))
+    GLOO = dist.new_group(backend="gloo")
+    results = {}
+    for name, measure in MEASUREMENTS.items():
+        if options.only in name and (options.links == [MEMORY] or "step" in name):
+            results[name] = measure(options.rounds)
+    if dist.get_rank() == 0:
+        pathlib.Path(options.rank_file).write_text(json.dumps(results))
+    dist.destroy_process_group()
+
+
+def measure(size, link, options):
+    """Starts the ranks, and returns what rank 0 has written."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = os.path.join(directory, "results.json")
+        command = [sys.executable, __file__, "--rank-file", file, "--links", link, "--rounds", str(options.rounds), "--only",
+                   options.only]
+        environment = os.environ | {"WORLD_SIZE": str(size), "MASTER_PORT": "29517", "OMP_NUM_THREADS": "1"}
+
+        def start(commands, extra):
+            ranks = [subprocess.Popen(command, env=environment | extra(rank) | {"RANK": str(rank)})
+                     for rank, command in enumerate(commands)]
+            try:
+                for rank in ranks:
+                    if rank.wait(LIMIT_S) != 0:
+                        raise RuntimeError(f"a rank ended with {rank.returncode}")
+            finally:
+                for rank in ranks:
+                    rank.kill()
+
+        if link == MEMORY:
+            start([command] * size, lambda rank: {"MASTER_ADDR": "127.0.0.1"})
+        else:
+            with Hosts(size, link) as hosts:
+                start([hosts.command(rank, command) for rank in range(size)],
+                      lambda rank: {"MASTER_ADDR": hosts.address(0), "GLOO_SOCKET_IFNAME": hosts.DEVICE,
+                                    "TUTTI_INTERFACE": hosts.DEVICE, "TUTTI_NODE": f"host{rank}"})
+        return json.loads(pathlib.Path(file).read_text())
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1e3:.3g}" if seconds < 0.1 else f"{seconds * 1e3:,.0f}"
+
+
+def page_of(document):
+    lines = [f"""# torch.distributed on tutti beside gloo
+
+{document['date']}, {document['cores']} cores, {document['system']}, torch {document['torch']}, tutti {document['tutti']}, load
+{document['load']:.1f} before the first run. Written by `bench/pytorch/gloo.py`: medians of {document['rounds']} rounds, in which the
+variants took turns; a round's time is that of the slowest rank. Each rank computes on one thread. All rounds are in
+`pytorch.json`.
+
+`tutti` is stock code on the backend `tutti`; `tutti, arena` has its tensor from `tutti.torch.empty`; `tutti, bytegrad` is
+DDP after `tutti.torch.register(model, "bytegrad")`. On the link `{MEMORY}` all ranks are on one host; otherwise each is on a
+host of its own, a network namespace whose link has that rate. `added` is the time of a step above that of the same step
+without any exchange.
+
+| measurement | link | ranks | variant | ms | of gloo's | added, ms | of gloo's |
+| --- | --- | ---: | --- | ---: | ---: | ---: | ---: |"""]
+    for run_of in document["results"]:
+        for name, times in run_of["seconds"].items():
+            medians = {variant: statistics.median(rounds) for variant, rounds in times.items()}
+            alone = medians.get("no exchange")
+            for variant, median in medians.items():
+                cells = [name, run_of["link"], str(run_of["ranks"]), variant, milliseconds(median), f"{median / medians['gloo']:.3g}"]
+                if alone is None or variant == "no exchange":
+                    cells += ["", ""]
+                else:
+                    added, gloos = median - alone, medians["gloo"] - alone
+                    # What is smaller than a fiftieth of the step is lost in the noise of the step itself.
+                    cells += [milliseconds(added), f"{added / gloos:.2f}" if gloos > alone / 50 else "too small to tell"]
+                lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--links", nargs="+", default=[MEMORY, "1gbit"], help="memory, or rates as tc has them")
+    parser.add_argument("--only", default="", help="measure what has this in its name, and write no files")
+    parser.add_argument("--rank-file", help=argparse.SUPPRESS)  # this process is a rank, and rank 0 writes to the file
+    options = parser.parse_args()
+    if options.rank_file:
+        return run(options)
+    document = {
+        "date": str(datetime.date.today()), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.release()}",
+        "torch": torch.__version__, "tutti": tutti.torch._core().__version__, "rounds": options.rounds,
+        "load": os.getloadavg()[0], "results": [],
+    }
+    for link in options.links:
+        for size in options.ranks:
+            document["results"].append({"link": link, "ranks": size, "seconds": measure(size, link, options)})
+    page = page_of(document)
+    print(page)
+    if not options.only:
+        results = ROOT / "docs" / "results"
+        (results / "pytorch.json").write_text(json.dumps(document, indent=1) + "\n")
+        (results / "pytorch.md").write_text(page)
+        plot.draw(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""One rank of a run of ``python -m tutti.compare``: the user's script, with another backend and a clock.
+
+    python -m tutti._measured_rank BACKEND FOLDER WARMUP STEPS script.py [arguments]
+"""
+
+import functools
+import json
+import os
+import runpy
+import sys
+import time
+
+import torch.distributed as dist
+from torch.autograd.profiler import profile
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import tutti.torch  # noqa: F401  registers the backend
+
+PROFILED_STEPS = 5  # after the measured ones, which the profiler would slow down
+
+
+class Enough(BaseException):
+    """Ends the script once all steps are measured; no handler of Exception stops it."""
+
+
+def replaced(named: str | None, backend: str) -> str:
+    """The backend for a script that names `named`: the CPU's part is replaced, and other devices keep theirs."""
+    if named is None:
+        return backend
+    if named in ("gloo", "tutti", "mpi", "undefined"):
+        return backend
+    parts = dict(part.split(":", 1) for part in named.split(",") if ":" in part)
+    if "cpu" not in parts:
+        raise ValueError(f"tutti.compare: the script names the backend {named}, which has no part for the CPU; both gloo "
+                         "and Tutti exchange tensors of the CPU")
+    return ",".join(f"{device}:{backend if device == 'cpu' else name}" for device, name in parts.items())
+
+
+def replace_backend(backend: str) -> None:
+    """Lets init_process_group and new_group make groups of `backend`, whatever the script names."""
+    core = dist.distributed_c10d
+    for name, place in (("init_process_group", 0), ("new_group", 2)):
+        original = getattr(core, name)
+
+        @functools.wraps(original)
+        def patched(*arguments, _original=original, _place=place, _always=name == "init_process_group", **named):
+            if len(arguments) > _place:
+                was = arguments[_place]
+                arguments = list(arguments)
+                if was is not None or _always:
+                    arguments[_place] = replaced(was, backend)
+            elif _always or named.get("backend") is not None:
+                named["backend"] = replaced(named.get("backend"), backend)
+            return _original(*arguments, **named)
+
+        setattr(core, name, patched)
+        setattr(dist, name, patched)
+
+
+def covered(spans: list[tuple[float, float]]) -> float:
+    """How much of the time line the spans cover together."""
+    total = 0.0
+    end = float("-inf")
+    for begin, finish in sorted(spans):
+        total += max(0.0, finish - max(begin, end))
+        end = max(end, finish)
+    return total
+
+
+class Clock:
+    """Called after each optimizer step; the first optimizer's steps count."""
+
+    def __init__(self, backend: str, warmup: int, steps: int):
+        self.backend = backend
+        self.warmup = warmup
+        self.steps = steps
+        self.optimizer = None
+        self.count = 0
+        self.last = None
+        self.step_seconds = []
+        self.profiler = None
+        self.share = None
+
+    def __call__(self, optimizer, *_):
+        now = time.perf_counter()
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        if optimizer is not self.optimizer or not dist.is_initialized():
+            return
+        self.count += 1
+        if self.warmup < self.count <= self.warmup + self.steps:
+            self.step_seconds.append(now - self.last)
+        self.last = now
+        past = self.count - self.warmup - self.steps
+        if past == 0:
+            self.profiler = profile(use_kineto=True)
+            self.profiler.__enter__()
+            self.profiled_from = time.perf_counter()
+        elif past == PROFILED_STEPS:
+            self.end_profile()
+            raise Enough
+
+    def end_profile(self):
+        if self.profiler is None:
+            return
+        seconds = time.perf_counter() - self.profiled_from
+        self.profiler.__exit__(None, None, None)
+        spans = [(event.time_range.start, event.time_range.end) for event in self.profiler.function_events
+                 if event.name.startswith(f"{self.backend}:")]
+        self.profiler = None
+        self.share = min(1.0, covered(spans) / 1e6 / seconds)
+
+    def result(self) -> dict:
+        return {"rank": int(os.environ["RANK"]), "backend": self.backend, "optimizer_steps": self.count,
+                "step_seconds": self.step_seconds, "communication_share": self.share}
+
+
+def main() -> None:
+    backend, folder, warmup, steps, script, *arguments = sys.argv[1:]
+    clock = Clock(backend, int(warmup), int(steps))
+    replace_backend(backend)
+    register_optimizer_step_post_hook(clock)
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Enough:
+        pass
+    clock.profiler = None  # a script that ended before is measured without the share of communication
+    with open(os.path.join(folder, f"rank{os.environ['RANK']}.json"), "w") as file:
+        json.dump(clock.result(), file)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""``python -m tutti.compare [options] script.py [arguments]``: the user's own script under gloo and under Tutti.
+
+The script, one that torchrun starts, is run as it is: the backend that it names is replaced. The two backends take
+turns, so that what else the machine does meets both. Printed are the time of a step (from one ``optimizer.step()`` to
+the next), the share of that time in which communication was under way, and the ratio of the two.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BACKENDS = ("gloo", "tutti")
+
+
+class Failure(Exception):
+    """Why nothing was measured, for people."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tutti.compare",
+        description="Runs a training script, which torchrun could start, under gloo and under Tutti, and compares.")
+    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks on this machine (default: 2)")
+    parser.add_argument("--pairs", type=int, default=3, metavar="N", help="runs under each backend (default: 3)")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="first steps, not counted (default: 5)")
+    parser.add_argument("--steps", type=int, default=30, metavar="N",
+                        help="steps measured in each run, after which the script is ended (default: 30)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for one run (default: 600)")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers to FILE")
+    parser.add_argument("--plot", metavar="FILE", help="draw the numbers with matplotlib into FILE (.svg, .png, .pdf)")
+    parser.add_argument("script", help="the training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def run_once(options, backend: str) -> list[dict]:
+    """Runs the script under ``backend``; returns what each rank has measured, in the order of ranks."""
+    with tempfile.TemporaryDirectory(prefix="tutti-compare-") as folder:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.ranks),
+                   "-m", "tutti._measured_rank", backend, folder, str(options.warmup), str(options.steps),
+                   options.script, *options.arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            output, _ = process.communicate(timeout=options.timeout)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"under {backend}, {options.script} did not end in {options.timeout:g} s") from None
+        finally:
+            if process.poll() is None:
+                process.terminate()  # torchrun then ends its ranks
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        if process.returncode != 0:
+            raise Failure(f"under {backend}, {options.script} failed:\n{output[-4000:]}")
+        results = [json.loads(file.read_text()) for file in pathlib.Path(folder).glob("rank*.json")]
+    results.sort(key=lambda result: result["rank"])
+    if len(results) != options.ranks:
+        raise Failure(f"under {backend}, {len(results)} of {options.ranks} ranks of {options.script} made a process group")
+    short = [result for result in results if not result["step_seconds"]]
+    if short:
+        raise Failure(f"{options.script} made {short[0]['optimizer_steps']} optimizer steps, and --warmup={options.warmup} "
+                      "of them are not counted: let it make more, or lower --warmup")
+    return results
+
+
+def summary(results: list[dict]) -> dict:
+    """One run in two numbers: the slowest rank's median step, and the mean share of communication."""
+    shares = [result["communication_share"] for result in results]
+    return {
+        "step_seconds": max(statistics.median(result["step_seconds"]) for result in results),
+        "communication_share": None if None in shares else statistics.mean(shares),
+    }
+
+
+def compare(options, progress=lambda text: None) -> dict:
+    """Runs all pairs; returns ``{"runs": {backend: [summary, …]}, "ratios": [gloo's step / tutti's, …]}``."""
+    runs = {backend: [] for backend in BACKENDS}
+    for pair in range(options.pairs):
+        for backend in BACKENDS if pair % 2 == 0 else reversed(BACKENDS):
+            runs[backend].append(summary(run_once(options, backend)))
+            progress(f"pair {pair + 1} of {options.pairs}: {backend} {_milliseconds(runs[backend][-1])}")
+    ratios = [gloo["step_seconds"] / tutti["step_seconds"] for gloo, tutti in zip(runs["gloo"], runs["tutti"])]
+    return {"script": options.script, "ranks": options.ranks, "runs": runs, "ratios": ratios}
+
+
+def _milliseconds(run: dict) -> str:
+    return f"{run['step_seconds'] * 1e3:.2f} ms"
+
+
+def _median_share(runs: list[dict]) -> float | None:
+    shares = [run["communication_share"] for run in runs]
+    return None if None in shares else statistics.median(shares)
+
+
+def table(result: dict) -> str:
+    lines = [f"{'backend':10}{'step':>12}{'communication':>16}    medians of {len(result['ratios'])} runs, "
+             f"{result['ranks']} ranks"]
+    for backend, runs in result["runs"].items():
+        step = statistics.median(run["step_seconds"] for run in runs) * 1e3
+        share = _median_share(runs)
+        lines.append(f"{backend:10}{step:>9.2f} ms{'not measured' if share is None else f'{share:.0%}':>16}")
+    ratios = sorted(result["ratios"])
+    lines.append(f"gloo's step takes {statistics.median(ratios):.2f} times as long as tutti's "
+                 f"(pair by pair {ratios[0]:.2f} to {ratios[-1]:.2f})")
+    return "\n".join(lines)
+
+
+def plot(result: dict, path: str) -> None:
+    """Draws each run as a point, and the median of each backend as a bar that shows the share of communication."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5, 4), layout="constrained")
+    for place, (backend, runs) in enumerate(result["runs"].items()):
+        steps = [run["step_seconds"] * 1e3 for run in runs]
+        step = statistics.median(steps)
+        share = _median_share(runs)
+        axes.bar(place, step, width=0.6, color="#9db8d2", label="step" if place == 0 else None)
+        if share is not None:
+            axes.bar(place, step * share, width=0.6, color="#33658a",
+                     label="communication under way" if place == 0 else None)
+        axes.plot([place] * len(steps), steps, "o", color="black", markersize=3, label="runs" if place == 0 else None)
+    axes.set_xticks(range(len(result["runs"])), result["runs"])
+    axes.set_ylabel("step [ms]")
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"{pathlib.Path(result['script']).name} on {result['ranks']} ranks: "
+                   f"{statistics.median(result['ratios']):.2f} x")
+    axes.legend(loc="lower right")
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def main(arguments=None) -> None:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    for name in ("ranks", "pairs", "steps"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name}={getattr(options, name)}: expected at least 1")
+    if options.warmup < 1:
+        parser.error(f"--warmup={options.warmup}: expected at least 1, since the first step begins before it is seen")
+    if not pathlib.Path(options.script).is_file():
+        parser.error(f"no file {options.script}")
+    if options.plot:
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            parser.error("--plot needs matplotlib: pip install matplotlib")
+    try:
+        result = compare(options, lambda text: print(text, file=sys.stderr, flush=True))
+    except Failure as failure:
+        parser.exit(1, f"python -m tutti.compare: {failure}\n")
+    print(table(result))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(result, indent=1))
+    if options.plot:
+        plot(result, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Tutti for PyTorch: the backend ``tutti`` of ``torch.distributed``, and DDP with an algorithm.
+
+    import tutti.torch                                    # not needed from torch 2.14 on
+    torch.distributed.init_process_group("tutti")
+    model = DistributedDataParallel(model)
+    tutti.torch.register(model, "bytegrad")               # gradients travel in 8 bits
+
+or, for strategies that exchange weights or need an optimizer of their own:
+
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+
+Importing this module makes no thread and no socket.
+"""
+
+import atexit
+import functools
+
+import torch
+import torch.distributed as dist
+
+from tutti.torch import _extension, _launch, states
+from tutti.torch.distributed_data_parallel import DistributedDataParallel
+from tutti.torch.grad_scaler import GradScaler
+from tutti.torch.qadam import QAdam
+
+__all__ = [
+    "DistributedDataParallel", "GradScaler", "GradientExchange", "QAdam", "empty", "register", "register_backend"
+]
+
+
+@functools.cache
+def _core():
+    """The extension module, loaded with the first group."""
+    _C = _extension.load()
+    # A program that does not call destroy_process_group ends in order, too.
+    atexit.register(_C.end_all_groups)
+    return _C
+
+
+def _create_backend(options, _backend_options):
+    return _core().create_backend(options)
+
+
+def register_backend() -> None:
+    """Registers the backend ``tutti``, as importing this module does; a second call changes nothing."""
+    if "TUTTI" not in dist.Backend._plugins:
+        dist.Backend.register_backend("tutti", _create_backend, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _backend_of(group: dist.ProcessGroup, caller: str):
+    """The backend `tutti` of ``group``, also where TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend."""
+    backend = group._get_backend(torch.device("cpu"))
+    backend = getattr(backend, "wrapped_pg", backend)
+    if not isinstance(backend, _core().ProcessGroupTutti):
+        raise ValueError(
+            f"tutti.torch.{caller}: the process group runs on {dist.get_backend(group)}; "
+            'make the group with init_process_group("tutti") or new_group(backend="tutti")')
+    return backend
+
+
+def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """Returns a tensor like ``torch.empty(*size)`` in memory that the ranks of this machine map.
+
+    Collectives on such a tensor copy nothing on the way. ``size`` is a number of integers or one sequence; ``dtype``
+    is torch's default where it is None; ``group`` (None: the default group) runs on the backend ``tutti``, and the tensor
+    may be used in every group. A forked child that writes to the tensor writes to its parent's memory. Raises
+    DistBackendError when ``TUTTI_ARENA_BYTES`` of such memory are in use.
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    backend = _backend_of(dist.group.WORLD if group is None else group, "empty")
+    return backend.empty(list(size), torch.get_default_dtype() if dtype is None else dtype)
+
+
+class GradientExchange:
+    """The exchange of a model's gradients; made by :func:`register`. Used by one thread at a time."""
+
+    def __init__(self, exchange):
+        self._exchange = exchange
+
+    @property
+    def strategy(self) -> str:
+        """The strategy name in full, with every option."""
+        return self._exchange.strategy
+
+    @property
+    def step(self) -> int:
+        """How many backward passes were exchanged, those before a loaded state included."""
+        return self._exchange.step
+
+    def state_dict(self) -> dict:
+        """What later steps depend on beside weights and gradients: the step, and this rank's residuals.
+
+        Each rank has a state of its own: save it on each rank, between two backward passes.
+        """
+        return {"strategy": self.strategy, "state": states.to_tensor(self._exchange.save_state())}
+
+    def load_state_dict(self, state_dict) -> None:
+        """Loads what ``state_dict`` returned: this rank's own, or, in a world of another size, the list of all ranks'.
+
+        Collective. ValueError, on every rank, names what does not fit; nothing is changed then.
+        """
+        every = [state_dict] if isinstance(state_dict, dict) else list(state_dict)
+        self._exchange.load_state([states.to_bytes(state["state"]) for state in every])
+
+    def set_loss_scale(self, scale: float) -> None:
+        """Says that losses are multiplied by ``scale`` from here on, so that residuals follow. Collective on a change."""
+        self._exchange.set_loss_scale(scale)
+
+
+def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) -> GradientExchange:
+    """Lets stock DistributedDataParallel exchange its gradients by ``strategy``, such as ``"bytegrad"``.
+
+    Call it once, after the model was wrapped and before the first backward, on all ranks of the model's process group,
+    which must run on the backend ``tutti``. DDP's buckets move to memory that the ranks of this machine map (see
+    :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own.
+    Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
+    :class:`DistributedDataParallel` of this module.
+    """
+    backend = _backend_of(model.process_group, "register")
+    exchange = _core().GradientExchange(backend, list(model.module.named_parameters()), strategy)
+    exchange.register(model.reducer)
+    return GradientExchange(exchange)
+
+
+_extension.check_torch()
+register_backend()

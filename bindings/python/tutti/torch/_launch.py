@@ -1,0 +1,63 @@
+"""``init_method="tutti://"``: who this process is, and where the ranks meet, from whichever launcher started them.
+
+torchrun, and scripts that set ``RANK`` and ``WORLD_SIZE`` themselves, are served as by ``env://``; ``mpirun`` and
+``srun`` need no variable. A process that no launcher started is a world of one rank.
+"""
+
+import os
+from datetime import timedelta
+from urllib.parse import parse_qsl, urlparse
+
+import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
+from torch.distributed.rendezvous import register_rendezvous_handler
+
+SCHEME = "tutti"
+_PORT = 29500  # torch's own default for MASTER_PORT, as torchrun has it
+
+
+def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.Store:
+    """A store of rank 0 on a free port, which the others learn through a file that only this user can read."""
+    store = dist.TCPStore("127.0.0.1", 0, size, True, timeout, wait_for_workers=False) if rank == 0 else None
+    port = extension.meet(str(store.port) if store else "", timeout.total_seconds())[0]
+    return store or dist.TCPStore("127.0.0.1", int(port), size, False, timeout)
+
+
+def _address(extension) -> tuple[str, int]:
+    """Where rank 0 of a job on several nodes serves torch's store."""
+    if os.environ.get("MASTER_ADDR"):
+        return os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT") or _PORT)
+    try:
+        host, port = extension.rendezvous_address().rsplit(":", 1)
+    except ValueError as error:
+        raise ValueError(f"{error}, or MASTER_ADDR=host (and MASTER_PORT, otherwise {_PORT})") from None
+    return host.strip("[]"), int(port)
+
+
+def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
+    from tutti.torch import _core
+
+    given = {name: int(value) for name, value in parse_qsl(urlparse(url).query)}
+    by_torch = "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    if by_torch and "TUTTI_RANK" not in os.environ:
+        # The arguments, which torch puts into the address, come first for env://, too.
+        yield from dist.rendezvous("env://", given.get("rank", -1), given.get("world_size", -1), timeout=timeout)
+        return
+    rank, size, _, local_size, launcher = _core().launcher_identity()
+    for name, says in ("rank", rank), ("world_size", size):
+        if given.get(name, says) != says:
+            raise ValueError(
+                f"init_process_group: {name}={given[name]}, and the launcher {launcher} says {name}={says}; leave the "
+                f"argument out, or use another init_method than {SCHEME}://")
+    if size == 1:
+        store = dist.HashStore()
+    elif local_size == size and not os.environ.get("MASTER_ADDR"):
+        store = _on_this_node(_core(), rank, size, timeout)
+    else:
+        host, port = _address(_core())
+        store = dist.TCPStore(host, port, size, rank == 0, timeout, multi_tenant=True)
+    yield store, rank, size
+    raise RuntimeError(f"init_process_group: {SCHEME}:// cannot meet a second time")
+
+
+register_rendezvous_handler(SCHEME, _rendezvous)

@@ -1,0 +1,275 @@
+"""DistributedDataParallel for every strategy of Tutti, also those that exchange weights or need an optimizer."""
+
+import contextlib
+import io
+import operator
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import tutti.torch
+from tutti.torch import states
+from tutti.torch.qadam import QAdam
+
+_EXTRA_STATE = "_extra_state"  # torch's name for it
+
+
+def _places_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], list[Any]]]:
+    """The tables of parameters and of children of all modules inside, and what is in them: quick to compare."""
+    return [(table, list(table.values()))
+            for inner in module.modules() for table in (inner._parameters, inner._modules)]
+
+
+class DistributedDataParallel(torch.nn.Module):
+    """Keeps the replicas of ``module`` in step by ``strategy`` while it trains on all ranks of ``process_group``.
+
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+        for inputs, targets in batches:
+            optimizer.zero_grad()
+            loss(model(inputs), targets).backward()    # gradients are exchanged before it returns,
+            optimizer.step()                           # or weights before or after the step
+        model.flush()                                  # all ranks have the same weights now
+
+    Wrap a module that is complete (after ``to``, ``requires_grad_`` and loading weights), on all ranks at the same
+    time: parameters and buffers become those of rank 0. ``optimizer`` is an optimizer or a list of them; strategies
+    that exchange weights must know every optimizer that changes the module, by a hook before and a hook after its step,
+    and ``qadam`` needs :class:`tutti.torch.QAdam`. ``process_group`` (None: the default group) runs on the backend
+    ``tutti``; the model gets a communicator of its own there.
+
+    ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
+    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. With ``find_unused_parameters`` a backward need
+    not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
+    ``bucket_cap_mb`` MiB.
+
+    ValueError names an argument or a call that is wrong; DistBackendError names the rank that died or is missing, and
+    is also raised by ``backward()``. Used by one thread at a time. All ranks drop the model at the same step.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
+        strategy: str = "gradient_allreduce",
+        process_group: dist.ProcessGroup | None = None,
+        *,
+        buffers: str = "broadcast",
+        find_unused_parameters: bool = False,
+        bucket_cap_mb: float = 25,
+    ) -> None:
+        super().__init__()
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(f"module is a {type(module).__name__}; DistributedDataParallel wraps a torch.nn.Module")
+        if optimizer is None:
+            optimizer = []
+        elif isinstance(optimizer, torch.optim.Optimizer):
+            optimizer = [optimizer]
+        self.process_group = dist.distributed_c10d._get_default_group() if process_group is None else process_group
+        backend = tutti.torch._backend_of(self.process_group, "DistributedDataParallel")
+        self.module = module
+        self._replicas = tutti.torch._core().ModelReplicas(
+            backend, list(module.named_parameters()), list(module.named_buffers()), strategy, buffers,
+            find_unused_parameters, int(bucket_cap_mb * 2**20))
+        self._names = dict(module.named_parameters(remove_duplicate=False))
+        self._places = _places_of(module)
+        self._synchronizes = True
+        self._steps_together = False
+        self._optimizers: list[torch.optim.Optimizer] = []
+        for one in optimizer:
+            self.add_optimizer(one)
+
+    def forward(self, *inputs: Any, **arguments: Any) -> Any:
+        # A hook on the module itself would be copied with the module, as for an average of weights.
+        self._check_module()
+        return self.module(*inputs, **arguments)
+
+    @property
+    def strategy(self) -> str:
+        """The strategy name in full, with every option."""
+        return self._replicas.strategy
+
+    @property
+    def step(self) -> int:
+        """The number of completed steps, those before a loaded state included."""
+        return self._replicas.step
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Lets the strategy do before and after each ``optimizer.step()`` what it does to the weights.
+
+        Collective for ``QAdam``.
+        """
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"an optimizer is a torch.optim.Optimizer, not a {type(optimizer).__name__}")
+        if any(optimizer is known for known in self._optimizers):
+            raise ValueError("DistributedDataParallel knows this optimizer already")
+        if isinstance(optimizer, QAdam):
+            optimizer._attach(self._replicas)
+        elif self.strategy.startswith("qadam"):
+            raise ValueError(f"the strategy {self.strategy} needs tutti.torch.QAdam, not {type(optimizer).__name__}")
+        self._optimizers.append(optimizer)
+        # The optimizer does not keep the model alive.
+        this = weakref.ref(self)
+
+        def before(_optimizer: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> None:
+            model = this()
+            if model is not None and not model._steps_together:
+                has_closure = len(arguments) > 1 and arguments[1] is not None or keywords.get("closure") is not None
+                model._replicas.begin_update(uses_gradients=not has_closure)
+
+        def after(_optimizer: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
+            model = this()
+            if model is not None and not model._steps_together:
+                model._replicas.end_update()
+
+        optimizer.register_step_pre_hook(before)
+        optimizer.register_step_post_hook(after)
+
+    @contextlib.contextmanager
+    def one_step(self) -> Iterator[None]:
+        """All that optimizers do inside is one step of the strategy, also when some of them, or all, are skipped.
+
+        Otherwise each ``optimizer.step()`` is a step of its own, and a strategy that exchanges weights does so in each.
+        """
+        self._replicas.begin_update(uses_gradients=False)
+        self._steps_together = True
+        try:
+            yield
+        except BaseException:
+            self._replicas.cancel_update()
+            raise
+        finally:
+            self._steps_together = False
+        self._replicas.end_update()
+
+    @property
+    def require_backward_grad_sync(self) -> bool:
+        """Whether ``backward()`` exchanges gradients; otherwise it adds them up on this rank, as in ``no_sync``."""
+        return self._synchronizes
+
+    @require_backward_grad_sync.setter
+    def require_backward_grad_sync(self, synchronizes: bool) -> None:
+        self._replicas.set_synchronize(synchronizes)
+        self._synchronizes = synchronizes
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """``backward()`` inside adds gradients up on this rank; the first one afterwards exchanges their sum."""
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def flush(self) -> None:
+        """Gives all ranks the average of their weights, and equal buffers, before an evaluation or a checkpoint.
+
+        Leaves weights alone that the strategy keeps equal anyway. Collective.
+        """
+        self._replicas.flush()
+
+    def broadcast(self) -> None:
+        """Gives all ranks the parameters and buffers of rank 0, after they were written other than by a step.
+
+        Collective.
+        """
+        self._replicas.broadcast()
+
+    def broadcast_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives all ranks the state of rank 0's optimizer, for a training that is resumed. Collective."""
+        saved = io.BytesIO()
+        torch.save(optimizer.state_dict(), saved)
+        received = self._replicas.broadcast_bytes(saved.getvalue())
+        optimizer.load_state_dict(torch.load(io.BytesIO(received), weights_only=True))
+
+    def check_replicas(self) -> None:
+        """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.
+
+        Collective.
+        """
+        self._replicas.check_replicas()
+
+    def agree_on_overflow(self, mine: bool) -> bool:
+        """Whether ``mine`` is true on any rank: all ranks skip a step, or none. See :class:`tutti.torch.GradScaler`.
+
+        Collective, except for ``async`` after its warm-up, which returns ``mine``.
+        """
+        return self._replicas.agree_on_overflow(mine)
+
+    def set_loss_scale(self, scale: float) -> None:
+        """Says that losses are multiplied by ``scale`` from here on, so that residuals follow.
+
+        Collective on a change.
+        """
+        self._replicas.set_loss_scale(scale)
+
+    def pause(self) -> None:
+        """Pauses the rounds of ``async``, on all ranks; no effect with other strategies."""
+        self._replicas.pause()
+
+    def resume(self) -> None:
+        """Ends a ``pause``."""
+        self._replicas.resume()
+
+    def stop(self) -> None:
+        """Ends the rounds of ``async`` for good, on all ranks."""
+        self._replicas.stop()
+
+    def take_statistics(self) -> dict[str, int | float]:
+        """The traffic since the last call: steps, bytes on the wire and of the values, seconds exposed and in all."""
+        return self._replicas.take_statistics()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What later steps depend on beside weights, buffers and gradients; a part of ``state_dict()``.
+
+        The state is this rank's own: save it on each rank, between two steps.
+        """
+        return {"strategy": self.strategy, "state": states.to_tensor(self._replicas.save_state())}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Does nothing: ``load_state_dict`` loads the state after the weights."""
+
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        strict: bool = True,
+        assign: bool = False,
+    ) -> Any:
+        """Loads what ``state_dict()`` returned on this rank or, given a list, on all ranks of the saved world, by rank.
+
+        A world of another size needs the list; all ranks then get the weights of its first one. Where the state of the
+        strategy is missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says
+        what does not fit; the strategy's state is then unchanged.
+        """
+        if assign:
+            raise ValueError("load_state_dict(assign=True) gives parameters other memory, where the ranks do not find "
+                             "them: load the module with it before the module is wrapped")
+        every = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        if not every:
+            raise ValueError("load_state_dict: the list of the ranks' states is empty")
+        same_world = len(every) in (1, self.process_group.size())
+        mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
+        result = super().load_state_dict({_EXTRA_STATE: None, **mine}, strict, assign)
+        loaded = [mine] if same_world else every
+        if any(one.get(_EXTRA_STATE) is None for one in loaded):
+            self.broadcast()
+        else:
+            self._replicas.load_state([states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded])
+        return result
+
+    def _check_module(self) -> None:
+        if all(len(table) == len(values) and all(map(operator.is_, table.values(), values))
+               for table, values in self._places):
+            return
+        now = dict(self.module.named_parameters(remove_duplicate=False))
+        for name in [*self._names, *now]:
+            if now.get(name) is not self._names.get(name):
+                how = "registered" if name not in self._names else "removed" if name not in now else "replaced"
+                raise ValueError(
+                    f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
+                    "so the ranks do not exchange it as it is now: wrap the module anew after every change of its "
+                    "parameters")
+        self._places = _places_of(self.module)  # modules without parameters have come or gone

@@ -1,0 +1,36 @@
+"""A gradient scaler whose ranks skip the same steps."""
+
+from typing import Any
+
+import torch
+
+from tutti.torch.distributed_data_parallel import DistributedDataParallel
+
+
+class GradScaler(torch.amp.GradScaler):
+    """torch's ``GradScaler`` for a model whose gradients may overflow on one rank only.
+
+        scaler = tutti.torch.GradScaler(model)
+
+    All ranks skip a step when the gradients of any rank overflow, so their scales and weights stay in step; in a
+    skipped step the strategy exchanges no weights. What a codec holds back follows the scale. All ranks call ``scale``,
+    ``unscale_`` and ``step`` in the same order. Options are those of ``torch.amp.GradScaler``.
+    """
+
+    def __init__(self, model: DistributedDataParallel, **options: Any) -> None:
+        super().__init__("cpu", **options)
+        self._model = model
+
+    def scale(self, outputs: Any) -> Any:
+        if self.is_enabled():
+            self._model.set_loss_scale(self.get_scale())
+        return super().scale(outputs)
+
+    def _unscale_grads_(self, *arguments: Any) -> dict[torch.device, torch.Tensor]:
+        # The one place in which torch looks for overflows, as ShardedGradScaler of FSDP knows, too.
+        found = super()._unscale_grads_(*arguments)
+        overflow = self._model.agree_on_overflow(any(bool(on_device.item()) for on_device in found.values()))
+        if overflow:
+            for on_device in found.values():
+                on_device.fill_(1)
+        return found

@@ -1,0 +1,263 @@
+// Replicas keeps the replicas of one model in step: the policy that every adapter has in common. A model is what it
+// consists of, named parameters and buffers, whether a torch::nn::Module (tutti::nn::DataParallel) or a module of
+// Python (tutti.torch.DistributedDataParallel) holds them.
+#ifndef TUTTI_TORCH_REPLICAS_H_
+#define TUTTI_TORCH_REPLICAS_H_
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "tutti/agreement.h"
+#include "tutti/communicator.h"
+#include "tutti/synchronizer.h"
+#include "tutti/torch/buffers.h"
+#include "tutti/torch/errors.h"
+#include "tutti/torch/gradient_hooks.h"
+#include "tutti/torch/tensors.h"
+#include "tutti/torch/weights_watch.h"
+
+namespace tutti::nn {
+
+// Options with the fields and defaults of SynchronizerOptions, and those that only models have.
+struct ReplicasOptions {
+  std::string strategy = SynchronizerOptions().strategy;
+  std::int64_t bucket_bytes = SynchronizerOptions().bucket_bytes;
+  std::int64_t first_bucket_bytes = SynchronizerOptions().first_bucket_bytes;
+  bool allow_unused = SynchronizerOptions().allow_unused;
+  // How ranks keep the model's buffers equal; the same on all ranks.
+  Buffers buffers = Buffers::kBroadcast;
+};
+
+// What an adapter knows of the model beyond its tensors.
+struct ReplicatedModel {
+  // In the order of their use in forward; a tensor under two names counts once, under the first.
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> buffers;
+  // Checks that the model still consists of these tensors; called in every step, so it should be cheap.
+  std::function<absl::Status()> check;
+  // What a user should do, in the words of the adapter's language: after weights were written outside of an update, and
+  // after a weight was moved to other memory.
+  std::string advice_when_written;
+  std::string advice_when_moved;
+};
+
+// The calls of one step, on every rank, from one thread:
+//
+//   loss.backward();                 // hooks put gradients into buckets, which leave while backward still runs
+//   replicas.BeginUpdate(true);      // weights may now be a mix of those of several ranks
+//   … the optimizer changes the weights …
+//   replicas.EndUpdate();            // weights may be changed once more; the next exchange of weights begins
+//
+// Errors are exceptions (errors.h). Not thread-safe; every backward() runs on the thread that makes these calls.
+class Replicas {
+ public:
+  // Collective; overwrites the model by that of rank 0. `communicator` must outlive the Replicas.
+  Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options);
+  // All ranks must destroy their Replicas at the same step (`async`: at any step after its warm-up), or after an error.
+  ~Replicas();
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+
+  // Overwrites the model by that of rank 0, and starts the strategy anew. Collective.
+  void Broadcast();
+  // Gives `bytes` the value that rank 0 has. Collective.
+  void BroadcastBytes(std::string& bytes);
+
+  // Ends the last backward() and does to the weights what the strategy does before an optimizer. `uses_gradients`: the
+  // update begins with the gradients that are there, which must be exchanged; otherwise the update calls backward().
+  // An update that was begun and never ended counts as one that an exception has ended.
+  void BeginUpdate(bool uses_gradients);
+  // Does to the weights what the strategy does after an optimizer, and makes the buffers equal.
+  void EndUpdate();
+  // Tells that an exception has ended the update, which may be repeated from the weights that are there.
+  void CancelUpdate();
+
+  // Gives all ranks the average of their weights and makes buffers equal. Collective.
+  void Flush();
+  // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
+  bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
+  // See Synchronizer::SetLossScale.
+  void SetLossScale(double scale) { place_->ThrowIfError(synchronizer_->SetLossScale(scale)); }
+
+  // The state of the Synchronizer; LoadState is collective and comes last, after the weights were restored.
+  std::string SaveState() const { return synchronizer_->SaveState(); }
+  void LoadState(const std::vector<std::string>& states);
+
+  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. Collective.
+  void CheckReplicas();
+
+  Synchronizer& synchronizer() { return *synchronizer_; }
+  const Synchronizer& synchronizer() const { return *synchronizer_; }
+  GradientHooks& gradients() { return *gradients_; }
+  const ErrorPlace& place() const { return *place_; }
+
+ private:
+  absl::StatusOr<std::vector<Parameter>> FindTensors();
+  void BeginForward();
+  absl::Status MayBeginBackward() const;
+  absl::Status CheckPlaces() const;
+  void SynchronizeBuffers();
+
+  Communicator& communicator_;
+  const Buffers buffer_mode_;
+  const ReplicatedModel model_;
+  std::unique_ptr<Synchronizer> synchronizer_;
+  std::vector<NamedTensor> replicated_;  // parameters and buffers, each once
+  std::vector<torch::Tensor> buffers_;
+  std::vector<torch::Tensor> trained_;
+  std::optional<ErrorPlace> place_;
+  std::optional<WeightsWatch> weights_;  // exists for strategies that exchange weights
+  std::optional<GradientHooks> gradients_;
+  const int exceptions_ = std::uncaught_exceptions();
+  bool updating_ = false;        // the weights change inside an update now
+  bool update_failed_ = false;   // an exception, perhaps of a backward() inside it, has ended the last update
+  bool steps_together_ = false;  // all ranks make the update under way together
+};
+
+inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, const ReplicasOptions& options)
+    : communicator_(communicator), buffer_mode_(options.buffers), model_(std::move(model)) {
+  absl::StatusOr<std::vector<Parameter>> found = FindTensors();
+  ThrowIfError(Agree(communicator, "torch", {{"buffers", Name(buffer_mode_)}}, found.status()));
+  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
+                                                    {.strategy = options.strategy,
+                                                     .bucket_bytes = options.bucket_bytes,
+                                                     .first_bucket_bytes = options.first_bucket_bytes,
+                                                     .allow_unused = options.allow_unused}));
+  place_.emplace(communicator, *synchronizer_);
+  if (synchronizer_->exchanges_weights()) weights_.emplace(trained_);
+  Broadcast();
+  // The hooks come last: after a failure of the constructor, hooks would call an object that does not exist.
+  gradients_.emplace(*synchronizer_, *place_, trained_, options.allow_unused, [this] { return MayBeginBackward(); });
+}
+
+// Collects the tensors that ranks have in common; returns descriptions of the trained parameters.
+inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
+  std::vector<Parameter> descriptions;
+  std::unordered_set<torch::TensorImpl*> seen;  // modules may share tensors
+  for (const auto& [name, parameter] : model_.parameters) {
+    if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    replicated_.push_back({name, parameter});
+    if (!parameter.requires_grad()) continue;
+    absl::StatusOr<Parameter> description = DescribeParameter(name, parameter);
+    if (!description.ok()) return description.status();
+    if (GradientHooks::Hooks(parameter)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter ", name, " already has a hook for its gradient: is the module wrapped twice?"));
+    }
+    descriptions.push_back(*std::move(description));
+    trained_.push_back(parameter);
+  }
+  for (const auto& [name, buffer] : model_.buffers) {
+    if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
+    buffers_.push_back(buffer);
+    replicated_.push_back({name, buffer});
+  }
+  return descriptions;
+}
+
+inline Replicas::~Replicas() {
+  gradients_.reset();
+  // Every rank has begun an exchange for a forward that does not come: Restart ends it. After an error it is given up.
+  if (synchronizer_ != nullptr && std::uncaught_exceptions() == exceptions_) (void)synchronizer_->Restart();
+}
+
+inline void Replicas::Broadcast() {
+  TensorMemory state(replicated_);
+  place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
+  state.WriteBack();
+  place_->ThrowIfError(synchronizer_->Restart());
+  BeginForward();
+}
+
+inline void Replicas::BroadcastBytes(std::string& bytes) {
+  std::int64_t size = static_cast<std::int64_t>(bytes.size());
+  place_->ThrowIfError(synchronizer_->BroadcastState({{.data = &size, .bytes = sizeof(size), .name = "size"}}));
+  bytes.resize(static_cast<std::size_t>(size));
+  place_->ThrowIfError(synchronizer_->BroadcastState({{.data = bytes.data(), .bytes = size, .name = "optimizer"}}));
+}
+
+inline void Replicas::BeginForward() {
+  place_->ThrowIfError(synchronizer_->BeginForward());
+  if (weights_.has_value()) weights_->Remember();
+}
+
+// Checks that weights which are exchanged still lie where the synchronizer was told.
+inline absl::Status Replicas::CheckPlaces() const {
+  if (absl::Status model = model_.check(); !model.ok() || !weights_.has_value()) return model;
+  const int moved = weights_->FindMoved();
+  if (moved == WeightsWatch::kNone) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("parameter ", synchronizer_->parameters()[moved].name,
+                                                 " was moved to other memory ", model_.advice_when_moved));
+}
+
+inline absl::Status Replicas::MayBeginBackward() const {
+  if (absl::Status places = CheckPlaces(); !places.ok()) return places;
+  if (!weights_.has_value() || updating_) return absl::OkStatus();
+  const int written = weights_->FindWritten();
+  if (written == WeightsWatch::kNone) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("parameter ", synchronizer_->parameters()[written].name,
+                                                 ": weights were changed outside of ", model_.advice_when_written));
+}
+
+inline void Replicas::BeginUpdate(bool uses_gradients) {
+  if (updating_) CancelUpdate();
+  if (!update_failed_) place_->ThrowIfError(gradients_->EndBackward());
+  if (uses_gradients) place_->ThrowIfError(gradients_->CheckExchanged());
+  place_->ThrowIfError(MayBeginBackward());
+  // The answer concerns this step, so steps_together() is asked before the step is counted.
+  steps_together_ = synchronizer_->steps_together();
+  place_->ThrowIfError(synchronizer_->BeforeStep());
+  updating_ = update_failed_ = true;
+}
+
+inline void Replicas::CancelUpdate() {
+  updating_ = false;
+  if (weights_.has_value()) weights_->Remember();
+}
+
+inline void Replicas::EndUpdate() {
+  updating_ = update_failed_ = false;
+  if (weights_.has_value()) weights_->Remember();
+  place_->ThrowIfError(gradients_->CheckExchanged());
+  gradients_->BeginStep();
+  place_->ThrowIfError(synchronizer_->AfterStep());
+  if (steps_together_) SynchronizeBuffers();
+  BeginForward();
+}
+
+inline void Replicas::Flush() {
+  place_->ThrowIfError(CheckPlaces());
+  place_->ThrowIfError(synchronizer_->Flush());
+  SynchronizeBuffers();
+  BeginForward();
+}
+
+inline void Replicas::LoadState(const std::vector<std::string>& states) {
+  ThrowIfError(synchronizer_->LoadState(states));
+  BeginForward();
+}
+
+inline void Replicas::SynchronizeBuffers() {
+  const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
+  place_->ThrowIfError(nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_));
+}
+
+inline void Replicas::CheckReplicas() {
+  place_->ThrowIfError(synchronizer_->Agree({}, model_.check()));
+  place_->ThrowIfError(synchronizer_->CheckState(TensorMemory(replicated_).memory()));
+}
+
+}  // namespace tutti::nn
+
+#endif  // TUTTI_TORCH_REPLICAS_H_

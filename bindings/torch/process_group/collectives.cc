@@ -1,0 +1,461 @@
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <numeric>
+#include <utility>
+
+#include "bindings/torch/process_group/process_group_tutti.h"
+#include "bindings/torch/process_group/reduce_op.h"
+#include "bindings/torch/process_group/tensors.h"
+
+namespace tutti::dist {
+namespace {
+
+using ::c10d::OpType;
+
+// While it lives, autograd and inference mode do not hear of the copies that a call makes.
+using QuietCopies = at::AutoDispatchBelowADInplaceOrView;
+
+DType TypeToReduce(const char* call, const at::Tensor& tensor) {
+  const std::optional<DType> dtype = DTypeOf(tensor.scalar_type());
+  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: ", call, ": elements of type ", tensor.scalar_type(),
+                   " cannot be reduced");
+  return *dtype;
+}
+
+// How elements that are only moved are described: as bytes where the core has no such type.
+struct Moved {
+  explicit Moved(const at::Tensor& tensor)
+      : dtype(DTypeOf(tensor.scalar_type()).value_or(DType::kU8)),
+        per_element(static_cast<std::int64_t>(tensor.itemsize()) / SizeOf(dtype)) {}
+  DType dtype;
+  std::int64_t per_element;  // elements of `dtype` for each element of the tensor
+};
+
+// `input`, or a copy of it where its memory overlaps that of `output`.
+at::Tensor Apart(const at::Tensor& input, const at::Tensor& output) {
+  return Overlap(input, output) ? input.clone() : input;
+}
+
+void CheckCount(const char* call, const char* argument, const at::Tensor& tensor, std::int64_t count) {
+  TORCH_CHECK_VALUE(tensor.numel() == count, "tutti: ", call, ": ", argument, " has ", tensor.numel(), " elements; ",
+                    count, " would be right");
+}
+
+std::vector<std::int64_t> CountsOf(at::TensorList tensors) {
+  std::vector<std::int64_t> counts;
+  for (const at::Tensor& tensor : tensors) counts.push_back(tensor.numel());
+  return counts;
+}
+
+bool AllEqual(const std::vector<std::int64_t>& counts) {
+  return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
+}
+
+// Lets the results that arrive in `room` go on to `outputs`, where these do not lie in `room`.
+void DistributeAfter(Calls& calls, const at::Tensor& room, at::TensorList outputs) {
+  if (room.is_alias_of(outputs[0])) return;
+  calls.finish = [room, list = outputs.vec(), earlier = std::move(calls.finish)] {
+    if (earlier) earlier();
+    Distribute(room, list);
+  };
+}
+
+// The elements of each rank in a tensor that is split along its first dimension; all alike where `splits` is empty.
+std::vector<std::int64_t> ElementsOfRanks(const char* argument, const at::Tensor& tensor,
+                                          const std::vector<std::int64_t>& splits, int size) {
+  const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % size == 0, "tutti: all_to_all_single: the first dimension of ", argument, " is ", rows,
+                      ", which the ", size, " ranks of the group do not divide; give split sizes");
+    return std::vector<std::int64_t>(size, tensor.numel() / size);
+  }
+  TORCH_CHECK_VALUE(static_cast<int>(splits.size()) == size, "tutti: all_to_all_single: ", splits.size(),
+                    " split sizes for ", argument, "; the group has ", size, " ranks");
+  const std::int64_t sum = std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
+  TORCH_CHECK_VALUE(sum == rows, "tutti: all_to_all_single: the split sizes for ", argument, " sum to ", sum,
+                    "; its first dimension is ", rows);
+  const std::int64_t per_row = rows == 0 ? 0 : tensor.numel() / rows;
+  std::vector<std::int64_t> elements;
+  for (const std::int64_t split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, "tutti: all_to_all_single: split size ", split, " for ", argument);
+    elements.push_back(split * per_row);
+  }
+  return elements;
+}
+
+}  // namespace
+
+tutti::Work ProcessGroupTutti::Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
+                                     const CallOptions& options) const {
+  return communicator()->Call(spec, in.defined() ? in.const_data_ptr() : nullptr,
+                              out.defined() ? out.mutable_data_ptr() : nullptr, options);
+}
+
+void ProcessGroupTutti::AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options,
+                                     Calls& calls) {
+  const at::Tensor room = Contiguous(tensor);
+  CallOptions own = options;
+  const CollectiveSpec spec = {.collective = Collective::kAllReduce,
+                               .dtype = TypeToReduce("all_reduce", tensor),
+                               .op = ReduceOpOf("all_reduce", op, own),
+                               .count = tensor.numel()};
+  calls.works.push_back(Start(spec, room, room, own));
+  calls.outputs.push_back(tensor);
+  DistributeAfter(calls, room, tensor);
+}
+
+void ProcessGroupTutti::AddAllGather(const at::Tensor& output, const at::Tensor& input, const CallOptions& options,
+                                     Calls& calls) {
+  const Moved moved(input);
+  const std::int64_t count = input.numel() * moved.per_element;
+  const CollectiveSpec spec = {.collective = Collective::kAllGather, .dtype = moved.dtype, .count = count};
+  // The core takes an input inside the output where it is this rank's own block.
+  const auto* const own_block = static_cast<const char*>(output.const_data_ptr()) + getRank() * input.nbytes();
+  const at::Tensor from = input.const_data_ptr() == own_block ? input : Apart(input, output);
+  calls.held.push_back(from);
+  calls.works.push_back(Start(spec, from, output, options));
+}
+
+void ProcessGroupTutti::AddReduceScatter(const at::Tensor& output, const at::Tensor& input, const ::c10d::ReduceOp& op,
+                                         const CallOptions& options, Calls& calls) {
+  CallOptions own = options;
+  const CollectiveSpec spec = {.collective = Collective::kReduceScatter,
+                               .dtype = TypeToReduce("reduce_scatter", input),
+                               .op = ReduceOpOf("reduce_scatter", op, own),
+                               .count = output.numel()};
+  const auto* const own_block = static_cast<const char*>(input.const_data_ptr()) + getRank() * output.nbytes();
+  const at::Tensor from = output.const_data_ptr() == own_block ? input : Apart(input, output);
+  calls.held.push_back(from);
+  calls.works.push_back(Start(spec, from, output, own));
+}
+
+void ProcessGroupTutti::AddAllToAllV(const at::Tensor& output, const std::vector<std::int64_t>& receive,
+                                     const at::Tensor& input, const std::vector<std::int64_t>& send,
+                                     const CallOptions& options, Calls& calls) {
+  const Moved moved(input);
+  // Also where this rank's counts are all equal: those of other ranks may not be, and all must make the same call.
+  CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = moved.dtype};
+  for (const std::int64_t count : send) spec.send_counts.push_back(count * moved.per_element);
+  for (const std::int64_t count : receive) spec.recv_counts.push_back(count * moved.per_element);
+  calls.held.push_back(Apart(input, output));
+  calls.works.push_back(Start(spec, calls.held.back(), output, options));
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& tensor = OnlyTensor("broadcast", "tensor", tensors);
+  CheckRank("broadcast", "src", options.rootRank);
+  ++sequence_number_;
+  const at::Tensor room = Contiguous(tensor);
+  const Moved moved(tensor);
+  Calls calls = {.outputs = {tensor}};
+  calls.works.push_back(Start({.collective = Collective::kBroadcast,
+                               .dtype = moved.dtype,
+                               .count = tensor.numel() * moved.per_element,
+                               .root = static_cast<Rank>(options.rootRank)},
+                              room, room, OptionsFor(options.timeout, options.asyncOp)));
+  if (options.rootRank != getRank())
+    DistributeAfter(calls, room, tensor);
+  else
+    calls.held.push_back(room);
+  return Launched(std::move(calls), OpType::BROADCAST, "tutti:broadcast");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, options);
+  const QuietCopies quiet;
+  at::Tensor& tensor = OnlyTensor("all_reduce", "tensor", tensors);
+  ++sequence_number_;
+  Calls calls;
+  AddAllReduce(tensor, options.reduceOp, OptionsFor(options.timeout, options.asyncOp), calls);
+  return Launched(std::move(calls), OpType::ALLREDUCE, "tutti:all_reduce");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tensors,
+                                                                  const ::c10d::AllreduceCoalescedOptions& options) {
+  const QuietCopies quiet;
+  TORCH_CHECK_VALUE(!tensors.empty(), "tutti: all_reduce_coalesced: no tensors");
+  CheckTensors("all_reduce_coalesced", "tensors", tensors, tensors[0]);
+  ++sequence_number_;
+  Calls calls;
+  for (at::Tensor& tensor : tensors) {
+    AddAllReduce(tensor, options.reduceOp, OptionsFor(options.timeout, options.asyncOp), calls);
+  }
+  return Launched(std::move(calls), OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& tensor = OnlyTensor("reduce", "tensor", tensors);
+  CheckRank("reduce", "dst", options.rootRank);
+  ++sequence_number_;
+  const at::Tensor room = Contiguous(tensor);
+  CallOptions own = OptionsFor(options.timeout, options.asyncOp);
+  const CollectiveSpec spec = {.collective = Collective::kReduce,
+                               .dtype = TypeToReduce("reduce", tensor),
+                               .op = ReduceOpOf("reduce", options.reduceOp, own),
+                               .count = tensor.numel(),
+                               .root = static_cast<Rank>(options.rootRank)};
+  const bool is_root = options.rootRank == getRank();
+  Calls calls = {.outputs = {tensor}};
+  calls.held.push_back(room);
+  calls.works.push_back(Start(spec, room, is_root ? room : at::Tensor(), own));
+  if (is_root) DistributeAfter(calls, room, tensor);
+  return Launched(std::move(calls), OpType::REDUCE, "tutti:reduce");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather(TensorLists& outputs, Tensors& inputs,
+                                                        const ::c10d::AllgatherOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& input = OnlyTensor("all_gather", "tensor", inputs);
+  TORCH_CHECK_VALUE(outputs.size() == 1 && static_cast<int>(outputs[0].size()) == getSize(),
+                    "tutti: all_gather: tensor_list has ", outputs.empty() ? 0 : outputs[0].size(),
+                    " tensors; the group has ", getSize(), " ranks");
+  CheckTensors("all_gather", "tensor_list", outputs[0], input);
+  CheckCount("all_gather", "tensor_list[this rank]", outputs[0][getRank()], input.numel());
+  ++sequence_number_;
+  const std::vector<std::int64_t> counts = CountsOf(outputs[0]);
+  const at::Tensor room = RoomForAll(outputs[0]);
+  Calls calls = {.outputs = outputs[0]};
+  const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
+  if (AllEqual(counts)) {
+    AddAllGather(room, Contiguous(input), own, calls);
+  } else {  // every rank has a block of its own size, which all ranks know: an exchange where each gets the same block
+    const std::vector<at::Tensor> copies(getSize(), input);
+    AddAllToAllV(room, counts, at::cat(std::vector<at::Tensor>(getSize(), input.reshape({-1}))), CountsOf(copies), own,
+                 calls);
+  }
+  DistributeAfter(calls, room, outputs[0]);
+  return Launched(std::move(calls), OpType::ALLGATHER, "tutti:all_gather");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                              const ::c10d::AllgatherOptions& options) {
+  Tensors outputs = {output};
+  Tensors inputs = {input};
+  return allgather_into_tensor_coalesced(outputs, inputs, options);
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                              const ::c10d::AllgatherOptions& options) {
+  const QuietCopies quiet;
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size() && !inputs.empty(),
+                    "tutti: all_gather_into_tensor: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CheckTensor("all_gather_into_tensor", "input_tensor", inputs[i]);
+    CheckTensors("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i]);
+    CheckCount("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i].numel() * getSize());
+  }
+  ++sequence_number_;
+  Calls calls = {.outputs = outputs};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor room = ContiguousRoomFor(outputs[i]);
+    AddAllGather(room, Contiguous(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
+    DistributeAfter(calls, room, outputs[i]);
+  }
+  return Launched(std::move(calls), OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                                  const ::c10d::AllgatherOptions& options) {
+  const QuietCopies quiet;
+  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() && !inputs.empty(),
+                    "tutti: all_gather_coalesced: ", outputs.size(), " output lists; the group has ", getSize(),
+                    " ranks");
+  ++sequence_number_;
+  Calls calls;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CheckTensor("all_gather_coalesced", "input_tensor_list", inputs[i]);
+    Tensors gathered;
+    for (const Tensors& list : outputs) {
+      TORCH_CHECK_VALUE(list.size() == inputs.size(), "tutti: all_gather_coalesced: an output list has ", list.size(),
+                        " tensors for ", inputs.size(), " inputs");
+      gathered.push_back(list[i]);
+    }
+    CheckTensors("all_gather_coalesced", "output_tensor_lists", gathered, inputs[i]);
+    for (const at::Tensor& tensor : gathered) {
+      CheckCount("all_gather_coalesced", "output_tensor_lists", tensor, inputs[i].numel());
+    }
+    const at::Tensor room = RoomForAll(gathered);
+    AddAllGather(room, Contiguous(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
+    calls.outputs.insert(calls.outputs.end(), gathered.begin(), gathered.end());
+    DistributeAfter(calls, room, gathered);
+  }
+  return Launched(std::move(calls), OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::gather(TensorLists& outputs, Tensors& inputs,
+                                                     const ::c10d::GatherOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& input = OnlyTensor("gather", "tensor", inputs);
+  CheckRank("gather", "dst", options.rootRank);
+  const bool is_root = options.rootRank == getRank();
+  if (is_root) {
+    TORCH_CHECK_VALUE(outputs.size() == 1 && static_cast<int>(outputs[0].size()) == getSize(),
+                      "tutti: gather: gather_list has ", outputs.empty() ? 0 : outputs[0].size(),
+                      " tensors; the group has ", getSize(), " ranks");
+    CheckTensors("gather", "gather_list", outputs[0], input);
+    for (const at::Tensor& tensor : outputs[0]) CheckCount("gather", "gather_list", tensor, input.numel());
+  } else {
+    TORCH_CHECK_VALUE(outputs.empty() || outputs[0].empty(), "tutti: gather: gather_list is for rank ",
+                      options.rootRank, " alone, where the tensors are gathered");
+  }
+  ++sequence_number_;
+  const Moved moved(input);
+  const at::Tensor room = is_root ? RoomForAll(outputs[0]) : at::Tensor();
+  Calls calls = {.outputs = is_root ? outputs[0] : Tensors()};
+  const at::Tensor from = is_root ? Apart(Contiguous(input), room) : Contiguous(input);
+  calls.held.push_back(from);
+  calls.works.push_back(Start({.collective = Collective::kGather,
+                               .dtype = moved.dtype,
+                               .count = input.numel() * moved.per_element,
+                               .root = static_cast<Rank>(options.rootRank)},
+                              from, room, OptionsFor(options.timeout, options.asyncOp)));
+  if (is_root) DistributeAfter(calls, room, outputs[0]);
+  return Launched(std::move(calls), OpType::GATHER, "tutti:gather");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, TensorLists& inputs,
+                                                      const ::c10d::ScatterOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& output = OnlyTensor("scatter", "tensor", outputs);
+  CheckRank("scatter", "src", options.rootRank);
+  const bool is_root = options.rootRank == getRank();
+  if (is_root) {
+    TORCH_CHECK_VALUE(inputs.size() == 1 && static_cast<int>(inputs[0].size()) == getSize(),
+                      "tutti: scatter: scatter_list has ", inputs.empty() ? 0 : inputs[0].size(),
+                      " tensors; the group has ", getSize(), " ranks");
+    CheckTensors("scatter", "scatter_list", inputs[0], output);
+    for (const at::Tensor& tensor : inputs[0]) CheckCount("scatter", "scatter_list", tensor, output.numel());
+  } else {
+    TORCH_CHECK_VALUE(inputs.empty() || inputs[0].empty(), "tutti: scatter: scatter_list is for rank ",
+                      options.rootRank, " alone, which has the tensors");
+  }
+  ++sequence_number_;
+  const Moved moved(output);
+  const at::Tensor room = ContiguousRoomFor(output);
+  Calls calls = {.outputs = {output}};
+  const at::Tensor from = is_root ? Apart(Joined(inputs[0]), room) : at::Tensor();
+  if (is_root) calls.held.push_back(from);
+  calls.works.push_back(Start({.collective = Collective::kScatter,
+                               .dtype = moved.dtype,
+                               .count = output.numel() * moved.per_element,
+                               .root = static_cast<Rank>(options.rootRank)},
+                              from, room, OptionsFor(options.timeout, options.asyncOp)));
+  DistributeAfter(calls, room, output);
+  return Launched(std::move(calls), OpType::SCATTER, "tutti:scatter");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                             const ::c10d::ReduceScatterOptions& options) {
+  const QuietCopies quiet;
+  const at::Tensor& output = OnlyTensor("reduce_scatter", "output", outputs);
+  TORCH_CHECK_VALUE(inputs.size() == 1 && static_cast<int>(inputs[0].size()) == getSize(),
+                    "tutti: reduce_scatter: input_list has ", inputs.empty() ? 0 : inputs[0].size(),
+                    " tensors; the group has ", getSize(), " ranks");
+  CheckTensors("reduce_scatter", "input_list", inputs[0], output);
+  CheckCount("reduce_scatter", "output", output, inputs[0][getRank()].numel());
+  ++sequence_number_;
+  const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
+  const at::Tensor room = ContiguousRoomFor(output);
+  Calls calls = {.outputs = {output}};
+  if (AllEqual(CountsOf(inputs[0]))) {
+    AddReduceScatter(room, Joined(inputs[0]), options.reduceOp, own, calls);
+  } else {  // blocks of different sizes: one reduction for each rank
+    for (Rank root = 0; root < getSize(); ++root) {
+      CallOptions factored = own;
+      const CollectiveSpec spec = {.collective = Collective::kReduce,
+                                   .dtype = TypeToReduce("reduce_scatter", output),
+                                   .op = ReduceOpOf("reduce_scatter", options.reduceOp, factored),
+                                   .count = inputs[0][root].numel(),
+                                   .root = root};
+      calls.held.push_back(inputs[0][root].clone(at::MemoryFormat::Contiguous));
+      calls.works.push_back(Start(spec, calls.held.back(), root == getRank() ? room : at::Tensor(), factored));
+    }
+  }
+  DistributeAfter(calls, room, output);
+  return Launched(std::move(calls), OpType::REDUCE_SCATTER, "tutti:reduce_scatter");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                                   const ::c10d::ReduceScatterOptions& options) {
+  Tensors outputs = {output};
+  Tensors inputs = {input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const ::c10d::ReduceScatterOptions& options) {
+  const QuietCopies quiet;
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size() && !inputs.empty(),
+                    "tutti: reduce_scatter_tensor: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CheckTensor("reduce_scatter_tensor", "output", outputs[i]);
+    CheckTensors("reduce_scatter_tensor", "input", inputs[i], outputs[i]);
+    CheckCount("reduce_scatter_tensor", "input", inputs[i], outputs[i].numel() * getSize());
+  }
+  ++sequence_number_;
+  Calls calls = {.outputs = outputs};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor room = ContiguousRoomFor(outputs[i]);
+    AddReduceScatter(room, Contiguous(inputs[i]), options.reduceOp, OptionsFor(options.timeout, options.asyncOp),
+                     calls);
+    DistributeAfter(calls, room, outputs[i]);
+  }
+  return Launched(std::move(calls), OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter_tensor");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                            std::vector<std::int64_t>& output_splits,
+                                                            std::vector<std::int64_t>& input_splits,
+                                                            const ::c10d::AllToAllOptions& options) {
+  const QuietCopies quiet;
+  CheckTensor("all_to_all_single", "output", output);
+  CheckTensors("all_to_all_single", "input", input, output);
+  const std::vector<std::int64_t> receive = ElementsOfRanks("output", output, output_splits, getSize());
+  const std::vector<std::int64_t> send = ElementsOfRanks("input", input, input_splits, getSize());
+  ++sequence_number_;
+  const at::Tensor room = ContiguousRoomFor(output);
+  Calls calls = {.outputs = {output}};
+  const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
+  const at::Tensor from = Contiguous(input);
+  if (output_splits.empty() && input_splits.empty() && send[0] == receive[0]) {
+    const Moved moved(input);
+    calls.held.push_back(Apart(from, room));
+    calls.works.push_back(
+        Start({.collective = Collective::kAllToAll, .dtype = moved.dtype, .count = send[0] * moved.per_element},
+              calls.held[0], room, own));
+  } else {
+    AddAllToAllV(room, receive, from, send, own, calls);
+  }
+  DistributeAfter(calls, room, output);
+  return Launched(std::move(calls), OpType::ALLTOALL_BASE, "tutti:all_to_all_single");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors& inputs,
+                                                       const ::c10d::AllToAllOptions& options) {
+  const QuietCopies quiet;
+  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() && static_cast<int>(inputs.size()) == getSize(),
+                    "tutti: all_to_all: ", outputs.size(), " output and ", inputs.size(),
+                    " input tensors; the group has ", getSize(), " ranks");
+  CheckTensor("all_to_all", "output_tensor_list", outputs[0]);
+  CheckTensors("all_to_all", "output_tensor_list", outputs, outputs[0]);
+  CheckTensors("all_to_all", "input_tensor_list", inputs, outputs[0]);
+  ++sequence_number_;
+  const at::Tensor room = RoomForAll(outputs);
+  Calls calls = {.outputs = outputs};
+  AddAllToAllV(room, CountsOf(outputs), Joined(inputs), CountsOf(inputs), OptionsFor(options.timeout, options.asyncOp),
+               calls);
+  DistributeAfter(calls, room, outputs);
+  return Launched(std::move(calls), OpType::ALLTOALL, "tutti:all_to_all");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::barrier(const ::c10d::BarrierOptions& options) {
+  ++sequence_number_;
+  Calls calls;
+  calls.works.push_back(communicator()->Barrier(OptionsFor(options.timeout, options.asyncOp)));
+  return Launched(std::move(calls), OpType::BARRIER, "tutti:barrier");
+}
+
+}  // namespace tutti::dist

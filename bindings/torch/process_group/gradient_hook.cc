@@ -1,0 +1,125 @@
+#include "bindings/torch/process_group/gradient_hook.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/memory.h"
+#include "bindings/torch/process_group/tensors.h"
+#include "bindings/torch/process_group/work.h"
+#include "tutti/torch/errors.h"
+
+namespace tutti::dist {
+namespace {
+
+class GradientHook : public ::c10d::CommHookInterface {
+ public:
+  explicit GradientHook(std::shared_ptr<GradientExchange> exchange) : exchange_(std::move(exchange)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(::c10d::GradBucket& bucket) override {
+    return exchange_->Exchange(bucket);
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return ::c10d::detail::parseCppCommHookResult(result);
+  }
+
+ private:
+  const std::shared_ptr<GradientExchange> exchange_;
+};
+
+bool Equal(const BucketContents& a, const BucketContents& b) {
+  return a.dtype == b.dtype && a.parameters.size() == b.parameters.size() &&
+         std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(),
+                    [](const auto& x, const auto& y) { return x.key == y.key && x.count == y.count; });
+}
+
+}  // namespace
+
+std::shared_ptr<GradientExchange> GradientExchange::Create(ProcessGroupTutti& group, const NamedParameters& parameters,
+                                                           const std::string& strategy) {
+  std::unique_ptr<Communicator> communicator = group.NewCommunicator();
+  std::unique_ptr<BucketExchange> exchange = nn::ValueOrThrow(BucketExchange::Create(*communicator, strategy));
+  return std::make_shared<GradientExchange>(std::move(communicator), std::move(exchange), parameters);
+}
+
+GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, std::unique_ptr<BucketExchange> exchange,
+                                   const NamedParameters& parameters)
+    : parts_(std::make_shared<Parts>(Parts{std::move(communicator), std::move(exchange)})) {
+  for (const auto& [name, parameter] : parameters) {
+    names_[parameter.unsafeGetTensorImpl()] = name;
+    parameters_.push_back(parameter);
+  }
+  Track(this, [parts = parts_] {
+    parts->exchange.reset();  // uses the communicator to its end
+    parts->communicator.reset();
+  });
+}
+
+GradientExchange::~GradientExchange() { Untrack(this); }
+
+void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer) {
+  reducer.register_comm_hook(std::make_unique<GradientHook>(exchange));
+}
+
+BucketExchange& GradientExchange::exchange() const {
+  StayIfInterpreterEnds();
+  TORCH_CHECK_WITH(DistBackendError, parts_->exchange != nullptr, "tutti: the interpreter ends: no more exchanges");
+  return *parts_->exchange;
+}
+
+BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) const {
+  const std::optional<DType> dtype = DTypeOf(bucket.getBuffer().scalar_type());
+  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: gradients of ", bucket.getBuffer().scalar_type(), " are not supported");
+  BucketContents contents = {.dtype = *dtype, .parameters = {}};
+  for (const at::Tensor& parameter : bucket.getParameters()) {
+    const auto named = names_.find(parameter.unsafeGetTensorImpl());
+    TORCH_CHECK_VALUE(named != names_.end(), "tutti: DDP exchanges a gradient of shape ", parameter.sizes(),
+                      " whose parameter was not there at tutti.torch.register");
+    contents.parameters.push_back({.key = named->second, .count = parameter.numel()});
+  }
+  return contents;
+}
+
+void GradientExchange::SetBucket(int index, BucketContents contents, const at::Tensor& buffer) {
+  nn::ThrowIfError(exchange().SetBucket(index, contents, buffer.mutable_data_ptr()));
+  // Parameters have left the buckets that held them before; those must be set anew.
+  if (index >= static_cast<int>(buckets_.size())) buckets_.resize(index + 1);
+  for (BucketContents& other : buckets_) {
+    const bool lost = std::any_of(other.parameters.begin(), other.parameters.end(), [&](const auto& held) {
+      return std::any_of(contents.parameters.begin(), contents.parameters.end(),
+                         [&](const auto& taken) { return taken.key == held.key; });
+    });
+    if (lost) other = {};
+  }
+  buckets_[index] = std::move(contents);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradBucket& bucket) {
+  const auto index = static_cast<int>(bucket.getIndex());
+  const at::Tensor& buffer = bucket.getBuffer();
+  CheckTensor("exchange of gradients", "bucket", buffer);
+  BucketContents contents = ContentsOf(bucket);
+  // In the arena exchanges need no copies. DDP has just filled the bucket, so only a hook of the user on one of its
+  // gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
+  MoveToArena(*parts_->communicator, buffer);
+  if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index])) {
+    SetBucket(index, std::move(contents), buffer);
+  }
+  Calls calls = {.outputs = {buffer}};
+  calls.works.push_back(exchange().Exchange(index, buffer.mutable_data_ptr()));
+  return c10::make_intrusive<ProcessGroupWork>(std::move(calls), ::c10d::OpType::ALLREDUCE, "tutti:exchange_gradients",
+                                               static_cast<std::uint64_t>(step()),
+                                               std::make_shared<const std::string>())
+      ->getFuture();
+}
+
+std::string GradientExchange::strategy() const { return exchange().strategy(); }
+std::int64_t GradientExchange::step() const { return exchange().step(); }
+std::string GradientExchange::SaveState() const { return nn::ValueOrThrow(exchange().SaveState()); }
+void GradientExchange::LoadState(const std::vector<std::string>& states) {
+  nn::ThrowIfError(exchange().LoadState(states));
+}
+void GradientExchange::SetLossScale(double scale) { nn::ThrowIfError(exchange().SetLossScale(scale)); }
+
+}  // namespace tutti::dist

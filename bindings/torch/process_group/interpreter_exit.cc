@@ -1,0 +1,90 @@
+#include "bindings/torch/process_group/interpreter_exit.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace tutti::dist {
+namespace {
+
+struct LiveGroups {
+  std::mutex mutex;
+  std::map<const void*, std::function<void()>> shutdowns;
+  int own_threads = 0;  // threads of RunOnOwnThread that have not ended
+  std::condition_variable own_thread_ended;
+  const pid_t process = getpid();
+};
+
+// Never destroyed: groups may end after the destructors of static objects have run.
+LiveGroups& AllLiveGroups() {
+  static auto* const groups = new LiveGroups;
+  return *groups;
+}
+
+std::atomic<bool> interpreter_ends{false};
+std::thread::id main_thread;  // set before interpreter_ends
+thread_local int callbacks_of_this_thread = 0;
+
+}  // namespace
+
+void EndAllGroups() {
+  LiveGroups& groups = AllLiveGroups();
+  if (getpid() != groups.process) return;
+  main_thread = std::this_thread::get_id();
+  interpreter_ends = true;
+  std::map<const void*, std::function<void()>> shutdowns;
+  {
+    const std::lock_guard lock(groups.mutex);
+    shutdowns = groups.shutdowns;
+  }
+  for (const auto& [group, shutdown] : shutdowns) shutdown();
+  std::unique_lock lock(groups.mutex);
+  groups.own_thread_ended.wait(lock, [&] { return groups.own_threads == 0; });
+}
+
+void RunOnOwnThread(std::function<void()> function) {
+  LiveGroups& groups = AllLiveGroups();
+  {
+    const std::lock_guard lock(groups.mutex);
+    ++groups.own_threads;
+  }
+  std::thread([&groups, function = std::move(function)]() mutable {
+    {
+      const Callback callback;
+      function();
+      function = nullptr;
+    }
+    const std::lock_guard lock(groups.mutex);
+    --groups.own_threads;
+    groups.own_thread_ended.notify_all();
+  }).detach();
+}
+
+void Track(const void* group, std::function<void()> shutdown) {
+  LiveGroups& groups = AllLiveGroups();
+  const std::lock_guard lock(groups.mutex);
+  groups.shutdowns[group] = std::move(shutdown);
+}
+
+void Untrack(const void* group) {
+  LiveGroups& groups = AllLiveGroups();
+  if (getpid() != groups.process) return;  // the parent's threads may have held the mutex at the fork
+  const std::lock_guard lock(groups.mutex);
+  groups.shutdowns.erase(group);
+}
+
+void StayIfInterpreterEnds() {
+  if (!interpreter_ends || callbacks_of_this_thread > 0 || std::this_thread::get_id() == main_thread) return;
+  while (true) pause();
+}
+
+bool Callback::runs() { return callbacks_of_this_thread > 0; }
+Callback::Callback() { ++callbacks_of_this_thread; }
+Callback::~Callback() { --callbacks_of_this_thread; }
+
+}  // namespace tutti::dist

@@ -1,0 +1,38 @@
+// The end of Python's interpreter: process groups are left, and threads inside their calls do not return.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_
+#define TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_
+
+#include <functional>
+
+namespace tutti::dist {
+
+// Shuts down every group that lives, and returns when no thread of Tutti runs Python any more. Called once, by an exit
+// handler on the main thread, without the GIL. A program that never calls destroy_process_group ends in order like
+// this. Does nothing in a forked child.
+void EndAllGroups();
+
+// From here on EndAllGroups calls `shutdown`; until Untrack(group).
+void Track(const void* group, std::function<void()> shutdown);
+void Untrack(const void* group);
+
+// Once the interpreter ends, a thread other than the main one must not return to Python, which would end the process
+// with std::terminate: such a thread waits here for the end of the process. Threads inside a Callback go on.
+void StayIfInterpreterEnds();
+
+// Lives while a thread of Tutti runs callbacks of torch.
+class Callback {
+ public:
+  Callback();
+  ~Callback();
+  // Whether this thread is inside one.
+  static bool runs();
+  Callback(const Callback&) = delete;
+  Callback& operator=(const Callback&) = delete;
+};
+
+// Runs `function`, which may run callbacks of torch, on a thread of its own.
+void RunOnOwnThread(std::function<void()> function);
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_

@@ -1,0 +1,56 @@
+// ModelReplicas: the replicas of one model of Python, kept in step by a strategy of Tutti.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
+#define TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/process_group/process_group_tutti.h"
+#include "tutti/communicator.h"
+#include "tutti/torch/qadam_update.h"
+#include "tutti/torch/replicas.h"
+
+namespace tutti::dist {
+
+// The class behind tutti.torch.DistributedDataParallel. Used by one thread at a time, without the GIL.
+class ModelReplicas {
+ public:
+  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+  // Collective over the ranks of `group`, which gives the model a communicator of its own: calls about the model never
+  // meet other calls of the group. Overwrites the tensors by those of rank 0. Throws as ThrowIfError does.
+  static std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const NamedTensors& parameters,
+                                               const NamedTensors& buffers, const nn::ReplicasOptions& options);
+  ModelReplicas(std::unique_ptr<Communicator> communicator, nn::ReplicatedModel model,
+                const nn::ReplicasOptions& options);
+  // Waits, without the GIL, for the exchange that all ranks have begun last.
+  ~ModelReplicas();
+  ModelReplicas(const ModelReplicas&) = delete;
+  ModelReplicas& operator=(const ModelReplicas&) = delete;
+
+  // Throws when the interpreter ends.
+  nn::Replicas& replicas() const;
+  // Makes the optimizer of the strategy `qadam`: see QAdamUpdate. Collective.
+  void MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups);
+  // Throws ValueError before MakeQAdam.
+  nn::QAdamUpdate& qadam() const;
+
+ private:
+  // The members that end when the interpreter ends.
+  struct Parts {
+    ~Parts() { End(); }
+    void End();
+
+    std::unique_ptr<Communicator> communicator;
+    std::unique_ptr<nn::Replicas> replicas;
+    std::unique_ptr<nn::QAdamUpdate> qadam;
+  };
+
+  const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
+};
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_

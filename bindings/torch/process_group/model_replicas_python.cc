@@ -1,0 +1,146 @@
+#include "bindings/torch/process_group/model_replicas_python.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/torch/process_group/model_replicas.h"
+#include "tutti/torch/buffers.h"
+
+namespace py = pybind11;
+
+namespace tutti::dist {
+namespace {
+
+nn::Buffers BuffersNamed(const std::string& name) {
+  if (name == "broadcast") return nn::Buffers::kBroadcast;
+  if (name == "average") return nn::Buffers::kAverage;
+  TORCH_CHECK_VALUE(name == "leave", "tutti: buffers=\"", name, "\": use \"broadcast\", \"average\" or \"leave\"");
+  return nn::Buffers::kLeave;
+}
+
+std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const ModelReplicas::NamedTensors& parameters,
+                                      const ModelReplicas::NamedTensors& buffers, const std::string& strategy,
+                                      const std::string& buffer_mode, bool allow_unused, std::int64_t bucket_bytes) {
+  nn::ReplicasOptions options = {.strategy = strategy, .bucket_bytes = bucket_bytes};
+  options.first_bucket_bytes = std::min(options.first_bucket_bytes, bucket_bytes);
+  options.allow_unused = allow_unused;
+  options.buffers = BuffersNamed(buffer_mode);
+  return ModelReplicas::Create(group, parameters, buffers, options);
+}
+
+// The options of all groups of an optimizer of Python: lr, beta1, beta2, eps and weight_decay of each. Called in
+// backward(), without the GIL.
+nn::QAdamUpdate::Groups GroupsOf(py::function groups) {
+  const auto held = std::shared_ptr<py::function>(new py::function(std::move(groups)), [](py::function* function) {
+    const py::gil_scoped_acquire gil;
+    delete function;
+  });
+  return [held]() -> absl::StatusOr<std::vector<QAdam::Group>> {
+    const py::gil_scoped_acquire gil;
+    std::vector<QAdam::Group> result;
+    try {
+      for (const auto& [lr, beta1, beta2, eps, weight_decay] : (*held)().cast<std::vector<std::array<double, 5>>>()) {
+        result.push_back({.lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay});
+      }
+    } catch (const std::exception& error) {
+      return absl::InvalidArgumentError(absl::StrCat("the options of QAdam: ", error.what()));
+    }
+    return result;
+  };
+}
+
+void MakeQAdam(ModelReplicas& model, const std::vector<std::vector<at::Tensor>>& parameters, py::function groups) {
+  nn::QAdamUpdate::Groups options = GroupsOf(std::move(groups));
+  const py::gil_scoped_release no_gil;
+  model.MakeQAdam(parameters, std::move(options));
+}
+
+// Calls the member of nn::Replicas, or of nn::Synchronizer or nn::QAdamUpdate below, without the GIL.
+template <typename Result, typename... Arguments>
+auto OfReplicas(Result (nn::Replicas::*member)(Arguments...)) {
+  return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
+    const py::gil_scoped_release no_gil;
+    return (model.replicas().*member)(std::move(arguments)...);
+  };
+}
+
+template <typename Result, typename... Arguments>
+auto OfSynchronizer(Result (Synchronizer::*member)(Arguments...)) {
+  return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
+    const py::gil_scoped_release no_gil;
+    return (model.replicas().synchronizer().*member)(std::move(arguments)...);
+  };
+}
+
+template <typename SaveState>
+py::bytes Saved(const SaveState& save_state) {
+  std::string state;
+  {
+    const py::gil_scoped_release no_gil;
+    state = save_state();
+  }
+  return py::bytes(state);
+}
+
+py::bytes BroadcastBytes(const ModelReplicas& model, std::string bytes) {
+  return Saved([&] {
+    model.replicas().BroadcastBytes(bytes);
+    return std::move(bytes);
+  });
+}
+
+py::dict TakeStatistics(const ModelReplicas& model) {
+  const SyncStatistics statistics = model.replicas().synchronizer().TakeStatistics();
+  py::dict result;
+  result["steps"] = statistics.steps;
+  result["wire_bytes"] = statistics.wire_bytes;
+  result["payload_bytes"] = statistics.payload_bytes;
+  result["exposed_seconds"] = absl::ToDoubleSeconds(statistics.exposed);
+  result["communication_seconds"] = absl::ToDoubleSeconds(statistics.communication);
+  return result;
+}
+
+}  // namespace
+
+void DefineModelReplicas(py::module_& module) {
+  const py::call_guard<py::gil_scoped_release> no_gil;
+  py::class_<ModelReplicas, std::shared_ptr<ModelReplicas>>(module, "ModelReplicas",
+                                                            "Keeps the replicas of one model in step.")
+      .def(py::init(&Create), py::arg("group"), py::arg("parameters"), py::arg("buffers"), py::arg("strategy"),
+           py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"), no_gil)
+      .def_property_readonly("strategy",
+                             [](const ModelReplicas& model) { return model.replicas().synchronizer().strategy(); })
+      .def_property_readonly("step", [](const ModelReplicas& model) { return model.replicas().synchronizer().step(); })
+      .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
+      .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
+      .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
+      .def("broadcast", OfReplicas(&nn::Replicas::Broadcast))
+      .def("broadcast_bytes", &BroadcastBytes, py::arg("bytes"))
+      .def("flush", OfReplicas(&nn::Replicas::Flush))
+      .def("agree_on_overflow", OfReplicas(&nn::Replicas::AgreeOnOverflow), py::arg("mine"))
+      .def("set_loss_scale", OfReplicas(&nn::Replicas::SetLossScale), py::arg("scale"))
+      .def("check_replicas", OfReplicas(&nn::Replicas::CheckReplicas))
+      .def("save_state", [](const ModelReplicas& model) { return Saved([&] { return model.replicas().SaveState(); }); })
+      .def("load_state", OfReplicas(&nn::Replicas::LoadState), py::arg("states"))
+      .def("set_synchronize", OfSynchronizer(&Synchronizer::set_synchronize), py::arg("synchronize"))
+      .def("pause", OfSynchronizer(&Synchronizer::Pause))
+      .def("resume", OfSynchronizer(&Synchronizer::Resume))
+      .def("stop", OfSynchronizer(&Synchronizer::Stop))
+      .def("take_statistics", &TakeStatistics)
+      .def("make_qadam", &MakeQAdam, py::arg("parameters"), py::arg("groups"))
+      .def(
+          "step_qadam", [](const ModelReplicas& model) { model.qadam().Step(); }, no_gil)
+      .def_property_readonly("qadam_frozen", [](const ModelReplicas& model) { return model.qadam().frozen(); })
+      .def("save_qadam", [](const ModelReplicas& model) { return Saved([&] { return model.qadam().SaveState(); }); })
+      .def(
+          "load_qadam", [](const ModelReplicas& model, const std::string& state) { model.qadam().LoadState(state); },
+          py::arg("state"), no_gil);
+}
+
+}  // namespace tutti::dist

@@ -1,0 +1,98 @@
+// The extension module tutti._C: the core of Tutti and its backend for torch.distributed, for Python.
+#include <torch/csrc/utils/pybind.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "absl/time/clock.h"
+#include "bindings/torch/process_group/gradient_hook.h"
+#include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/model_replicas_python.h"
+#include "bindings/torch/process_group/process_group_tutti.h"
+#include "tutti/bootstrap.h"
+#include "tutti/torch/errors.h"
+#include "tutti/version.h"
+
+namespace py = pybind11;
+
+namespace tutti::dist {
+namespace {
+
+c10::intrusive_ptr<ProcessGroupTutti> CreateBackend(const ::c10d::DistributedBackendOptions& options) {
+  ProcessGroupTutti::Request request = {
+      .store = options.store,
+      .rank = options.group_rank,
+      .size = options.group_size,
+      .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout),
+      .name = options.group_id,
+  };
+  request.global_ranks.assign(options.global_ranks_in_group.begin(), options.global_ranks_in_group.end());
+  return ProcessGroupTutti::Create(request);
+}
+
+std::vector<py::bytes> Meet(const std::string& value, double timeout) {
+  std::vector<std::string> values;
+  {
+    const py::gil_scoped_release release;
+    const absl::Time deadline = absl::Now() + absl::Seconds(timeout);
+    const Bootstrap job = nn::ValueOrThrow(BootstrapFromEnvironment(absl::Seconds(timeout)));
+    values = nn::ValueOrThrow(
+        ExchangeBlobs(*job.store, "torch's store", job.identity.rank, job.identity.size, value, deadline));
+  }
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+}  // namespace tutti::dist
+
+PYBIND11_MODULE(_C, module) {
+  using tutti::dist::ProcessGroupTutti;
+  py::module_::import("torch._C._distributed_c10d");  // the types that the backend is made of
+  module.attr("__version__") = std::string(tutti::Version());
+  py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>, ::c10d::Backend>(
+      module, "ProcessGroupTutti", "The backend \"tutti\" of torch.distributed.")
+      .def("empty", &ProcessGroupTutti::Empty, py::arg("sizes"), py::arg("dtype"),
+           "A tensor in the memory that the ranks of the node map.")
+      // Members of a new group are all that make it: others have nothing to do.
+      .def("perform_nocolor_split", [](ProcessGroupTutti&, const py::object&) {});
+  module.def("create_backend", &tutti::dist::CreateBackend, py::arg("options"),
+             py::call_guard<py::gil_scoped_release>(),
+             "Makes the backend of one process group, together with the other members of the group.");
+  using tutti::dist::GradientExchange;
+  py::class_<GradientExchange, std::shared_ptr<GradientExchange>>(module, "GradientExchange",
+                                                                  "Exchanges the gradients of one model.")
+      .def(py::init(&GradientExchange::Create), py::arg("group"), py::arg("parameters"), py::arg("strategy"),
+           py::call_guard<py::gil_scoped_release>())
+      .def(
+          "register",
+          [](const std::shared_ptr<GradientExchange>& exchange, const std::shared_ptr<::c10d::Reducer>& reducer) {
+            GradientExchange::Register(exchange, *reducer);
+          },
+          py::arg("reducer"), "Gives the buckets of DDP's reducer to this exchange.")
+      .def_property_readonly("strategy", &GradientExchange::strategy)
+      .def_property_readonly("step", &GradientExchange::step)
+      .def("save_state", [](const GradientExchange& exchange) { return py::bytes(exchange.SaveState()); })
+      .def("load_state", &GradientExchange::LoadState, py::arg("states"), py::call_guard<py::gil_scoped_release>())
+      .def("set_loss_scale", &GradientExchange::SetLossScale, py::arg("scale"),
+           py::call_guard<py::gil_scoped_release>());
+  tutti::dist::DefineModelReplicas(module);
+  module.def(
+      "launcher_identity",
+      [] {
+        const tutti::Identity identity = tutti::nn::ValueOrThrow(tutti::IdentityFromEnvironment());
+        return py::make_tuple(identity.rank, identity.size, identity.local_rank, identity.local_size,
+                              identity.launcher);
+      },
+      "Rank, size, local rank, local size and name, as the launcher of this process says.");
+  module.def(
+      "rendezvous_address",
+      [] {
+        return tutti::nn::ValueOrThrow(
+            tutti::RendezvousAddress(tutti::nn::ValueOrThrow(tutti::IdentityFromEnvironment())));
+      },
+      "The host:port where rank 0 of a job on several nodes can serve.");
+  module.def("meet", &tutti::dist::Meet, py::arg("value"), py::arg("timeout"),
+             "Gives every rank of the launcher's job the values of all ranks.");
+  module.def("end_all_groups", &tutti::dist::EndAllGroups, py::call_guard<py::gil_scoped_release>(),
+             "Leaves every process group; the interpreter ends.");
+}

@@ -1,0 +1,55 @@
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bindings/torch/process_group/process_group_tutti.h"
+
+namespace tutti::dist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPause(5);
+
+// Waits until `key` is in the store, at most until `deadline`; whether it is.
+bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  while (!store.check({key})) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
+}
+
+// "Rank 1" or "Ranks 1, 2".
+std::string Ranks(const std::vector<Rank>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "Rank " : "Ranks ", absl::StrJoin(ranks, ", "));
+}
+
+}  // namespace
+
+// Every rank puts a key of its own into the store, and rank 0, which has looked for all of them, puts its verdict
+// there.
+void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
+  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
+  const std::string round = absl::StrCat("tutti/monitored_barrier/", monitored_barriers_++, "/");
+  const std::string verdict_key = absl::StrCat(round, "verdict");
+  ::c10d::Store& store = *store_;
+  std::string verdict;  // empty: all are here
+  if (getRank() == 0) {
+    std::vector<Rank> missing;
+    for (Rank rank = 1; rank < getSize() && (wait_all_ranks || missing.empty()); ++rank) {
+      if (!Appears(store, absl::StrCat(round, rank), deadline)) missing.push_back(rank);
+    }
+    if (!missing.empty()) verdict = absl::StrCat(Ranks(missing), " failed to pass monitoredBarrier in ", ms, " ms");
+    store.set(verdict_key, verdict);
+  } else {
+    store.set(absl::StrCat(round, getRank()), "here");
+    // Rank 0 may come late, and then needs its own time to find that others are missing.
+    const bool told = Appears(store, verdict_key, deadline + std::chrono::milliseconds(ms));
+    verdict =
+        told ? store.get_to_str(verdict_key) : absl::StrCat("Rank 0 failed to pass monitoredBarrier in ", ms, " ms");
+  }
+  TORCH_CHECK_WITH(DistBackendError, verdict.empty(), "tutti: ", verdict, *place_);
+}
+
+}  // namespace tutti::dist

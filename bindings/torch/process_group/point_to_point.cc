@@ -1,0 +1,49 @@
+#include <utility>
+
+#include "bindings/torch/process_group/process_group_tutti.h"
+#include "bindings/torch/process_group/tensors.h"
+
+namespace tutti::dist {
+namespace {
+
+void CheckTag(const char* call, int tag) {
+  TORCH_CHECK_VALUE(tag >= 0 && tag <= kMaxTag, "tutti: ", call, ": tag ", tag, "; tags are 0 to ", kMaxTag);
+}
+
+}  // namespace
+
+tutti::Work ProcessGroupTutti::Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const {
+  CallOptions options = OptionsFor(::c10d::kUnsetTimeout, true);
+  options.tag = tag;
+  const CollectiveSpec spec = {
+      .collective = direction, .dtype = DType::kU8, .count = static_cast<std::int64_t>(memory.nbytes()), .root = peer};
+  return Start(spec, memory, memory, options);
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::send(Tensors& tensors, int to, int tag) {
+  const at::Tensor& tensor = OnlyTensor("send", "tensor", tensors);
+  CheckRank("send", "dst", to);
+  CheckTag("send", tag);
+  Calls calls;
+  calls.held.push_back(Contiguous(tensor));
+  calls.works.push_back(Message(Collective::kSend, calls.held[0], to, tag));
+  return Launched(std::move(calls), ::c10d::OpType::SEND, "tutti:send");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, int tag) {
+  const at::Tensor& tensor = OnlyTensor("recv", "tensor", tensors);
+  if (from != kAnySource) CheckRank("recv", "src", from);
+  CheckTag("recv", tag);
+  const at::Tensor room = ContiguousRoomFor(tensor);
+  Calls calls = {.outputs = {tensor}};
+  calls.works.push_back(Message(Collective::kRecv, room, from, tag));
+  if (!room.is_same(tensor)) calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
+  return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,
+                  from == kAnySource ? "tutti:recv_any_source" : "tutti:recv");
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::recvAnysource(Tensors& tensors, int tag) {
+  return recv(tensors, kAnySource, tag);
+}
+
+}  // namespace tutti::dist

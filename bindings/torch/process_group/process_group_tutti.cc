@@ -1,0 +1,179 @@
+#include "bindings/torch/process_group/process_group_tutti.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/memory.h"
+#include "bindings/torch/process_group/worlds.h"
+#include "tutti/torch/errors.h"
+
+namespace tutti::dist {
+namespace {
+
+// The group's name and ranks, for error texts; empty for the default group, whose ranks are those of the job.
+std::string PlaceOf(const ProcessGroupTutti::Request& request) {
+  if (request.global_ranks.empty()) return "";
+  return absl::StrCat(" [in the process group \"", request.name, "\" of the global ranks ",
+                      absl::StrJoin(request.global_ranks, ", "), ", counted from 0 in this order]");
+}
+
+}  // namespace
+
+c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& request) {
+  absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
+  if (!joined.ok()) {
+    nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
+  }
+  return c10::make_intrusive<ProcessGroupTutti>(request, *std::move(joined));
+}
+
+ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Communicator> communicator)
+    : Backend(request.rank, request.size),
+      store_(request.store),
+      request_(request),
+      place_(std::make_shared<const std::string>(PlaceOf(request))),
+      timeout_ms_(request.timeout.count()) {
+  membership_->communicator = std::move(communicator);
+  init();
+  Track(this, [membership = membership_] { membership->End(); });
+}
+
+ProcessGroupTutti::~ProcessGroupTutti() { Untrack(this); }
+
+std::shared_ptr<Communicator> ProcessGroupTutti::Membership::Get() {
+  const std::lock_guard lock(mutex);
+  return communicator;
+}
+
+void ProcessGroupTutti::Membership::End() {
+  std::shared_ptr<Communicator> ended;
+  const std::lock_guard lock(mutex);
+  ended.swap(communicator);
+}
+
+c10::intrusive_ptr<::c10d::Backend::Options> ProcessGroupTutti::getBackendOptions() {
+  auto options = c10::make_intrusive<Options>(kBackendName, std::chrono::milliseconds(timeout_ms_.load()));
+  options->group_name = request_.name;
+  options->global_ranks_in_group.assign(request_.global_ranks.begin(), request_.global_ranks.end());
+  return options;
+}
+
+std::shared_ptr<Communicator> ProcessGroupTutti::communicator() const {
+  StayIfInterpreterEnds();
+  std::shared_ptr<Communicator> communicator = membership_->Get();
+  TORCH_CHECK_WITH(DistBackendError, communicator != nullptr,
+                   "tutti: this process group was destroyed: call init_process_group or new_group again", *place_);
+  return communicator;
+}
+
+CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, bool async) const {
+  const std::int64_t milliseconds = timeout.count() > 0 ? timeout.count() : timeout_ms_.load();
+  return {.timeout = absl::Milliseconds(milliseconds), .caller_drives = !async};
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpType type, const char* title) {
+  auto work =
+      c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_);
+  const std::lock_guard lock(mutex_);
+  if (coalesced_.has_value()) coalesced_->push_back(work);
+  return work;
+}
+
+void ProcessGroupTutti::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  coalesced_.emplace();  // anew where an error between the two calls kept torch from calling endCoalescing
+}
+
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK_VALUE(coalesced_.has_value(), "tutti: endCoalescing without startCoalescing");
+  std::vector<WorkPtr> works = *std::move(coalesced_);
+  coalesced_.reset();
+  return WorkOfAll(std::move(works));
+}
+
+c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<::c10d::Store>& store,
+                                                             const std::vector<int>& ranks,
+                                                             const c10::intrusive_ptr<Options>& options) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
+  if (mine == ranks.end()) return nullptr;
+  Request request = request_;
+  request.store = store;
+  request.rank = static_cast<int>(mine - ranks.begin());
+  request.size = static_cast<int>(ranks.size());
+  request.name = options->group_name;
+  request.timeout = options->timeout;
+  request.global_ranks.clear();
+  for (const int rank : ranks) {
+    CheckRank("split", "ranks", rank);
+    request.global_ranks.push_back(request_.global_ranks.empty() ? rank : request_.global_ranks[rank]);
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> group = communicator()->Group(ranks, request.name);
+  if (!group.ok()) nn::ThrowIfError(group.status());
+  return c10::make_intrusive<ProcessGroupTutti>(request, std::shared_ptr<Communicator>(*std::move(group)));
+}
+
+at::Tensor ProcessGroupTutti::Empty(at::IntArrayRef sizes, at::ScalarType type) const {
+  return EmptyInArena(*communicator(), sizes, type);
+}
+
+at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions options) {  // NOLINT(google-runtime-int)
+  TORCH_CHECK_VALUE(options.device().is_cpu(), "tutti: allocate_tensor: device is ", options.device(),
+                    ", and Tutti has memory of the CPU only so far");
+  return Empty({size}, c10::typeMetaToScalarType(options.dtype()));
+}
+
+std::unique_ptr<Communicator> ProcessGroupTutti::NewCommunicator() {
+  std::vector<Rank> all(getSize());
+  std::iota(all.begin(), all.end(), 0);
+  return nn::ValueOrThrow(communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++)));
+}
+
+void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
+  TORCH_CHECK_VALUE(timeout.count() > 0, "tutti: setTimeout: ", timeout.count(), " ms; a timeout is positive");
+  timeout_ms_ = timeout.count();
+}
+
+::c10d::ErrorType ProcessGroupTutti::getError() {
+  const std::shared_ptr<Communicator> communicator = membership_->Get();
+  const absl::Status status = communicator == nullptr ? absl::OkStatus() : communicator->status();
+  if (status.ok()) return ::c10d::ErrorType::SUCCESS;
+  if (absl::IsDeadlineExceeded(status)) return ::c10d::ErrorType::TIMEOUT;
+  return absl::IsUnavailable(status) ? ::c10d::ErrorType::REMOTE_ERROR : ::c10d::ErrorType::COMM_ERROR;
+}
+
+#ifdef C10D_BACKEND_HAS_HOOKS
+void ProcessGroupTutti::registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) {
+  hooks_->Add(id, CallHooks::Completion([hook = std::move(hook)](std::uint64_t key) {
+                // The core takes no times of single calls.
+                hook({.completionKey = key, .duration_ms = std::nullopt});
+              }));
+}
+
+void ProcessGroupTutti::unregisterCompletionHook(std::int64_t id) { hooks_->RemoveCompletion(id); }
+
+void ProcessGroupTutti::registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) {
+  hooks_->Add(id, CallHooks::Abort(std::move(hook)));
+}
+
+void ProcessGroupTutti::unregisterAbortHook(std::int64_t id) { hooks_->RemoveAbort(id); }
+#endif
+
+void ProcessGroupTutti::abort() {
+  if (const std::shared_ptr<Communicator> communicator = membership_->Get(); communicator != nullptr) {
+    communicator->Abort(absl::AbortedError(absl::StrCat("rank ", getRank(), " has aborted the process group")));
+  }
+}
+
+void ProcessGroupTutti::shutdown() { membership_->End(); }
+
+void ProcessGroupTutti::CheckRank(const char* call, const char* argument, std::int64_t rank) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "tutti: ", call, ": ", argument, " is rank ", rank,
+                    ", and the group has the ranks 0 to ", getSize() - 1);
+}
+
+}  // namespace tutti::dist

@@ -1,0 +1,167 @@
+// ProcessGroupTutti: the backend "tutti" of torch.distributed, one object for each process group.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_PROCESS_GROUP_TUTTI_H_
+#define TUTTI_TORCH_PROCESS_GROUP_PROCESS_GROUP_TUTTI_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "bindings/torch/process_group/call_hooks.h"
+#include "bindings/torch/process_group/work.h"
+#include "tutti/communicator.h"
+
+namespace tutti::dist {
+
+inline constexpr const char* kBackendName = "tutti";
+
+// Tensors are on the CPU and have any strides and any element type; sparse COO tensors can be reduced by allreduce.
+// Calls may come from several threads, but every rank of the group makes the group's collectives in the same order.
+// After the first error of a group (a rank that died, a timeout, calls that do not match) every later call of that
+// group throws the error; other groups go on.
+//
+// Errors: ValueError names the argument and what would be right; DistBackendError names the rank, the call and the step
+// that failed.
+class ProcessGroupTutti : public ::c10d::Backend {
+ public:
+  // The facts from which a group is made. Members alone make a group, through `store`.
+  struct Request {
+    c10::intrusive_ptr<::c10d::Store> store;
+    int rank = 0;
+    int size = 1;
+    std::chrono::milliseconds timeout = kBackendDefaultTimeout;
+    std::string name;
+    std::vector<int> global_ranks = {};  // empty: the default group
+  };
+  static c10::intrusive_ptr<ProcessGroupTutti> Create(const Request& request);
+  // The group of the ranks of `communicator`, as `request` describes it.
+  ProcessGroupTutti(const Request& request, std::shared_ptr<Communicator> communicator);
+  ~ProcessGroupTutti() override;
+
+  const std::string getBackendName() const override { return kBackendName; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+
+  using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+  // ---- collectives (collectives.cc) ----
+  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const ::c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const ::c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs, const ::c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const ::c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const ::c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const ::c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const ::c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
+  // Goes through the store and leaves the group as it was when ranks are missing: rank 0 and all others that came throw
+  // DistBackendError that names the missing ranks (without `wait_all_ranks` only the first).
+  void monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  // ---- point to point (point_to_point.cc) ----
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // ---- the group ----
+  // Calls start at once between the two; endCoalescing returns one work for all of them.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>& store, const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+
+  // A tensor in the arena, where collectives need no copies. FSDP2 takes the memory of its collectives from here after
+  // `set_allocate_memory_from_process_group_for_comm(True)`.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT(google-runtime-int): torch's type
+  at::Tensor Empty(at::IntArrayRef sizes, at::ScalarType type) const;
+
+  // A communicator of the same ranks, whose calls never meet those of this group. Collective.
+  std::unique_ptr<Communicator> NewCommunicator();
+
+  // The number of collectives that this rank has begun.
+  std::uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
+  void setSequenceNumberForGroup() override {}
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  ::c10d::ErrorType getError() override;
+  // Ends every call of the group on all ranks, at once.
+  void abort() override;
+  // Leaves the group; calls under way end with an error, and later ones throw.
+  void shutdown() override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // torch's flight recorder hears when a call has ended, and writes its record when one has failed.
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(std::int64_t id) override;
+  bool supportsAbortHooks() const override { return true; }
+  void registerAbortHook(std::int64_t id, ::c10d::AbortHook hook) override;
+  void unregisterAbortHook(std::int64_t id) override;
+#endif
+
+ private:
+  // The communicator; throws after shutdown().
+  std::shared_ptr<Communicator> communicator() const;
+  CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
+  // Returns the work of `calls`, and notes it between startCoalescing and endCoalescing.
+  WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
+  // Starts `spec` from `in` to `out`.
+  tutti::Work Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
+                    const CallOptions& options) const;
+  // allreduce, all_gather and reduce_scatter of one tensor each, into `calls`.
+  void AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options, Calls& calls);
+  void AddAllGather(const at::Tensor& output, const at::Tensor& input, const CallOptions& options, Calls& calls);
+  void AddReduceScatter(const at::Tensor& output, const at::Tensor& input, const ::c10d::ReduceOp& op,
+                        const CallOptions& options, Calls& calls);
+  // An exchange of blocks of the joined tensors; `send` and `receive` are elements for each rank.
+  void AddAllToAllV(const at::Tensor& output, const std::vector<std::int64_t>& receive, const at::Tensor& input,
+                    const std::vector<std::int64_t>& send, const CallOptions& options, Calls& calls);
+  void CheckRank(const char* call, const char* argument, std::int64_t rank) const;
+  tutti::Work Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
+
+  const c10::intrusive_ptr<::c10d::Store> store_;
+  const Request request_;
+  std::shared_ptr<const std::string> place_;  // what error texts say of the group
+  const std::shared_ptr<CallHooks> hooks_ = std::make_shared<CallHooks>();
+  std::atomic<std::int64_t> timeout_ms_;
+  std::atomic<std::uint64_t> sequence_number_{0};
+  std::uint64_t monitored_barriers_ = 0;
+  int new_communicators_ = 0;
+
+  // The group's communicator, null once the group was shut down.
+  struct Membership {
+    std::mutex mutex;
+    std::shared_ptr<Communicator> communicator;
+    std::shared_ptr<Communicator> Get();
+    // Leaves the group: the communicator is destroyed unless a call holds it.
+    void End();
+  };
+  const std::shared_ptr<Membership> membership_ = std::make_shared<Membership>();
+
+  std::mutex mutex_;                               // guards what follows
+  std::optional<std::vector<WorkPtr>> coalesced_;  // between startCoalescing and endCoalescing
+};
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_PROCESS_GROUP_TUTTI_H_

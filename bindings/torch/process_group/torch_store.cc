@@ -1,0 +1,83 @@
+#include "bindings/torch/process_group/torch_store.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace tutti::dist {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Microseconds(100);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(20);
+
+class TorchStore : public Store {
+ public:
+  explicit TorchStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
+
+  using Store::Get;
+
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time) override {
+    return Guarded("set", key, [&] {
+      store_->set(std::string(key), std::vector<std::uint8_t>(value.begin(), value.end()));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone) override {
+    for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+      absl::StatusOr<std::string> value = Look(key, deadline);
+      if (!absl::IsNotFound(value.status())) return value;
+      const absl::Duration left = deadline - absl::Now();
+      if (left <= absl::ZeroDuration()) {
+        return absl::DeadlineExceededError(absl::StrCat("torch's store has no value for the key ", key));
+      }
+      absl::SleepFor(std::min(pause, left));
+    }
+  }
+
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time) override {
+    return Guarded("get", key, [&]() -> absl::StatusOr<std::string> {
+      const std::string name(key);
+      if (!store_->check({name})) return absl::NotFoundError(absl::StrCat("torch's store has no key ", key));
+      const std::vector<std::uint8_t> value = store_->get(name);
+      return std::string(value.begin(), value.end());
+    });
+  }
+
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time) override {
+    return Guarded("add", key, [&]() -> absl::StatusOr<std::int64_t> { return store_->add(std::string(key), delta); });
+  }
+
+  absl::Status Delete(absl::string_view key, absl::Time) override {
+    return Guarded("delete", key, [&] {
+      store_->deleteKey(std::string(key));
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  template <typename Function>
+  static auto Guarded(absl::string_view verb, absl::string_view key, Function function) -> decltype(function()) {
+    try {
+      return function();
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(absl::StrCat("torch's store: ", verb, " of the key ", key, ": ", error.what()));
+    }
+  }
+
+  const c10::intrusive_ptr<::c10d::Store> store_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> MakeTorchStore(c10::intrusive_ptr<::c10d::Store> store) {
+  return std::make_shared<TorchStore>(std::move(store));
+}
+
+}  // namespace tutti::dist

@@ -1,0 +1,227 @@
+#include "bindings/torch/process_group/work.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "bindings/torch/process_group/errors.h"
+#include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/interrupt.h"
+
+namespace tutti::dist {
+
+ProcessGroupWork::ProcessGroupWork(Calls calls, ::c10d::OpType type, const char* title, std::uint64_t sequence_number,
+                                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks)
+    : ::c10d::Work(-1, type, title, calls.outputs),
+      state_(std::make_shared<State>(std::move(calls), std::move(group), std::move(hooks))),
+      sequence_number_(sequence_number) {}
+
+ProcessGroupWork::~ProcessGroupWork() {
+  const std::shared_ptr<State>& state = state_;
+  {
+    const std::lock_guard lock(state->mutex);
+    if (state->ended) return;
+  }
+  OnDone(state, [state] { state->End(); });
+}
+
+bool ProcessGroupWork::State::done() const {
+  for (const tutti::Work& work : calls.works) {
+    if (!work.done()) return false;
+  }
+  return true;
+}
+
+std::uint64_t ProcessGroupWork::NewKey() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+void ProcessGroupWork::State::End() {
+  std::unique_lock lock(mutex);
+  if (ended) return;
+  absl::Status status;
+  for (tutti::Work& work : calls.works) {
+    status.Update(work.Wait());
+    source = work.source();
+  }
+  error = ExceptionOf(status, *group);
+  if (error == nullptr && calls.finish) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    try {
+      calls.finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  calls.finish = nullptr;
+  calls.held.clear();
+  ended = true;
+  lock.unlock();
+  if (hooks != nullptr) hooks->Ended(key, status);
+}
+
+void ProcessGroupWork::OnDone(const std::shared_ptr<State>& state, std::function<void()> then) {
+  if (state->calls.works.size() == 1) {
+    state->calls.works[0].OnDone([then = std::move(then)](const absl::Status&) {
+      const Callback callback;
+      then();
+    });
+    return;
+  }
+  // One more than there are calls: what is left when all of them have been given their callback.
+  const auto left = std::make_shared<std::atomic<std::size_t>>(state->calls.works.size() + 1);
+  const auto one_less = [left, then = std::move(then)] {
+    const Callback callback;
+    if (left->fetch_sub(1) == 1) then();
+  };
+  for (tutti::Work& work : state->calls.works) {
+    work.OnDone([one_less](const absl::Status&) { one_less(); });
+  }
+  one_less();
+}
+
+void ProcessGroupWork::End() {
+  state_->End();
+  const std::unique_lock lock(mutex_);
+  if (completed_) return;
+  completed_ = true;
+  exception_ = state_->error;
+  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+  cv_.notify_all();
+}
+
+bool ProcessGroupWork::isCompleted() {
+  if (!state_->done()) return false;
+  End();
+  return true;
+}
+
+bool ProcessGroupWork::isSuccess() const {
+  const std::lock_guard lock(mutex_);
+  return completed_ && exception_ == nullptr;
+}
+
+std::exception_ptr ProcessGroupWork::exception() const {
+  const std::lock_guard lock(mutex_);
+  return exception_;
+}
+
+int ProcessGroupWork::sourceRank() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->source;
+}
+
+std::vector<at::Tensor> ProcessGroupWork::result() { return state_->calls.outputs; }
+
+// For tensors on the CPU there is nothing to order after wait().
+void ProcessGroupWork::synchronize() { wait(); }
+
+bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
+  if (timeout > kNoTimeout) {
+    const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout.count());
+    for (tutti::Work& work : state_->calls.works) {
+      const absl::Status status = WaitInterruptibly(work, deadline);
+      if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
+    }
+  } else {
+    for (tutti::Work& work : state_->calls.works) {
+      (void)WaitInterruptibly(work, absl::InfiniteFuture());  // End looks at the status
+    }
+  }
+  End();
+  StayIfInterpreterEnds();
+  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ProcessGroupWork::getFuture() {
+  const std::lock_guard lock(future_mutex_);
+  if (future_ != nullptr) return future_;
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto complete = [self = c10::intrusive_ptr<ProcessGroupWork>::unsafe_reclaim_from_nonowning(this),
+                         future = future_] {
+    self->End();
+    if (self->state_->error != nullptr) {
+      future->setError(self->state_->error);
+    } else {
+      future->markCompleted(self->state_->calls.outputs);
+    }
+  };
+  // A callback that asks for a future may wait for it, and then blocks the thread for callbacks: another thread must
+  // wait for the calls and complete the future.
+  if (Callback::runs()) {
+    RunOnOwnThread([state = state_, complete] {
+      for (tutti::Work& work : state->calls.works) (void)work.Wait();  // End looks at the status
+      complete();
+    });
+    return future_;
+  }
+  for (tutti::Work& work : state_->calls.works) work.AwaitElsewhere();
+  OnDone(state_, complete);
+  return future_;
+}
+
+namespace {
+
+class CoalescedWork : public ::c10d::Work {
+ public:
+  explicit CoalescedWork(std::vector<c10::intrusive_ptr<::c10d::Work>> works)
+      : ::c10d::Work(-1, ::c10d::OpType::COALESCED), works_(std::move(works)) {}
+
+  bool isCompleted() override {
+    return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
+  }
+  bool isSuccess() const override {
+    return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isSuccess(); });
+  }
+  std::exception_ptr exception() const override {
+    for (const auto& work : works_) {
+      if (std::exception_ptr error = work->exception(); error != nullptr) return error;
+    }
+    return nullptr;
+  }
+  std::vector<at::Tensor> result() override {
+    std::vector<at::Tensor> all;
+    for (const auto& work : works_) {
+      const std::vector<at::Tensor> some = work->result();
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }
+  void synchronize() override { wait(kNoTimeout); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    for (const auto& work : works_) work->wait(timeout);
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(
+        c10::FutureType::create(c10::ListType::create(c10::TensorType::get())));
+    for (const auto& work : works_) futures.push_back(work->getFuture());
+    auto all = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    c10::collectAll(futures)->addCallback([all, works = works_](c10::ivalue::Future& ended) {
+      if (ended.hasError()) return all->setError(ended.exception_ptr());
+      std::vector<at::Tensor> tensors;
+      for (const auto& work : works) {
+        const std::vector<at::Tensor> some = work->result();
+        tensors.insert(tensors.end(), some.begin(), some.end());
+      }
+      all->markCompleted(tensors);
+    });
+    return all;
+  }
+
+ private:
+  const std::vector<c10::intrusive_ptr<::c10d::Work>> works_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works) {
+  return c10::make_intrusive<CoalescedWork>(std::move(works));
+}
+
+}  // namespace tutti::dist

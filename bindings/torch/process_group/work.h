@@ -1,0 +1,96 @@
+// Work: what a call of a process group returns to torch.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_WORK_H_
+#define TUTTI_TORCH_PROCESS_GROUP_WORK_H_
+
+#include <ATen/core/ivalue.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "bindings/torch/process_group/call_hooks.h"
+#include "tutti/work.h"
+
+namespace tutti::dist {
+
+// The calls of the core that one call of torch has made, with the tensors that they use.
+struct Calls {
+  absl::InlinedVector<Work, 1> works = {};
+  // Tensors whose memory the calls use, beside the outputs; kept until the calls have ended.
+  absl::InlinedVector<at::Tensor, 2> held = {};
+  std::vector<at::Tensor> outputs = {};
+  // The step that follows once all calls have ended well: copies results that arrived elsewhere to the outputs. May be
+  // empty.
+  std::function<void()> finish = nullptr;
+};
+
+// Any thread may use it, several at once. wait() drives the calls; the future is completed by the core's thread for
+// callbacks, which holds no lock. Dropping a ProcessGroupWork cancels nothing: the tensors are kept, and the outputs
+// written, until the calls have ended.
+class ProcessGroupWork : public ::c10d::Work {
+ public:
+  // `group` is added to error texts; `title` names the call in torch's profiler. `hooks`, if any, hear of the end.
+  ProcessGroupWork(Calls calls, ::c10d::OpType type, const char* title, std::uint64_t sequence_number,
+                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks = nullptr);
+  ~ProcessGroupWork() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  // The rank in the group that sent what a receive from any rank has received.
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  // Waits for the calls, at most `timeout` if given; throws their error, or DistBackendError after the timeout, or on
+  // the main thread what Python's signal handlers raise; in the last two cases the calls go on and can be waited for
+  // again.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::uint64_t getSequencenumber() const override { return sequence_number_; }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  std::uint64_t getCompletionKey() const override { return state_->key; }
+#endif
+
+ private:
+  // The part that outlives the work while the calls go on.
+  struct State {
+    State(Calls the_calls, std::shared_ptr<const std::string> the_group, std::shared_ptr<CallHooks> the_hooks)
+        : calls(std::move(the_calls)), group(std::move(the_group)), hooks(std::move(the_hooks)) {}
+    bool done() const;
+    // Ends the state once: finishes the outputs, or notes the error, and lets go of what the calls used. All calls have
+    // ended.
+    void End();
+
+    Calls calls;
+    const std::shared_ptr<const std::string> group;
+    const std::shared_ptr<CallHooks> hooks;
+    const std::uint64_t key = NewKey();  // torch's name for the work, never used again
+    std::mutex mutex;
+    bool ended = false;
+    std::exception_ptr error;
+    int source = -1;
+  };
+  static std::uint64_t NewKey();
+  // Calls `then` when all calls have ended, perhaps at once.
+  static void OnDone(const std::shared_ptr<State>& state, std::function<void()> then);
+  // Ends the state and this work.
+  void End();
+
+  const std::shared_ptr<State> state_;
+  const std::uint64_t sequence_number_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// One work for several, each of which was returned to torch, too.
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works);
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_WORK_H_

@@ -1,0 +1,85 @@
+#include "comm/interface_choice.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/boot_id.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "comm/network_interface.h"
+
+namespace tutti {
+namespace {
+
+// The interface that a setting names, or else the one that leads to the route's host.
+absl::StatusOr<NetworkInterface> OwnInterface(const Route& route, const std::string& configured) {
+  if (!configured.empty()) return FindNetworkInterface(configured);
+  if (!route.interface.empty()) return FindNetworkInterface(route.interface, route.setting);
+  absl::StatusOr<NetworkInterface> found = InterfaceTowards(route.host);
+  // Nothing was named that could be wrong, and other ranks may know a way.
+  return found.ok() ? found : NetworkInterface();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Rank rank, absl::string_view remedy) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (!places[i].problem.empty())
+      return absl::InvalidArgumentError(absl::StrCat("rank ", i, ": ", places[i].problem));
+  }
+  const RankPlace& own = places[rank];
+  if (std::all_of(places.begin(), places.end(), [&](const auto& p) { return p.node == own.node; })) return "";
+  if (!own.address.empty() && !IsLoopbackAddress(own.address)) return own.address;
+  const auto reachable = std::find_if(places.begin(), places.end(), [&](const RankPlace& place) {
+    return place.node != own.node && !place.address.empty() && !IsLoopbackAddress(place.address);
+  });
+  if (reachable != places.end()) return reachable->address;
+  const auto other =
+      std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.node != places[0].node; }) -
+      places.begin();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks 0 and ", other, " are on different nodes, and nothing says which network interface joins them: ", remedy));
+}
+
+absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns) {
+  const absl::StatusOr<Config>& config = LoadConfig();
+  if (!config.ok()) return config.status();
+  if (!bootstrap.route.has_value()) {
+    if (config->interface.empty()) return "";
+    absl::StatusOr<NetworkInterface> found = FindNetworkInterface(config->interface);
+    if (!found.ok()) return found.status();
+    return std::move(found->device);
+  }
+  const absl::StatusOr<NetworkInterface> own = OwnInterface(*bootstrap.route, config->interface);
+  const absl::StatusOr<std::string> node = config->node.empty() ? BootId() : config->node;
+  if (!node.ok()) return node.status();
+  const auto& [rank, size] = std::pair(bootstrap.identity.rank, bootstrap.identity.size);
+  const std::string mine =
+      absl::StrCat(*node, "\n", own.ok() ? own->address : "", "\n", own.ok() ? "" : own.status().message());
+  const absl::StatusOr<std::vector<std::string>> all =
+      ExchangeBlobs(*bootstrap.store, "places of nodes", rank, size, mine, TimeAt(end_ns));
+  if (!all.ok()) return all.status();
+  std::vector<RankPlace> places;
+  for (const std::string& text : *all) {
+    std::vector<std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 2));
+    if (lines.size() != 3) {
+      return absl::InternalError(absl::StrCat("rank ", places.size(), " does not say where it is"));
+    }
+    places.push_back({lines[0], lines[1], lines[2]});
+  }
+  const std::string& setting = bootstrap.route->setting;
+  const std::string remedy = absl::StrCat("set TUTTI_INTERFACE", setting.empty() ? "" : " or ", setting);
+  const absl::StatusOr<std::string> way = WayToOthers(places, rank, remedy);
+  if (!way.ok()) return way.status();
+  if (own.ok() && (!config->interface.empty() || (!way->empty() && *way == own->address))) return own->device;
+  if (way->empty()) return "";
+  const absl::StatusOr<NetworkInterface> found = InterfaceTowards(*way);
+  if (found.ok() && !IsLoopbackAddress(found->address)) return found->device;
+  return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " has no route to ", *way,
+                                                    ", an address of another node of the job",
+                                                    found.ok() ? "" : absl::StrCat(" (", found.status().message(), ")"),
+                                                    "; ", remedy, " to the interface that other nodes can reach"));
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+// The network interface of a rank whose launcher, and not TUTTI_INTERFACE, says how other nodes are reached.
+#ifndef TUTTI_COMM_INTERFACE_CHOICE_H_
+#define TUTTI_COMM_INTERFACE_CHOICE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tutti/bootstrap.h"
+
+namespace tutti {
+
+// What a rank tells all others of its place.
+struct RankPlace {
+  std::string node;
+  std::string address;  // of the interface that the rank would use; loopback where its own node serves the store
+  std::string problem;  // why the rank cannot have the interface that was named; empty: none
+};
+
+// The address of the way on which `rank` reaches the ranks of other nodes: its own address, or, where that is loopback,
+// the address of a rank of another node, whose route is the way. Empty when all ranks are on one node. The same error
+// on every rank: InvalidArgument, `places` have a problem; FailedPrecondition, no rank knows an address that other
+// nodes could reach, and `remedy` ("set TUTTI_INTERFACE") says what to do.
+absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Rank rank, absl::string_view remedy);
+
+// The device that messages between nodes use; empty (loopback) when all ranks are on one node and TUTTI_INTERFACE names
+// nothing. Collective when `bootstrap` has a route: the ranks tell each other their places, so that a world on one node
+// listens on loopback alone.
+absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns);
+
+}  // namespace tutti
+
+#endif  // TUTTI_COMM_INTERFACE_CHOICE_H_

@@ -1,0 +1,54 @@
+#include "comm/loss_aware_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace tutti {
+namespace {
+
+constexpr absl::Duration kSlice = absl::Milliseconds(200);  // between two looks for lost ranks
+
+class LossAwareStore final : public Store {
+ public:
+  LossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost)
+      : base_(std::move(base)), lost_(std::move(lost)) {}
+
+  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline) override {
+    return base_->Set(key, value, deadline);
+  }
+  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) override {
+    while (true) {
+      const absl::Time slice_end = std::min(deadline, absl::Now() + kSlice);
+      absl::StatusOr<std::string> value = base_->Get(key, slice_end, on_gone);
+      if (!absl::IsDeadlineExceeded(value.status()) || slice_end == deadline) return value;
+      for (const Rank rank : lost_()) {
+        const absl::Status status = on_gone(rank);
+        if (status.ok()) continue;
+        // What the rank set before its end may have arrived after the last look.
+        absl::StatusOr<std::string> last = base_->Look(key, deadline);
+        return absl::IsNotFound(last.status()) ? status : last;
+      }
+    }
+  }
+  absl::StatusOr<std::string> Look(absl::string_view key, absl::Time deadline) override {
+    return base_->Look(key, deadline);
+  }
+  absl::StatusOr<std::int64_t> Add(absl::string_view key, std::int64_t delta, absl::Time deadline) override {
+    return base_->Add(key, delta, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override { return base_->Delete(key, deadline); }
+
+ private:
+  const std::shared_ptr<Store> base_;
+  const std::function<std::vector<Rank>()> lost_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> MakeLossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost) {
+  return std::make_shared<LossAwareStore>(std::move(base), std::move(lost));
+}
+
+}  // namespace tutti

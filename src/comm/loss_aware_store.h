@@ -1,0 +1,20 @@
+// A store whose waiting Get hears of ranks that the transport has lost.
+#ifndef TUTTI_COMM_LOSS_AWARE_STORE_H_
+#define TUTTI_COMM_LOSS_AWARE_STORE_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tutti/store.h"
+
+namespace tutti {
+
+// `base`, whose Get tells `on_gone` also the ranks that `lost` returns: those that will set no more values, in the
+// numbering of `base`. Not every store knows when a rank ends; the store that torch.distributed hands over, for one,
+// does not. `lost` is asked a few times a second.
+std::shared_ptr<Store> MakeLossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost);
+
+}  // namespace tutti
+
+#endif  // TUTTI_COMM_LOSS_AWARE_STORE_H_

@@ -1,0 +1,7 @@
+#include "tests/harness/source_folder.h"
+
+namespace tutti {
+
+std::filesystem::path SourceFolder() { return TUTTI_SOURCE_DIR; }
+
+}  // namespace tutti

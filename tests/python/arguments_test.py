@@ -1,0 +1,46 @@
+"""Wrong arguments: the error names the argument and what would be right, and the group goes on."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import run_ranks
+
+
+def wrong_arguments(rank):
+    tensor = torch.ones(4)
+    cases = [
+        (lambda: dist.all_reduce(torch.ones(4).to_sparse(), op=dist.ReduceOp.MAX), "SUM"),
+        (lambda: dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND), "op band is not defined for f32"),
+        (lambda: dist.all_reduce(torch.zeros(4, dtype=torch.float8_e5m2)), "f8"),
+        (lambda: dist.all_gather_into_tensor(torch.zeros(7), tensor), "8 would be right"),
+        (lambda: dist.reduce_scatter_tensor(torch.zeros(3), tensor), "6 would be right"),
+        (lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)), "divide"),
+        (lambda: dist.all_to_all_single(torch.zeros(4), tensor, [1, 2], [2, 2]), "sum to 3"),
+        (lambda: dist.send(tensor, 1 - rank, tag=1 << 30), "tag"),
+        (lambda: dist.all_gather([torch.zeros(4)], tensor), "2 ranks"),
+        (lambda: dist.all_to_all([torch.zeros(2)] * 2, [torch.zeros(2, dtype=torch.int32)] * 2), "type"),
+    ]
+    for number, (call, text) in enumerate(cases):
+        try:
+            call()
+            error = "no error"
+        except Exception as raised:
+            error = str(raised)
+        assert text in error, (number, error)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [2.0] * 4
+
+
+def calls_that_do_not_match(rank):
+    group = dist.new_group([0, 1])
+    with pytest.raises(Exception) as raised:
+        for _ in range(3):
+            dist.all_reduce(torch.ones(4 + rank), group=group)
+    assert "count=" in str(raised.value) and "global ranks 0, 1" in str(raised.value), raised.value
+    dist.barrier()
+
+
+@pytest.mark.parametrize("function", [wrong_arguments, calls_that_do_not_match], ids=lambda f: f.__name__)
+def test_mistake(function):
+    run_ranks(2, function)

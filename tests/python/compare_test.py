@@ -1,0 +1,85 @@
+"""python -m tutti.compare, with a script that trains for a fraction of a second."""
+
+import json
+import subprocess
+
+import pytest
+
+from launchers import PYTHON, environment, run, write
+from tutti import compare
+from tutti._measured_rank import covered, replaced
+
+SCRIPT = """
+import sys, torch, torch.distributed as dist
+assert sys.argv[1:] == ["--name", "value"], sys.argv
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+group = dist.new_group(backend="gloo")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(STEPS):
+    optimizer.zero_grad()
+    model(torch.randn(4, 100)).sum().backward()
+    dist.all_reduce(torch.ones(1), group=group)
+    optimizer.step()
+assert STEPS < 100, "not reached: the measurement ends the script"
+"""
+
+
+def compared(tmp_path, steps, *options, expected=0):
+    script = write(tmp_path, SCRIPT.replace("STEPS", str(steps)), "train.py")
+    return run([PYTHON, "-m", "tutti.compare", "--pairs", 1, "--steps", 5, *options, script, "--name", "value"], expected)
+
+
+def test_both_backends_are_measured(tmp_path):
+    ended = compared(tmp_path, 100, "--json", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert list(result["runs"]) == ["gloo", "tutti"] and result["ranks"] == 2
+    for backend in "gloo", "tutti":
+        (of_run,) = result["runs"][backend]
+        assert of_run["step_seconds"] > 0 and 0 < of_run["communication_share"] <= 1
+    gloo, tutti = (result["runs"][backend][0]["step_seconds"] for backend in ("gloo", "tutti"))
+    assert result["ratios"] == [gloo / tutti]
+    words = ended.stdout.split()
+    assert words[:3] == ["backend", "step", "communication"] and f"{gloo / tutti:.2f}" in words, ended.stdout
+
+
+def test_too_few_steps(tmp_path):
+    ended = compared(tmp_path, 3, expected=1)
+    assert "made 3 optimizer steps, and --warmup=5" in ended.stderr, ended.stderr
+
+
+def test_a_script_that_fails_is_shown(tmp_path):
+    script = write(tmp_path, "raise SystemError('what is wrong')")
+    ended = run([PYTHON, "-m", "tutti.compare", "--pairs", 1, script], expected=1)
+    assert "under gloo" in ended.stderr and "what is wrong" in ended.stderr, ended.stderr
+
+
+@pytest.mark.parametrize("options, message", [(["--ranks", "0"], "--ranks=0: expected at least 1"),
+                                              (["--warmup", "0"], "--warmup=0: expected at least 1"),
+                                              ([], "no file nosuch.py")])
+def test_wrong_options(options, message):
+    ended = subprocess.run([PYTHON, "-m", "tutti.compare", *options, "nosuch.py"], capture_output=True, text=True,
+                           timeout=60, env=environment())
+    assert ended.returncode == 2 and message in ended.stderr, ended.stderr
+
+
+def test_the_backend_is_replaced():
+    assert [replaced(name, "tutti") for name in (None, "gloo", "tutti")] == ["tutti"] * 3
+    assert replaced("cpu:gloo,cuda:nccl", "tutti") == "cpu:tutti,cuda:nccl"
+    with pytest.raises(ValueError, match="nccl, which has no part for the CPU"):
+        replaced("nccl", "tutti")
+
+
+def test_spans_that_overlap_count_once():
+    assert covered([]) == 0
+    assert covered([(5, 6), (0, 2), (1, 3), (1, 2)]) == 4
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    run_of = lambda seconds, share: {"step_seconds": seconds, "communication_share": share}
+    result = {"script": "train.py", "ranks": 2, "ratios": [2.0],
+              "runs": {"gloo": [run_of(0.02, 0.5)], "tutti": [run_of(0.01, None)]}}
+    compare.plot(result, str(tmp_path / "plot.svg"))
+    assert (tmp_path / "plot.svg").read_text().startswith("<?xml")

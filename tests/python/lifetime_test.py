@@ -1,0 +1,299 @@
+"""Groups that fail, end or are forked while others work, and interpreters that end at any moment."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import run_ranks
+
+
+def error_of(function):
+    with pytest.raises(Exception) as raised:
+        function()
+    return raised.value
+
+
+def one_rank_dies(rank):
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    error = error_of(lambda: [dist.all_reduce(tensor) for _ in range(10**9)])
+    assert time.monotonic() - begin < 5  # seconds; two on a machine that is not busy
+    assert isinstance(error, dist.DistBackendError) and "rank 1" in str(error), error
+
+
+def test_one_rank_dies():
+    run_ranks(3, one_rank_dies, may_die=[1])
+
+
+def a_new_group_has_a_dead_member(rank):
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    error = error_of(lambda: dist.new_group([0, 1, 2]))
+    assert time.monotonic() - begin < 10  # seconds; the timeout is 60
+    assert isinstance(error, dist.DistBackendError) and "rank 1" in str(error), error
+    dist.all_reduce(tensor := torch.ones(3), group=dist.new_group([0, 2], use_local_synchronization=True))
+    assert tensor.eq(2).all()
+
+
+def test_a_new_group_has_a_dead_member():
+    run_ranks(3, a_new_group_has_a_dead_member, timeout=60, may_die=[1])
+
+
+def another_group_times_out(rank):
+    hopeless = dist.new_group([0, 1], timeout=timedelta(seconds=1))
+    good = dist.new_group([0, 1])
+    if rank == 0:
+        error = error_of(lambda: dist.barrier(hopeless))
+        assert "timeout" in str(error) and "rank 1" in str(error), error
+    for i in range(100):
+        dist.all_reduce(tensor := torch.ones(10), group=good)
+        assert tensor[0] == 2
+    dist.barrier()
+
+
+def another_group_is_collected(rank):
+    for i in range(20):
+        group = dist.new_group([0, 1])
+        dist.barrier()
+        works = [dist.all_reduce(torch.ones(1000), group=group, async_op=True) for _ in range(5)]
+        if i % 2:
+            for work in works:
+                work.wait()
+        dist.destroy_process_group(group)
+        del group, works
+        gc.collect()
+        dist.all_reduce(tensor := torch.ones(10))
+        assert tensor[0] == 2
+
+
+def two_groups_on_two_threads(rank):
+    groups = [dist.new_group([0, 1]), dist.new_group([1, 0])]
+    failures = []
+
+    def work(group):
+        try:
+            for i in range(300):
+                dist.all_reduce(tensor := torch.full((100,), float(i)), group=group)
+                assert tensor[0] == 2 * i
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def a_then_that_calls_and_waits(rank):
+    def more(future):
+        dist.all_reduce(tensor := torch.ones(10))
+        return future.value()[0] + tensor
+
+    futures = [dist.all_reduce(torch.ones(10), async_op=True).get_future().then(more) for _ in range(10)]
+    assert all(future.wait()[0] == 4 for future in futures)
+
+
+def a_then_that_waits_for_a_future(rank):
+    def more(future):
+        inner = dist.all_reduce(torch.ones(10), async_op=True).get_future()
+        return future.value()[0] + inner.wait()[0]
+
+    futures = [dist.all_reduce(torch.ones(10), async_op=True).get_future().then(more) for _ in range(10)]
+    assert all(future.wait()[0] == 4 for future in futures)
+
+
+def tags_out_of_order(rank):
+    if rank == 0:
+        works = [dist.isend(torch.full((3,), float(tag)), 1, tag=tag) for tag in range(5)]
+        dist.send(torch.tensor([7.0]), 1)
+    else:
+        received = {tag: torch.zeros(3) for tag in range(5)}
+        works = [dist.irecv(received[tag], 0, tag=tag) for tag in (4, 2, 0, 3, 1)]
+    for work in works:
+        work.wait()
+    if rank == 1:
+        assert all(received[tag][0] == tag for tag in range(5))
+        assert dist.recv(value := torch.zeros(1)) == 0 and value[0] == 7
+
+
+def a_receive_posted_long_before(rank):
+    if rank == 0:
+        work = dist.irecv(tensor := torch.zeros(1), 1)
+        time.sleep(2.5)  # longer than the group's timeout
+        dist.barrier()
+        work.wait()
+        assert tensor[0] == 1
+    else:
+        time.sleep(2.5)
+        dist.barrier()
+        dist.send(torch.ones(1), 0)
+
+
+def results_arrive_when_the_work_was_dropped(rank):
+    tensor = torch.ones(4, 1000).t()
+    dist.all_reduce(tensor, async_op=True)
+    dist.barrier()
+    time.sleep(0.1)  # the copy to the strided tensor runs on a thread of its own
+    assert tensor.unique().tolist() == [2]
+
+
+def a_wait_with_a_timeout(rank):
+    if rank == 0:
+        work = dist.all_reduce(tensor := torch.ones(3), async_op=True)
+        error = error_of(lambda: work.wait(timedelta(milliseconds=50)))
+        assert "not ended" in str(error), error
+        dist.send(torch.zeros(1), 1, tag=5)
+        work.wait()
+    else:
+        dist.recv(torch.zeros(1), 0, tag=5)
+        dist.all_reduce(tensor := torch.ones(3))
+    assert tensor[0] == 2
+
+
+def interrupted_waits(rank):
+    """Ctrl-C ends a wait for a rank that does not come, and leaves the call and the group usable."""
+    for waits in (lambda tensor: dist.all_reduce(tensor), lambda tensor: dist.all_reduce(tensor, async_op=True).wait()):
+        tensor = torch.ones(4, 2).t()
+        if rank == 0:
+            interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                interrupt.start()
+                waits(tensor)
+            interrupt.join()
+        else:
+            dist.recv(torch.zeros(1), 0, tag=2)
+            waits(tensor)
+        if rank == 0:
+            dist.send(torch.ones(1), 1, tag=2)
+    dist.all_reduce(tensor := torch.ones(3))
+    assert tensor.tolist() == [2] * 3
+
+
+def test_ctrl_c():
+    run_ranks(2, interrupted_waits)
+
+
+def many_groups(rank):
+    files = lambda: len(os.listdir("/proc/self/fd"))
+    before = None
+    for i in range(150):
+        group = dist.new_group([1, 0])
+        dist.all_reduce(torch.ones(5), group=group)
+        dist.destroy_process_group(group)
+        if i == 20:
+            before = files()
+    assert files() <= before + 2
+
+
+def splits_and_aborts(rank):
+    group = dist.new_group([0, 1])
+    dist.barrier()
+    if rank == 0:
+        group._get_backend(torch.device("cpu")).abort()
+    assert "aborted" in str(error_of(lambda: [dist.all_reduce(torch.ones(1), group=group) for _ in range(10**9)]))
+    dist.barrier()
+
+
+def monitored_barrier(rank):
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    backend.monitored_barrier(timeout=timedelta(seconds=10))
+    if rank != 1:
+        error = error_of(lambda: backend.monitored_barrier(timeout=timedelta(seconds=0.5)))
+        assert "Rank 1 failed to pass monitoredBarrier in 500 ms" in str(error), error
+    dist.barrier()
+
+
+@pytest.mark.parametrize(
+    "function, timeout",
+    [(another_group_times_out, 30), (another_group_is_collected, 30), (two_groups_on_two_threads, 30),
+     (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
+     (results_arrive_when_the_work_was_dropped, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
+     (splits_and_aborts, 30), (monitored_barrier, 30)],
+    ids=lambda value: getattr(value, "__name__", ""))
+def test_life(function, timeout):
+    run_ranks(2, function, timeout=timeout)
+
+
+def forked_children(rank):
+    tensor = torch.ones(100)
+    for _ in range(3):
+        dist.all_reduce(tensor)
+        child = os.fork()
+        if child == 0:
+            try:
+                dist.all_reduce(tensor)
+                os._exit(1)
+            except ValueError as error:
+                os._exit(0 if "forked child" in str(error) else 2)
+        assert os.waitpid(child, 0)[1] == 0
+    data = torch.utils.data.DataLoader(range(40), batch_size=4, num_workers=2)
+    for batch in data:
+        dist.all_reduce(batch)
+
+
+def test_forked_children():
+    run_ranks(2, forked_children)
+
+
+ENDS = {
+    "without destroying": "",
+    "with a call under way": "work = dist.all_reduce(tensor, async_op=True)",
+    "with a callback under way": "f = dist.all_reduce(tensor, async_op=True).get_future().then(lambda f: time.sleep(.6))",
+    "with a thread in calls": """
+def loop():
+    while True:
+        dist.all_reduce(tensor)
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.2)""",
+    "with an unwaited receive": "work = dist.irecv(tensor, 1 - dist.get_rank())",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_interpreter_ends(end, tmp_path):
+    program = f"""
+import sys, threading, time, torch, torch.distributed as dist
+import tutti.torch
+dist.init_process_group("tutti", init_method="file://{tmp_path}/store", rank=int(sys.argv[1]), world_size=2)
+tensor = torch.ones(1000)
+dist.barrier()
+time.sleep(1)  # a rank that ends at once, with a call under way, may end the barrier of the other, too
+{ENDS[end]}
+"""
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", program, str(rank)], stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    errors = [process.communicate(timeout=60)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], errors
+    assert not any("terminate" in error for error in errors), errors
+
+
+def test_import_makes_no_thread_and_no_socket():
+    program = """
+import os, torch
+before = (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")))
+import tutti.torch
+assert (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))) == before
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_tutti_alone_needs_no_torch():
+    subprocess.run([sys.executable, "-c", "import sys, tutti; assert 'torch' not in sys.modules"], check=True)

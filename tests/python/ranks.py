@@ -1,0 +1,76 @@
+"""Runs a function on several ranks, each a forked process with a default process group on the backend `tutti`."""
+
+import datetime
+import multiprocessing
+import os
+import queue
+import tempfile
+import time
+import traceback
+
+import torch
+import torch._dynamo  # optimizers import it in their first step: here once for all forked ranks
+import torch.distributed as dist
+
+import tutti.torch
+
+_context = multiprocessing.get_context("fork")
+
+
+def _run(function, rank, size, store, backend, timeout, results, arguments):
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            backend, init_method=f"file://{store}", rank=rank, world_size=size,
+            timeout=datetime.timedelta(seconds=timeout))
+        value = function(rank, *arguments)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        results.put((rank, value, None))
+    except BaseException:
+        results.put((rank, None, traceback.format_exc()))
+        results.close()
+        results.join_thread()
+        os._exit(1)
+
+
+def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=()):
+    """Returns what `function(rank, *arguments)` returned on each rank; None for ranks of `may_die` that ended without.
+
+    `timeout` is the process group's, `limit` that of the whole run, both in seconds.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        results = _context.Queue()
+        ranks = [
+            _context.Process(
+                target=_run,
+                args=(function, rank, size, os.path.join(directory, "store"), backend, timeout, results, arguments))
+            for rank in range(size)
+        ]
+        for process in ranks:
+            process.start()
+        values = {}
+        errors = {}
+        end = time.monotonic() + limit
+        try:
+            while len(values) + len(errors) < size:
+                try:
+                    rank, value, error = results.get(timeout=0.2)
+                    if error is None:
+                        values[rank] = value
+                    else:
+                        errors[rank] = error
+                except queue.Empty:
+                    assert time.monotonic() < end, f"ranks {set(range(size)) - set(values)} did not end; {errors}"
+                    gone = [r for r, p in enumerate(ranks) if not p.is_alive() and r not in values and r not in errors]
+                    for rank in gone:
+                        if results.empty():
+                            values[rank] = None
+                            assert rank in may_die, f"rank {rank} ended with {ranks[rank].exitcode}; {errors}"
+        finally:
+            for process in ranks:
+                process.join(10)
+                if process.is_alive():
+                    process.kill()
+        assert not errors, "\n".join(f"rank {rank}:\n{error}" for rank, error in sorted(errors.items()))
+        return [values[rank] for rank in range(size)]

@@ -1,0 +1,306 @@
+"""Checkpoints of tutti.torch.DistributedDataParallel, and what it refuses."""
+
+import io
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import tutti.torch
+from ranks import run_ranks
+from replicas_test import loss_of, net, train, weights_of, wrap
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def loaded(file):
+    return torch.load(io.BytesIO(file), weights_only=True)
+
+
+def goes_on_bit_for_bit(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 4)
+    files = saved(model.state_dict()), saved(optimizer.state_dict())
+    train(model, optimizer, rank, 4, first=4)
+
+    other, other_optimizer = wrap(strategy, torch.nn.Sequential(*net()))
+    train(other, other_optimizer, rank, 1, first=9)
+    other_optimizer.load_state_dict(loaded(files[1]))
+    other.load_state_dict(loaded(files[0]))
+    assert other.step == 4
+    train(other, other_optimizer, rank, 4, first=4)
+    assert torch.equal(weights_of(model), weights_of(other))
+    assert model.step == other.step == 8
+
+
+@pytest.mark.parametrize("strategy", [
+    "bytegrad:error_feedback=true", "decentralized:peer_selection_mode=shift_one,communication_interval=3",
+    "low_precision_decentralized", "qadam:warmup_steps=2"
+])
+def test_a_checkpoint_goes_on_bit_for_bit(strategy):
+    run_ranks(2, goes_on_bit_for_bit, strategy)
+
+
+def saves(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 4)
+    model.flush()
+    return saved(model.state_dict()), saved(optimizer.state_dict())
+
+
+def loads_states_of_three(rank, strategy, files):
+    model, optimizer = wrap(strategy)
+    optimizer.load_state_dict(loaded(files[0][1]))
+    states = [loaded(model_file) for model_file, _ in files]
+    model.load_state_dict(states)
+    assert model.step == 4
+    assert all(torch.equal(value, states[0][f"module.{key}"]) for key, value in model.module.state_dict().items())
+    train(model, optimizer, rank, 2, first=4)
+    model.flush()
+    model.check_replicas()
+    with pytest.raises(ValueError):
+        model.load_state_dict(states[:2] + states[:1])  # rank 0's twice
+    with pytest.raises(ValueError, match="empty"):
+        model.load_state_dict([])
+
+
+@pytest.mark.parametrize("strategy", [
+    "bytegrad:error_feedback=true,codec=uint4_block", "decentralized", "low_precision_decentralized",
+    "async:warmup_steps=1", "qadam:warmup_steps=2"
+])
+def test_a_checkpoint_of_three_ranks_goes_on_on_two(strategy):
+    run_ranks(2, loads_states_of_three, strategy, run_ranks(3, saves, strategy))
+
+
+def moves_between_wrappers(rank):
+    """Keys are those of stock DDP, so weights go from one to the other; a missing state starts the strategy anew."""
+    plain = torch.nn.parallel.DistributedDataParallel(net())
+    model, optimizer = wrap("low_precision_decentralized")
+    train(model, optimizer, rank, 3)
+    model.flush()
+    state = model.state_dict()
+    assert set(state) == {*plain.state_dict(), "_extra_state"}
+    assert set(model.module.state_dict()) == set(plain.module.state_dict())
+    model.load_state_dict(plain.state_dict())
+    assert torch.equal(weights_of(model), weights_of(plain))
+    train(model, optimizer, rank, 3)
+    plain.module.load_state_dict(model.module.state_dict())
+
+
+def test_weights_come_from_and_go_to_stock_ddp():
+    run_ranks(2, moves_between_wrappers)
+
+
+def broadcasts_optimizers(rank, strategy):
+    model, optimizer = wrap(strategy)
+    if rank == 0:
+        optimizer.param_groups[0]["lr"] = 0.03
+    model.broadcast_optimizer(optimizer)
+    assert optimizer.param_groups[0]["lr"] == 0.03
+    train(model, optimizer, rank, 3)
+    model.flush()
+    model.check_replicas()
+
+
+@pytest.mark.parametrize("strategy", ["decentralized", "qadam:warmup_steps=2"])
+def test_the_optimizer_of_rank_0_for_all(strategy):
+    run_ranks(2, broadcasts_optimizers, strategy)
+
+
+def loads_before_wrapping(rank):
+    model, optimizer = wrap("qadam:warmup_steps=2")
+    train(model, optimizer, rank, 3)
+    assert optimizer.frozen
+    later = tutti.torch.QAdam(net().parameters())
+    later.load_state_dict(loaded(saved(optimizer.state_dict())))
+    module = net()
+    again = tutti.torch.QAdam(module.parameters())
+    again.load_state_dict(optimizer.state_dict())
+    module.load_state_dict(model.module.state_dict())
+    wrapped = tutti.torch.DistributedDataParallel(module, again, "qadam:warmup_steps=2")
+    assert again.frozen and again.param_groups[0]["lr"] == 0.01
+    train(model, optimizer, rank, 2)
+    train(wrapped, again, rank, 2)
+    assert torch.equal(weights_of(model), weights_of(wrapped))
+
+
+def test_qadam_can_load_its_state_before_the_model_is_wrapped():
+    run_ranks(2, loads_before_wrapping)
+
+
+def follows_schedules(rank):
+    """The schedule of one step reaches the next backward, which puts beta1 into the momentum, and the next step."""
+    model, optimizer = wrap("qadam:warmup_steps=1")
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10)
+    for step in range(4):
+        train(model, optimizer, rank, 1, first=step)
+        schedule.step()
+    before = weights_of(model)
+    optimizer.param_groups[0]["lr"] = 0.0
+    train(model, optimizer, rank, 1)
+    assert torch.equal(before, weights_of(model))
+    model.check_replicas()
+
+
+def test_schedules_reach_qadam():
+    run_ranks(2, follows_schedules)
+
+
+def wrong_arguments(rank):
+    module = net()
+    ddp = tutti.torch.DistributedDataParallel
+    with pytest.raises(TypeError, match="torch.nn.Module"):
+        ddp(module.parameters())
+    with pytest.raises(ValueError, match="decentralized"):
+        ddp(module, strategy="decentralised")
+    with pytest.raises(ValueError, match='"broadcast", "average" or "leave"'):
+        ddp(module, buffers="sum")
+    with pytest.raises(TypeError, match="torch.optim.Optimizer"):
+        ddp(module, [module.parameters()], "decentralized")
+    with pytest.raises(ValueError, match="gloo"):
+        ddp(module, process_group=dist.new_group(backend="gloo"))
+    with pytest.raises(ValueError, match="buffers"):
+        ddp(module, buffers=["leave", "average"][rank])
+    with pytest.raises(ValueError, match="rank 1"):  # an error of one rank is an error on all
+        ddp(net() if rank == 0 else torch.nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    model = ddp(module, optimizer, "decentralized")
+    with pytest.raises(ValueError, match="already"):
+        model.add_optimizer(optimizer)
+    with pytest.raises(ValueError, match="wrapped twice"):
+        ddp(module)
+    with pytest.raises(ValueError, match="assign"):
+        model.load_state_dict(model.state_dict(), assign=True)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        model.load_state_dict({"module.0.weight": module[0].weight})
+
+
+def test_wrong_arguments():
+    run_ranks(2, wrong_arguments)
+
+
+def wrong_qadams(rank):
+    module = net()
+    optimizer = tutti.torch.QAdam(module.parameters())
+    with pytest.raises(ValueError, match="DistributedDataParallel"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="QAdam, not SGD"):
+        tutti.torch.DistributedDataParallel(net(), torch.optim.SGD(module.parameters(), 0.1), "qadam")
+    with pytest.raises(ValueError, match="qadam"):
+        tutti.torch.DistributedDataParallel(other := net(), tutti.torch.QAdam(other.parameters()), "bytegrad")
+    with pytest.raises(ValueError, match="none of DataParallel's"):
+        tutti.torch.DistributedDataParallel(net(), tutti.torch.QAdam(net().parameters()), "qadam")
+    other = net()
+    with pytest.raises(ValueError, match="0.bias is missing"):
+        tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam([other[0].weight]), "qadam")
+    with pytest.raises(ValueError, match="beta"):
+        tutti.torch.DistributedDataParallel(other, tutti.torch.QAdam(other.parameters(), betas=(0.9, 2)), "qadam")
+    with pytest.raises(ValueError, match="'qadam' is missing"):
+        optimizer.load_state_dict(torch.optim.Adam(module.parameters()).state_dict())
+    model = tutti.torch.DistributedDataParallel(module, strategy="qadam:warmup_steps=1")
+    with pytest.raises(ValueError, match="QAdam"):
+        loss_of(model, rank).backward()
+    model.add_optimizer(optimizer)
+    train(model, optimizer, rank, 2)  # grad holds momentum now
+    with pytest.raises(ValueError, match="momentum"):
+        loss_of(model, rank).backward()
+    optimizer.zero_grad()
+    optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
+    with pytest.raises(ValueError, match="2 groups, was created with 1"):
+        loss_of(model, rank).backward()
+
+
+def test_wrong_uses_of_qadam():
+    run_ranks(2, wrong_qadams)
+
+
+def changes_weights_behind_its_back(rank):
+    model, optimizer = wrap("decentralized")
+    train(model, optimizer, rank, 2)
+    with torch.no_grad():
+        model.module[0].weight.mul_(2)
+    with pytest.raises(ValueError, match="0.weight: weights were changed outside .* broadcast()"):
+        loss_of(model, rank).backward()
+    model.broadcast()
+    optimizer.zero_grad()
+    train(model, optimizer, rank, 1)
+
+    loss_of(model, rank).backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()  # an optimizer that the model does not know
+    with pytest.raises(ValueError, match="add_optimizer"):
+        loss_of(model, rank).backward()
+    model.broadcast()
+
+    model.module[2].weight.data = model.module[2].weight.data.clone()
+    with pytest.raises(ValueError, match="2.weight was moved to other memory .* another DistributedDataParallel"):
+        model.flush()
+
+
+def test_weights_that_change_outside_of_steps():
+    run_ranks(2, changes_weights_behind_its_back)
+
+
+def changes_the_module(rank, strategy):
+    model, _ = wrap(strategy)
+    model.module.load_state_dict({key: value.clone() for key, value in net().state_dict().items()}, assign=True)
+    with pytest.raises(ValueError, match="0.weight was replaced .*assign=True.* wrap the module anew"):
+        loss_of(model, rank)
+    model, _ = wrap(strategy)
+    model.module.append(torch.nn.Linear(3, 3))
+    with pytest.raises(ValueError, match="3.weight was registered"):
+        loss_of(model, rank)
+    module = net()
+    module[0].bias.requires_grad_(False)
+    model, _ = wrap(strategy, module)
+    module[0].bias.requires_grad_(True)
+    with pytest.raises(ValueError, match="0.bias was unfrozen"):
+        loss_of(model, rank).backward()
+    module[0].bias.requires_grad_(False)
+    module.append(torch.nn.ReLU())  # has no parameters
+    loss_of(model, rank).backward()
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized"])
+def test_a_module_that_changes_after_it_was_wrapped(strategy):
+    run_ranks(2, changes_the_module, strategy)
+
+
+def has_no_exchanged_gradients(rank):
+    model, optimizer = wrap("bytegrad")
+    with model.no_sync():
+        loss_of(model, rank).backward()
+    with pytest.raises(ValueError, match="accumulated under NoSync"):
+        optimizer.step()
+    loss_of(model, rank).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    for parameter, grad in zip(model.parameters(), torch.autograd.grad(loss_of(model, rank), list(model.parameters()))):
+        parameter.grad = grad
+    with pytest.raises(ValueError, match="rank alone"):
+        optimizer.step()
+    model.module[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+    with pytest.raises(ValueError, match="0.weight: a hook of yours has taken the gradient away"):
+        loss_of(model, rank).backward()
+    dist.barrier()  # a rank that ends now would be another error
+
+
+def test_gradients_that_were_not_exchanged():
+    run_ranks(2, has_no_exchanged_gradients)
+
+
+def meets_a_dead_rank(rank):
+    model, optimizer = wrap("decentralized")
+    train(model, optimizer, rank, 2)
+    if rank == 1:
+        os._exit(3)
+    with pytest.raises(dist.DistBackendError, match="rank 1"):
+        train(model, optimizer, rank, 3)
+
+
+def test_a_rank_that_dies():
+    run_ranks(2, meets_a_dead_rank, may_die=[1])

@@ -1,0 +1,79 @@
+"""Stock DDP that exchanges gradients by an algorithm of Tutti."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch
+from ranks import run_ranks
+from training_test import Net, expect_equal_replicas, train
+
+
+def weights_of(module):
+    return [parameter.detach().clone() for parameter in module.parameters()]
+
+
+def trains_like_plain_ddp(rank, strategy, tolerance, options):
+    plain = DistributedDataParallel(Net(), **options)
+    train(plain, rank, use=True)
+    model = DistributedDataParallel(Net(), **options)
+    exchange = tutti.torch.register(model, strategy)
+    assert exchange.strategy.startswith(strategy.partition(":")[0])
+    train(model, rank, use=True)
+    assert exchange.step == 6
+    expect_equal_replicas(model.module)
+    for a, b in zip(plain.module.parameters(), model.module.parameters()):
+        assert torch.allclose(a, b, atol=tolerance), (a - b).abs().max()
+
+
+# Buckets of 1 KB: there are several, which DDP cuts anew after the first step.
+@pytest.mark.parametrize("options", [{}, {"bucket_cap_mb": 0.001, "gradient_as_bucket_view": True}], ids=str)
+@pytest.mark.parametrize("strategy, tolerance", [("gradient_allreduce", 1e-6), ("bytegrad", 0.01),
+                                                 ("bytegrad:error_feedback=true,codec=uint4_block", 0.05)])
+def test_training(strategy, tolerance, options):
+    run_ranks(2, trains_like_plain_ddp, strategy, tolerance, options)
+
+
+def goes_on_from_a_state(rank, strategy):
+    def make():
+        model = DistributedDataParallel(Net(), bucket_cap_mb=0.001)
+        return model, tutti.torch.register(model, strategy)
+
+    model, exchange = make()
+    train(model, rank, use=True, steps=3)
+    weights = copy.deepcopy(model.module.state_dict())
+    state = exchange.state_dict()
+    train(model, rank, use=True, steps=3)
+    again, other = make()
+    train(again, rank, use=True, steps=2)  # DDP cuts its buckets in these steps
+    again.module.load_state_dict(weights)
+    other.load_state_dict(state)
+    assert other.step == 3
+    train(again, rank, use=True, steps=3)
+    assert all(torch.equal(a, b) for a, b in zip(weights_of(model.module), weights_of(again.module)))
+
+
+def test_a_state_goes_on_bit_for_bit():
+    run_ranks(2, goes_on_from_a_state, "bytegrad:error_feedback=true")
+
+
+def mistakes(rank):
+    model = DistributedDataParallel(torch.nn.Linear(3, 2))
+    for strategy, text in (("bytegrd", "bytegrad"), ("decentralized", "weights"), ("bytegrad:codec=none_such", "codec")):
+        with pytest.raises(ValueError, match=text):
+            tutti.torch.register(model, strategy)
+    with pytest.raises(ValueError, match="runs on gloo"):
+        tutti.torch.register(
+            DistributedDataParallel(torch.nn.Linear(3, 2), process_group=dist.new_group(backend="gloo")), "bytegrad")
+    tutti.torch.register(model, "bytegrad")
+    with pytest.raises(RuntimeError, match="once"):
+        tutti.torch.register(model, "bytegrad")
+    model(torch.ones(1, 3)).sum().backward()
+    assert model.module.weight.grad is not None
+
+
+def test_mistakes():
+    run_ranks(2, mistakes)

@@ -1,0 +1,136 @@
+// Announced messages of the UCX transport. UCX copies a message within a node twice, fragment by fragment, with both
+// ranks in step. So a longer message from this rank's region is only announced to a peer that maps the region: UCX
+// carries, under the message's own tag and in its place in the order of messages, where the payload lies. The receiver
+// copies the payload once, and then tells the sender, whose Send ends.
+//
+// The memory of a Send is the sender's again when the Send has ended, also when the Send has ended without the receiver
+// having taken the message. A receiver that reads then reads something else, and its Recv must not end OK. So before
+// such a Send ends, the receiver can see why on the link between the two ranks, where it looks after it has read: a
+// sender that shuts down closes the link first, and one that counts the receiver as lost says so there.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "transports/errors.h"
+#include "transports/ucx/tags.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+namespace {
+
+// Shorter messages are copied by UCX: the sender then does not wait for the receiver.
+constexpr std::int64_t kLeastAnnounced = 32 << 10;
+
+absl::Status BadAnnouncement(Rank source, std::int64_t offset, std::int64_t bytes, std::int64_t region) {
+  return absl::DataLossError(absl::StrCat("rank ", source, " has announced a message of ", bytes, " bytes at offset ",
+                                          offset, ", which is not within its region of ", region, " bytes"));
+}
+
+}  // namespace
+
+bool UcxTransport::IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const {
+  if (bytes < kLeastAnnounced || peer.region().base == nullptr) return false;
+  const auto* const begin = static_cast<const std::byte*>(data);
+  const std::byte* const base = region_.mapping.base();
+  if (begin < base || begin - base > region_.mapping.bytes() - bytes) return false;
+  return std::none_of(secluded_.begin(), secluded_.end(), [&](absl::Span<const std::byte> pages) {
+    return begin < pages.data() + pages.size() && pages.data() < begin + bytes;
+  });
+}
+
+void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
+  Announcement announcement;
+  const bool is_short = operation->bytes < static_cast<std::int64_t>(sizeof(announcement));
+  std::memcpy(&announcement, is_short ? &operation->announcement : operation->data, sizeof(announcement));
+  operation->request = nullptr;
+  const Rank peer = operation->peer;
+  const MappedRegion region = endpoints_[static_cast<std::size_t>(peer)].region();
+  const auto [offset, bytes, number] = announcement;
+  const bool valid = received == sizeof(announcement) && offset >= 0 && bytes >= 0 && bytes <= region.bytes &&
+                     offset <= region.bytes - bytes;
+  absl::Status error;
+  if (health_.lost(peer)) {
+    error = health_.cause(peer);
+  } else if (operation->discarded) {
+    error = HasBeenDiscarded(peer, GroupOf(operation->tag));
+  } else if (!valid) {
+    error = BadAnnouncement(peer, offset, bytes, region.bytes);
+  } else if (bytes != operation->bytes) {
+    error = WrongLength(peer, operation->tag, bytes, operation->bytes);
+  }
+  if (error.ok()) return reads_.push_back({operation, region.base + offset, 0, number});
+  TellTaken(peer, number);
+  ended_.End(operation->completion, std::move(error));
+  Release(operation);
+}
+
+bool UcxTransport::ReadAnnounced(std::int64_t most) {
+  if (reads_.empty()) return false;
+  while (most > 0 && !reads_.empty()) {
+    Read& read = reads_.front();
+    const std::int64_t bytes = std::min(most, read.operation->bytes - read.copied);
+    std::memcpy(static_cast<std::byte*>(read.operation->data) + read.copied, read.payload + read.copied,
+                static_cast<std::size_t>(bytes));
+    most -= bytes;
+    read.copied += bytes;
+    if (read.copied < read.operation->bytes) continue;
+    EndRead(read);
+    reads_.pop_front();
+  }
+  return true;
+}
+
+void UcxTransport::EndRead(const Read& read) {
+  Completion* const completion = read.operation->completion;
+  const Rank peer = read.operation->peer;
+  Release(read.operation);
+  std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the signs that it was the sender's
+  if (peer != rank_) ReadLinks();
+  if (!health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
+    TellTaken(peer, read.number);
+    ended_.End(completion, absl::OkStatus());
+  } else {
+    held_.push_back({completion, peer});  // the link of a rank that is to be lost, or has said goodbye
+  }
+}
+
+void UcxTransport::EndReads(absl::FunctionRef<bool(const Operation&)> ends,
+                            absl::FunctionRef<absl::Status(const Operation&)> why) {
+  std::erase_if(reads_, [&](const Read& read) {
+    if (!ends(*read.operation)) return false;
+    TellTaken(read.operation->peer, read.number);
+    ended_.End(read.operation->completion, why(*read.operation));
+    Release(read.operation);
+    return true;
+  });
+}
+
+void UcxTransport::EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why) {
+  for (Operation& operation : operations_) {
+    const bool waits = operation.completion != nullptr && operation.announced && operation.request == nullptr;
+    if (!waits || !ends(operation)) continue;
+    ended_.End(operation.completion, why);
+    Release(&operation);
+  }
+}
+
+void UcxTransport::TellTaken(Rank peer, std::uint32_t number) {
+  Control taken;
+  taken.kind = Control::Kind::kTaken;
+  taken.from = rank_;
+  taken.message = number;
+  SendControl(endpoints_[static_cast<std::size_t>(peer)], taken);
+}
+
+void UcxTransport::HearTaken(Rank from, std::uint32_t number) {
+  if (number >= operations_.size()) return;
+  Operation& operation = operations_[number];
+  if (operation.completion == nullptr || !operation.announced || operation.peer != from) return;
+  operation.taken = true;
+  if (operation.request != nullptr) return;  // SendEnded ends the send
+  ended_.End(operation.completion, absl::OkStatus());
+  Release(&operation);
+}
+
+}  // namespace tutti::ucx
