@@ -23,8 +23,10 @@ Call* Call::Create(std::shared_ptr<const Program> program, Channel& channel, voi
   return new Call(std::move(program), channel, scratch);
 }
 
+bool Call::in_forked_child() const { return engine_->in_forked_child(); }
+
 void Call::Release() {
-  if (engine_->in_forked_child()) return;  // its memory is the parent's
+  if (in_forked_child()) return;  // its memory is the parent's
   if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   references_.store(1, std::memory_order_relaxed);
   if (pool_ == nullptr) {

@@ -50,6 +50,8 @@ class Call {
   void RefuseNextRun(absl::Status why);
   // Starts a run and returns its number. The run keeps the call until it has ended.
   std::uint32_t Submit(const CallOptions& options);
+  // Whether this process is a forked child of the one that made the call, which alone may use the call.
+  bool in_forked_child() const;
   // Whether a run is under way.
   bool busy() const { return !end_.passed(runs_started_); }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/futex.h"
+#include "base/prefetch.h"
 #include "engine/call.h"
 #include "engine/engine.h"
 #include "memory/arena.h"
@@ -165,6 +166,27 @@ void Channel::Signal(Run& run) {
   }
   mine.signal.store(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_release);
   ring_ = kAwaitsNews;
+}
+
+namespace {
+
+// The bytes of scratch that are worth a hint.
+std::size_t PrefetchedBytes(const Program& program) {
+  return static_cast<std::size_t>(std::min<std::int64_t>(program.plan.scratch_bytes, 256));
+}
+
+}  // namespace
+
+void Channel::PrefetchForNextRun(const Program& program) const {
+  Ticket next;
+  next.lane = static_cast<int>(calls_ % kLanes);
+  next.lane_run = lanes_[static_cast<std::size_t>(next.lane)].runs + 1;
+  PrefetchToWrite(&HalfOf(*control_, next), sizeof(Announcement));
+  PrefetchToWrite(LaneScratch(next), PrefetchedBytes(program));
+}
+
+void Channel::PrefetchScratchOf(Rank peer, const Run& run) const {
+  PrefetchToRead(ScratchIn(*this->peer(peer).control, run.ticket).data(), PrefetchedBytes(run.program));
 }
 
 void Channel::Meet(Run& run) {

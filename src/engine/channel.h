@@ -54,6 +54,10 @@ class Channel {
   // Tells the peers where the memory of `run` is (first signal) and that it has come this far. Peers that sleep hear of
   // it by the next RingSleepers.
   void Signal(Run& run);
+  // Hints for short runs, which take about as long as a few cache lines travel between cores. The lines that this rank
+  // will write first in its next run; the lines of scratch that `peer` has written before its signal.
+  void PrefetchForNextRun(const Program& program) const;
+  void PrefetchScratchOf(Rank peer, const Run& run) const;
   // Wakes sleeping peers that wait for what this rank has stored since the last RingSleepers: signals, and runs that
   // have ended. The driver calls this before anything that takes microseconds. One memory fence serves all stores.
   void RingSleepers();

@@ -87,12 +87,20 @@ bool Engine::BeginAtOnce(Call& call) {
     LeaveSeat();
     return false;
   }
-  TakeIn(call);
-  Advance();
-  if (!executor_->idle()) call.KeepForEngine();
+  // Advance would find what fails, or was aborted, before the run begins.
+  const bool all_well = failing_ == 0 && !call.run().channel.failure.begun && !call.run().channel.peer_failed() &&
+                        !aborted_.load(std::memory_order_seq_cst);
+  if (!all_well) TakeIn(call);
+  if (all_well && executor_->RunAtOnce(call.run())) {
+    LookAtHealthNowAndThen();
+  } else {
+    Advance();
+    if (!executor_->idle()) call.KeepForEngine();
+  }
+  const bool fails = failing_ > 0;
   FreeSeat();
   // Of the run only this thread knows, which drives it; whoever found the seat taken has submitted something.
-  if (!queue_.empty()) WakeThread();
+  if (fails || !queue_.empty()) WakeThread();
   return true;
 }
 
@@ -248,9 +256,13 @@ bool Engine::Advance() {
     TakeInNews();  // a peer may have told why before it took its messages back
     Fail(executor_->failed_channel(), executor_->error());
   }
-  if (++polls_ % kPollsBetweenLooks == 0) CheckHealth(options_.now_ns());
+  LookAtHealthNowAndThen();
   if (failing_ > 0) moved |= EndFailures();
   return moved;
+}
+
+void Engine::LookAtHealthNowAndThen() {
+  if (++polls_ % kPollsBetweenLooks == 0) CheckHealth(options_.now_ns());
 }
 
 void Engine::DrainTransport(std::int64_t now_ns) {

@@ -83,8 +83,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
                               void* scratch) TUTTI_NO_THREAD_SAFETY_ANALYSIS {
     return executor_->NewRun(call, channel, program, scratch);
   }
-  // Makes the next run of `call`. Lock-free: begins the run at once, where the run is short, the caller drives, and
-  // nothing else is to be done; otherwise queues the run.
+  // Makes the next run of `call`, and waits for no lock: takes the steps of the run at once, where the run is short,
+  // the caller drives, and nothing else is to be done; otherwise queues the run. The first way sometimes looks after
+  // the transport as well, for ten milliseconds at most.
   void Submit(Call& call, const CallOptions& options);
   // Returns when the run has come to `milestone`, one of its call's; DeadlineExceeded when it has not by `end_ns`. In
   // the background: leaves the driver's seat to the engine thread when that has it. FailedPrecondition, at once, in a
@@ -148,6 +149,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(seat_) {
     return now_ns - looked_around_ns_ >= absl::ToInt64Nanoseconds(options_.idle_tick);
   }
+  void LookAtHealthNowAndThen() TUTTI_REQUIRES(seat_);
   void CheckHealth(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   absl::Status CheckRun(Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // Unavailable when `run` waits for a rank that has left.

@@ -24,6 +24,9 @@ class Executor {
 
   // Queues a run, which starts when its lane is free, in the order of the calls.
   virtual void Add(Run& run) = 0;
+  // The short way of a short run (Program::is_short) while no other run is under way, and no channel fails: true when
+  // the run has ended OK. False: the run is under way or queued, as after Add, and Poll goes on with it.
+  virtual bool RunAtOnce(Run& run) = 0;
   // Advances everything as far as it goes now, but for the runs of channels that fail (Channel::failure). Once a peer
   // has given a channel up (Channel::peer_failed), no step of the channel touches a peer's memory and no run of it
   // ends: the channel is to fail here too. After kFailed the other runs have perhaps not been advanced.

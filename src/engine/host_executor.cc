@@ -72,6 +72,44 @@ void HostExecutor::Add(Run& run) {
   (pending_.empty() && Admit(run) ? active_ : pending_).push_back(&run);
 }
 
+bool HostExecutor::RunAtOnce(Run& its_run) {
+  HostRun& run = HostRunOf(&its_run);
+  Add(run);
+  const bool delayed = active_.empty() || !run.refusal.ok() || run.program.for_private_buffers != nullptr ||
+                       run.channel.BlockedBy(run).has_value();
+  if (delayed) return false;
+  Count(staged_bytes_, run.StartWithoutSteps());
+  const StepId done = TakeStepsInOrder(run);
+  const bool ended =
+      done == run.program.instructions.size() && !run.channel.peer_failed() && CompareCallsUnlessCompared(run).ok();
+  if (!ended) {
+    run.BeginStepsAfter(done);
+    return false;
+  }
+  active_.pop_back();
+  Conclude(run);
+  return true;
+}
+
+StepId HostExecutor::TakeStepsInOrder(HostRun& run) {
+  const std::vector<Instruction>& steps = run.program.instructions;
+  PeerAccess access(presence_, run.channel);
+  if (run.program.touches_buffers_of_peers && !access.Begin()) return 0;
+  for (StepId step = 0; step < steps.size(); ++step) {
+    if (steps[step].kind == StepKind::kWait) {
+      if (!AwaitSignalBriefly(run, steps[step])) return step;
+      run.channel.PrefetchScratchOf(steps[step].peer, run);
+      const absl::StatusOr<Channel::Signalled> has =
+          run.channel.HasSignalled(run, steps[step].peer, steps[step].ordinal);
+      if (!has.ok() || *has != Channel::Signalled::kYes) return step;
+    } else if (!Compute(run, step).ok()) {
+      return step;
+    }
+    if (steps[step].kind == StepKind::kSignal) run.channel.PrefetchForNextRun(run.program);
+  }
+  return static_cast<StepId>(steps.size());
+}
+
 bool HostExecutor::AdmitPending() {
   std::size_t kept = 0;
   // Collectives of a channel keep their order: none overtakes one that waits for its lane.
@@ -128,11 +166,17 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
   if (run.channel.peer_failed()) return Polled::kNothing;
-  // A rank that waits for signals has compared its peers' calls as it saw the signals; one that waits for none compares
-  // them here.
-  if (run.program.num_waits == 0 && !run.program.point_to_point) {
-    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
-  }
+  if (absl::Status status = CompareCallsUnlessCompared(run); !status.ok()) return Fail(run, std::move(status));
+  Conclude(run);
+  return Polled::kMoved;
+}
+
+absl::Status HostExecutor::CompareCallsUnlessCompared(const HostRun& run) {
+  if (run.program.num_waits > 0 || run.program.point_to_point) return absl::OkStatus();
+  return run.channel.CompareCalls(run);
+}
+
+void HostExecutor::Conclude(HostRun& run) {
   if (run.memory_.stages_output()) run.channel.RingSleepers();  // peers do not wait for the copy
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
@@ -144,7 +188,6 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
     const absl::Status refusal = std::exchange(run.refusal, absl::OkStatus());
     Finish(run, refusal);
   }
-  return Polled::kMoved;
 }
 
 void HostExecutor::Finish(HostRun& run, const absl::Status& status) {
@@ -222,7 +265,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       moved = true;
     }
     if (run.waiting_.empty()) break;
-    if (moved) AwaitSignalBriefly(run);
+    if (moved) AwaitSignalBriefly(run, run.current->instructions[run.waiting_.front()]);
     if (const Polled ended = LookForSignals(run); ended != Polled::kNothing) return ended;
   } while (!run.ready_.empty());
   return so_far();
@@ -252,11 +295,11 @@ void HostExecutor::RefusedBy(HostRun& run, Rank peer) {
   run.TellRefusal(by);
 }
 
-void HostExecutor::AwaitSignalBriefly(const HostRun& run) const {
-  const Instruction& wait = run.current->instructions[run.waiting_.front()];
+bool HostExecutor::AwaitSignalBriefly(const HostRun& run, const Instruction& wait) {
   for (int look = 0; look < kLooks; ++look) {
-    if (run.channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) return;
+    if (run.channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) return true;
   }
+  return false;
 }
 
 Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
@@ -287,9 +330,7 @@ Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
 }
 
 absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
-  const Program& program = *run.current;
-  const Instruction& instruction = program.instructions[step];
-  switch (instruction.kind) {
+  switch (run.current->instructions[step].kind) {
     case StepKind::kSend:
     case StepKind::kRecv:
       PostMessage(run, step);
@@ -297,27 +338,32 @@ absl::Status HostExecutor::Execute(HostRun& run, StepId step) {
     case StepKind::kWait:
       run.waiting_.push_back(step);
       return absl::OkStatus();
-    case StepKind::kSignal:
-      run.channel.Signal(run);
-      break;
-    default: {
-      const absl::Span<const Operand> dsts = program.dsts(instruction);
-      const absl::Span<const Operand> srcs = program.srcs(instruction);
-      for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
-      for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
-      if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
-      // Copies of private buffers to scratch, which peers can map, count as staging.
-      if (run.private_buffers && instruction.fills_scratch) {
-        Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
-      }
-      const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
-      absl::Status status = Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
-                                    absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
-      if (!status.ok()) return status;
-    }
+    default:
+      if (absl::Status status = Compute(run, step); !status.ok()) return status;
   }
   run.Complete(step);
   return absl::OkStatus();
+}
+
+absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
+  const Program& program = *run.current;
+  const Instruction& instruction = program.instructions[step];
+  if (instruction.kind == StepKind::kSignal) {
+    run.channel.Signal(run);
+    return absl::OkStatus();
+  }
+  const absl::Span<const Operand> dsts = program.dsts(instruction);
+  const absl::Span<const Operand> srcs = program.srcs(instruction);
+  for (std::size_t i = 0; i < dsts.size(); ++i) run.dsts_[i] = run.AddressOf(dsts[i]);
+  for (std::size_t i = 0; i < srcs.size(); ++i) run.srcs_[i] = run.AddressOf(srcs[i]);
+  if (instruction.wire_bytes != 0) Count(wire_bytes_, instruction.wire_bytes);
+  // Copies of private buffers to scratch, which peers can map, count as staging.
+  if (run.private_buffers && instruction.fills_scratch) {
+    Count(staged_bytes_, instruction.count * SizeOf(instruction.dst_type));
+  }
+  const std::uint64_t draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0;
+  return tutti::Compute(program, instruction, absl::MakeConstSpan(run.dsts_).first(dsts.size()),
+                        absl::MakeConstSpan(run.srcs_).first(srcs.size()), draw, run.call.options().factor);
 }
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {
@@ -348,7 +394,7 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
   message.under_way = false;
   if (status.ok() && run.channel.peer_failed()) {
     // The sender may have given the channel up, and used the memory from which the message was read for something else.
-    run.message_error_ = run.channel.FailureOfPeer();
+    if (run.message_error_.ok()) run.message_error_ = run.channel.FailureOfPeer();
   } else if (status.ok()) {
     if (run.program.point_to_point) {
       run.call.SetSource(run.channel.PeerOf(run.program.instructions[message.step], message.source));

@@ -23,6 +23,7 @@ class HostExecutor final : public Executor {
 
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;
+  bool RunAtOnce(Run& run) override;
   Polled Poll() override;
   const absl::Status& error() const override { return error_; }
   Channel& failed_channel() const override { return *failed_channel_; }
@@ -50,16 +51,26 @@ class HostExecutor final : public Executor {
   // False when `run` must wait for its lane, or its channel fails.
   static bool Admit(Run& run) { return !run.channel.failure.begun && run.channel.Admit(run); }
   Polled Advance(HostRun& run);
+  // Takes the steps of a short run in the order of the plan, until one cannot be taken yet or fails. Returns that step,
+  // or the number of steps.
+  StepId TakeStepsInOrder(HostRun& run);
   // kMoved: the run has ended.
   Polled EndIfComplete(HostRun& run);
+  // Not OK: a peer has made another call. For a run without waits: those that wait have compared the calls as they saw
+  // the signals.
+  static absl::Status CompareCallsUnlessCompared(const HostRun& run);
+  // Ends a run whose steps are complete, or that was refused.
+  void Conclude(HostRun& run);
   absl::Status Execute(HostRun& run, StepId step);
+  // Carries out a step that is a signal or computes.
+  absl::Status Compute(HostRun& run, StepId step);
   void PostMessage(HostRun& run, StepId step);
   // Lets the steps of a run begin once all its peers are met. kMoved: they begin, or a peer has refused the run.
   Polled MeetPeers(HostRun& run);
   // `run` ends with an error of its own, since `peer` has refused it.
   void RefusedBy(HostRun& run, Rank peer);
-  // Returns when the signal of the run's first wait may have been made, or after kLooks looks.
-  void AwaitSignalBriefly(const HostRun& run) const;
+  // Returns when the signal that `wait` awaits may have been made, or after kLooks looks: false.
+  static bool AwaitSignalBriefly(const HostRun& run, const Instruction& wait);
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);
   void Finish(HostRun& run, const absl::Status& status);

@@ -62,11 +62,15 @@ absl::Span<std::byte> HostRun::output_lent_to_peers() const {
   return {bases[static_cast<std::size_t>(Space::kOut)], static_cast<std::size_t>(program.plan.out_bytes)};
 }
 
-std::int64_t HostRun::Start() {
+void HostRun::Begin() {
   current = &program;
   started_ = true;
   messages_left_ = 0;
   SetScratch();
+}
+
+std::int64_t HostRun::Start() {
+  Begin();
   if (!refusal.ok()) {
     TellRefusal(channel.rank());
     return 0;
@@ -78,6 +82,17 @@ std::int64_t HostRun::Start() {
   }
   BeginSteps();
   return memory_.CopyIn();
+}
+
+std::int64_t HostRun::StartWithoutSteps() {
+  Begin();
+  return memory_.CopyIn();
+}
+
+void HostRun::BeginStepsAfter(StepId taken) {
+  BeginSteps();
+  for (StepId step = 0; step < taken; ++step) Complete(step);
+  std::erase_if(ready_, [this](StepId step) { return dependencies_left_[step] == kStepDone; });
 }
 
 void HostRun::Part() {

@@ -44,11 +44,16 @@ class HostRun final : public Run {
 
   // Allocates what a run of `some` needs.
   void MakeRoomFor(const Program& some);
+  void Begin();
   // Begins the run, and returns the number of bytes that were copied into staging.
   std::int64_t Start();
+  // The same for a run that is neither refused nor meets its peers first, and whose steps are begun otherwise.
+  std::int64_t StartWithoutSteps();
   // After Channel::Meet, when all peers are met: chooses the program, and begins its steps.
   void Part();
   void BeginSteps();
+  // The same when the first `taken` steps of the plan have been taken already.
+  void BeginStepsAfter(StepId taken);
   void SetScratch();
   // Whether `peer` has been met, or is this rank.
   bool IsMet(Rank peer) const;

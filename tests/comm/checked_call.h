@@ -43,7 +43,9 @@ inline void CheckedCall(Communicator& comm, const Schedule* schedule, const Coll
   FillInput(spec, rank, in, 0, in_count);
   CollectiveSpec call = spec;
   call.in_place = false;  // the communicator finds out from the pointers
-  const CallOptions options = {.schedule = schedule, .factor = FactorOf(spec, rank)};
+  // Some ranks take the steps of short calls themselves, others leave them to the engine's thread.
+  const bool caller_drives = (rank + count) % 2 == 0;
+  const CallOptions options = {.schedule = schedule, .caller_drives = caller_drives, .factor = FactorOf(spec, rank)};
   ASSERT_EQ(comm.Call(call, in, out, options).Wait(), absl::OkStatus());
   const std::optional<std::int64_t> wrong = FirstWrongElement(spec, count, rank, size, out);
   ASSERT_FALSE(wrong.has_value()) << (schedule == nullptr ? "chosen" : schedule->name) << " " << ToString(spec)

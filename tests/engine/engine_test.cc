@@ -48,6 +48,10 @@ class ScriptedExecutor final : public Executor {
     }
     runs.push_back(&run);
   }
+  bool RunAtOnce(Run& run) override {
+    Add(run);
+    return false;
+  }
   Polled Poll() override {
     ++polls;
     if (!failure.ok() && !runs.empty() && !runs.front()->channel.failure.begun) return Polled::kFailed;

@@ -1,0 +1,130 @@
+// Short calls whose callers drive: the thread that makes such a call takes the steps itself, in the plan's order, until
+// a peer is late.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/world.h"
+#include "tutti/communicator.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr CallOptions kInline = {.caller_drives = true};
+
+// The sum of rank + `mine` over all ranks.
+absl::StatusOr<float> Sum(Communicator& comm, float mine, const CallOptions& options = kInline) {
+  float value = static_cast<float>(comm.rank()) + mine;
+  absl::Status status = comm.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, options).Wait();
+  if (!status.ok()) return status;
+  return value;
+}
+
+float SumOver(int size, float each) {
+  return static_cast<float>(size * (size - 1)) / 2 + static_cast<float>(size) * each;
+}
+
+class ShortCallsTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShortCallsTest, OfSeveralThreadsEachInItsOwnGroup) {
+  constexpr int kThreads = 4;
+  RunWorld(GetParam(), [](Communicator& world) {
+    std::vector<std::unique_ptr<Communicator>> groups;
+    for (int thread = 0; thread < kThreads; ++thread) groups.push_back(world.Split(0, world.rank()).value());
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        Communicator& group = *groups[static_cast<std::size_t>(thread)];
+        for (int call = 0; call < 300; ++call) {
+          const auto each = static_cast<float>(thread + call);
+          const absl::StatusOr<float> sum = Sum(group, each);
+          ASSERT_TRUE(sum.ok()) << sum.status();
+          ASSERT_EQ(*sum, SumOver(group.size(), each)) << "thread " << thread << " call " << call;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST_P(ShortCallsTest, OfRanksThatComeAtAnyTime) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    for (int call = 0; call < 300; ++call) {
+      // Sometimes this rank is first, sometimes last, and sometimes long after the others.
+      const int late = (call + world.rank()) % 5;
+      for (int pause = 0; pause < late * 3; ++pause) std::this_thread::yield();
+      const absl::StatusOr<float> sum = Sum(world, static_cast<float>(call), {.caller_drives = call % 7 != 0});
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      ASSERT_EQ(*sum, SumOver(world.size(), static_cast<float>(call))) << "call " << call;
+    }
+  });
+}
+
+TEST_P(ShortCallsTest, BesideALongOneThatNobodyWaitsFor) {
+  constexpr std::int64_t kCount = 1 << 20;
+  RunWorld(GetParam(), [](Communicator& world) {
+    const std::unique_ptr<Communicator> group = world.Split(0, world.rank()).value();
+    std::vector<float> longer(kCount, 1);
+    Work work = world.AllReduce(longer.data(), longer.data(), kCount, DType::kF32, ReduceOp::kSum);
+    for (int call = 0; call < 50; ++call) {
+      const absl::StatusOr<float> sum = Sum(*group, 1);
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      ASSERT_EQ(*sum, SumOver(world.size(), 1)) << "call " << call;
+    }
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+    EXPECT_EQ(longer.front(), static_cast<float>(world.size()));
+    EXPECT_EQ(longer.back(), static_cast<float>(world.size()));
+  });
+}
+
+TEST_P(ShortCallsTest, ThatDifferAreErrorsOfAllRanks) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    float value[2] = {};
+    const absl::Status status =
+        world.AllReduce(value, value, world.rank() == 0 ? 1 : 2, DType::kF32, ReduceOp::kSum, kInline).Wait();
+    EXPECT_THAT(status.message(), HasSubstr("count="));
+    EXPECT_FALSE(Sum(world, 1).ok());
+  });
+}
+
+TEST_P(ShortCallsTest, EndWhenAnotherThreadAborts) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    std::atomic<int> calls = 0;
+    std::thread aborter([&] {
+      while (calls.load() < 100) std::this_thread::yield();
+      if (world.rank() == 0) world.Abort(absl::AbortedError("enough"));
+    });
+    absl::StatusOr<float> sum = 0;
+    for (; sum.ok(); ++calls) {
+      sum = Sum(world, 1);
+      if (sum.ok()) {
+        ASSERT_EQ(*sum, SumOver(world.size(), 1));
+      }
+    }
+    aborter.join();
+    EXPECT_THAT(sum.status().message(), HasSubstr("enough"));
+    EXPECT_GE(calls.load(), 100);
+  });
+}
+
+TEST_P(ShortCallsTest, TellTheBytesThatTheyMoveAndWhenTheyEnded) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    float value = 1;
+    Work work = world.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, {.caller_drives = true, .timed = true});
+    ASSERT_EQ(work.Wait(), absl::OkStatus());
+    EXPECT_TRUE(work.done());
+    EXPECT_GT(work.end_nanos(), 0);
+    EXPECT_EQ(work.wire_bytes(), world.counters().wire_bytes);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ShortCallsTest, ::testing::Values(2, 3, 5));
+
+}  // namespace
+}  // namespace tutti
