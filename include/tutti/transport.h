@@ -193,12 +193,14 @@ class Transport {
 
   // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then lists this rank. An OK cause
   // is an orderly goodbye, after which peers do not take this rank for dead. What this rank sent before is still
-  // received; only a peer on another node that takes nothing for as long as Shutdown lasts loses it, and takes this
-  // rank for dead. Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at
-  // most two seconds, whatever the peers do (in one process: or as long as one copy that a peer is making); a goodbye
-  // takes so long only where a peer does not take what was sent to it. Messages posted after Shutdown, and by
-  // completions that it calls, end with the same error at the next Progress. Safe to call again (no effect). The
-  // destructor calls Shutdown with Unavailable if nobody has called it.
+  // received, with two exceptions. A peer on another node that takes nothing for as long as Shutdown lasts loses it,
+  // and takes this rank for dead. A peer on this node loses a message that it would copy from this rank's region (docs/
+  // decisions/0024) if the peer posts no Recv for the message while Shutdown lasts: that Recv ends with an error.
+  // Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at most two
+  // seconds, whatever the peers do (in one process: or as long as one copy that a peer is making); a goodbye takes so
+  // long only where a peer does not take what was sent to it. Messages posted after Shutdown, and by completions that
+  // it calls, end with the same error at the next Progress. Safe to call again (no effect). The destructor calls
+  // Shutdown with Unavailable if nobody has called it.
   virtual void Shutdown(const absl::Status& cause) = 0;
 };
 

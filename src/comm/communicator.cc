@@ -97,7 +97,9 @@ absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) {
   if (impl_->in_forked_child()) return NotInForkedChild(rank());
   return impl_->runtime->arena->Allocate(bytes);
 }
-void Communicator::Abort(const absl::Status& cause) { impl_->runtime->engine->Abort(*impl_->channel, cause); }
+void Communicator::Abort(const absl::Status& cause) {
+  if (!impl_->in_forked_child()) impl_->runtime->engine->Abort(*impl_->channel, cause);
+}
 absl::Status Communicator::status() const {
   return impl_->in_forked_child() ? NotInForkedChild(rank()) : impl_->channel->sticky().Get();
 }

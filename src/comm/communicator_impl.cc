@@ -149,6 +149,7 @@ absl::Status BoundPlan::Rebind(const PlanBuffers& buffers) { return impl_->Rebin
 const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
+  if (call_->in_forked_child()) return Work(NotInForkedChild(plan().rank));
   if (absl::Status status = CheckOptions(options, plan().spec, plan().rank); !status.ok()) return Work(status);
   if (call_->busy()) {
     return Work(absl::FailedPreconditionError(

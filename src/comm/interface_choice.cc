@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/boot_id.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "comm/network_interface.h"
+#include "tutti/version.h"
 
 namespace tutti {
 namespace {
@@ -53,20 +55,25 @@ absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int
   }
   const absl::StatusOr<NetworkInterface> own = OwnInterface(*bootstrap.route, config->interface);
   const absl::StatusOr<std::string> node = config->node.empty() ? BootId() : config->node;
-  if (!node.ok()) return node.status();
+  const absl::Status problem = !node.ok() ? node.status() : own.status();
   const auto& [rank, size] = std::pair(bootstrap.identity.rank, bootstrap.identity.size);
-  const std::string mine =
-      absl::StrCat(*node, "\n", own.ok() ? own->address : "", "\n", own.ok() ? "" : own.status().message());
+  const std::string mine = absl::StrCat(Version(), "\n", own.ok() ? own->address : "", "\n",
+                                        absl::CHexEscape(problem.message()), "\n", node.ok() ? *node : "");
   const absl::StatusOr<std::vector<std::string>> all =
       ExchangeBlobs(*bootstrap.store, "places of nodes", rank, size, mine, TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<RankPlace> places;
   for (const std::string& text : *all) {
-    std::vector<std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 2));
-    if (lines.size() != 3) {
-      return absl::InternalError(absl::StrCat("rank ", places.size(), " does not say where it is"));
+    const std::vector<std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 3));
+    if (lines[0] != Version() || lines.size() != 4) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", places.size(), " has version=\"",
+                                                        absl::CHexEscape(lines[0]), "\", rank ", rank, " has ",
+                                                        Version(), ": all ranks need one version of Tutti"));
     }
-    places.push_back({lines[0], lines[1], lines[2]});
+    RankPlace& place = places.emplace_back();
+    place.node = lines[3];
+    place.address = lines[1];
+    if (!absl::CUnescape(lines[2], &place.problem)) place.problem = lines[2];
   }
   const std::string& setting = bootstrap.route->setting;
   const std::string remedy = absl::StrCat("set TUTTI_INTERFACE", setting.empty() ? "" : " or ", setting);

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace tutti {
 namespace {
 
-constexpr absl::Duration kSlice = absl::Milliseconds(200);  // between two looks for lost ranks
+// Between two looks for lost ranks. A store gives its connection up when it cannot write a request within the time of
+// the request, so the slice is longer than a busy store needs to take one in.
+constexpr absl::Duration kSlice = absl::Milliseconds(500);
 
 class LossAwareStore final : public Store {
  public:
@@ -19,15 +22,16 @@ class LossAwareStore final : public Store {
     return base_->Set(key, value, deadline);
   }
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone on_gone) override {
+    const std::int64_t end_ns = NanosAt(deadline);
     while (true) {
-      const absl::Time slice_end = std::min(deadline, absl::Now() + kSlice);
-      absl::StatusOr<std::string> value = base_->Get(key, slice_end, on_gone);
-      if (!absl::IsDeadlineExceeded(value.status()) || slice_end == deadline) return value;
+      const std::int64_t slice_end_ns = std::min(end_ns, NanosIn(kSlice));
+      absl::StatusOr<std::string> value = base_->Get(key, TimeAt(slice_end_ns), on_gone);
+      if (!absl::IsDeadlineExceeded(value.status()) || slice_end_ns == end_ns) return value;
       for (const Rank rank : lost_()) {
         const absl::Status status = on_gone(rank);
         if (status.ok()) continue;
         // What the rank set before its end may have arrived after the last look.
-        absl::StatusOr<std::string> last = base_->Look(key, deadline);
+        absl::StatusOr<std::string> last = base_->Look(key, TimeAt(end_ns));
         return absl::IsNotFound(last.status()) ? status : last;
       }
     }

@@ -113,8 +113,8 @@ absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes) {
   return Map(fd, MAP_SHARED, bytes);
 }
 
-absl::Status Seclude(std::byte* data, std::int64_t bytes) {
-  if (bytes <= 0) return absl::OkStatus();
+absl::StatusOr<absl::Span<std::byte>> Seclude(std::byte* data, std::int64_t bytes) {
+  if (bytes <= 0) return absl::Span<std::byte>();
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data + bytes - 1) / page * page + page;
@@ -123,7 +123,7 @@ absl::Status Seclude(std::byte* data, std::int64_t bytes) {
   void* const own = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (own == MAP_FAILED) return NoMemoryToSeclude(bytes);
   std::memcpy(own, shared, size);
-  if (mremap(own, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, shared) != MAP_FAILED) return absl::OkStatus();
+  if (mremap(own, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, shared) != MAP_FAILED) return absl::MakeSpan(shared, size);
   absl::Status status = NoMemoryToSeclude(bytes);
   munmap(own, size);
   return status;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/unique_fd.h"
 
 namespace tutti {
@@ -55,9 +56,9 @@ absl::StatusOr<Mapping> MapSharedRegion(int fd, std::int64_t bytes);
 
 // Makes the pages that [data, data + bytes) touches, a part of a mapped region, memory of this process alone: addresses
 // and contents stay, and what other processes write through their own mappings no longer arrives. Nobody in this
-// process may write to these pages meanwhile. ResourceExhausted when there is no memory for the copy; nothing has
-// changed then.
-absl::Status Seclude(std::byte* data, std::int64_t bytes);
+// process may write to these pages meanwhile. Returns the pages. ResourceExhausted when there is no memory for the
+// copy; nothing has changed then.
+absl::StatusOr<absl::Span<std::byte>> Seclude(std::byte* data, std::int64_t bytes);
 
 }  // namespace tutti
 

@@ -23,16 +23,20 @@ absl::Status Sum(Communicator& comm) {
 
 // The body of a rank that forks a child. The child reports what `child` returns; the parent goes on meanwhile and
 // afterwards.
-ProcessWorld::Body WithChild(std::string (*child)(Communicator&, std::unique_ptr<Communicator>)) {
+ProcessWorld::Body WithChild(std::string (*child)(Communicator&, std::unique_ptr<Communicator>, BoundPlan&)) {
   return [child](Communicator& world, const ProcessWorld::Report& report) {
     absl::StatusOr<std::unique_ptr<Communicator>> group = world.Split(0, world.rank());
     if (!group.ok()) return report(group.status().ToString());
     for (int call = 0; call < 10; ++call) {
       if (absl::Status status = Sum(world); !status.ok()) return report(status.ToString());
     }
+    float sum = 1;
+    absl::StatusOr<BoundPlan> bound =
+        world.Bind({.collective = Collective::kAllReduce, .count = 1, .in_place = true}, {.in = &sum, .out = &sum});
+    if (!bound.ok()) return report(bound.status().ToString());
     const pid_t pid = fork();
     if (pid == 0) {
-      report(child(world, *std::move(group)));
+      report(child(world, *std::move(group), *bound));
       exit(0);  // with static destructors
     }
     for (int call = 0; call < 100; ++call) {
@@ -59,7 +63,7 @@ void ExpectParentsUndisturbed(const ProcessWorld::Body& body, const std::string&
 }
 
 TEST(ForkedChildrenTest, MayDestroyWhatTheyInherited) {
-  ExpectParentsUndisturbed(WithChild([](Communicator&, std::unique_ptr<Communicator> group) -> std::string {
+  ExpectParentsUndisturbed(WithChild([](Communicator&, std::unique_ptr<Communicator> group, BoundPlan&) -> std::string {
                              group.reset();
                              return "destroyed";
                            }),
@@ -67,11 +71,16 @@ TEST(ForkedChildrenTest, MayDestroyWhatTheyInherited) {
 }
 
 TEST(ForkedChildrenTest, AreToldThatTheCommunicatorIsNotTheirs) {
-  ExpectParentsUndisturbed(WithChild([](Communicator& world, std::unique_ptr<Communicator> group) -> std::string {
-                             return absl::StrCat(Sum(world).ToString(), group->Allocate(64).status().ToString(),
-                                                 group->Split(0, 0).status().ToString());
-                           }),
-                           "not to a forked child");
+  ExpectParentsUndisturbed(
+      WithChild([](Communicator& world, std::unique_ptr<Communicator> group, BoundPlan& bound) -> std::string {
+        world.Abort(absl::InternalError("of a child"));
+        const absl::Status started = bound.Start({}).Wait();
+        const absl::Status begun = bound.Start({.caller_drives = true}).Wait();
+        if (!absl::IsFailedPrecondition(started) || begun != started) return started.ToString();
+        return absl::StrCat(Sum(world).ToString(), group->Allocate(64).status().ToString(),
+                            group->Split(0, 0).status().ToString());
+      }),
+      "not to a forked child");
 }
 
 }  // namespace

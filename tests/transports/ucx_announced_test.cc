@@ -143,7 +143,9 @@ TEST_P(UcxAnnounced, AShortMessageInPlaceOfALongOneNamesBothLengths) {
       me.rank == 0 ? me.Send(1, 5, data, &op) : me.Recv(0, 5, &data, &op);
       me.Await({&op});
       EXPECT_EQ(op.status.code(), me.rank == 0 ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument);
-      if (me.rank == 1) EXPECT_THAT(op.status.message(), HasSubstr(std::to_string(kLong)));
+      if (me.rank == 1) {
+        EXPECT_THAT(op.status.message(), HasSubstr(std::to_string(kLong)));
+      }
     });
   }
 }
@@ -244,17 +246,22 @@ TEST(UcxAnnouncedMemory, ASecludedPartOfTheRegionIsSentWithItsNewContents) {
       ASSERT_EQ(me.Connect(rank, addresses, absl::Now() + absl::Minutes(1)), absl::OkStatus());
       RankDriver driver(rank, &me, [] {});
       Op op;
+      Op behind;  // begins on the last page that is secluded, after the range
+      constexpr std::int64_t kBehind = 64 << 10;
       std::byte* const data = me.region().base + 100;
       if (rank == 0) {
         ASSERT_EQ(me.Seclude(data, kLong), absl::OkStatus());
-        std::memset(data, 7, kLong);
+        std::memset(data, 7, kLong + kBehind);
         me.endpoint(1).Send(5, data, kLong, &op);
+        me.endpoint(1).Send(6, data + kLong, kBehind, &behind);
       } else {
         me.endpoint(0).Recv(5, data, kLong, &op);
+        me.endpoint(0).Recv(6, data + kLong, kBehind, &behind);
       }
-      driver.Await({&op});
+      driver.Await({&op, &behind});
       EXPECT_EQ(op.status, absl::OkStatus());
-      EXPECT_EQ(std::count(data, data + kLong, std::byte{7}), kLong);
+      EXPECT_EQ(behind.status, absl::OkStatus());
+      EXPECT_EQ(std::count(data, data + kLong + kBehind, std::byte{7}), kLong + kBehind);
       me.Shutdown(absl::OkStatus());
     });
   }

@@ -108,7 +108,7 @@ void UcxTransport::EndReads(absl::FunctionRef<bool(const Operation&)> ends,
 
 void UcxTransport::EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why) {
   for (Operation& operation : operations_) {
-    const bool waits = operation.completion != nullptr && operation.announced && operation.request == nullptr;
+    const bool waits = operation.completion != nullptr && operation.announced && operation.sent;
     if (!waits || !ends(operation)) continue;
     ended_.End(operation.completion, why);
     Release(&operation);
@@ -128,7 +128,7 @@ void UcxTransport::HearTaken(Rank from, std::uint32_t number) {
   Operation& operation = operations_[number];
   if (operation.completion == nullptr || !operation.announced || operation.peer != from) return;
   operation.taken = true;
-  if (operation.request != nullptr) return;  // SendEnded ends the send
+  if (!operation.sent) return;  // SendEnded ends the send
   ended_.End(operation.completion, absl::OkStatus());
   Release(&operation);
 }

@@ -65,8 +65,8 @@ void UcxTransport::CloseByForce(UcxEndpoint& endpoint) {
 // completion ends, and its operation stays allocated, because UCX may call back when the worker is destroyed.
 void UcxTransport::EndWhatNeverComes() {
   const auto never_comes = [this](const Operation& operation) {
-    return operation.completion != nullptr && operation.receives && health_.lost(operation.peer) &&
-           news_[static_cast<std::size_t>(operation.peer)].link_ended;
+    return operation.completion != nullptr && operation.request != nullptr && operation.receives &&
+           health_.lost(operation.peer) && news_[static_cast<std::size_t>(operation.peer)].link_ended;
   };
   if (health_.losses().empty() || std::none_of(operations_.begin(), operations_.end(), never_comes)) return;
   if (!ProgressAll()) return;  // more is left to take in: the next Check goes on

@@ -59,7 +59,7 @@ void UcxTransport::PostSend(UcxEndpoint& to, std::uint64_t tag, const void* data
   Operation* operation = NewOperation(completion, to.peer(), tag, bytes, false);
   ucp_request_param_t param = HostMemory(operation);
   param.cb.send = OnSent;
-  may_match_ |= to.peer() == rank_;  // UCX delivers a message of this rank to itself at once
+  may_match_ |= to.peer() == rank_;  // some versions of UCX deliver a message of this rank to itself at once
   ucp_tag_t ucp_tag = TagOf(rank_, tag);
   if (IsReadByPeer(to, data, bytes)) {
     operation->announced = true;
@@ -147,11 +147,15 @@ void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
   Completion* completion = operation->completion;
   const Rank peer = operation->peer;
   operation->request = nullptr;
-  if (status == UCS_OK && operation->announced && !operation->taken && !health_.lost(peer)) return;
+  operation->sent = true;
+  if (operation->announced && !operation->taken) {
+    const bool lost = health_.lost(peer);
+    if (lost ? !HasHeardOfLoss(peer) : status == UCS_OK) return;
+  }
   Release(operation);
   if (operation->announced && health_.lost(peer)) return ended_.End(completion, health_.cause(peer));
   if (status == UCS_OK) return ended_.End(completion, absl::OkStatus());
-  Failed(completion, peer, status);
+  Failed(completion, peer, status, operation->announced);
 }
 
 void UcxTransport::RecvEnded(Operation* operation, const EndedInline& how) {
@@ -173,7 +177,7 @@ void UcxTransport::RecvEnded(Operation* operation, const EndedInline& how) {
     return ended_.End(ended.completion,
                       WrongLength(ended.peer, ended.tag, static_cast<std::int64_t>(received), ended.bytes));
   }
-  Failed(ended.completion, ended.peer, status);
+  Failed(ended.completion, ended.peer, status, /*announced=*/false);
 }
 
 absl::Status UcxTransport::VerdictOn(Rank peer) const {
@@ -182,10 +186,14 @@ absl::Status UcxTransport::VerdictOn(Rank peer) const {
   return health_.said_goodbye(peer) ? HasShutDown(peer) : absl::OkStatus();
 }
 
-void UcxTransport::Failed(Completion* completion, Rank peer, ucs_status_t status) {
+bool UcxTransport::HasHeardOfLoss(Rank peer) const {
+  return shut_down_ || endpoints_[static_cast<std::size_t>(peer)].ep == nullptr;
+}
+
+void UcxTransport::Failed(Completion* completion, Rank peer, ucs_status_t status, bool announced) {
   if (absl::Status verdict = VerdictOn(peer); !verdict.ok()) return ended_.End(completion, std::move(verdict));
   health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
-  held_.push_back({completion, peer});
+  held_.push_back({completion, peer, announced});
 }
 
 void UcxTransport::EndHeld() {
@@ -193,7 +201,8 @@ void UcxTransport::EndHeld() {
   health_.Conclude(MonotonicNanos());
   std::erase_if(held_, [&](const Held& held) {
     absl::Status verdict = VerdictOn(held.peer);
-    const bool known = !verdict.ok();
+    const bool too_early = held.announced && health_.lost(held.peer) && !HasHeardOfLoss(held.peer);
+    const bool known = !verdict.ok() && !too_early;
     if (known) ended_.End(held.completion, std::move(verdict));
     return known;
   });

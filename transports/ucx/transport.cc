@@ -228,9 +228,9 @@ absl::Status UcxTransport::Seclude(std::byte* data, std::int64_t bytes) {
     return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes at offset ", offset, " are not within the region of ",
                                                    region_.mapping.bytes(), " bytes"));
   }
-  absl::Status secluded = tutti::Seclude(data, bytes);
-  if (secluded.ok()) secluded_.push_back({data, static_cast<std::size_t>(bytes)});
-  return secluded;
+  const absl::StatusOr<absl::Span<std::byte>> pages = tutti::Seclude(data, bytes);
+  if (pages.ok() && !pages->empty()) secluded_.push_back(*pages);
+  return pages.status();
 }
 
 bool UcxTransport::SendsEnded() const {

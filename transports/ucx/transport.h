@@ -95,10 +95,11 @@ class UcxTransport final : public Transport {
     bool receives = false;
     bool discarded = false;
     bool announced = false;  // a send that ends when the peer has taken the message
+    bool sent = false;       // UCX has ended the send
     bool taken = false;      // the peer has taken the announced message
     std::uint32_t number = 0;
     // What a send announces. UCX puts what a receive of fewer bytes gets here, too, because an announcement may come.
-    Announcement announcement;
+    Announcement announcement = {};
   };
   // An announced message whose payload is being read from the region of its sender. UCX has ended the receive.
   struct Read {
@@ -126,6 +127,7 @@ class UcxTransport final : public Transport {
   struct Held {
     Completion* completion;
     Rank peer;
+    bool announced = false;  // the Send of an announced message
   };
   struct ControlSend {
     UcxTransport* transport;
@@ -148,7 +150,10 @@ class UcxTransport final : public Transport {
                absl::FunctionRef<ucs_status_ptr_t(void*, std::size_t, const ucp_request_param_t&)> post);
   void SendEnded(Operation* operation, ucs_status_t status);
   void RecvEnded(Operation* operation, const EndedInline& how);
-  void Failed(Completion* completion, Rank peer, ucs_status_t status);
+  // Whether `peer`, which counts as lost, can hear so over the link of the node (if the peer lives): see announced.cc.
+  bool HasHeardOfLoss(Rank peer) const;
+  // An operation has failed that is, if `announced`, the Send of an announced message.
+  void Failed(Completion* completion, Rank peer, ucs_status_t status, bool announced);
   // The error with which messages that failed because of `peer` end; OK while the error is not known.
   absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
