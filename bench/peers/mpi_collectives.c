@@ -52,7 +52,8 @@ static void SendRecv(const Call* c) {
                (c->rank + c->size - 1) % c->size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-// Whose input a block of the output is.
+// Where a block of the output comes from: the sum of all inputs, or the input of the root, of the rank before, or, for
+// each block, of another rank.
 typedef enum { kSum, kRoot, kPrevious, kOnePerBlock } Source;
 
 typedef struct {
@@ -62,7 +63,7 @@ typedef struct {
   int splits_input, splits_output, in_place, output_at_root;
 } Collective;
 
-// In place is what has no other form in MPI (broadcast), and all_reduce, as gradients are.
+// broadcast is in place because MPI has no other form of it, all_reduce because gradients are reduced in place.
 static const Collective kCollectives[] = {
     {"all_reduce", AllReduce, kSum, .in_place = 1},
     {"reduce_scatter", ReduceScatter, kSum, .splits_input = 1},

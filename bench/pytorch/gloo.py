@@ -42,7 +42,7 @@ LARGE_BYTES = 80 * MB
 
 
 def slowest(seconds):
-    """The largest of the ranks' times. gloo adds it up, so that no variant warms itself up by it."""
+    """The largest of the ranks' times; gloo finds it, whichever variant was timed."""
     worst = torch.tensor([seconds], dtype=torch.float64)
     dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=GLOO)
     return worst.item()
@@ -224,7 +224,7 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--links", nargs="+", default=[MEMORY, "1gbit"], help="memory, or rates as tc has them")
-    parser.add_argument("--only", default="", help="measure what has this in its name, and write no files")
+    parser.add_argument("--only", default="", help="measure only what has this text in its name, and write no files")
     parser.add_argument("--rank-file", help=argparse.SUPPRESS)  # this process is a rank, and rank 0 writes to the file
     options = parser.parse_args()
     if options.rank_file:

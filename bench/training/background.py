@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What rounds of `async` in the background cost the training: steps while weights travel against steps while none do.
+"""What rounds of `async` in the background cost the training: steps while weights travel, and steps while none do.
 
     bench/training/background.py [--link 100mbit] [--rounds 5]
 

@@ -152,8 +152,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_places(parser)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 2],
-                        help="numbers of ranks; the cores must not divide a number less one, or rank 0 shares a core "
-                             "with the straggler")
+                        help="numbers of ranks; a number that is one more than a multiple of the cores is refused, "
+                             "because rank 0 would share a core with the straggler")
     parser.add_argument("--strategies", nargs="+", metavar="STRATEGY",
                         default=["gradient_allreduce", "async", "async:max_staleness=8"])
     parser.add_argument("--steps", type=int, default=120, help="optimizer steps of each rank")

@@ -44,8 +44,8 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
 // descriptor.
 absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank);
 
-// Of a status of waitpid: "exited with code 3" or "was ended by SIGKILL"; and the exit code that the launcher makes of
-// it.
+// What a status of waitpid says: as a text ("exited with code 3", "was ended by SIGKILL"), and as the launcher's exit
+// code.
 std::string DescribeEnd(int wait_status);
 int ExitCodeOf(int wait_status);
 

@@ -103,7 +103,7 @@ std::optional<absl::StatusOr<int>> ReceiveResult(int socket) {
   return absl::Status(static_cast<absl::StatusCode>(status), text.substr(static_cast<std::size_t>(message) + 1));
 }
 
-// Passes signals on to `child` until it has ended; its wait status.
+// Passes signals on to `child` until the child has ended; returns its wait status.
 int WaitAndPassOn(const HandledSignals& signals, pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {

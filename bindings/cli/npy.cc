@@ -81,7 +81,9 @@ absl::StatusOr<std::vector<std::int64_t>> ParseShape(absl::string_view header) {
   const absl::StatusOr<absl::string_view> entry = Entry(header, "shape");
   if (!entry.ok()) return entry.status();
   absl::string_view list = *entry;
-  const auto no_shape = [&] { return Wrong(absl::StrCat("has shape ", *entry, " in its header, which is none")); };
+  const auto no_shape = [&] {
+    return Wrong(absl::StrCat("has shape ", *entry, " in its header, which is no tuple of whole numbers"));
+  };
   if (!absl::ConsumePrefix(&list, "(") || !absl::ConsumeSuffix(&list, ")")) return no_shape();
   std::vector<std::int64_t> shape;
   for (const absl::string_view number : absl::StrSplit(list, ',')) {

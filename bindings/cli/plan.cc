@@ -104,7 +104,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
           "Optimizer step, counted from 0, in which a strategy exchanges; the plan may differ from step to step")
       ->check(WholeNumberWithin(0, std::int64_t{1} << 40))
       ->capture_default_str();
-  plan.add_option("--rank", flags.rank, "Whose steps to print")
+  plan.add_option("--rank", flags.rank, "The rank whose steps are printed")
       ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
   AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds bytegrad and qadam against a dozen lines of numpy each, and draws what 8 bits cost them: docs/replay.md.
+"""Compares Tutti's bytegrad and qadam with the same in numpy, and draws what 8 bits cost them: docs/replay.md.
 
     docs/examples/replay.py [--tutti PATH] [--plot FILE]
 """

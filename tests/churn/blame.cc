@@ -37,8 +37,9 @@ absl::StatusCode ExpectedCode(Fault fault) {
   }
 }
 
-// Whether `error` says that a member ended a group without the victim. Such a group goes on until a rank whose calls in
-// other groups fail leaves it, as does every group of a communicator that is aborted.
+// Whether `error` says that a member has left a group which the fault itself does not end: a group without the victim
+// or, after an abort, which ends one communicator but not the groups made from it, any group. Members whose calls in
+// other groups fail leave such a group.
 bool EndsWithAMember(const Round& round, absl::StatusCode code, const std::string& error) {
   const std::vector<Rank> members = NumbersAfter(error, kOfGroup);
   const auto is_member = [&](Rank rank) { return std::find(members.begin(), members.end(), rank) != members.end(); };
@@ -48,8 +49,8 @@ bool EndsWithAMember(const Round& round, absl::StatusCode code, const std::strin
          is_member(blamed.front());
 }
 
-// Whether `error` is of a wait for ranks to join: the store sees no end of a rank that dies before its first word to
-// it.
+// Whether `error` is of a wait for ranks to join: the store does not notice the death of a rank that has not yet said
+// anything to the store.
 bool NeverCame(const Round& round, const std::string& error) {
   return round.fault == Fault::kKillJoin &&
          (absl::StrContains(error, "joining job") || absl::StrContains(error, "has not found rank"));

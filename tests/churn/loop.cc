@@ -28,8 +28,8 @@ namespace {
 constexpr int kSamples = 20;
 // The index of the first sample that counts: memory may still grow before, while caches fill up.
 constexpr int kWarm = 4;
-// The number of samples at the end of which the one with most free arena counts: calls of the other groups hold memory
-// of the arena in some of these samples.
+// Of the last kLast samples the one with the most free memory in the arena counts, because calls of the other groups
+// hold memory of the arena in some of them.
 constexpr int kLast = 5;
 // The bytes of freed memory that the allocator may keep, per rank.
 constexpr std::int64_t kResidentSlack = std::int64_t{24} << 20;
@@ -46,7 +46,8 @@ struct Sample {
   }
 };
 
-// Says so when `early` and `late` differ by a leak; otherwise "". `ranks`: the number of ranks that share this process.
+// A text that describes the leak by which `late` and `early` differ; "" when there is none. `ranks`: the number of
+// ranks that share this process.
 std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> last, int ranks) {
   for (const Sample& sample : last) late.free_piece = std::max(late.free_piece, sample.free_piece);
   const bool grew = late.usage.descriptors > early.usage.descriptors || late.usage.threads > early.usage.threads ||

@@ -94,20 +94,21 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"rounds", "groups", "synchronizers"}));
   app.add_option("--fault", options.fault, "only rounds with: none, pause, kill, kill_join, stop, leave, abort")
       ->check(CLI::IsMember({"none", "pause", "kill", "kill_join", "stop", "leave", "abort"}));
-  app.add_option("--seed", options.seed, "of all decisions");
-  app.add_option("--seconds", options.seconds, "for how long rounds begin");
-  app.add_option("--rounds", options.rounds, "at most so many, while there is time");
+  app.add_option("--seed", options.seed, "seed of all random decisions");
+  app.add_option("--seconds", options.seconds, "seconds during which rounds are begun");
+  app.add_option("--rounds", options.rounds, "most rounds to run; 0: as many as --seconds allows");
   app.add_option("--round", options.only, "only this round, once, or as often as --rounds says");
-  app.add_option("--ranks", options.ranks, "0: each round draws 2 to 5")->check(CLI::Range(0, 16));
-  app.add_option("--count", options.count, "of the groups or synchronizers of a loop")->check(CLI::PositiveNumber);
+  app.add_option("--ranks", options.ranks, "number of ranks; 0: each round draws 2 to 5")->check(CLI::Range(0, 16));
+  app.add_option("--count", options.count, "number of groups or synchronizers that a loop makes")
+      ->check(CLI::PositiveNumber);
   app.add_option(
          "--news", options.news,
-         "seconds from a kill to its news at a survivor, of 99 in 100: more fails the run; a quiet machine should "
-         "keep 1")
+         "seconds within which 99 of 100 survivors must have the news of a kill, or the run fails; a quiet machine "
+         "should keep 1")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--news-of-stop", options.news_of_stop,
-                 "the same from a survivor's deadline to its news of a stop; a quiet machine should keep 0.1")
+                 "the same for the news of a stop, from the survivor's deadline on; a quiet machine should keep 0.1")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -72,7 +72,7 @@ struct Fixed {
 
 // Round `number`, drawn at random within what `fixed` leaves open; equal arguments give the same round.
 Round RoundOf(const Fixed& fixed, int number);
-// One line for people.
+// The round as one line of text, for reports.
 std::string Describe(const Round& round);
 
 }  // namespace tutti::churn

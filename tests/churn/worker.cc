@@ -203,7 +203,8 @@ void Worker::CheckEndedCalls() {
   }
 }
 
-// Adds the members of a group to its error: JudgeError needs them, because other ranks may end a group than the world.
+// Adds the members of a group to the group's error: JudgeError needs the members, because a group and the world may
+// end by different ranks.
 absl::Status Worker::WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const {
   std::vector<Rank> members;
   for (Rank rank = 0; rank < communicator_.size(); ++rank) {

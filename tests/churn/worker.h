@@ -66,7 +66,8 @@ class Worker {
   // Goes on from the states that all ranks of some world have saved.
   absl::Status Resume(Communicator& on, const TriedStrategy& strategy, int salt,
                       const std::vector<std::string>& states);
-  // Checks the memory of the calls that rest, and lets `calls` rest in their place, poisoned.
+  // Checks the poisoned memory of earlier calls, which have ended, and lets it go; poisons the memory of `calls` and
+  // keeps it for the next check.
   void Rest(std::vector<PlannedCall> calls);
 
   const Round round_;

@@ -68,7 +68,7 @@ TEST(LaunchTest, LinesAreTagged) {
   }
 }
 
-// The pipe is non-blocking, or blocking.
+// The reader's pipe is non-blocking, then blocking.
 TEST(LaunchTest, NothingIsLostOnASlowReader) {
   std::string expected;
   for (int i = 1; i <= 200'000; ++i) absl::StrAppend(&expected, "[0] ", i, "\n");

@@ -101,7 +101,8 @@ class Launcher {
   bool stuck_ = false;
 };
 
-// Of "<parent 17>" the 17. At least 2, because less would kill more than one process.
+// The process id that follows `word` in `text`, as 17 follows "<parent " in "<parent 17>". Never less than 2, because
+// kill() takes smaller numbers for init or for many processes.
 inline int NumberAfter(const std::string& word, const std::string& text) {
   const std::size_t at = text.find(word) + word.size();
   int number = 0;
@@ -110,7 +111,7 @@ inline int NumberAfter(const std::string& word, const std::string& text) {
   return std::max(number, 2);
 }
 
-// Keeps a shell waiting, and its traps prompt.
+// Keeps a shell waiting in such a way that the shell's traps run at once.
 inline constexpr char kForever[] = "sleep 1000 & wait";
 
 }  // namespace tutti

@@ -130,7 +130,7 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
     absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
     ASSERT_TRUE(mine.ok());
     std::vector<Buffer> taken;
-    if (comm.rank() == 1) {  // this rank's buffer is in the arena; that the others' are not, the rank hears in the call
+    if (comm.rank() == 1) {  // its own buffer is in the arena; in the call it learns that the others' are not
       for (std::int64_t bytes = 8 << 20; bytes >= 4096; bytes /= 2) {
         for (absl::StatusOr<Buffer> some = comm.Allocate(bytes); some.ok(); some = comm.Allocate(bytes)) {
           taken.push_back(*std::move(some));

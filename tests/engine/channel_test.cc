@@ -128,7 +128,7 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
 }
 
 // The peer has lent no memory, as when the plans of two ranks touch different spaces. An offset of 0 must not be taken
-// for its buffer, because the presence of the peer lies there.
+// for a buffer of the peer, because the presence of the peer lies there.
 TEST_F(ChannelTest, MemoryThatThePeerHasNotLentIsNotTouched) {
   Run& mine = NewRun(0);
   Run& theirs = NewRun(1);

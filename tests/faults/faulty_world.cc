@@ -46,7 +46,7 @@ Rank RankWaitedFor(const absl::Status& status, Rank* waiter) {
   return std::stoi(match[2]);
 }
 
-// `joined`: every rank has.
+// Sets `joined` to whether every rank has joined the world.
 Endings RunOnce(const FaultyWorld& world, const std::function<Outcome(Communicator&)>& body, bool* joined) {
   *joined = true;
   Endings endings;

@@ -46,8 +46,8 @@ bool ListsAsMissing(Rank rank, const absl::Status& status);
 
 // Checks of what each kind of faults promises; a failure is explained with the faults that happened.
 void ExpectNoHarm(const Endings& endings);
-// kKill: every rank ends well (the victim too may have been through with its own) or says that `victim` died; long
-// before the timeout.
+// kKill: long before the timeout every rank ends well (the victim, too, if its calls had ended before the kill) or says
+// that `victim` died.
 void ExpectDeathOf(Rank victim, const Endings& endings);
 // kDrop, kHalfOpen: the rank to which a message was lost does not end well; who does not end well has waited for
 // another rank for the whole timeout, or says that another rank has left.

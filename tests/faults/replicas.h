@@ -11,7 +11,7 @@ namespace tutti {
 
 // How many messages a rank sends to another one before the first step, at most.
 inline std::int64_t MessagesUntilMade(const Training& training) {
-  // An event for each message.
+  // A fault for every message, which delays it by next to nothing: each message is then an event.
   const FaultyWorld world = {.size = training.size(),
                              .plan = {.faults = {{.kind = FaultKind::kSlow, .delay = absl::Nanoseconds(1)}}}};
   const Endings endings = RunWithFaults(world, [&](Communicator& comm) -> Outcome {

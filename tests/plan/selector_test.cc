@@ -201,7 +201,7 @@ TEST(SelectorTest, CountsOfOneRankDoNotMatter) {
     const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, 3, mapped);
     ASSERT_TRUE(chosen.ok()) << chosen.status();
     EXPECT_EQ((*chosen)->name, "staged");
-    // One plan serves buffers anywhere.
+    // One plan of all_to_all_v serves all buffers, mapped or not.
     EXPECT_EQ(*ChooseForPrivateBuffers(**chosen, spec, 3, mapped), *chosen);
     EXPECT_EQ((*ChooseSchedule(spec, 3, {}))->name, "pairwise");
   }

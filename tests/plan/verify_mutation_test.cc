@@ -9,8 +9,8 @@
 //                           dependency is not needed where other signals order the accesses, or where none conflict
 //   drop_step, shrink_step  a copy of bytes that already hold the value; a Wait whose signal another Wait implies; a
 //                           message of a barrier that others imply
-//   change_space            the step reads an equal value elsewhere (in, in place of the copy of in that lies in out)
-//   change_peer, _ordinal   of a Wait that another Wait implies, or at the end, where peers read scratch alone
+//   change_space            the step reads an equal value elsewhere (the input, not the copy of it in the output)
+//   change_peer, _ordinal   another Wait implies the changed one, or it is at the end, where peers read scratch alone
 //   change_kind             a Reduce of one source is a Copy
 //   swap_refs_of_steps      two independent steps of one kind in another order
 //   any change in barriers  the bytes of a barrier's messages mean nothing

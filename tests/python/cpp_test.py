@@ -94,7 +94,7 @@ def train_in_cpp(folder, strategy, first, last):
 
 
 def rename(folder, results):
-    """Makes what one side has written what the other side reads."""
+    """Renames the files that one side has written to the names under which the other side reads them."""
     for path in folder.glob(f"{results}_*"):
         path.rename(folder / path.name.removeprefix(f"{results}_"))
 

@@ -1,7 +1,7 @@
 // Runs the plans of all ranks in one thread, on plain vectors: the smallest thing that can tell a right plan from a
-// wrong one. It is as unkind as the contract of plans allows: scratch starts as garbage, a message moves only when both
-// ends are ready, ready steps run first to last or last to first, and what a rank's caller owns (input, output) turns
-// to garbage as soon as that rank has ended.
+// wrong one. The executor is as unkind as the contract of plans allows: scratch starts as garbage, a message moves only
+// when both ends are ready, ready steps run first to last or last to first, and what a rank's caller owns (input,
+// output) turns to garbage as soon as that rank has ended.
 #ifndef TESTS_SCHEDULES_SEQUENTIAL_EXECUTOR_H_
 #define TESTS_SCHEDULES_SEQUENTIAL_EXECUTOR_H_
 

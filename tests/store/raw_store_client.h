@@ -36,7 +36,7 @@ class RawStoreClient {
     return Encode(hello);
   }
 
-  // Sends `hello` and answers the challenge; the keys that result.
+  // Sends `hello` and answers the challenge; returns the resulting keys.
   HandshakeKeys Join(const JobKey& job, const std::string& hello) {
     EXPECT_TRUE(Send(hello).ok());
     const std::string reply = Receive(kServerHelloBytes + kProofBytes);

@@ -262,7 +262,7 @@ TEST(QAdam, AStepAfterAnExchangeThatFailedIsAnError) {
 }
 
 TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
-  constexpr int kUsed = 2;  // a and b, from now and then
+  constexpr int kUsed = 2;  // in every third step only a and b have a gradient
   const auto used = [](int step) { return step % 3 == 0 ? kUsed : 3; };
   const std::vector<Tensors> expected = ReferenceWeights(3, false, [&](Rank rank, int step, int i, std::int64_t k) {
     return i < used(step) ? SomeGradient(rank, step, i, k) : 0.0f;

@@ -171,7 +171,7 @@ TEST(Synchronizer, UnusedParametersContributeZeroWhenAllowed) {
 }
 
 TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
-  std::barrier made(3);  // who is told of an error while it makes its own has none
+  std::barrier made(3);  // a rank that hears of a peer's error while it makes its synchronizer gets none
   RunWorld(3, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
@@ -188,7 +188,7 @@ TEST(Synchronizer, AMissingGradientIsNamedOnItsRankAndToldToPeers) {
 }
 
 TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
-  std::barrier made(2);  // who is told of an error while it makes its own has none
+  std::barrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
   RunWorld(2, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);
@@ -202,7 +202,7 @@ TEST(Synchronizer, AGradientMarkedTwiceIsAnError) {
 }
 
 TEST(Synchronizer, PeersOfARankThatGivesUpAreTold) {
-  std::barrier made(2);  // who is told of an error while it makes its own has none
+  std::barrier made(2);  // a rank that hears of a peer's error while it makes its synchronizer gets none
   RunWorld(2, [&](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
     ASSERT_NE(synchronizer, nullptr);

@@ -21,8 +21,8 @@ TEST_P(TransportConformance, ShutdownEndsWhatIsPendingWithItsCauseOnce) {
     const std::string out = Pattern(3'000'000, 1);
     std::string in(100, '?');
     Op sent, received;
-    me.Recv((me.rank + 1) % 3, 1, &in, &received);  // is never sent
-    me.Send((me.rank + 1) % 3, 2, out, &sent);      // is never received
+    me.Recv((me.rank + 1) % 3, 1, &in, &received);  // a message that nobody sends
+    me.Send((me.rank + 1) % 3, 2, out, &sent);      // a message that nobody receives
     if (me.rank == 2) {
       me.transport.Shutdown(absl::InternalError("rank 2 ran out of luck"));
       EXPECT_EQ(received.status, absl::InternalError("rank 2 ran out of luck"));
@@ -93,7 +93,7 @@ TEST_P(TransportConformance, APeerThatAbortsIsLostAlone) {
     std::string in(100, '?');
     Ops lost(2), late(2);
     me.Recv(2, 1, &in, &lost[0]);
-    me.Send(2, 2, large, &lost[1]);  // is never received
+    me.Send(2, 2, large, &lost[1]);  // a message that nobody receives
     ++ready;
     me.WakeAll();
     me.CheckUntil([&] { return lost.all_ended(); });
@@ -137,7 +137,7 @@ TEST_P(TransportConformance, DisconnectEndsWhatIsUnderWayWithThatPeerAlone) {
       std::string in(100, '?');
       me.Recv(2, 1, &in, &ended[0]);
       me.Recv(2, 2, &in, &ended[1]);
-      me.Send(2, 3, large, &ended[2]);  // is never received
+      me.Send(2, 3, large, &ended[2]);  // a message that nobody receives
       me.Send(2, 4, large, &ended[3]);
       me.Recv(2, 5, &in, &ended[4]);
       me.Send(2, 6, large, &ended[5]);
@@ -155,7 +155,7 @@ TEST_P(TransportConformance, DisconnectEndsWhatIsUnderWayWithThatPeerAlone) {
       EXPECT_EQ(late[0].calls + late[1].calls, 0);
       me.CheckUntil([&] { return late.all_ended(); });
       late.ExpectEach(cause);
-      me.transport.Tell(2, 1, cause);  // is lost
+      me.transport.Tell(2, 1, cause);  // nobody hears this note: rank 2 is lost
     } else {
       me.CheckUntil([&] { return step >= 1; });
     }
@@ -205,7 +205,7 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
     } else if (me.rank == 1) {
       Ops discarded(2), other(3);
       std::string in(100, '?'), other_small(small.size(), '?'), other_large(large.size(), '?');
-      me.Recv(0, TagInGroup(kGroup, 5000), &in, &discarded[0]);  // are never sent
+      me.Recv(0, TagInGroup(kGroup, 5000), &in, &discarded[0]);  // messages that nobody sends
       me.Recv(2, TagInGroup(kGroup, 5000), &in, &discarded[1]);
       me.Recv(2, TagInGroup(kOther, 5000), &in, &other[2]);
       await(1);
@@ -258,7 +258,7 @@ TEST_P(TransportConformance, AnAcceptedGroupIsKept) {
   RunRanks(1, [&](RankDriver& me) {
     for (const std::uint32_t group : {7u, 8u, 9u}) me.transport.Discard(group);
     me.transport.Accept(8);
-    me.transport.Accept(10);  // has never been discarded
+    me.transport.Accept(10);  // a group that was never discarded
     const std::string out = Pattern(10, 1);
     std::string in(10, '?');
     Ops ops(3);
@@ -382,7 +382,7 @@ TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
       transport.ShowWaitsFor(&awaited);
       // A rank that computes answers no question.
       while (asked < 2) absl::SleepFor(absl::Milliseconds(1));
-      return;  // and goes on to answer until all are done
+      return;  // RunRanks goes on to move this rank's messages, and so to answer
     }
     EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
     transport.AskWaitsFor(2);

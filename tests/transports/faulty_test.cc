@@ -243,7 +243,7 @@ TEST(FaultyTransport, AKilledRankIsNamedByItsPeersAndEndsItsOwn) {
   world.Send(1, 2, 1, out, &second);
   world.Settle();
   EXPECT_TRUE(world[0].Check().empty());
-  world.Send(1, 0, 9, out, &third);  // its message 2
+  world.Send(1, 0, 9, out, &third);  // message 2 of rank 1
   world.Recv(0, 1, 1, &in, &late);
   EXPECT_EQ(third.calls + late.calls + first.calls, 0);
   world.Settle();
@@ -324,7 +324,7 @@ TEST(FaultyTransport, SleepEndsWhenAMessageIsToLeave) {
   world.Send(0, 1, 1, out, &sent);
   while (received.calls == 0) {
     if (!world.Poll() && sent.calls == 0 && received.calls == 0) {
-      world[0].Sleep(absl::InfiniteFuture());  // would never end otherwise
+      world[0].Sleep(absl::InfiniteFuture());  // must end when the delayed message is due
     }
   }
   EXPECT_EQ(in, "x");

@@ -199,7 +199,8 @@ TEST_P(UcxAnnounced, AnAbortOfTheSenderEndsBothSides) {
   });
 }
 
-// The receiver has begun to read when the sender ends its Send without it: what the receiver reads may be anything.
+// The receiver has begun to read when the sender ends its Send without waiting for the receiver: what the receiver
+// reads may be anything.
 TEST_P(UcxAnnounced, AReadOfASendThatHasEndedWithoutItDoesNotEndWell) {
   for (const bool shuts_down : {false, true}) {
     std::atomic<int> step = 0;

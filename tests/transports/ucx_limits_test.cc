@@ -67,7 +67,7 @@ TEST(UcxLimitsDeathTest, TooSmallASharedMemoryIsAnErrorThatSaysHowMuchIsNeeded) 
                        mount("none", "/dev/shm", "tmpfs", 0, "size=1m") == 0;
     if (!small) _exit(kNotPermitted);
     const absl::Status status = MakeAndConnect();
-    if (status.ok()) return;  // newer versions of UCX do without a small one
+    if (status.ok()) return;  // newer versions of UCX do not use a /dev/shm that is too small
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(status.message(), HasSubstr("/dev/shm has 1024 KiB free; each rank of a node needs"));
   });
@@ -82,7 +82,7 @@ TEST(UcxLimitsDeathTest, ASharedMemoryThatCannotBeWrittenIsAnErrorThatSaysSo) {
                            mount("none", "/dev/shm", "tmpfs", MS_RDONLY, nullptr) == 0;
     if (!read_only) _exit(kNotPermitted);
     const absl::Status status = MakeAndConnect();
-    if (status.ok()) return;  // newer versions of UCX do without
+    if (status.ok()) return;  // newer versions of UCX do not need /dev/shm
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(status.message(), HasSubstr("/dev/shm cannot be written (Read-only file system)"));
   });

@@ -173,8 +173,8 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
     std::string in(100, '?');
     const std::string out = Pattern(3'000'000, 1);
     Op received, sent;
-    me.Recv(2, 1, &in, &received);  // is never sent
-    me.Send(2, 2, out, &sent);      // is never received
+    me.Recv(2, 1, &in, &received);  // a message that nobody sends
+    me.Send(2, 2, out, &sent);      // a message that nobody receives
     me.reports.Write("ready");
     const absl::Status error = me.AwaitError();
     me.reports.Write(absl::StrCat(absl::FormatTime(absl::RFC3339_full, absl::Now(), absl::UTCTimeZone())));
@@ -218,7 +218,7 @@ TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
     me.Recv(2, 1, &in[0], &ops[0]);  // may have come as a whole
     me.Recv(2, 2, &in[1], &ops[1]);
     me.Recv(2, 3, &in[2], &ops[2]);
-    me.Send(2, 4, large, &ops[3]);  // is never received
+    me.Send(2, 4, large, &ops[3]);  // a message that nobody receives
     me.Send(2, 5, large, &ops[4]);
     me.Send(2, 6, middle, &ops[5]);
     for (std::uint64_t i = 6; i < 8; ++i) me.Send(2, 100 + i, small, &ops[i]);
@@ -289,7 +289,7 @@ TEST_P(UcxProcessDeathTest, AStoppedRankCanBeGivenUpAndTheOthersGoOn) {
   ranks.Kill(2, SIGSTOP);
   for (Rank rank = 0; rank < 2; ++rank) ranks.Order(rank);
   for (Rank rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks.Report(rank), "given up");
-  ranks.Kill(2, SIGCONT);  // and what it does now disturbs nobody
+  ranks.Kill(2, SIGCONT);  // what rank 2 does from here on disturbs nobody
   for (Rank rank = 0; rank < 2; ++rank) ranks.Order(rank);
   EXPECT_TRUE(ranks.EndsWell(0));
   EXPECT_TRUE(ranks.EndsWell(1));
@@ -441,7 +441,7 @@ TEST_P(UcxProcessDeathTest, AForkedChildThatEndsDisturbsNobody) {
   ForkedRanks ranks(2, GetParam(), [](Child& me) {
     if (me.rank == 0) {
       const pid_t returns = fork();
-      if (returns == 0) return;  // and destroys its copy of the transport
+      if (returns == 0) return;  // the child then destroys its copy of the transport
       const pid_t exits = fork();
       if (exits == 0) {
         me.transport.Shutdown(absl::InternalError("said by a child"));

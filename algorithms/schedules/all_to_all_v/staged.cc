@@ -105,7 +105,9 @@ TUTTI_SCHEDULE(all_to_all_v, staged) = {
     .collective = tutti::Collective::kAllToAllV,
     .name = "staged",
     .summary = "stage by stage, every rank copies a part of every block to mapped scratch and reads what is for it",
-    .cost = "n·C/(2 segments) rounds of signals (C: the longest block), at most MostStages, the rest by messages",
+    .cost =
+        "n·C/(2 segments) rounds of signals (C: the longest block), at most 256 (fewer from 14 ranks on), "
+        "the rest by messages",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -1,8 +1,8 @@
 """``python -m tutti.compare [options] script.py [arguments]``: the user's own script under gloo and under Tutti.
 
 The script, one that torchrun starts, is run as it is: the backend that it names is replaced. The two backends take
-turns, so that what else the machine does meets both. Printed are the time of a step (from one ``optimizer.step()`` to
-the next), the share of that time in which communication was under way, and the ratio of the two.
+turns, so that other work of the machine slows both alike. Printed are the time of a step (from one ``optimizer.step()``
+to the next), the share of that time in which communication was under way, and the ratio of the two.
 """
 
 import argparse
@@ -17,7 +17,7 @@ BACKENDS = ("gloo", "tutti")
 
 
 class Failure(Exception):
-    """Why nothing was measured, for people."""
+    """The reason why nothing was measured, as a text for the user."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="write all numbers to FILE")
     parser.add_argument("--plot", metavar="FILE", help="draw the numbers with matplotlib into FILE (.svg, .png, .pdf)")
     parser.add_argument("script", help="the training script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     return parser
 
 

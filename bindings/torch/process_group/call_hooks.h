@@ -13,8 +13,8 @@
 
 namespace tutti::dist {
 
-// The hooks of one process group. Any thread may use it; a hook runs on the thread that has found the call ended, and
-// no lock of the backend is held.
+// The hooks of one process group. Any thread may call its functions; a hook runs on the thread that has found the call
+// ended, and no lock of the backend is held.
 class CallHooks {
  public:
   using Completion = std::function<void(std::uint64_t key)>;
@@ -25,8 +25,9 @@ class CallHooks {
   void RemoveCompletion(std::int64_t id);
   void RemoveAbort(std::int64_t id);
 
-  // The call that torch knows by `key` has ended. Well: the completion hooks run; because a rank died, left or did not
-  // come: the abort hooks, which may write to disk. Other errors, such as wrong arguments, are not news of the group.
+  // To be called when the call that torch knows by `key` has ended with `status`. OK runs the completion hooks. An
+  // error because a rank died, left or did not come in time runs the abort hooks, which may write to disk. Other
+  // errors, such as wrong arguments, run no hook.
   void Ended(std::uint64_t key, const absl::Status& status);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using ::c10d::OpType;
 
-// While it lives, autograd and inference mode do not hear of the copies that a call makes.
+// While a QuietCopies lives, autograd and inference mode do not hear of the copies that a call makes.
 using QuietCopies = at::AutoDispatchBelowADInplaceOrView;
 
 DType TypeToReduce(const char* call, const at::Tensor& tensor) {
@@ -134,7 +134,8 @@ void ProcessGroupTutti::AddAllToAllV(const at::Tensor& output, const std::vector
                                      const at::Tensor& input, const std::vector<std::int64_t>& send,
                                      const CallOptions& options, Calls& calls) {
   const Moved moved(input);
-  // Also where this rank's counts are all equal: those of other ranks may not be, and all must make the same call.
+  // all_to_all_v serves this rank also where its own counts are all equal: those of other ranks may differ, and all
+  // ranks must make the same call.
   CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = moved.dtype};
   for (const std::int64_t count : send) spec.send_counts.push_back(count * moved.per_element);
   for (const std::int64_t count : receive) spec.recv_counts.push_back(count * moved.per_element);

@@ -13,7 +13,7 @@ namespace tutti::dist {
 // The exception for a call of the process group that `group` describes; null for an OK status.
 inline std::exception_ptr ExceptionOf(const absl::Status& status, const std::string& group) {
   if (status.ok()) return nullptr;
-  // Programs look for the word in the error's text.
+  // Programs that use torch look for the word timeout in the text of an error.
   const char* const timeout = absl::IsDeadlineExceeded(status) ? "the timeout has ended the call: " : "";
   try {
     nn::ThrowIfError(absl::Status(status.code(), absl::StrCat(timeout, status.message(), group)));

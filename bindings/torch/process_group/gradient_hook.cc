@@ -83,7 +83,7 @@ BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) co
 
 void GradientExchange::SetBucket(int index, BucketContents contents, const at::Tensor& buffer) {
   nn::ThrowIfError(exchange().SetBucket(index, contents, buffer.mutable_data_ptr()));
-  // Parameters have left the buckets that held them before; those must be set anew.
+  // The parameters of this bucket have left the buckets that held them before; these buckets must be set anew.
   if (index >= static_cast<int>(buckets_.size())) buckets_.resize(index + 1);
   for (BucketContents& other : buckets_) {
     const bool lost = std::any_of(other.parameters.begin(), other.parameters.end(), [&](const auto& held) {

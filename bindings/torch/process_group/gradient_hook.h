@@ -36,7 +36,7 @@ class GradientExchange {
   // From now on `reducer` gives its buckets to this exchange. Throws when the reducer has a hook already.
   static void Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer);
 
-  // Starts the exchange of a bucket. DDP cuts its buckets anew after the first step, which is seen here.
+  // Starts the exchange of a bucket, whose parameters may have changed: DDP cuts its buckets anew after the first step.
   c10::intrusive_ptr<c10::ivalue::Future> Exchange(::c10d::GradBucket& bucket);
 
   // See BucketExchange.
@@ -59,7 +59,7 @@ class GradientExchange {
 
   const std::shared_ptr<Parts> parts_;
   std::unordered_map<const at::TensorImpl*, std::string> names_;
-  std::vector<at::Tensor> parameters_;   // so that no other tensor takes the address of one of them
+  std::vector<at::Tensor> parameters_;   // kept, so that no other tensor takes the address of one of them
   std::vector<BucketContents> buckets_;  // as they were set last
 };
 

@@ -10,7 +10,8 @@
 namespace tutti::dist {
 namespace {
 
-// How late a signal may be heard; long beside what looking for signals costs, which needs the interpreter's lock.
+// The longest time until a signal is handled. To look for signals takes the interpreter's lock, and far less time than
+// this.
 constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
 void RunSignalHandlers() {

@@ -53,7 +53,8 @@ PYBIND11_MODULE(_C, module) {
       module, "ProcessGroupTutti", "The backend \"tutti\" of torch.distributed.")
       .def("empty", &ProcessGroupTutti::Empty, py::arg("sizes"), py::arg("dtype"),
            "A tensor in the memory that the ranks of the node map.")
-      // Members of a new group are all that make it: others have nothing to do.
+      // torch calls this function on the ranks outside of a new group. Tutti makes a group by its members alone, so
+      // there is nothing to do.
       .def("perform_nocolor_split", [](ProcessGroupTutti&, const py::object&) {});
   module.def("create_backend", &tutti::dist::CreateBackend, py::arg("options"),
              py::call_guard<py::gil_scoped_release>(),

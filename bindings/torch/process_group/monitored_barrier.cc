@@ -10,7 +10,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause(5);
 
-// Waits until `key` is in the store, at most until `deadline`; whether it is.
+// Waits until `key` is in the store, at most until `deadline`; returns whether the key is there.
 bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
   while (!store.check({key})) {
     if (Clock::now() >= deadline) return false;

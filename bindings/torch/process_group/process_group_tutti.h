@@ -82,7 +82,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
   // ---- the group ----
-  // Calls start at once between the two; endCoalescing returns one work for all of them.
+  // Calls between startCoalescing and endCoalescing start at once; endCoalescing returns one work for all of them.
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;

@@ -1,5 +1,5 @@
 // Golden vectors: fingerprints (FNV-1a) of what a codec makes of an input of tests/codecs/inputs.h with seed 1. Every
-// implementation (scalar, SIMD, CUDA) must give these bytes; a change here is a change of the wire.
+// implementation (scalar, and each SIMD instruction set) must give these bytes; a change here is a change of the wire.
 #ifndef TESTS_CODECS_GOLDEN_GOLDEN_H_
 #define TESTS_CODECS_GOLDEN_GOLDEN_H_
 

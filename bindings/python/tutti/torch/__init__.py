@@ -32,7 +32,7 @@ __all__ = [
 def _core():
     """The extension module, loaded with the first group."""
     _C = _extension.load()
-    # A program that does not call destroy_process_group ends in order, too.
+    # Leaves the groups of a program that does not call destroy_process_group while Python still runs.
     atexit.register(_C.end_all_groups)
     return _C
 

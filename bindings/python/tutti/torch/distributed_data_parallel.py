@@ -14,7 +14,7 @@ import tutti.torch
 from tutti.torch import states
 from tutti.torch.qadam import QAdam
 
-_EXTRA_STATE = "_extra_state"  # torch's name for it
+_EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
 
 
 def _places_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], list[Any]]]:
@@ -82,7 +82,8 @@ class DistributedDataParallel(torch.nn.Module):
             self.add_optimizer(one)
 
     def forward(self, *inputs: Any, **arguments: Any) -> Any:
-        # A hook on the module itself would be copied with the module, as for an average of weights.
+        # The check is no hook on `self.module`: a copy of the module (to average its weights, for example) would have
+        # the hook, too.
         self._check_module()
         return self.module(*inputs, **arguments)
 

@@ -27,7 +27,7 @@ class GradScaler(torch.amp.GradScaler):
         return super().scale(outputs)
 
     def _unscale_grads_(self, *arguments: Any) -> dict[torch.device, torch.Tensor]:
-        # The one place in which torch looks for overflows, as ShardedGradScaler of FSDP knows, too.
+        # torch looks for overflows in this function alone.
         found = super()._unscale_grads_(*arguments)
         overflow = self._model.agree_on_overflow(any(bool(on_device.item()) for on_device in found.values()))
         if overflow:

@@ -17,7 +17,7 @@ class QAdam(torch.optim.Optimizer):
         optimizer = tutti.torch.QAdam(module.parameters(), lr=1e-3)
         model = tutti.torch.DistributedDataParallel(module, optimizer, "qadam:warmup_steps=100")
 
-    docs/algorithms/qadam.md says what it computes. Arguments are those of ``torch.optim.Adam``, per group. The
+    docs/algorithms/qadam.md has the formulas. Arguments are those of ``torch.optim.Adam``, per group. The
     optimizer has all parameters of one model, and works once the model is wrapped. Groups, schedulers, ``zero_grad``
     and closures work as with any optimizer of torch. After the warm-up ``grad`` holds momentum between ``backward()``
     and ``step()``: clip gradients in the warm-up only, call ``zero_grad()`` in every step, run all but the last
@@ -83,7 +83,7 @@ class QAdam(torch.optim.Optimizer):
         def groups() -> list[tuple[float, ...]]:
             optimizer = this()
             if optimizer is None:
-                raise ReferenceError("the optimizer is gone, and the model goes on")
+                raise ReferenceError("the QAdam optimizer was deleted while its model is still trained")
             return [(float(group["lr"]), *map(float, group["betas"]), float(group["eps"]), float(group["weight_decay"]))
                     for group in optimizer.param_groups]
 

@@ -4,7 +4,7 @@ import torch
 
 
 def to_tensor(state: bytes) -> torch.Tensor:
-    """The bytes of ``state`` as a tensor, which takes no more place in a file than they do."""
+    """The bytes of ``state`` as a tensor, which takes as much space in a file as the bytes."""
     return torch.frombuffer(bytearray(state), dtype=torch.uint8) if state else torch.empty(0, dtype=torch.uint8)
 
 

@@ -10,10 +10,11 @@
 
 namespace tutti::nn {
 
-// Whether autograd adds the gradient that it gives to the hook of a leaf to p.grad(): torch::autograd::grad does not.
+// To be called in the hook of a parameter's gradient: whether autograd also adds this gradient to p.grad(). backward()
+// does; torch::autograd::grad does not.
 inline bool AccumulatesGradient() {
   const auto* const nodes = torch::autograd::get_current_graph_task_exec_info();
-  if (nodes == nullptr || nodes->empty()) return true;  // backward() adds all that it finds
+  if (nodes == nullptr || nodes->empty()) return true;  // backward() without a list of inputs adds every gradient
   const auto node = nodes->find(torch::autograd::get_current_node().get());
   return node != nodes->end() && node->second.needed_;
 }

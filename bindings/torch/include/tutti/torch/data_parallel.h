@@ -41,7 +41,7 @@ using DataParallelOptions = ReplicasOptions;
 // Gradients that are there before backward() count, as in torch: after several backward() p.grad() is the sum of all,
 // on all ranks. With allow_unused, a parameter that no rank has used keeps an undefined gradient, so that optimizers
 // leave it alone. A node of the graph may run a backward() of its own, as a checkpointed segment does; a parameter must
-// then get its gradient from only one of the two.
+// then get its gradient from either the nested or the outer backward(), not from both.
 //
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new

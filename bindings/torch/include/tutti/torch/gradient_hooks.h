@@ -77,7 +77,7 @@ class GradientHooks : private BackwardScope::Owner {
     GradientHooks& owner;
     const int i;
   };
-  // The accumulator of a parameter, which the parameter does not keep, and the number of its hook there.
+  // The accumulator of a parameter, which the parameter does not keep alive, and the number of its hook there.
   struct Accumulator {
     decltype(torch::autograd::impl::grad_accumulator(torch::Tensor())) node;
     std::uintptr_t hook = 0;
@@ -184,7 +184,7 @@ inline void GradientHooks::BeforeGradient(int i) {
 }
 
 // Moves the hook of a parameter to the accumulator that is about to run: torch::load, which replaces the parameter's
-// memory, gives the parameter a new one.
+// memory, gives the parameter a new accumulator.
 inline void GradientHooks::FollowAccumulator(int i) {
   Accumulator& accumulator = accumulators_[i];
   const auto runs = torch::autograd::get_current_node();

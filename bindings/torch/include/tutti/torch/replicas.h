@@ -1,6 +1,6 @@
-// Replicas keeps the replicas of one model in step: the policy that every adapter has in common. A model is what it
-// consists of, named parameters and buffers, whether a torch::nn::Module (tutti::nn::DataParallel) or a module of
-// Python (tutti.torch.DistributedDataParallel) holds them.
+// Replicas keeps the replicas of one model in step: the policy that every adapter has in common. To Replicas a
+// model is a list of named parameters and buffers, which a torch::nn::Module (tutti::nn::DataParallel) or a module of
+// Python (tutti.torch.DistributedDataParallel) holds.
 #ifndef TUTTI_TORCH_REPLICAS_H_
 #define TUTTI_TORCH_REPLICAS_H_
 
@@ -39,7 +39,7 @@ struct ReplicasOptions {
   Buffers buffers = Buffers::kBroadcast;
 };
 
-// What an adapter knows of the model beyond its tensors.
+// A model as an adapter describes it to Replicas.
 struct ReplicatedModel {
   // In the order of their use in forward; a tensor under two names counts once, under the first.
   std::vector<NamedTensor> parameters;
@@ -168,7 +168,8 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
 
 inline Replicas::~Replicas() {
   gradients_.reset();
-  // Every rank has begun an exchange for a forward that does not come: Restart ends it. After an error it is given up.
+  // Every rank has begun an exchange for a forward that does not come: Restart ends it. After an error the exchange is
+  // given up.
   if (synchronizer_ != nullptr && std::uncaught_exceptions() == exceptions_) (void)synchronizer_->Restart();
 }
 
