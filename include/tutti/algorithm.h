@@ -80,9 +80,9 @@ struct Algorithm {
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
-  // The codec that messages are encoded with when the strategy name gives none; "none": such messages are not encoded.
-  // Strategy names then take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: the
-  // algorithm never encodes.
+  // The codec that encodes messages where the strategy name gives none; "none": messages are not encoded there.
+  // Strategy names take the option `codec` and the options of the codec (CodecOptionTable) as well. Empty: the
+  // algorithm never encodes, and its strategy names take no such options.
   absl::string_view codec = "";
   // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
   // returns their number; `round_of`, called once, returns the function that says which round a step runs. Where both

@@ -1,5 +1,5 @@
 // A transport moves messages between the ranks of one world and owns the memory region of its rank, which peers on the
-// same node can map. Transports are the seam between plans and wires.
+// same node can map.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -129,8 +129,8 @@ class Transport {
   // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
   // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
   // engine's. Every unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so
-  // does every message with it that is posted afterwards. One exception: a Recv which has begun to arrive from a peer
-  // that still lives, or lived on another node, ends when the rest arrives, or by Shutdown.
+  // does every message with it that is posted afterwards. One exception: a Recv whose message has begun to arrive, from
+  // a peer that still lives or that lived on another node, ends when the rest of the message arrives, or by Shutdown.
   virtual absl::Span<const Loss> Check() = 0;
 
   // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. Meant for a peer that takes nothing
