@@ -150,7 +150,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::MakeGroup(const std::vec
     if (member.world_rank == channel->peer(channel->rank()).world_rank) rank = static_cast<Rank>(world_ranks.size());
     world_ranks.push_back(member.world_rank);
   }
-  // No two groups have one first rank, one control block of the rank, and one generation of the block.
+  // No two groups have the same first rank, control block of that rank and generation of that block.
   const std::string keys =
       absl::StrCat("group/", members[0].world_rank, "/", members[0].offset, "/", members[0].generation, "/");
   return std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, members),
