@@ -39,7 +39,7 @@ struct alignas(64) Announcement {
   std::int64_t count = 0;
   std::uint64_t round = 0;  // CallOptions::round
   std::uint32_t owner = 0;  // CallOptions::owner
-  // With kRefused signals: the rank of the group that cannot take part in the call.
+  // Where `signal` says kRefused: the rank of the group that cannot take part in the call.
   std::atomic<std::int32_t> refused_by{-1};
 };
 static_assert(sizeof(Announcement) == 64);

@@ -39,8 +39,8 @@ class PeerAccess {
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // Must return true before a peer's memory is touched, but to read scratch; false when some peer has given the channel
-  // up.
+  // Must return true before a peer's memory is touched in another way than to read scratch. False when some peer has
+  // given the channel up.
   bool Begin() {
     if (!begun_) presence_.touching.store(touching() + 1, std::memory_order_seq_cst);
     begun_ = true;
@@ -110,7 +110,7 @@ Executor::Polled HostExecutor::Poll() {
     const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
     channel.RingSleepers();
     if (ended == Polled::kFailed) {
-      // All runs stay in active_: End ends those of the channel.
+      // All runs that have not ended stay in active_, this one too: End ends those of the channel.
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
                     active_.begin() + static_cast<std::ptrdiff_t>(i));
       return ended;
@@ -133,7 +133,7 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.program.num_waits == 0 && !run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return Fail(run, std::move(status));
   }
-  if (run.memory_.stages_output()) run.channel.RingSleepers();  // peers do not wait for the copy
+  if (run.memory_.stages_output()) run.channel.RingSleepers();  // so that peers do not wait for the copy below
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());

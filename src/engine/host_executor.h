@@ -56,7 +56,7 @@ class HostExecutor final : public Executor {
   void PostMessage(HostRun& run, StepId step);
   // Lets the steps of a run begin once all its peers are met. kMoved: they begin, or a peer has refused the run.
   Polled MeetPeers(HostRun& run);
-  // `run` ends with an error of its own, since `peer` has refused it.
+  // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);
   // Returns when the signal of the run's first wait may have been made, or after kLooks looks.
   void AwaitSignalBriefly(const HostRun& run) const;
