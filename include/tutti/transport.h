@@ -192,9 +192,10 @@ class Transport {
   virtual absl::Status Seclude(std::byte* data, std::int64_t bytes) = 0;
 
   // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then lists this rank. An OK cause
-  // is an orderly goodbye, after which peers do not take this rank for dead. What this rank sent before is still
-  // received; only a peer on another node that takes nothing for as long as Shutdown lasts loses it, and takes this
-  // rank for dead. Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at
+  // is an orderly goodbye, after which peers do not take this rank for dead. A message whose Send has ended before is
+  // still received; only a peer on another node that takes nothing for as long as Shutdown lasts loses such messages,
+  // and takes this rank for dead. Sends and Recvs that are unfinished here, and Sends of peers to this rank, end with
+  // Unavailable. Takes at
   // most two seconds, whatever the peers do (in one process: or as long as one copy that a peer is making); a goodbye
   // takes so long only where a peer does not take what was sent to it. Messages posted after Shutdown, and by
   // completions that it calls, end with the same error at the next Progress. Safe to call again (no effect). The
