@@ -68,7 +68,7 @@ struct BackgroundRounds {
   absl::string_view interval_option;  // the option that gives it, for errors
   // An average is applied at most so many optimizer steps after its snapshot; 0: however late it comes.
   std::int64_t max_staleness = 0;
-  // The optimizer steps before the first round. They exchange gradients, by the strategy of this name.
+  // The number of optimizer steps before the first round, and the strategy by which these steps exchange gradients.
   std::int64_t warmup_steps = 0;
   std::string warmup_strategy;
 };

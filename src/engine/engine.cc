@@ -28,8 +28,8 @@ constexpr absl::Duration kNap = absl::Milliseconds(10);
 // The longest sleep while a channel fails, because its peers are about to leave its memory.
 constexpr absl::Duration kFailingSlice = absl::Microseconds(500);
 
-// So long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they wait:
-// time for several questions, one after the other, each answered within kRestSlice.
+// This long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they
+// wait: time for several questions, one after the other, each answered within kRestSlice.
 constexpr absl::Duration kLongestLead = absl::Seconds(2);
 
 // For a caller that waits, which has nothing else to do: so much polling costs less than going to sleep and waking up.
