@@ -292,8 +292,9 @@ bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule) const {
   return verified_examples_.contains(&schedule);
 }
 
-// A rank knows the whole of a call but in two cases: it does not know the counts of the other ranks in an all_to_all_v,
-// in whose place an example is verified once for each schedule, nor the peer's schedule of a Send or Recv, one message.
+// Verifies the plans of all ranks, which a rank can make by itself but in two cases. A rank does not know the counts of
+// the other ranks in an all_to_all_v: there an example is verified, once for each schedule. Nor does a rank know which
+// schedule the peer of a Send or Recv uses: there nothing is verified, because each of the two plans is one message.
 absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan) const {
   if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule)) return absl::OkStatus();
   const int size = channel->size();
