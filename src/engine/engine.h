@@ -62,20 +62,22 @@ struct EngineOptions {
 // - This rank has told the peers (in their control blocks, which they see at once, or over the transport), and no step
 //   of a peer writes to the memory of the call any more: the engine waits until the peers have left it, and after 40 ms
 //   takes the outputs out of the reach of those that have not, which may be stopped (Transport::Seclude). A stopped
-//   peer may still read an input. Where the peers are threads, or there is no memory for a copy, the engine waits for
-//   up to 30 s instead, and gives up then.
+//   peer may still read an input, and may still write to output that shares a page with other memory
+//   (docs/decisions/0016). Where the peers are threads, or there is no memory for a copy, the engine waits for up to
+//   30 s instead, and gives up then.
 // - No message of the channel is under way: receives have been cancelled, sends taken or thrown away by the peers
-//   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second is
-//   given up (Transport::Disconnect); if a message is still not back a second later, the whole transport is shut down.
+//   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second
+//   (longer where a Send or Recv has a long message) is given up (Transport::Disconnect); if a message is still not
+//   back a second later, the whole transport is shut down.
 // The driver never waits for any of that: calls of other channels go on meanwhile.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,
          EngineOptions options);
   ~Engine();
-  // Every channel is closed. Returns when all callbacks have run (unless a callback calls it) and the engine's threads
-  // have ended. The peers hear `cause`; OK is an orderly goodbye. Calls that are still held keep the engine, which does
-  // nothing any more.
+  // To be called when every channel is closed. Returns when all callbacks have run (unless a callback calls Stop) and
+  // the engine's threads have ended. The peers hear `cause`; OK is an orderly goodbye. The engine object lives on as
+  // long as calls that are still held, but does nothing any more.
   void Stop(const absl::Status& cause = absl::OkStatus());
 
   // See Executor::NewRun.
