@@ -91,8 +91,8 @@ class BucketExchange {
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
   // multiplied by the new scale over the last one, which is 1 at first. Collective when `scale` differs from the last
-  // one. InvalidArgument, on every rank, names the rank whose scale differs or is no finite number above 0;
-  // FailedPrecondition names a bucket that is under way on this rank.
+  // one, which all ranks must change together. InvalidArgument, on every rank, names the rank whose scale differs or is
+  // no finite number above 0; FailedPrecondition names a bucket that is under way on this rank.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 
