@@ -41,7 +41,7 @@ absl::Status CheckCodec(const Strategy& strategy, DType dtype, const PlanOptions
   if (strategy.option("schedule") == "auto") return absl::OkStatus();
   if (codec.options.rounding == Rounding::kStochastic) {
     return absl::UnimplementedError(absl::StrCat("schedule=", strategy.option("schedule"),
-                                                 " adds up values that are cast to the nearest; for "
+                                                 " adds up values that are rounded to the nearest; for "
                                                  "rounding=stochastic use schedule=auto"));
   }
   if (strategy.flag("hierarchical") && plan.has_hierarchy()) {

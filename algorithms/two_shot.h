@@ -49,7 +49,7 @@ class EncodedChunks {
 
   const Ref& operator[](int i) const { return chunks_[i]; }
 
-  // Call it once this rank has written all chunks: returns every rank's version of this rank's own chunk, in rank
+  // To be called when this rank has written all chunks. Returns every rank's version of this rank's own chunk, in rank
   // order.
   std::vector<Ref> AllToAll() {
     std::vector<Ref> versions(b_.size(), chunks_[b_.rank()]);
@@ -64,7 +64,7 @@ class EncodedChunks {
     return versions;
   }
 
-  // Call it once this rank has written its own chunk: returns every rank's own chunk.
+  // To be called when this rank has written its own chunk. Returns every rank's own chunk.
   std::vector<Ref> AllGather() {
     if (b_.options().peers_mapped) return InPlace(chunks_);
     for (int distance = 1; distance < b_.size(); ++distance) {

@@ -68,7 +68,7 @@ struct BackgroundRounds {
   absl::string_view interval_option;  // the option that gives it, for errors
   // An average is applied at most so many optimizer steps after its snapshot; 0: however late it comes.
   std::int64_t max_staleness = 0;
-  // The optimizer steps before the first round. They exchange gradients, by the strategy of this name.
+  // The number of optimizer steps before the first round, and the strategy by which these steps exchange gradients.
   std::int64_t warmup_steps = 0;
   std::string warmup_strategy;
 };
@@ -80,9 +80,9 @@ struct Algorithm {
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
-  // The codec that messages are encoded with when the strategy name gives none; "none": such messages are not encoded.
-  // Strategy names then take the options `codec` and those of the codec (CodecOptionTable) as well. Empty: the
-  // algorithm never encodes.
+  // The codec that encodes messages where the strategy name gives none; "none": messages are not encoded there.
+  // Strategy names take the option `codec` and the options of the codec (CodecOptionTable) as well. Empty: the
+  // algorithm never encodes, and its strategy names take no such options.
   absl::string_view codec = "";
   // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
   // returns their number; `round_of`, called once, returns the function that says which round a step runs. Where both

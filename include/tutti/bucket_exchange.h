@@ -52,7 +52,7 @@ class BucketExchange {
   // BucketExchange for an algorithm that exchanges weights or momentum.
   static absl::StatusOr<std::unique_ptr<BucketExchange>> Create(Communicator& communicator,
                                                                 const std::string& strategy);
-  // An exchange under way is aborted, on all ranks: the communicator then fails.
+  // Aborts an exchange that is under way, on all ranks: the communicator then fails.
   ~BucketExchange();
   BucketExchange(const BucketExchange&) = delete;
   BucketExchange& operator=(const BucketExchange&) = delete;
@@ -62,8 +62,9 @@ class BucketExchange {
   // The number of exchanges of the bucket that was exchanged most often; exchanges before the state was saved count
   // too.
   std::int64_t step() const;
-  // The number of the bucket among the callers of the communicator, equal on all ranks. Errors about calls that do not
-  // match name it as the tens of an owner. 0 for a bucket that was never set.
+  // The number of the bucket: equal on all ranks, and above the numbers of all synchronizers and buckets that any of
+  // these ranks made before. In errors about calls that do not match, the number stands in front of the last digit of
+  // the owner: "owner 23" is a call of bucket number 2. 0 for a bucket that was never set.
   std::uint32_t number(int bucket) const;
 
   // Says what bucket `bucket` holds from here on, and where the bucket lies: at `data`, which may be null when there
@@ -79,7 +80,8 @@ class BucketExchange {
   // Starts the exchange of bucket `bucket`, which lies at `data` now: the average over all ranks replaces the gradients
   // (the sum with average=false). `data` must stay valid and untouched until the work has ended. Memory from
   // Communicator::Allocate is used where it is; other memory works through staging. `data` may be another address than
-  // the last time, which costs no plan, but a little time. Allocates nothing while memory of one kind stays in use.
+  // the last time, which costs a little time but needs no new plan. Allocates nothing as long as `data` stays in memory
+  // from Allocate, or stays outside it.
   // `timeout`: how long the exchange may wait for peers; zero: as long as the communicator's timeout.
   //
   // A refused exchange is a Work that has ended at once, while peers that make the call wait for this rank until their
@@ -89,8 +91,8 @@ class BucketExchange {
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
   // multiplied by the new scale over the last one, which is 1 at first. Collective when `scale` differs from the last
-  // one. InvalidArgument, on every rank, names the rank whose scale differs or is no finite number above 0;
-  // FailedPrecondition names a bucket that is under way on this rank.
+  // one, which all ranks must change together. InvalidArgument, on every rank, names the rank whose scale differs or is
+  // no finite number above 0; FailedPrecondition names a bucket that is under way on this rank.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 

@@ -178,7 +178,8 @@ class Communicator {
   // The plan for one round of a bucket of `count` elements: see BuildPlan in tutti/algorithm.h.
   absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
                                  const PlanBuffers& buffers);
-  // A plan of one's own. First the plans of all ranks are made here and verified together, whatever that costs.
+  // A plan that the caller's own function makes. First the plans of all ranks are made on this rank and verified
+  // together, whatever the size of the plans and whatever TUTTI_VERIFY says.
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
 
   // Makes one new communicator per color of the ranks that gave this color, ordered by (key, rank); a rank with a

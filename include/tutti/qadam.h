@@ -21,8 +21,8 @@
 // When the warm-up ends. freeze=steps: w = warmup_steps. freeze=variance: as soon as, from warmup_steps on, the norm
 // ‖v‖₁ (each v with its bias correction) has changed by less than a factor 0.96 within 1/(1 - beta2) steps, the largest
 // beta2 of all groups; the norm is computed once in 1/(1 - beta2) steps. Ratio, period and norm are those of 1-bit
-// Adam. The ranks compare the norm, so that a rank that has strayed is an error that names it. In both cases the
-// warm-up goes on while all gradients have been zero.
+// Adam. The ranks compare the norm, so that a rank whose norm differs is an error that names it. In both cases the
+// warm-up goes on for as long as all gradients have been zero.
 //
 // Floor of the variance. When v̂ freezes, every element of it is raised to at least 1e-4 times the mean of its
 // parameter (the mean of all parameters, if that is zero). An element that had no gradient in the warm-up, a dead unit

@@ -1,4 +1,5 @@
-// Keeps the replicas of one model in step: the torch-free heart of every adapter.
+// Synchronizer, which keeps the replicas of one model in step. The adapters to frameworks are built on this class,
+// which knows no framework itself.
 #ifndef TUTTI_SYNCHRONIZER_H_
 #define TUTTI_SYNCHRONIZER_H_
 
@@ -101,8 +102,9 @@ class Synchronizer {
   Synchronizer(const Synchronizer&) = delete;
   Synchronizer& operator=(const Synchronizer&) = delete;
 
-  // The number of this synchronizer among those of its communicator, equal on all ranks. Errors about calls that do not
-  // match name it as the tens of an owner: "owner 23" is a call of synchronizer number 2.
+  // The number of this synchronizer: equal on all ranks, and above the numbers of all synchronizers and buckets (of a
+  // BucketExchange) that any of these ranks made before. In errors about calls that do not match, the number stands in
+  // front of the last digit of the owner: "owner 23" is a call of synchronizer number 2.
   std::uint32_t number() const;
   // `options` with this synchronizer as owner and, where all ranks step together, this step as round; for calls that
   // its user makes on the communicator. Ranks whose calls meet in different steps, or for different synchronizers, then
@@ -182,8 +184,9 @@ class Synchronizer {
   // that a codec holds back for later steps (error_feedback=true) are multiplied by the new scale over the last one. To
   // be called before the backward of each step, or where the scale changes: between steps only. Collective when `scale`
   // is another than the last one: InvalidArgument, on every rank, names the rank whose scale differs or is no finite
-  // number above 0, or says that the strategy takes no scale (`qadam`); nothing is changed then. No effect with
-  // strategies that exchange weights: gradients stay on their rank.
+  // number above 0, or says that the strategy takes no scale (`qadam`); nothing is changed then. All ranks must change
+  // the scale together: a rank that passes the last scale again takes no part, so the calls of the ranks do not match.
+  // No effect with strategies that exchange weights: gradients stay on their rank.
   absl::Status SetLossScale(double scale);
   double loss_scale() const;
 

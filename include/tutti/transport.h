@@ -1,5 +1,5 @@
 // A transport moves messages between the ranks of one world and owns the memory region of its rank, which peers on the
-// same node can map. Transports are the seam between plans and wires.
+// same node can map.
 #ifndef TUTTI_TRANSPORT_H_
 #define TUTTI_TRANSPORT_H_
 
@@ -108,8 +108,8 @@ class Transport {
   virtual void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) = 0;
 
   // Moves messages and calls completions; true when any was called, or a part of a message was copied whose rest the
-  // next call copies. Takes a bounded part of what has arrived (UCX: 8 KB of each socket, 512 KB from mapped memory; in
-  // one process: what has arrived before the call), for a caller that polls and comes again at once.
+  // next call copies. Takes a bounded part of what has arrived (UCX: at most 64 KB of each socket, 512 KB from mapped
+  // memory; in one process: what has arrived before the call), for a caller that polls and comes again at once.
   virtual bool Progress() = 0;
   // Progress for a caller that calls seldom: takes all that has arrived, but works for 10 ms at most while peers go on
   // sending. A transport whose Progress takes all that has arrived inherits this one.
@@ -129,8 +129,8 @@ class Transport {
   // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
   // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
   // engine's. Every unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so
-  // does every message with it that is posted afterwards. One exception: a Recv which has begun to arrive from a peer
-  // that still lives, or lived on another node, ends when the rest arrives, or by Shutdown.
+  // does every message with it that is posted afterwards. One exception: a Recv whose message has begun to arrive, from
+  // a peer that still lives or that lived on another node, ends when the rest of the message arrives, or by Shutdown.
   virtual absl::Span<const Loss> Check() = 0;
 
   // Gives `peer` up: it joins the list of Check with `cause`, unless it is there. Meant for a peer that takes nothing
@@ -192,15 +192,14 @@ class Transport {
   virtual absl::Status Seclude(std::byte* data, std::int64_t bytes) = 0;
 
   // Ends every unfinished Send and Recv with `cause` and tells the peers, whose Check then lists this rank. An OK cause
-  // is an orderly goodbye, after which peers do not take this rank for dead. What this rank sent before is still
-  // received, with two exceptions. A peer on another node that takes nothing for as long as Shutdown lasts loses it,
-  // and takes this rank for dead. A peer on this node loses a message that it would copy from this rank's region (docs/
-  // decisions/0024) if the peer posts no Recv for the message while Shutdown lasts: that Recv ends with an error.
-  // Messages that are unfinished on this rank, and sends of peers to it, end with Unavailable. Takes at most two
-  // seconds, whatever the peers do (in one process: or as long as one copy that a peer is making); a goodbye takes so
-  // long only where a peer does not take what was sent to it. Messages posted after Shutdown, and by completions that
-  // it calls, end with the same error at the next Progress. Safe to call again (no effect). The destructor calls
-  // Shutdown with Unavailable if nobody has called it.
+  // is an orderly goodbye, after which peers do not take this rank for dead. A message whose Send has ended before is
+  // still received; only a peer on another node that takes nothing for as long as Shutdown lasts loses such messages,
+  // and takes this rank for dead. A Send of a message that a peer of this node copies from this rank's region (docs/
+  // decisions/0024) ends when the peer has copied it. Sends and Recvs that are unfinished here, and Sends of peers to
+  // this rank, end with Unavailable. Takes at most two seconds, whatever the peers do (in one process: or as long as
+  // one copy that a peer is making); a goodbye takes so long only where a peer does not take what was sent to it.
+  // Messages posted after Shutdown, and by completions that it calls, end with the same error at the next Progress.
+  // Safe to call again (no effect). The destructor calls Shutdown with Unavailable if nobody has called it.
   virtual void Shutdown(const absl::Status& cause) = 0;
 };
 

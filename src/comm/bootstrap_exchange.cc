@@ -168,7 +168,7 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
 }
 
 namespace {
-// ExchangeBlobs; errors begin with `what`, and rank 0 tells `late`.
+// Does what ExchangeBlobs does. Errors begin with `what`; on rank 0, `late` is told which ranks are late.
 absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_view name, absl::string_view what,
                                                   Rank rank, int size, absl::string_view blob, std::int64_t end_ns,
                                                   const LateRanksReport& late, const MeetingMembers* members) {

@@ -26,7 +26,7 @@ std::string ValueOf(const Environment& environment, absl::string_view name) {
   return value == nullptr ? "" : *value;
 }
 
-// The four variables of a launcher.
+// The names of the four variables in which a launcher tells a process who it is.
 struct Names {
   absl::string_view rank, size, local_rank, local_size;
 };

@@ -1,5 +1,5 @@
 // The identity of this process, from what launchers leave in the environment: a pure function of the environment, but
-// for MPICH, where processes are looked at as a last resort.
+// for MPICH, which leaves no id of the job there: for ranks on one node the id is made from an ancestor process.
 #ifndef TUTTI_COMM_BOOTSTRAP_IDENTITY_H_
 #define TUTTI_COMM_BOOTSTRAP_IDENTITY_H_
 

@@ -92,7 +92,7 @@ absl::Status PlaceBuffers(const CollectiveSpec& spec, const BufferBytes& bytes, 
   return absl::OkStatus();
 }
 
-// The model of the machine, on which the choice of schedules in a plan depends, to the last bit.
+// The model of the machine as text, exact to the last bit, because plans contain schedules that were chosen by it.
 std::string KeyOf(const CostModel& model) {
   std::string key;
   for (const LinkModel& link : {model.within_node, model.between_nodes}) {
@@ -111,8 +111,9 @@ std::string KeyOf(const PlanOptions& options) {
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
-// The part of `rank` in an all_to_all_v in which no two pairs of ranks in a row exchange equally much, and some
-// nothing. In worlds whose plans stay short enough to be verified quickly, the longest blocks are of several segments.
+// What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, some of them
+// empty, to any five ranks in a row. In worlds of up to 32 ranks, whose plans can be verified quickly, the longest
+// block has about 16 · segment_bytes / size bytes, in small worlds several segments.
 CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
   const std::int64_t unit = size <= 32 ? options.segment_bytes / size : 1;
   const auto count = [unit](Rank from, Rank to) { return (2 * from + 3 * to) % 5 * unit; };
@@ -292,8 +293,9 @@ bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule) const {
   return verified_examples_.contains(&schedule);
 }
 
-// A rank knows the whole of a call but in two cases: it does not know the counts of the other ranks in an all_to_all_v,
-// in whose place an example is verified once for each schedule, nor the peer's schedule of a Send or Recv, one message.
+// Verifies the plans of all ranks, which a rank can make by itself but in two cases. A rank does not know the counts of
+// the other ranks in an all_to_all_v: there an example is verified, once for each schedule. Nor does a rank know which
+// schedule the peer of a Send or Recv uses: there nothing is verified, because each of the two plans is one message.
 absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan) const {
   if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule)) return absl::OkStatus();
   const int size = channel->size();

@@ -48,7 +48,7 @@ class Communicator::Impl {
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
   absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
                                  const PlanBuffers& buffers);
-  // groups.cc
+  // Split and Group are defined in groups.cc.
   absl::StatusOr<std::unique_ptr<Impl>> Split(int color, int key);
   absl::StatusOr<std::unique_ptr<Impl>> Group(absl::Span<const Rank> members, absl::string_view name);
   bool in_forked_child() const { return runtime->engine->in_forked_child(); }

@@ -150,7 +150,7 @@ std::unique_ptr<Communicator::Impl> Communicator::Impl::MakeGroup(const std::vec
     if (member.world_rank == channel->peer(channel->rank()).world_rank) rank = static_cast<Rank>(world_ranks.size());
     world_ranks.push_back(member.world_rank);
   }
-  // No two groups have one first rank, one control block of the rank, and one generation of the block.
+  // No two groups have the same first rank, control block of that rank and generation of that block.
   const std::string keys =
       absl::StrCat("group/", members[0].world_rank, "/", members[0].offset, "/", members[0].generation, "/");
   return std::make_unique<Impl>(runtime, OpenChannel(*runtime, rank, members),
@@ -166,8 +166,8 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   std::vector<Seat> seats(static_cast<std::size_t>(channel->size()));
   Work gather = Call({.collective = Collective::kAllGather, .dtype = DType::kI64, .count = kFields}, &mine.seat(),
                      seats.data(), {.caller_drives = true});
-  // No rank signals on the new channel before the barrier below, so nobody waits for anything in the block. The group
-  // may go on: a lack of memory is the error of this call alone.
+  // No rank signals on the new channel before the barrier below, so on an error nobody waits for anything in the new
+  // control block. A lack of memory is the error of this call alone: the communicator that is split stays usable.
   if (absl::Status status = gather.Wait(); !status.ok()) return status;
   std::vector<Rank> ranks(seats.size());
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -213,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   const absl::StatusOr<std::vector<std::string>> blobs =
       ExchangeInGroup(*meeting, NameOfGroup(ranks, name), place, {.ranks = ranks, .limit = runtime->timeout}, bytes);
   if (!blobs.ok()) return blobs.status();
-  std::vector<Seat> seats(ranks.size(), Seat{.rank = -1});  // rank -1: a damaged seat to CheckSeats
+  std::vector<Seat> seats(ranks.size(), Seat{.rank = -1});  // CheckSeats takes a seat of rank -1 for damaged
   for (std::size_t i = 0; i < seats.size(); ++i) {
     if ((*blobs)[i].size() == sizeof(Seat)) std::memcpy(&seats[i], (*blobs)[i].data(), sizeof(Seat));
   }

@@ -19,10 +19,10 @@ struct RankPlace {
   std::string problem;  // why the rank cannot have the interface that was named; empty: none
 };
 
-// The address of the way on which `rank` reaches the ranks of other nodes: its own address, or, where that is loopback,
-// the address of a rank of another node, whose route is the way. Empty when all ranks are on one node. The same error
-// on every rank: InvalidArgument, `places` have a problem; FailedPrecondition, no rank knows an address that other
-// nodes could reach, and `remedy` ("set TUTTI_INTERFACE") says what to do.
+// The address that tells which interface `rank` uses for ranks of other nodes: the rank's own address, or, where that
+// is loopback, the address of a rank of another node, to which the system knows the route. Empty when all ranks are on
+// one node. The same error on every rank: InvalidArgument when one of `places` has a problem; FailedPrecondition when
+// no rank knows an address that other nodes could reach, where `remedy` ("set TUTTI_INTERFACE") says what to do.
 absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Rank rank, absl::string_view remedy);
 
 // The device that messages between nodes use; empty (loopback) when all ranks are on one node and TUTTI_INTERFACE names

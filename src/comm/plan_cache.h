@@ -56,9 +56,10 @@ class PlanCache {
     return TakeIdleOfFront();
   }
 
-  // A call that was used last, or by the plan used last, and waits to be used again, if `spec` differs from the plan's
-  // spec at most in in_place and `fits(its pool)` holds; otherwise nullptr. A spec that has a plan is valid, so the
-  // spec of a call that is made again and again need not be validated. Takes no lock where the call was the last one.
+  // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
+  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool)` holds. Otherwise
+  // nullptr. A spec that has a plan is valid, so the spec of a call that is made again and again need not be validated.
+  // The idle call that was used last is taken without a lock, unless idle calls hold too much memory.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
     const auto serves = [&](const CallPool& pool) {

@@ -82,9 +82,9 @@ std::optional<absl::Status> ReadCause(absl::string_view text) {
   return ToldBy(teller, absl::Status(static_cast<absl::StatusCode>(code), words[2]));
 }
 
-// The cause with which ranks give up while all of them connect: `mine`, unless another rank has given up before, or
-// `mine` only follows from another one's end. A rank sees a closed connection before the reason for the end is known.
-// Each rank leaves its cause for the others before it ends in turn.
+// The cause with which this rank gives up while all ranks connect: `mine`, unless another rank gave up before, or
+// `mine` is only a consequence of another rank's end, whose connection is seen to close before the reason is known. A
+// rank leaves its cause in the store for the others before it ends.
 absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   constexpr absl::string_view kKey = "gave_up";
   constexpr absl::Duration kPatience = absl::Milliseconds(100);

@@ -8,7 +8,7 @@ namespace tutti {
 
 struct BackoffPolicy {
   int spins = 0;   // polls with a pause between them; 0 when ranks outnumber cores
-  int yields = 0;  // polls after giving the core to whoever can run
+  int yields = 0;  // polls after giving the core to another thread that can run
 };
 
 class Backoff {

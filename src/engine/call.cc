@@ -106,7 +106,7 @@ void Call::AwaitElsewhere(std::uint32_t run) {
     has_listeners_.store(true, std::memory_order_seq_cst);
   }
   engine_->BeginEagerWait();
-  if (done(run)) TellListeners();  // Finish may not have seen it
+  if (done(run)) TellListeners();  // Finish may not have seen has_listeners_
 }
 
 void Call::TellListeners() {

@@ -24,7 +24,7 @@ class Run;
 // A program on a channel that can be run any number of times, one run at a time. Runs are numbered from 1.
 //
 // Life: whoever holds a reference keeps the call: its maker, each Work of it, and the engine while a run is under way.
-// When the last reference goes, the call returns to its pool, or is deleted when it has none that is open.
+// When the last reference goes, the call returns to its pool, or is deleted when it has no pool or the pool is closed.
 class Call {
  public:
   // A call with one reference. `scratch`: memory for the program's scratch that the caller lends; null: none.
@@ -45,8 +45,9 @@ class Call {
   // ---- the thread that submits, while no run is under way ----
   // Names the memory of the next runs: see Run::SetBuffers.
   absl::Status SetBuffers(const void* in, void* out, void* state);
-  // The next run ends with `why` on all ranks: SetBuffers has failed with it on this one. The program uses a lane,
-  // through which the peers hear of it.
+  // Makes the next run end with an error on all ranks: on this rank with `why`, the error of SetBuffers, and on its
+  // peers with ResourceExhausted that names this rank. The program must use a lane, through which the peers hear of the
+  // refusal. OK takes an earlier refusal back.
   void RefuseNextRun(absl::Status why);
   // Starts a run and returns its number. The run keeps the call until it has ended.
   std::uint32_t Submit(const CallOptions& options);
@@ -67,7 +68,8 @@ class Call {
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
   // Whether somebody waits for the run under way, here or elsewhere, or has a callback for it.
   bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }
-  // Somebody waits for `run` elsewhere: until it has ended, the engine's thread polls as a thread in Wait does.
+  // Declares that somebody waits for `run` elsewhere: until the run has ended, the engine's thread polls as a thread in
+  // Wait does.
   void AwaitElsewhere(std::uint32_t run);
   // The rank that sent the message, where the call is a Recv whose last run ended OK; otherwise kAnySource.
   Rank source() const { return source_.load(std::memory_order_relaxed); }
@@ -81,14 +83,14 @@ class Call {
   // The options of the current run.
   const CallOptions& options() const { return options_; }
   Run& run() { return *run_; }
-  // The output of the current run has its final values (Program::output_steps is not 0).
+  // Says that the output of the current run has its final values, for a program whose output_steps is not 0.
   void OutputIsFinal() { output_.Pass(); }
   // Says that the message of the call, a Send or Recv, has ended OK, and that `rank` is at its other end.
   void SetSource(Rank rank) {
     if (program_->plan.spec.collective == Collective::kRecv) source_.store(rank, std::memory_order_relaxed);
   }
-  // Adds a reference, which Finish gives back. A run that begins and ends before Submit returns needs none. For Submit,
-  // too, before the driver knows of the run.
+  // Adds a reference, which Finish gives back. A run that begins and ends before Submit returns needs none. Submit
+  // calls KeepForEngine as well, before the driver knows of the run.
   void KeepForEngine() {
     AddReference();
     engine_keeps_ = true;

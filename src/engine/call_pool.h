@@ -15,18 +15,19 @@ namespace tutti {
 
 struct Schedule;
 
-// What the pools of one cache share. Thread-safe. A call that was just used waits in the one place that is free of
-// locks: where calls are made one after the other, the next is often the same.
+// What the pools of one cache share: the count of the bytes that their idle calls hold, and a place for the one call
+// that was used last, from which the call is taken without a lock. Where calls are made one after the other, the next
+// is often the same. Thread-safe.
 class IdleCalls {
  public:
   // The bytes that idle calls hold.
   std::int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  // Nothing is counted for a small call, which holds nothing.
+  // Adds to bytes(). Costs nothing for a small call, which holds no bytes.
   void Count(std::int64_t bytes) {
     if (bytes != 0) bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
 
-  // The call that waits without a lock, which is the caller's from now on; nullptr: none does.
+  // Takes the call out of the place for the call that was used last; nullptr when the place is empty.
   Call* TakeLast() {
     Call* call = last_.load(std::memory_order_relaxed);
     while (call != nullptr && call != Closed()) {
@@ -37,8 +38,8 @@ class IdleCalls {
     }
     return nullptr;
   }
-  // Keeps a call that nobody uses any more; false: there is one already, or Close was called. The call's pool may be
-  // gone as soon as the call is kept.
+  // Puts a call that nobody uses any more into that place; false when the place is taken, or Close was called. The
+  // call's pool may be gone as soon as the call is in the place.
   bool KeepLast(Call* call) {
     if (last_.load(std::memory_order_relaxed) != nullptr) return false;
     const std::int64_t bytes = call->held_bytes();
@@ -48,7 +49,7 @@ class IdleCalls {
     Count(-bytes);
     return false;
   }
-  // Deletes the call that waits, and keeps none from now on.
+  // Deletes the call in the place, and takes no call from now on.
   void Close() {
     Call* const call = last_.exchange(Closed(), std::memory_order_acq_rel);
     if (call == nullptr || call == Closed()) return;
@@ -73,8 +74,8 @@ struct BufferBytes {
   std::int64_t out = 0;
 };
 
-// Calls of one program. Thread-safe. A pool lives as long as any of its calls, also of the idle ones: whoever has made
-// a pool closes it in the end, and then the IdleCalls.
+// Calls of one program. Thread-safe. A pool lives as long as any of its calls, idle calls included: therefore the owner
+// of the pools closes each of them in the end, and then the IdleCalls.
 class CallPool : public std::enable_shared_from_this<CallPool> {
  public:
   // `schedule`: what the callers of the program ask for; nullptr: the selector's choice.

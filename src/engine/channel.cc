@@ -150,8 +150,8 @@ void Channel::Signal(Run& run) {
       return arena_->Contains(base) ? arena_->OffsetOf(base) : Announcement::kNotLent;
     };
     const CallIdentity& identity = ticket.identity;
-    // In place there is only an output, and where a collective has a root, the others may have one memory or the other:
-    // peers, who do not know, find it under both names.
+    // A rank in place has only an output, and where a collective has a root, other ranks may have only an input or only
+    // an output. Peers do not know which, so a rank with one of the two announces it as both.
     const Plan& plan = run.program.plan;
     mine.in =
         run.private_buffers ? Announcement::kPrivateBuffers : offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
@@ -200,7 +200,7 @@ void Channel::Part(Run& run) {
   ticket.meeting = false;
   ticket.signals_to_meet = ticket.signals;
   ++ticket.look;
-  // Peers read this only after the next signal.
+  // Peers read the offset of the scratch only after the next signal.
   const std::byte* const scratch = run.bases[static_cast<std::size_t>(Space::kScratch)];
   HalfOf(*control_, ticket).scratch = arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
 }
@@ -211,8 +211,8 @@ absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, st
   const std::uint64_t signal = theirs.signal.load(std::memory_order_seq_cst);
   if (signal < SignalOf(ticket, ordinal)) return Signalled::kNotYet;
   const bool known = ticket.Knows(peer);
-  // A block that has been opened again signals on another channel: its owner has left this one without making the call.
-  // One that signals in this run is not opened again before this rank has completed the run.
+  // A block that has been opened again signals on another channel: its owner has left this channel without making the
+  // call. A block that signals in this run is not opened again before this rank has completed the run.
   const Peer& p = peers_[static_cast<std::size_t>(peer)];
   if (!known && p.control->generation.load(std::memory_order_seq_cst) > p.generation + 1) return Signalled::kNotYet;
   if (signal == (ticket.lane_run << 16 | kRefused)) return Signalled::kNever;
@@ -319,7 +319,8 @@ void Channel::Retire(Run& run, bool lends_scratch) {
   Ticket& ticket = run.ticket;
   if (ticket.lane < 0) return;
   control_->lanes[static_cast<std::size_t>(ticket.lane)].completed.store(ticket.lane_run, std::memory_order_release);
-  if (run.program.uses_lane && ring_ == kAwake) ring_ = kAwaitsCompletions;  // kAwaitsNews rings those too
+  // Where ring_ is kAwaitsNews, peers that await completions are rung already.
+  if (run.program.uses_lane && ring_ == kAwake) ring_ = kAwaitsCompletions;
   if (lends_scratch) {
     ticket.lent_lane = ticket.lane;
     ticket.lent_run = ticket.lane_run;
@@ -348,7 +349,7 @@ absl::Status Channel::CompareCalls(const Run& run) const {
         record.signature.load(std::memory_order_relaxed), record.count.load(std::memory_order_relaxed),
         record.owner.load(std::memory_order_relaxed), record.round.load(std::memory_order_relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
-    // Still of this call, and of this channel.
+    // What was read counts only if the record still is that of this call, and the block still that of this channel.
     if (record.number.load(std::memory_order_relaxed) != sequence + 1) continue;
     if (p.control->generation.load(std::memory_order_acquire) > p.generation + 1) continue;
     if (!Match(run.program, mine, theirs)) {
@@ -409,15 +410,16 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 //
 // The channel is the number that the receiver has given it. Messages are matched at the receiver, by sender and tag,
 // and no two channels that a rank has in a world have one number: so no message of a group can meet a receive of
-// another, whatever the other ranks call these groups, and numbers need no agreement. The messages of a caller have no
-// number, because a receive from any source would not know whose: transports match equal tags in the order posted, and
-// posting them in the order of the calls is the executor's part. Messages of collectives are counted over all calls of
+// another, whatever numbers the other ranks have given these groups. The messages of Sends and Recvs are not numbered,
+// because a receive from any source would not know whose number to expect: transports match equal tags in the order
+// posted, and the executor posts them in the order of the calls. Messages of collectives are numbered over all calls of
 // a channel. Ranks that make different calls in one place nearly always have different hashes, and then wait for each
 // other until the difference is found or the time is up, instead of taking one another's messages for their own.
 //
-// Messages of one number that are not under way at the same time are matched in the order of the calls. Those that are
-// belong to at most kLanes calls of fewer than 2^18 messages between two ranks each: PlanBuilder cuts a buffer into at
-// most 2^16 segments, and no schedule sends one rank more than two buffers and some.
+// Messages of one number that are not under way at the same time are matched in the order of the calls. Messages that
+// are under way at the same time belong to at most kLanes calls, of fewer than 2^18 messages between two ranks each,
+// and so have different numbers: PlanBuilder cuts a buffer into at most 2^16 segments, and no schedule sends one rank
+// much more than two buffers.
 std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {
   const bool sends = message.kind == StepKind::kSend;
   const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << kGroupShift;

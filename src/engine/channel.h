@@ -37,7 +37,7 @@ class Channel {
   // `peers` in group order, this rank included, whose `control` is one that `blocks` has opened.
   Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<LentMemory> lent,
           std::shared_ptr<ControlBlocks> blocks, Rank rank, std::vector<Peer> peers);
-  // The engine has closed the channel. Tells the peers that this rank has left.
+  // Tells the peers that this rank has left. The engine has closed the channel before (Engine::Close).
   ~Channel();
 
   // ---- any thread ----
@@ -49,10 +49,10 @@ class Channel {
 
   // Gives `run` its ticket, the place in the order of calls; false when its lane is taken.
   bool Admit(Run& run);
-  // The rank whose earlier run must complete before `run` may start; nullopt: none, it may start.
+  // The rank whose earlier run must complete before `run` may start; nullopt: `run` may start.
   std::optional<Rank> BlockedBy(const Run& run);
-  // Tells the peers where the memory of `run` is (first signal) and that it has come this far. Peers that sleep hear of
-  // it by the next RingSleepers.
+  // Makes the next signal of `run`, which tells the peers how far this rank has come; the first signal also tells them
+  // where the memory of the run is. Peers that sleep hear of the signal by the next RingSleepers.
   void Signal(Run& run);
   // Hints for short runs, which take about as long as a few cache lines travel between cores. The lines that this rank
   // will write first in its next run; the lines of scratch that `peer` has written before its signal.
@@ -61,33 +61,34 @@ class Channel {
   // Wakes sleeping peers that wait for what this rank has stored since the last RingSleepers: signals, and runs that
   // have ended. The driver calls this before anything that takes microseconds. One memory fence serves all stores.
   void RingSleepers();
-  // For a program that has one for private buffers, before its first step: Meet tells the peers which kind of buffers
-  // this rank has, in a signal that no plan speaks of. When the signals of all peers are there (HasSignalled, the first
-  // one), ticket.any_private_buffers is equal on all ranks, and Part lets the steps of run.current begin.
+  // Meet and Part are for a program with Program::for_private_buffers, before its first step. Meet tells the peers
+  // which kind of buffers this rank has, by a signal that belongs to no step. When these signals of all peers are there
+  // (HasSignalled, ordinal 1), ticket.any_private_buffers is equal on all ranks, and Part lets the steps of run.current
+  // begin.
   void Meet(Run& run);
   void Part(Run& run);
-  // Whether `peer` has made its `ordinal`-th signal of the run (its memory is then known), or will never, because the
-  // run has been refused. InvalidArgument when it made another call.
+  // Whether `peer` has made its `ordinal`-th signal of the run (the peer's memory is then known), or will never make
+  // it, because the run has been refused. InvalidArgument when the peer made another call.
   enum class Signalled : std::uint8_t { kNotYet, kYes, kNever };
   // False while the signal has certainly not been made: a look that is cheap enough for every poll.
   bool MayHaveSignalled(const Ticket& ticket, Rank peer, std::uint32_t ordinal) const {
     return AnnouncementOf(ticket, peer).signal.load(std::memory_order_seq_cst) >= SignalOf(ticket, ordinal);
   }
   absl::StatusOr<Signalled> HasSignalled(Run& run, Rank peer, std::uint32_t ordinal);
-  // Ends the run, which has begun, with the error that it is for want of memory: tells the peers that rank `by` cannot
-  // take part.
+  // Tells the peers that rank `by` has no memory for the run, which has begun: the run then ends with an error on all
+  // ranks.
   void Refuse(const Ticket& ticket, Rank by);
   // The rank that refused the run, as `peer` says.
   Rank RefusedBy(const Ticket& ticket, Rank peer) const;
-  // A peer that may still take a step of a run that has been refused; nullopt: none, it may end.
+  // A peer that may still take a step of a run that has been refused; nullopt when there is none, and the run may end.
   std::optional<Rank> StillTakesPart(const Ticket& ticket) const;
-  // The run is complete: its peers hear so (those that sleep, by the next RingSleepers), and its lane is free for the
-  // next. `lends_scratch`: peers may go on to read scratch that the next run of the call uses again.
+  // Tells the peers that the run is complete (those that sleep, by the next RingSleepers), and frees its lane.
+  // `lends_scratch`: peers may go on to read scratch that the next run of the call uses again.
   void Retire(Run& run, bool lends_scratch);
-  // The run ends with an error of the group, admitted or not: its lane is free, and no peer hears of it here.
+  // Frees the lane, if it has one, of a run that ends with an error of the group. Tells the peers nothing.
   void GiveUp(Run& run);
 
-  // For a call that has waited long, from what the peers publish; nothing here reads what a peer may write meanwhile.
+  // The next three functions go by what the peers publish of their calls.
   //
   // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
   absl::Status CompareCalls(const Run& run) const;
@@ -104,8 +105,8 @@ class Channel {
     bool begun = false;         // the peers have been told; no run of the channel moves on
     bool over = false;          // its runs have ended
     bool took_outputs = false;  // Transport::Seclude has been tried
-    bool secluded = false;      // and has worked
-    bool disconnected = false;  // from peers that take no messages
+    bool secluded = false;      // Transport::Seclude has worked
+    bool disconnected = false;  // peers that take no messages have been given up (Transport::Disconnect)
     std::int64_t told_ns = 0;   // CLOCK_MONOTONIC
   };
   Failure failure;
@@ -113,12 +114,12 @@ class Channel {
   void TellFailure(const absl::Status& cause);
   // Whether a peer has told this rank in memory that it has given the channel up.
   bool peer_failed() const { return FailedBy(control_->failed_by.load(std::memory_order_seq_cst)) != 0; }
-  // The error that such a peer has told.
+  // The error that a peer has told this rank in memory.
   absl::Status FailureOfPeer() const;
   // After TellFailure: whether a peer is still, or may be, in the middle of a step that writes to this rank's memory or
   // reads its buffers.
   bool PeersTouchMemory() const;
-  // `peer`, whose memory is not mapped, has said that it has left the group or given it up.
+  // Remembers that `peer`, whose memory is not mapped, has said that it has left the group or given the group up.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
   // The ranks of the world that may still send on the channel and whose memory is not mapped.
   std::vector<Rank> Away() const;
@@ -150,7 +151,7 @@ class Channel {
   struct Lane {
     Run* occupant = nullptr;
     std::uint64_t runs = 0;
-    std::vector<std::uint64_t> confirmed;  // by rank: runs it is known to have completed
+    std::vector<std::uint64_t> confirmed;  // by rank: the runs that the rank is known to have completed
   };
 
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
@@ -175,7 +176,8 @@ class Channel {
   absl::Status CompareCounts(const Run& run, Rank peer) const;
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
   absl::Status LearnAddresses(Run& run, Rank peer, const Announcement& announcement);
-  // The rank of the group + 1 that `failed_by` of this rank's block names; 0: it is not about this channel.
+  // The rank of the group + 1 that `failed_by`, of this rank's block, names; 0 where `failed_by` is not about this
+  // channel.
   std::uint32_t FailedBy(std::uint64_t failed_by) const {
     return failed_by >> 32 == generation_ ? static_cast<std::uint32_t>(failed_by) : 0;
   }
@@ -197,12 +199,12 @@ class Channel {
   struct Neighbour {
     Presence* presence = nullptr;
     Rank world_rank = 0;
-    std::uint32_t touching = 0;  // as it was when the neighbour had been told of a failure
+    std::uint32_t touching = 0;  // Presence::touching just after the neighbour was told of a failure
   };
   std::vector<Neighbour> neighbours_;  // the mapped peers
   std::vector<bool> left_;             // by rank: see Left
   std::array<Lane, kLanes> lanes_;
-  // Peers that sleep and wait for this or more (kAwaitsNews, kAwaitsCompletions) are to be rung; kAwake: none.
+  // The next RingSleepers rings the peers whose Presence::sleeping is at least this; kAwake: it rings nobody.
   std::uint32_t ring_ = kAwake;
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer

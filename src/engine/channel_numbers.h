@@ -32,12 +32,13 @@ class ChannelNumbers {
 
   // Gives a number; nullopt when all are in use.
   std::optional<std::uint32_t> Take();
-  // The channel `number` has been closed here, or was never opened. Peers that map memory are `borrowers` (null: none);
-  // the other ranks of the world that may still send on the channel are `away`.
+  // Takes back `number`, whose channel has been closed here or was never opened. `borrowers` are the channel's peers
+  // that map memory (null: none); `away` are the other ranks of the world that may still send on the channel.
   void Close(std::uint32_t number, std::shared_ptr<const Borrowers> borrowers, std::vector<Rank> away);
-  // A rank whose memory is not mapped sends nothing more on `number`. False when no closed channel has this number.
+  // Remembers that `rank`, whose memory is not mapped, sends nothing more on the channel `number`. False when no closed
+  // channel has this number.
   bool HasLeft(std::uint32_t number, Rank rank);
-  // The rank `rank`, dead or given up, sends nothing more on any channel.
+  // Remembers that `rank`, dead or given up, sends nothing more on any channel.
   void IsLost(Rank rank);
 
  private:

@@ -39,7 +39,7 @@ struct alignas(64) Announcement {
   std::int64_t count = 0;
   std::uint64_t round = 0;  // CallOptions::round
   std::uint32_t owner = 0;  // CallOptions::owner
-  // With kRefused signals: the rank of the group that cannot take part in the call.
+  // Where `signal` says kRefused: the rank of the group that cannot take part in the call.
   std::atomic<std::int32_t> refused_by{-1};
 };
 static_assert(sizeof(Announcement) == 64);
@@ -99,8 +99,9 @@ inline constexpr std::uint32_t kAwaitsCompletions = 2;  // also that a peer comp
 
 // What a rank publishes about itself, at the start of its region.
 struct Presence {
-  // The rank sleeps on `doorbell` while `sleeping` is not kAwake; whoever signals to it then rings, and whoever
-  // completes a run rings a rank that waits for that.
+  // While `sleeping` is not kAwake the rank sleeps: on `doorbell`, or in its transport when it waits for messages
+  // alone. A peer that makes a signal then rings, that is, counts `doorbell` up and wakes the rank; a peer that
+  // completes a run rings where `sleeping` is kAwaitsCompletions.
   alignas(64) std::atomic<std::uint32_t> sleeping{kAwake};
   std::atomic<std::uint32_t> doorbell{0};
   // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.

@@ -14,28 +14,30 @@ namespace {
 
 // A rank that waits looks after its peers' health and its deadlines at least this often.
 constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
-// From here on a call is held up by somebody, or sooner where its timeout is short.
+// A call that has been under way for so long, or for a quarter of its timeout if that is shorter, counts as held up.
 constexpr absl::Duration kLongWait = absl::Milliseconds(200);
-// While it waits for messages and signals at once, one of which cannot wake it from the other's sleep.
+// The longest sleep of a driver that waits for messages and signals at once: the driver sleeps on its doorbell, which
+// signals ring and messages do not.
 constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
-// A driver that always finds something to do looks at the clock as seldom as this, and then after both.
+// A driver that always finds something to do checks its peers' health and its deadlines once in so many polls.
 constexpr std::uint32_t kPollsBetweenLooks = 64;
-// In the background it does not wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
+// The sleep of a driver whose calls are all in the background, between two looks for messages. Such a driver does not
+// wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
 constexpr absl::Duration kNap = absl::Milliseconds(10);
 
-// While a channel fails, whose memory the peers are about to leave.
+// The longest sleep while a channel fails, because its peers are about to leave its memory.
 constexpr absl::Duration kFailingSlice = absl::Microseconds(500);
 
-// So long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they wait:
-// time for several questions, one after the other, each answered within kRestSlice.
+// This long before a deadline, or half the timeout if that is shorter, ranks on other nodes are asked for whom they
+// wait: time for several questions, one after the other, each answered within kRestSlice.
 constexpr absl::Duration kLongestLead = absl::Seconds(2);
 
-// A caller that waits has nothing else to do: so much polling costs less than going to sleep and waking up. Inside a
-// node it takes about 50 µs; over TCP, where a poll is a system call, about a millisecond.
+// For a caller that waits, which has nothing else to do: so much polling costs less than going to sleep and waking up.
+// The polls take about 50 µs inside a node, and about a millisecond over TCP, where a poll is a system call.
 constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
-// Ranks share cores: the one that is waited for needs this one's.
+// For a caller that waits where ranks share cores: the rank that it waits for may need this rank's core.
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};
-// The engine thread's core belongs to the user's computation.
+// For the engine thread, whose core belongs to the user's computation.
 constexpr BackoffPolicy kPatient = {.spins = 0, .yields = 2};
 
 }  // namespace
@@ -50,7 +52,7 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
       looked_around_ns_(options_.now_ns()),
       inquiries_(*transport_, static_cast<int>(options_.presence.size())) {
   transport_->ShowWaitsFor(&held_up_by_);
-  // Read here: the thread may start after the first call, and must hear of it.
+  // The counter is read before the thread exists: the thread may start after the first call, and must notice that call.
   const std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
   thread_ = std::thread([this, calls] { ThreadMain(calls); });
 }
@@ -80,7 +82,8 @@ void Engine::Submit(Call& call, const CallOptions& options) {
 
 // Often the run has ended when this function returns, and Wait has nothing to do.
 bool Engine::BeginAtOnce(Call& call) {
-  // The hint spares a caller with several calls under way the seat, which somebody may miss meanwhile: see LeaveSeat.
+  // left_busy_ is a hint that other runs are under way, with which this run would only be queued. The seat is then left
+  // alone, because a thread that finds the seat taken must be woken afterwards (LeaveSeat).
   if (in_forked_child() || left_busy_.load(std::memory_order_relaxed) || claims_.load() > 0) return false;
   if (!seat_.TryLock()) return false;
   if (!executor_->idle() || !queue_.empty()) {
@@ -99,7 +102,8 @@ bool Engine::BeginAtOnce(Call& call) {
   }
   const bool fails = failing_ > 0;
   FreeSeat();
-  // Of the run only this thread knows, which drives it; whoever found the seat taken has submitted something.
+  // The run itself needs no other thread, because its caller has promised to drive it. But a thread that found the seat
+  // taken meanwhile has queued its call, and a failure that has begun needs a driver until it is over.
   if (fails || !queue_.empty()) WakeThread();
   return true;
 }
@@ -130,16 +134,17 @@ void Engine::ClaimDriver() {
 }
 
 bool Engine::TryToDrive(bool background) {
-  if (claims_.load() > 0) return false;  // who has claimed the seat drives for all
+  if (claims_.load() > 0) return false;  // the thread that has claimed the seat will drive all runs
   if (seat_.TryLock()) return true;
-  // A caller that waits drives faster than the engine thread, which takes its time.
+  // The seat is claimed from the engine thread, because a caller that waits polls more eagerly.
   if (background || !thread_drives_.load(std::memory_order_relaxed)) return false;
   ClaimDriver();
   return true;
 }
 
 bool Engine::DriveOrSleep(Milestone& milestone, std::uint32_t run, bool background, absl::Duration left) {
-  // Whoever leaves the seat after this thread's look at it sees a sleeper, and wakes the engine thread.
+  // A thread that leaves the seat after TryToDrive has found the seat taken sees this sleeper, and wakes the engine
+  // thread.
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   const bool drives = TryToDrive(background);
   if (!drives) milestone.Sleep(run, std::min(kRestSlice, left));
@@ -152,7 +157,7 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
   while (!milestone.passed(run)) {
     const std::int64_t left_ns = end_ns == kNeverNanos ? kNeverNanos : end_ns - options_.now_ns();
     if (left_ns <= 0) {
-      WakeThread();  // the caller, who was to drive, may not have done so yet
+      WakeThread();  // the call may depend on this thread, which drives no longer
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
     }
@@ -163,8 +168,10 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
   return absl::OkStatus();
 }
 
-// Whoever waits for a run that is under way, or was submitted while the seat was taken, may be asleep by now. A caller
-// that waits for its Recv and then for its Send drives both itself: the engine thread would only get in its way.
+// Frees the seat, and wakes the engine thread where runs are left that somebody must drive: threads that wait for these
+// runs, or that found the seat taken when they submitted one, may be asleep. Runs whose callers have promised to drive
+// them do not count (needs_driver): the engine thread would only get in the way of a caller that waits for its Recv and
+// then for its Send.
 void Engine::LeaveSeat() {
   const bool busy = executor_->needs_driver() || failing_ > 0;
   FreeSeat();
@@ -189,14 +196,14 @@ void Engine::ThreadMain(std::uint32_t seen) {
       calls = presence_.thread_calls.load(std::memory_order_seq_cst);
     }
     if (calls == seen) {
-      if (!seat_.TryLock()) continue;  // whoever drives looks around
+      if (!seat_.TryLock()) continue;  // the thread that drives does what LookAround does (CheckHealth)
       LookAround(options_.now_ns());
       LeaveSeat();
       continue;
     }
     seen = calls;
     seat_.Lock();
-    FailWhatPeersGaveUp();  // one of them may have called
+    FailWhatPeersGaveUp();  // perhaps a peer that has given a channel up has woken this thread
     if (const std::int64_t now_ns = options_.now_ns(); IsTimeToLookAround(now_ns)) LookAround(now_ns);
     thread_drives_.store(true, std::memory_order_relaxed);
     const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
@@ -207,7 +214,7 @@ void Engine::ThreadMain(std::uint32_t seen) {
   }
 }
 
-// Or until somebody else wants to drive.
+// Drives until the goal is reached, or until another thread wants to drive.
 void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
   const auto reached = [&]() TUTTI_REQUIRES(seat_) {
@@ -216,9 +223,10 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   while (true) {
     const bool moved = Poll();
     if (reached()) break;
-    // Whoever claims the seat may be the one for whom the peers wait: nobody keeps it from them for a call.
+    // A thread that claims the seat may be about to make the call for which the peers wait: no driver keeps the seat
+    // until its own call has ended.
     if (claims_.load() > 0 || (goal.milestone == nullptr && stop_.load())) break;
-    // The engine thread comes back at once, and eager: BeginEagerWait has woken it.
+    // The engine thread comes back here at once, with an eager goal, because BeginEagerWait has woken it.
     if (goal.milestone == nullptr && !goal.eager && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
@@ -253,7 +261,7 @@ bool Engine::Advance() {
   const Executor::Polled polled = executor_->Poll();
   bool moved = polled != Executor::Polled::kNothing;
   if (polled == Executor::Polled::kFailed) {
-    TakeInNews();  // a peer may have told why before it took its messages back
+    TakeInNews();  // a peer that took its messages back may have told the reason before
     Fail(executor_->failed_channel(), executor_->error());
   }
   LookAtHealthNowAndThen();
@@ -280,14 +288,14 @@ void Engine::Rest(std::int64_t end_ns) {
   const std::int64_t now_ns = options_.now_ns();
   presence_.heartbeat_ns.store(now_ns, std::memory_order_relaxed);
   CheckHealth(now_ns);
-  // Not beyond a deadline.
+  // No sleep lasts beyond the next deadline.
   const absl::Duration slice = std::clamp(absl::Nanoseconds(std::min(next_deadline_ns_, end_ns) - now_ns),
                                           absl::Microseconds(100), failing_ > 0 ? kFailingSlice : kRestSlice);
   driver_sleeps_.store(true, std::memory_order_seq_cst);
   presence_.sleeping.store(executor_->waits_for_completions() ? kAwaitsCompletions : kAwaitsNews,
                            std::memory_order_seq_cst);
   const std::uint32_t doorbell = presence_.doorbell.load(std::memory_order_seq_cst);
-  // Whatever happened before the stores above is found here; whatever happens after them rings.
+  // Poll finds what happened before the stores above; threads and ranks that bring something afterwards ring.
   if (!Poll() && !stop_.load() && claims_.load() == 0) {
     const bool messages = executor_->waits_for_messages();
     const bool signals = executor_->waits_for_signals();
@@ -349,8 +357,8 @@ absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
   return absl::OkStatus();
 }
 
-// What a rank that has left did before is in its signals and messages, some of which may not have been looked at: only
-// a call that has not moved between two checks waits in vain.
+// Some signals and messages of a rank that has left may not have been looked at yet: only a call that has not moved
+// between two checks waits in vain.
 absl::Status Engine::CheckLeavers(Run& run) {
   const Channel& channel = run.channel;
   Rank stayed = kNobody;  // a peer that has not left: often the next blocking step is of this peer too
@@ -392,7 +400,8 @@ Rank Engine::AwaitedBy(const Run& run) const {
   return awaited == options_.rank ? kNobody : awaited;
 }
 
-// The chain ends where a rank neither shows nor answers for whom it waits.
+// The chain of ranks that wait for each other ends at a rank that neither shows in memory nor answers for whom it
+// waits.
 std::optional<Rank> Engine::WhoHoldsUp(Rank awaited, std::int64_t now_ns) {
   const int size = static_cast<int>(options_.presence.size());
   return FindStalledRank(size, options_.rank, awaited, [&](Rank rank) TUTTI_REQUIRES(seat_) {
@@ -409,15 +418,15 @@ void Engine::AskWhoHoldsUp(const Run& run, std::int64_t now_ns) {
   }
 }
 
-// A call counts once it has been under way for a while: a rank that works in one group waits there all the time for
-// moments, and may hold up another group all the same.
+// Only a call that has been under way for a while counts: a rank that works in one group waits in this group for
+// moments all the time, and may be the very rank that holds up another group.
 bool Engine::WaitsLong(const Run& run, std::int64_t now_ns) const {
   if (run.watch.first_seen_ns == 0) return false;
   return absl::Nanoseconds(now_ns - run.watch.first_seen_ns) >= std::min(TimeoutOf(run) / 4, kLongWait);
 }
 
-// Of several calls, the oldest that does not wait in a circle: ranks that wait for each other in different calls hide
-// the one that holds up all of them.
+// Of several calls that wait, the oldest counts that does not wait in a circle: ranks that wait for each other in
+// different calls would hide the rank that holds up all of them.
 Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
   HeldUp held_up;
   for (const Run* const run : executor_->active()) {
@@ -431,14 +440,14 @@ Engine::HeldUp Engine::FindHeldUp(std::int64_t now_ns) {
   return held_up;
 }
 
-// Peers in memory see the next link of the chain, those that ask are told its end: so a long chain is known after few
-// questions.
+// Peers that map this rank's memory are shown the rank for which this rank waits. Peers that ask are told the rank at
+// the end of the chain of ranks that wait for each other, so that few questions are enough for a long chain.
 void Engine::Show(HeldUp held_up) {
   presence_.waits_for.store(held_up.awaited, std::memory_order_relaxed);
   held_up_by_.store(held_up.culprit, std::memory_order_relaxed);
 }
 
-// A move in one call does not end the long wait of another.
+// After a call has moved, another call may still wait: what is shown is computed anew.
 void Engine::ShowAfterMove() {
   if (presence_.waits_for.load(std::memory_order_relaxed) == kNobody) return;
   if (executor_->active().empty()) return Show({});

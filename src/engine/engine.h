@@ -49,12 +49,12 @@ struct EngineOptions {
 // One thread at a time drives: whoever waits for a call, or else the engine's own thread, which sleeps unless
 // something was submitted that nobody waits for. The transport is touched by the driver only.
 //
-// Time: the clock of a call starts when a driver first looks at the time, after some polls or when it first rests,
-// after the call got its place in the order of calls, and the call fails when its timeout (CallOptions::timeout, or
-// else that of the engine) has passed; the clock of a receive not before somebody waits for it. All calls under way are
-// looked at, not the oldest alone. The error names the rank that holds up all others: ranks of one node show in memory
-// for whom they wait (of several calls, in the oldest that is not in a circle), and shortly before the deadline the
-// engine asks those of other nodes.
+// Time: a call fails when its timeout (CallOptions::timeout, or else that of the engine) has passed on the call's
+// clock. The clock starts when a driver, after some polls or when it first rests, looks at the time for the first time
+// after the call got its place in the order of calls; the clock of a Recv starts no earlier than somebody waits for the
+// Recv. All calls under way are looked at, not the oldest alone. The error names the rank that holds up all others:
+// ranks of one node show in memory for whom they wait (of several calls, in the oldest that is not in a circle), and
+// shortly before the deadline the engine asks the ranks of other nodes.
 //
 // Failure: the first error of a channel ends every call of the channel, on all its ranks, and no call of another one. A
 // rank that is lost (dead, or one that takes no messages) ends the channels that the rank is in. Before a call ends
@@ -62,20 +62,22 @@ struct EngineOptions {
 // - This rank has told the peers (in their control blocks, which they see at once, or over the transport), and no step
 //   of a peer writes to the memory of the call any more: the engine waits until the peers have left it, and after 40 ms
 //   takes the outputs out of the reach of those that have not, which may be stopped (Transport::Seclude). A stopped
-//   peer may still read an input. Where the peers are threads, or there is no memory for a copy, the engine waits for
-//   up to 30 s instead, and gives up then.
+//   peer may still read an input, and may still write to output that shares a page with other memory
+//   (docs/decisions/0016). Where the peers are threads, or there is no memory for a copy, the engine waits for up to
+//   30 s instead, and gives up then.
 // - No message of the channel is under way: receives have been cancelled, sends taken or thrown away by the peers
-//   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second is
-//   given up (Transport::Disconnect); if a message is still not back a second later, the whole transport is shut down.
+//   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second
+//   (longer where a Send or Recv has a long message) is given up (Transport::Disconnect); if a message is still not
+//   back a second later, the whole transport is shut down.
 // The driver never waits for any of that: calls of other channels go on meanwhile.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,
          EngineOptions options);
   ~Engine();
-  // Every channel is closed. Returns when all callbacks have run (unless a callback calls it) and the engine's threads
-  // have ended. The peers hear `cause`; OK is an orderly goodbye. Calls that are still held keep the engine, which does
-  // nothing any more.
+  // To be called when every channel is closed. Returns when all callbacks have run (unless a callback calls Stop) and
+  // the engine's threads have ended. The peers hear `cause`; OK is an orderly goodbye. The engine object lives on as
+  // long as calls that are still held, but does nothing any more.
   void Stop(const absl::Status& cause = absl::OkStatus());
 
   // See Executor::NewRun.
@@ -87,22 +89,23 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // the caller drives, and nothing else is to be done; otherwise queues the run. The first way sometimes looks after
   // the transport as well, for ten milliseconds at most.
   void Submit(Call& call, const CallOptions& options);
-  // Returns when the run has come to `milestone`, one of its call's; DeadlineExceeded when it has not by `end_ns`. In
-  // the background: leaves the driver's seat to the engine thread when that has it. FailedPrecondition, at once, in a
-  // forked child.
+  // Returns when run number `run` has come to `milestone`, which belongs to its call; DeadlineExceeded when the run has
+  // not come there by `end_ns`. With `background` the engine thread, where it drives, keeps the driver's seat.
+  // FailedPrecondition, at once, in a forked child.
   absl::Status Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns);
-  // Between the two, the engine's thread polls as eagerly as a thread in Wait does: somebody waits elsewhere.
+  // Between BeginEagerWait and EndEagerWait the engine's thread polls as eagerly as a thread in Wait does, because
+  // somebody waits elsewhere (Work::AwaitElsewhere).
   void BeginEagerWait();
   void EndEagerWait() { eager_waits_.fetch_sub(1, std::memory_order_relaxed); }
   // Ends all calls of `channel`. InvalidArgument is the cause when `cause` is OK.
   void Abort(Channel& channel, const absl::Status& cause);
-  // A number for a channel that is about to be opened; nullopt when all are in use. The peers may send to it as soon as
-  // they know it.
+  // Takes a number for a channel that is about to be opened; nullopt when all numbers are in use. The peers may send
+  // messages on the channel as soon as they know the number.
   std::optional<std::uint32_t> TakeNumber();
-  // No channel was opened with `number`. Ranks of the world that have opened theirs may have sent something; `away` are
-  // those whose memory is not mapped.
+  // Gives back a number with which no channel was opened here. Other ranks may have opened their channels and sent
+  // something to this rank; `away` are the ranks of the world that may have, and whose memory is not mapped.
   void GiveNumberBack(std::uint32_t number, std::vector<Rank> away);
-  // From now on `channel` hears of failures, also when it has no calls.
+  // Makes `channel` hear of failures from now on, also when it has no calls.
   void Open(Channel& channel);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
   // end of a failed channel takes (above).
@@ -135,14 +138,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return Advance() || taken;
   }
   bool Advance() TUTTI_REQUIRES(seat_);
-  // False when another thread drives, or something else is to be done: nothing has been done for `call` then.
+  // Begins the next run of `call` on this thread, and advances it. False when another thread drives, or something else
+  // is to be done: nothing has been done for `call` then.
   bool BeginAtOnce(Call& call);
   // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(seat_);
   // Takes calls in from the queue; true when there were any.
   bool TakeSubmissions() TUTTI_REQUIRES(seat_);
   void TakeIn(Call& call) TUTTI_REQUIRES(seat_);
-  // Takes all in that has arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
+  // Takes in all messages that have arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
   void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   // The work of a rank that has nothing else to do: drains, and takes in what peers have told.
   void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
@@ -159,14 +163,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // For whom `run` waits in vain, for an error: "rank 2 (through rank 1, which waits too)".
   std::string WhoIsOverdue(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   absl::Duration TimeoutOf(const Run& run) const;
-  // The rank of the world that `run` misses: one that has not made the call if that is known, since it holds up
-  // all others however they wait for each other, or else the one of its next step; -1: none.
+  // The rank of the world for which `run` waits: a rank that is known not to have made the call, since such a rank
+  // holds up all others however they wait for each other, or else the peer of the run's next step; -1: none.
   Rank AwaitedBy(const Run& run) const;
-  // Follows who waits for whom from `awaited` on, as far as it shows in memory or has been answered; nullopt in a
+  // Follows who waits for whom from `awaited` on, as far as ranks show that in memory or have answered; nullopt in a
   // circle.
   std::optional<Rank> WhoHoldsUp(Rank awaited, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   void AskWhoHoldsUp(const Run& run, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
-  // For whom this rank waits, and who holds up that one in turn.
+  // The rank for which this rank waits, and the rank that holds up that rank in turn.
   static constexpr Rank kNobody = -1;
   struct HeldUp {
     Rank awaited = kNobody;
@@ -175,16 +179,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool WaitsLong(const Run& run, std::int64_t now_ns) const;
   HeldUp FindHeldUp(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   void Show(HeldUp held_up) TUTTI_REQUIRES(seat_);
-  // Shows anew what may have changed because a call has moved.
+  // Computes anew what Show shows, which may have changed because a call has moved.
   void ShowAfterMove() TUTTI_REQUIRES(seat_);
   // ---- engine_failure.cc ----
-  // `channel` begins to fail, unless it has begun.
+  // Begins the failure of `channel`, unless it has begun.
   void Fail(Channel& channel, const absl::Status& cause) TUTTI_REQUIRES(seat_);
-  // Channels that Abort was called for, and those whose calls under way a peer has given up.
+  // Begins the failure of the channels for which Abort was called, and of those with calls under way that a peer has
+  // given up.
   void FailWhatWasGivenUp() TUTTI_REQUIRES(seat_);
-  // `channel` fails if a peer has told in memory that it has given the channel up.
+  // Begins the failure of `channel` if a peer has told in memory that it has given the channel up.
   void FailIfGivenUp(Channel& channel) TUTTI_REQUIRES(seat_);
-  // All channels that a peer has given up fail, whether calls are under way or not.
+  // Begins the failure of all channels that a peer has given up, whether calls are under way or not.
   void FailWhatPeersGaveUp() TUTTI_REQUIRES(seat_);
   // Takes in the peers that the transport has lost, and what peers have told.
   void TakeInNews() TUTTI_REQUIRES(seat_);
@@ -200,7 +205,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void FreeSeat() TUTTI_RELEASE(seat_);
   // Takes the driver's seat, from the engine thread if that has it.
   void ClaimDriver() TUTTI_ACQUIRE(seat_);
-  // The same for a caller that can also wait until another thread has driven its run to the end.
+  // Takes the driver's seat where it is free, or, unless `background`, where the engine thread has it: for a caller
+  // that can also wait until another thread has driven its run to the end.
   bool TryToDrive(bool background) TUTTI_TRY_ACQUIRE(true, seat_);
   // Takes the seat, or sleeps until another thread has driven the run past `milestone`, for `left` or a slice at most.
   bool DriveOrSleep(Milestone& milestone, std::uint32_t run, bool background, absl::Duration left)
@@ -223,13 +229,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<Channel*> channels_ TUTTI_GUARDED_BY(seat_);  // those that are open
   int failing_ TUTTI_GUARDED_BY(seat_) = 0;                 // channels whose failure is not over
   std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;     // of Transport::Check
-  bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;       // the channel with the number 0
+  bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;       // whether the channel with the number 0 is closed
   std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // Notes about groups that this rank is about to open.
   std::deque<Note> early_notes_ TUTTI_GUARDED_BY(seat_);
   std::int64_t last_check_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   std::int64_t last_move_shown_ns_ TUTTI_GUARDED_BY(seat_) = 0;
-  // The earliest of the calls under way, as of the last look at them.
+  // The earliest deadline of the calls under way, as of the last CheckHealth.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;

@@ -39,8 +39,8 @@ class PeerAccess {
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // Must return true before a peer's memory is touched, but to read scratch; false when some peer has given the channel
-  // up.
+  // Must return true before a peer's memory is touched in another way than to read scratch. False when some peer has
+  // given the channel up.
   bool Begin() {
     if (!begun_) presence_.touching.store(touching() + 1, std::memory_order_seq_cst);
     begun_ = true;
@@ -148,7 +148,7 @@ Executor::Polled HostExecutor::Poll() {
     const Polled ended = advanced == Polled::kFailed ? advanced : EndIfComplete(run);
     channel.RingSleepers();
     if (ended == Polled::kFailed) {
-      // All runs stay in active_: End ends those of the channel.
+      // All runs that have not ended stay in active_, this one too: End ends those of the channel.
       active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(kept),
                     active_.begin() + static_cast<std::ptrdiff_t>(i));
       return ended;
@@ -177,7 +177,7 @@ absl::Status HostExecutor::CompareCallsUnlessCompared(const HostRun& run) {
 }
 
 void HostExecutor::Conclude(HostRun& run) {
-  if (run.memory_.stages_output()) run.channel.RingSleepers();  // peers do not wait for the copy
+  if (run.memory_.stages_output()) run.channel.RingSleepers();  // so that peers do not wait for the copy below
   if (!run.refusal_told_) Count(staged_bytes_, run.memory_.CopyOut());
   Count(calls_, 1);
   run.channel.Retire(run, run.memory_.lends_scratch());

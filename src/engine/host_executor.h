@@ -67,7 +67,7 @@ class HostExecutor final : public Executor {
   void PostMessage(HostRun& run, StepId step);
   // Lets the steps of a run begin once all its peers are met. kMoved: they begin, or a peer has refused the run.
   Polled MeetPeers(HostRun& run);
-  // `run` ends with an error of its own, since `peer` has refused it.
+  // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);
   // Returns when the signal that `wait` awaits may have been made, or after kLooks looks: false.
   static bool AwaitSignalBriefly(const HostRun& run, const Instruction& wait);

@@ -55,7 +55,8 @@ absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
 }
 
 absl::Span<std::byte> HostRun::output_lent_to_peers() const {
-  // Staging is not used again after a failure. While ranks meet, a peer may know already that no buffers are private.
+  // Only the caller's own memory counts: staging is not used again after a failure. The memory counts also while this
+  // rank still meets its peers, because a peer may know already that no buffers are private, and write.
   const bool lent =
       started_ && current->uses_lane && current->shares_io && !memory_.stages_output() && !private_buffers;
   if (!lent) return {};
@@ -76,7 +77,7 @@ std::int64_t HostRun::Start() {
     return 0;
   }
   if (program.for_private_buffers != nullptr) {
-    steps_left_ = 1;  // more than none, until the steps are known
+    steps_left_ = 1;  // not 0, which would mean that the run is complete, until the steps are known
     channel.Meet(*this);
     return 0;
   }

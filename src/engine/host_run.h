@@ -58,9 +58,10 @@ class HostRun final : public Run {
   // Whether `peer` has been met, or is this rank.
   bool IsMet(Rank peer) const;
   void Complete(StepId step);
-  // No further step of the run is taken on this rank, nor, when they have heard of it, on the others.
+  // Refuses the run, because rank `by` cannot take part: no further step of the run is taken on this rank, nor on the
+  // other ranks once they have heard of the refusal.
   void TellRefusal(Rank by);
-  // The error with which the run ends because of a message: a wrong length is explained by the call.
+  // The error with which the run ends because of a message. The error of a wrong length is put in terms of the call.
   absl::Status MessageError() const;
   // Adds the ranks with which messages are under way, each once.
   void AddMessagePeers(std::vector<Rank>& peers) const;

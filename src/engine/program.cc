@@ -217,7 +217,7 @@ std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
   const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
   const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), /*shares_only_scratch=*/true);
-  program->output_steps = other->output_steps = 0;  // final at the end, whichever runs
+  program->output_steps = other->output_steps = 0;  // the output is final at the end, whichever program runs
   program->is_short &= other->is_short;
   // The signature covers both plans, because a call of a rank that has only one of them could not meet the others'
   // call.
@@ -256,7 +256,7 @@ std::uint8_t HashOf(const CallIdentity& identity) {
 
 std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Rank peer, const CallIdentity& theirs) {
   const absl::string_view kind = KindOf(program.plan);
-  // Of the peer's plan only a hash is known. That another collective has another schedule needs no word.
+  // Only a hash of the peer's plan is known. A difference of the plans is told only where the collectives are the same.
   std::string other;
   if ((theirs.signature & 0xff) == (mine.signature & 0xff) && theirs.signature >> 40 != mine.signature >> 40) {
     const bool plain = kind == "schedule" && theirs.owner == 0;

@@ -86,16 +86,16 @@ struct Program {
   bool uses_lane = false;
   // The steps touch little memory, and none is a message: a caller who is about to wait begins such a run itself.
   bool is_short = false;
-  // Any instruction touches memory that a peer may use otherwise as soon as a call has failed: its buffers, or, to
-  // write, its scratch. Scratch that is only read may change, but serves nothing else, until this rank has completed
-  // the run or closed the channel.
+  // Whether any instruction touches memory of a peer that the peer may use for something else as soon as a call has
+  // failed: reads or writes the peer's buffers, or writes to its scratch. Scratch that is only read may change, but
+  // serves nothing else until this rank has completed the run or closed the channel.
   bool touches_buffers_of_peers = false;
   // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
   // that uses a lane; 0: none, also in a world of more than 4,096 ranks.
   std::int64_t counts_bytes = 0;
   // By space: the ends of the ranges that this rank's steps touch in the memory of peers.
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};
-  // Peers read or write this rank's in and out, which therefore must lie in its region.
+  // Whether peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
   // The program of the same call by a plan in which peers touch scratch alone. All ranks run that program instead of
   // this one when buffers of some rank lie where peers cannot reach them, which the ranks tell each other first. Null:

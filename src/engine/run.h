@@ -57,7 +57,7 @@ struct Watch {
   static constexpr std::uint32_t kNotStuck = 0xffffffff;
 
   // CLOCK_MONOTONIC; 0: not set yet.
-  std::int64_t first_seen_ns = 0;  // when the driver, which had nothing to do, looked at the run for the first time
+  std::int64_t first_seen_ns = 0;  // when the driver checked the run's deadline for the first time
   std::int64_t deadline_ns = 0;
   // Run::steps_left when the run was last seen to wait for a rank that has left.
   std::uint32_t steps_left_when_stuck = kNotStuck;
@@ -94,7 +94,7 @@ class Run {
   virtual absl::Span<std::byte> output_lent_to_peers() const = 0;
 
   Call& call;
-  Channel& channel;  // gone once the communicator is destroyed: for the driver, while the run is under way
+  Channel& channel;  // for the driver alone, while the run is under way: gone once the communicator is destroyed
   const Program& program;
   // The program whose steps are taken: `program`, or the one for private buffers.
   const Program* current;
@@ -102,7 +102,8 @@ class Run {
   bool private_buffers = false;
   // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
   std::vector<std::byte*> bases;
-  // Not OK: the run ends with this error of its own on all ranks, and the group goes on.
+  // Not OK: the run has been refused. It ends with this error here and with an error on all other ranks, and the group
+  // goes on.
   absl::Status refusal;
   Ticket ticket;
   Watch watch;

@@ -33,7 +33,7 @@ absl::Status ValidateEnum(const CollectiveSpec& spec, Rank rank, absl::string_vi
   return Invalid(spec, rank, absl::StrCat(field, " ", number, " must be in 0…", all.size() - 1));
 }
 
-// What the call calls CollectiveSpec::root.
+// The name that users know for CollectiveSpec::root: an argument of the call.
 absl::string_view NameOfRoot(Collective collective) {
   if (collective == Collective::kSend) return "to";
   return collective == Collective::kRecv ? "from" : "root";
@@ -191,7 +191,9 @@ absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size) {
     return TooLarge(spec, rank, absl::StrCat("count ", spec.count), limit);
   }
   const bool counted = spec.collective != Collective::kBarrier && spec.collective != Collective::kAllToAllV;
-  if (!counted && spec.count != 0) return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: unused"));
+  if (!counted && spec.count != 0) {
+    return Invalid(spec, rank, absl::StrCat("count ", spec.count, " must be 0: this collective does not use count"));
+  }
   const bool from_any = spec.collective == Collective::kRecv && spec.root == kAnySource;
   if (HasRoot(spec.collective) && !from_any && (spec.root < 0 || spec.root >= size)) {
     return Invalid(spec, rank,

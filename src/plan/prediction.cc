@@ -23,14 +23,14 @@ constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the 
 
 bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > kMostPlannedRanks; }
 
-// The call that stands for `spec`.
+// The call that is predicted in place of `spec`.
 CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   CollectiveSpec same = spec;
   // In-place calls are predicted as others are: some ranks may be in place and others not, and all must choose alike.
   same.in_place = false;
   if (spec.root == kAnySource) same.root = 0;
-  // With fewer elements than ranks, ranks without a chunk do less than the other ranks, for which their plans could not
-  // stand.
+  // With fewer elements than ranks, ranks without a chunk do less than the other ranks: the plans of the former could
+  // not stand for those of the latter.
   const bool is_cut = spec.collective == Collective::kAllReduce || spec.collective == Collective::kBroadcast ||
                       spec.collective == Collective::kReduce;
   if (is_cut && spec.count > 0 && IsPlayedInPart(size)) same.count = std::max<std::int64_t>(spec.count, size);

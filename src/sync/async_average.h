@@ -57,7 +57,8 @@ class AsyncAverage {
   WeightBuckets& weights() { return *weights_; }
 
  private:
-  // The snapshot belongs to the background thread while it is kTravels, and otherwise to the training thread.
+  // The state of the snapshot, which belongs to the background thread in kTravels, and otherwise to the training
+  // thread.
   enum class Snapshot : std::uint8_t { kNone, kTaken, kTravels, kAveraged };
 
   absl::StatusOr<std::int32_t> Agree(std::int32_t answer, const CallOptions& call);
@@ -68,7 +69,7 @@ class AsyncAverage {
   void SendSnapshot();
   // Waits until no round is under way, and resets the snapshot to kNone; returns what the snapshot was.
   Snapshot TakeRound() TUTTI_REQUIRES(mutex_);
-  // Runs one round; false when it was the last.
+  // Runs one round; false when no further round follows.
   bool Round();
 
   const Caller caller_;

@@ -45,7 +45,7 @@ class BucketExchange::Impl {
  private:
   struct Bucket {
     Caller caller;
-    std::int64_t step = 0;  // of its next exchange
+    std::int64_t step = 0;  // of the bucket's next exchange
     BucketContents contents = {};
     std::optional<ExchangeBucket> exchange = std::nullopt;  // none until the bucket is set, and after it was emptied
   };

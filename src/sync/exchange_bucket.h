@@ -30,8 +30,8 @@ class ExchangeBucket {
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
   // the caller's options.
   void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
-  // Launch for a caller that waits for the run by the result. After a run that is refused, Finish and runs() still mean
-  // the run before.
+  // Does what Launch does, and returns the Work of the run for the caller to wait for. After a run that is refused,
+  // Finish and runs() are still about the run before.
   Work LaunchShared(int round, std::int64_t step, const CallOptions& call);
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan.

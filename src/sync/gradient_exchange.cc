@@ -149,8 +149,8 @@ absl::Status GradientExchange::FinishBackward() {
 }
 
 absl::Status GradientExchange::AfterStep() {
-  // The round counts on when this rank left a backward out, so that its next backward does not meet its peers' last
-  // one.
+  // The round grows also where this rank exchanged nothing before the optimizer's step, so that the calls of its next
+  // backward do not meet those of its peers' last one.
   if (!std::exchange(exchanged_, false)) ++context_.round;
   return absl::OkStatus();
 }

@@ -15,8 +15,8 @@ namespace tutti::faulty {
 class TagUses {
  public:
   // The tag on the wire of the next use of `tag`: for the first use, `tag` itself; later uses are spread over the tags
-  // of its group by steps of the golden section. So the wire tags of all uses of one tag differ, and those of N uses
-  // each of two tags differ where the tags are less than 2²⁹ / (3 · N) apart.
+  // of its group by steps of the golden section. So the wire tags of all uses of one tag differ. The wire tags of the
+  // first N uses of two tags differ too where the two tags are less than 2²⁹ / (3 · N) apart.
   std::uint64_t Next(std::uint64_t tag) {
     const std::uint64_t use = uses_[tag]++;
     constexpr std::uint64_t kNumbers = (std::uint64_t{1} << kGroupShift) - 1;

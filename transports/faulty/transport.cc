@@ -41,9 +41,9 @@ void FaultyTransport::PostRecv(FaultyEndpoint& from, std::uint64_t tag, void* da
 void FaultyTransport::RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) {
   if (IsDead()) return ended_.End(completion, death_);
   if (renames_tags_ && !shut_down_) {
-    return ended_.End(completion, absl::UnimplementedError(
-                                      "a receive from any source cannot tell a message from its duplicate: a FaultPlan "
-                                      "with kDuplicate has none"));
+    return ended_.End(
+        completion, absl::UnimplementedError("a receive from any source cannot tell a message from its duplicate: with "
+                                             "kDuplicate in the FaultPlan, receive from one rank"));
   }
   inner().RecvFromAny(tag, data, bytes, completion);
 }

@@ -3,10 +3,10 @@
 // carries, under the message's own tag and in its place in the order of messages, where the payload lies. The receiver
 // copies the payload once, and then tells the sender, whose Send ends.
 //
-// The memory of a Send is the sender's again when the Send has ended, also when the Send has ended without the receiver
-// having taken the message. A receiver that reads then reads something else, and its Recv must not end OK. So before
-// such a Send ends, the receiver can see why on the link between the two ranks, where it looks after it has read: a
-// sender that shuts down closes the link first, and one that counts the receiver as lost says so there.
+// A Send may end with an error before the receiver has taken the message. The memory then belongs to the sender again,
+// and a receiver that still reads there reads something else: its Recv must not end OK. Therefore the sender makes the
+// reason visible on the link between the two ranks before such a Send ends (a sender that shuts down closes the link; a
+// sender that counts the receiver as lost says so there), and the receiver looks at the link after it has read.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -85,13 +85,13 @@ void UcxTransport::EndRead(const Read& read) {
   Completion* const completion = read.operation->completion;
   const Rank peer = read.operation->peer;
   Release(read.operation);
-  std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the signs that it was the sender's
+  std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the link is looked at
   if (peer != rank_) ReadLinks();
   if (!health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
     TellTaken(peer, read.number);
     ended_.End(completion, absl::OkStatus());
   } else {
-    held_.push_back({completion, peer});  // the link of a rank that is to be lost, or has said goodbye
+    held_.push_back({completion, peer});  // ends with the cause of the peer's end, once the cause is known
   }
 }
 

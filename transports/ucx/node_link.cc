@@ -46,7 +46,7 @@ absl::Status NodeLinks::Watch(std::vector<NodePeer>& peers) {
 void NodeLinks::Read(absl::FunctionRef<void(Rank, const Control*)> report) {
   if (!epoll_.valid()) return;
   std::array<epoll_event, 16> events;
-  // Each link has two descriptors; the kernel hands them out in turn.
+  // Each link has two descriptors. epoll reports ready descriptors in turn, so that no link is left out for long.
   for (std::size_t seen = 0; seen < 2 * links_.size(); seen += events.size()) {
     const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (ready <= 0) return;

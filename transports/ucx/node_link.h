@@ -23,8 +23,8 @@ class NodeLinks {
   // A descriptor that is readable when Read has something to do; -1 before Watch.
   int fd() const { return epoll_.get(); }
 
-  // Reports, without waiting, the messages that have come, and once the end of each link (nullptr). One call takes at
-  // most as many messages of each link as one rank says to another; the next call takes the rest. A link ends when its
+  // Reports, without waiting, the messages that have come, and once the end of each link (nullptr). One call takes a
+  // bounded number of messages of each link; the next call takes the rest. A link ends when its
   // socket closes or its process dies, even when the process is a zombie or children that it forked hold its sockets
   // open.
   void Read(absl::FunctionRef<void(Rank, const Control*)> report);

@@ -98,7 +98,8 @@ class UcxTransport final : public Transport {
     bool sent = false;       // UCX has ended the send
     bool taken = false;      // the peer has taken the announced message
     std::uint32_t number = 0;
-    // What a send announces. UCX puts what a receive of fewer bytes gets here, too, because an announcement may come.
+    // What a send announces. Also the buffer of a receive of fewer bytes than an announcement has, because an
+    // announcement may come in place of the message.
     Announcement announcement = {};
   };
   // An announced message whose payload is being read from the region of its sender. UCX has ended the receive.
