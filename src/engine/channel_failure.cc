@@ -64,7 +64,11 @@ absl::Status Channel::FailureOfPeer() const {
     const std::string who = known ? absl::StrCat("rank ", peer(by).world_rank) : "a rank that is not in the group";
     return absl::UnavailableError(absl::StrCat(who, " has given the group up and left it"));
   }
-  return ToldBy(peer(by).world_rank, absl::Status(static_cast<absl::StatusCode>(code & 0xffffffff), text));
+  // Another process has written the code: an OK, or a code that Abseil does not know, is no error to pass on.
+  const std::uint64_t number = code & 0xffffffff;
+  const bool is_error = number > 0 && number <= static_cast<std::uint64_t>(absl::StatusCode::kUnauthenticated);
+  const auto status_code = is_error ? static_cast<absl::StatusCode>(number) : absl::StatusCode::kUnknown;
+  return ToldBy(peer(by).world_rank, absl::Status(status_code, text));
 }
 
 bool Channel::PeersTouchMemory() const {
