@@ -23,6 +23,11 @@ std::shared_ptr<const Borrowers> BorrowersAmong(const std::vector<Channel::Peer>
   return borrowers;
 }
 
+// The bytes of scratch that are worth a hint.
+std::size_t PrefetchedBytes(const Program& program) {
+  return static_cast<std::size_t>(std::min<std::int64_t>(program.plan.scratch_bytes, 256));
+}
+
 }  // namespace
 
 Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<LentMemory> lent,
@@ -167,15 +172,6 @@ void Channel::Signal(Run& run) {
   mine.signal.store(ticket.lane_run << 16 | ++ticket.signals, std::memory_order_release);
   ring_ = kAwaitsNews;
 }
-
-namespace {
-
-// The bytes of scratch that are worth a hint.
-std::size_t PrefetchedBytes(const Program& program) {
-  return static_cast<std::size_t>(std::min<std::int64_t>(program.plan.scratch_bytes, 256));
-}
-
-}  // namespace
 
 void Channel::PrefetchForNextRun(const Program& program) const {
   Ticket next;
