@@ -169,6 +169,20 @@ def coalesced_after_an_error(rank):
     coalesced(rank)
 
 
+def coalesced_with_a_mistake(rank):
+    """Nothing is started when one of several tensors is wrong."""
+    size = dist.get_world_size()
+    inputs = [torch.full((1 << 16,), float(rank)), torch.ones(4)]
+    outputs = [[torch.zeros(1 << 16), torch.zeros(4)] for _ in range(size)]
+    wrong = [[one, torch.zeros(5)] for one, _ in outputs]
+    with pytest.raises(ValueError, match="5 elements"):
+        dist.all_gather_coalesced(wrong, inputs)
+    dist.barrier()
+    assert all(one.count_nonzero() == 0 for one, _ in outputs)
+    dist.all_gather_coalesced(outputs, inputs)
+    assert [one[0] for one, _ in outputs] == list(range(size))
+
+
 def sparse(rank):
     size = dist.get_world_size()
     mine = torch.sparse_coo_tensor([[0, rank + 1]], torch.ones(2, 3), (size + 2, 3))
@@ -209,8 +223,8 @@ def modes(rank):
 @pytest.mark.parametrize("size", WORLDS)
 @pytest.mark.parametrize(
     "function",
-    [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error, sparse, objects,
-     modes],
+    [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error,
+     coalesced_with_a_mistake, sparse, objects, modes],
     ids=lambda function: function.__name__)
 def test_collective(size, function):
     run_ranks(size, function)

@@ -148,9 +148,47 @@ def a_receive_posted_long_before(rank):
 def results_arrive_when_the_work_was_dropped(rank):
     tensor = torch.ones(4, 1000).t()
     dist.all_reduce(tensor, async_op=True)
-    dist.barrier()
-    time.sleep(0.1)  # the copy to the strided tensor runs on a thread of its own
+    dist.barrier()  # waits for the copy to the strided tensor, too
     assert tensor.unique().tolist() == [2]
+
+
+def a_barrier_after_calls_that_nobody_waits_for(rank):
+    for step in range(20):
+        tensors = [torch.full((1 << shift,), float(rank + step)) for shift in range(18)]
+        works = [dist.broadcast(tensor, 1, async_op=True) for tensor in tensors]
+        if step % 2:
+            del works
+        dist.barrier()
+        assert all(tensor.unique().tolist() == [1 + step] for tensor in tensors)
+
+
+def a_work_that_is_asked_again_and_again(rank):
+    """Whoever asks has the interpreter's lock, which the end of a call may need to let its tensors go."""
+    for _ in range(300):
+        output = torch.empty(2000)
+        work = dist.all_gather_into_tensor(output, torch.full((1000,), float(rank)), async_op=True)
+        future = work.get_future()
+        while not work.is_completed():
+            sum(range(50))
+        future.wait()
+        assert output[0] == 0 and output[-1] == 1
+
+
+def a_synchronize_that_waits_for_another_thread(rank):
+    group = dist.new_group()
+    work = dist.all_reduce(torch.ones(1), async_op=True, group=group) if rank == 0 else None
+
+    def let_the_peer_go_on():
+        time.sleep(0.05)
+        dist.barrier()
+
+    thread = threading.Thread(target=let_the_peer_go_on)
+    thread.start()
+    if rank == 0:
+        work.synchronize()  # ends when the thread, which needs the interpreter's lock, has come to the barrier
+    thread.join()
+    if rank == 1:
+        dist.all_reduce(torch.ones(1), group=group)
 
 
 def a_wait_with_a_timeout(rank):
@@ -223,7 +261,9 @@ def monitored_barrier(rank):
     "function, timeout",
     [(another_group_times_out, 30), (another_group_is_collected, 30), (two_groups_on_two_threads, 30),
      (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
-     (results_arrive_when_the_work_was_dropped, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
+     (results_arrive_when_the_work_was_dropped, 30),
+     (a_barrier_after_calls_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
+     (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
      (splits_and_aborts, 30), (monitored_barrier, 30)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_life(function, timeout):
@@ -242,6 +282,20 @@ def forked_children(rank):
             except ValueError as error:
                 os._exit(0 if "forked child" in str(error) else 2)
         assert os.waitpid(child, 0)[1] == 0
+    work = dist.all_reduce(tensor, async_op=True) if rank == 0 else None
+    if rank == 0 and os.fork() == 0:  # waits for a call of its parent
+        try:
+            work.wait()
+            os._exit(1)
+        except ValueError as error:
+            os._exit(0 if "forked child" in str(error) else 2)
+    if rank == 0:
+        assert os.wait()[1] == 0
+        dist.send(torch.ones(1), 1)
+        work.wait()
+    else:
+        dist.recv(torch.ones(1), 0)
+        dist.all_reduce(tensor)
     data = torch.utils.data.DataLoader(range(40), batch_size=4, num_workers=2)
     for batch in data:
         dist.all_reduce(batch)

@@ -77,6 +77,25 @@ def test_a_checkpoint_of_three_ranks_goes_on_on_two(strategy):
     run_ranks(2, loads_states_of_three, strategy, run_ranks(3, saves, strategy))
 
 
+def cannot_load_on_one_rank(rank, strategy):
+    model, optimizer = wrap(strategy)
+    train(model, optimizer, rank, 2)
+    good = model.state_dict()
+    bad = {key: value for key, value in good.items() if rank != 1 or not key.endswith("weight")}
+    with pytest.raises(RuntimeError if rank == 1 else ValueError, match="Missing key" if rank == 1 else "another rank"):
+        model.load_state_dict(bad)
+    lacks_state = {key: value for key, value in good.items() if rank != 1 or key != "_extra_state"}
+    model.load_state_dict(lacks_state)  # on all ranks the strategy starts anew
+    model.check_replicas()
+    model.load_state_dict(good)
+    train(model, optimizer, rank, 2, first=2)
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "decentralized"])
+def test_what_one_rank_cannot_load_is_an_error_of_all(strategy):
+    run_ranks(2, cannot_load_on_one_rank, strategy)
+
+
 def moves_between_wrappers(rank):
     """Keys are those of stock DDP, so weights go from one to the other; a missing state starts the strategy anew."""
     plain = torch.nn.parallel.DistributedDataParallel(net())

@@ -111,6 +111,19 @@ def test_all_ranks_skip_the_steps_in_which_the_gradients_of_one_overflow(strateg
     run_ranks(2, skips_together, strategy)
 
 
+def scales_without_agreement(rank):
+    model, optimizer = wrap("decentralized")
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(loss_of(model, rank)).backward()
+    with pytest.raises(ValueError, match="tutti.torch.GradScaler"):
+        scaler.step(optimizer)
+    dist.barrier()
+
+
+def test_a_scaler_whose_ranks_do_not_agree_is_refused():
+    run_ranks(2, scales_without_agreement)
+
+
 def residuals_follow_the_scale(rank):
     strategy = "bytegrad:error_feedback=true,codec=uint4_block"
     plain, optimizer = wrap(strategy)

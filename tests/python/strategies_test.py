@@ -68,6 +68,14 @@ def mistakes(rank):
     with pytest.raises(ValueError, match="runs on gloo"):
         tutti.torch.register(
             DistributedDataParallel(torch.nn.Linear(3, 2), process_group=dist.new_group(backend="gloo")), "bytegrad")
+    model._use_python_reducer = True  # as torch._dynamo.config.optimize_ddp = "python_reducer" does
+    with pytest.raises(ValueError, match="python_reducer"):
+        tutti.torch.register(model, "bytegrad")
+    model._use_python_reducer = False
+    with pytest.raises(TypeError, match="set_loss_scale"):
+        tutti.torch.GradScaler(model)
+    with pytest.raises(ValueError, match="maximize"):
+        tutti.torch.QAdam([{"params": list(model.parameters()), "maximize": True}])
     tutti.torch.register(model, "bytegrad")
     with pytest.raises(RuntimeError, match="once"):
         tutti.torch.register(model, "bytegrad")

@@ -264,11 +264,11 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
   TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() && !inputs.empty(),
                     "tutti: all_gather_coalesced: ", outputs.size(), " output lists; the group has ", getSize(),
                     " ranks");
-  ++sequence_number_;
-  Calls calls;
+  // Everything is checked before the first call is started: an error afterwards would let go of memory in use.
+  TensorLists gathered_from(inputs.size());  // by input: the tensor of each rank
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CheckTensor("all_gather_coalesced", "input_tensor_list", inputs[i]);
-    Tensors gathered;
+    Tensors& gathered = gathered_from[i];
     for (const Tensors& list : outputs) {
       TORCH_CHECK_VALUE(list.size() == inputs.size(), "tutti: all_gather_coalesced: an output list has ", list.size(),
                         " tensors for ", inputs.size(), " inputs");
@@ -278,6 +278,11 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
     for (const at::Tensor& tensor : gathered) {
       CheckCount("all_gather_coalesced", "output_tensor_lists", tensor, inputs[i].numel());
     }
+  }
+  ++sequence_number_;
+  Calls calls;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensors& gathered = gathered_from[i];
     const at::Tensor room = RoomForAll(gathered);
     AddAllGather(room, Contiguous(inputs[i]), OptionsFor(options.timeout, options.asyncOp), calls);
     calls.outputs.insert(calls.outputs.end(), gathered.begin(), gathered.end());
@@ -395,6 +400,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     CheckTensor("reduce_scatter_tensor", "output", outputs[i]);
     CheckTensors("reduce_scatter_tensor", "input", inputs[i], outputs[i]);
     CheckCount("reduce_scatter_tensor", "input", inputs[i], outputs[i].numel() * getSize());
+    (void)TypeToReduce("reduce_scatter_tensor", inputs[i]);  // an error once a call is started would free memory in use
   }
   ++sequence_number_;
   Calls calls = {.outputs = outputs};
@@ -456,7 +462,11 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::barrier(const ::c10d::BarrierOptio
   ++sequence_number_;
   Calls calls;
   calls.works.push_back(communicator()->Barrier(OptionsFor(options.timeout, options.asyncOp)));
-  return Launched(std::move(calls), OpType::BARRIER, "tutti:barrier");
+  WorkPtr barrier = Launched(std::move(calls), OpType::BARRIER, "tutti:barrier");
+  std::vector<WorkPtr> works = TakeUnfinished();
+  if (works.empty()) return barrier;
+  works.push_back(std::move(barrier));
+  return WorkOfAll(std::move(works));
 }
 
 }  // namespace tutti::dist

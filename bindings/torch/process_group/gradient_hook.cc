@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/memory.h"
 #include "bindings/torch/process_group/tensors.h"
 #include "bindings/torch/process_group/work.h"
@@ -50,13 +51,20 @@ GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, s
     names_[parameter.unsafeGetTensorImpl()] = name;
     parameters_.push_back(parameter);
   }
-  Track(this, [parts = parts_] {
-    parts->exchange.reset();  // uses the communicator to its end
-    parts->communicator.reset();
-  });
+  Track(this, [parts = parts_] { parts->End(); });
 }
 
-GradientExchange::~GradientExchange() { Untrack(this); }
+// Whoever leaves a group waits for the group's threads, one of which may need the interpreter's lock.
+GradientExchange::~GradientExchange() {
+  Untrack(this);
+  const WithoutInterpreterLock without_lock;
+  parts_->End();
+}
+
+void GradientExchange::Parts::End() {
+  exchange.reset();  // uses the communicator to its end
+  communicator.reset();
+}
 
 void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer) {
   reducer.register_comm_hook(std::make_unique<GradientHook>(exchange));

@@ -50,7 +50,8 @@ class GradientExchange {
   // The members that end when the interpreter ends.
   struct Parts {
     std::unique_ptr<Communicator> communicator;
-    std::unique_ptr<BucketExchange> exchange;  // destroyed first
+    std::unique_ptr<BucketExchange> exchange;
+    void End();
   };
   BucketExchange& exchange() const;
   // Makes `contents` known as those of bucket `index`, whose elements are in `buffer`.

@@ -1,5 +1,6 @@
 #include "bindings/torch/process_group/interpreter_exit.h"
 
+#include <Python.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -20,10 +21,16 @@ struct LiveGroups {
   const pid_t process = getpid();
 };
 
-// Never destroyed: groups may end after the destructors of static objects have run.
+// Those of this process. Never destroyed: groups may end after the destructors of static objects have run. A forked
+// child leaves its parent's alone, whose mutex another thread may have held at the fork.
 LiveGroups& AllLiveGroups() {
-  static auto* const groups = new LiveGroups;
-  return *groups;
+  static std::atomic<LiveGroups*> groups = new LiveGroups;
+  LiveGroups* known = groups.load();
+  if (known->process == getpid()) return *known;
+  auto* const own = new LiveGroups;
+  if (groups.compare_exchange_strong(known, own)) return *own;
+  delete own;
+  return *known;
 }
 
 std::atomic<bool> interpreter_ends{false};
@@ -34,7 +41,6 @@ thread_local int callbacks_of_this_thread = 0;
 
 void EndAllGroups() {
   LiveGroups& groups = AllLiveGroups();
-  if (getpid() != groups.process) return;
   main_thread = std::this_thread::get_id();
   interpreter_ends = true;
   std::map<const void*, std::function<void()>> shutdowns;
@@ -73,13 +79,14 @@ void Track(const void* group, std::function<void()> shutdown) {
 
 void Untrack(const void* group) {
   LiveGroups& groups = AllLiveGroups();
-  if (getpid() != groups.process) return;  // the parent's threads may have held the mutex at the fork
   const std::lock_guard lock(groups.mutex);
   groups.shutdowns.erase(group);
 }
 
 void StayIfInterpreterEnds() {
   if (!interpreter_ends || callbacks_of_this_thread > 0 || std::this_thread::get_id() == main_thread) return;
+  // The lock, if this thread has it, is missed by the thread that ends the interpreter.
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) PyEval_SaveThread();
   while (true) pause();
 }
 

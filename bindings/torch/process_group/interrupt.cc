@@ -21,12 +21,21 @@ void RunSignalHandlers() {
 
 }  // namespace
 
+WithoutInterpreterLock::WithoutInterpreterLock() {
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) thread_state_ = PyEval_SaveThread();
+}
+
+WithoutInterpreterLock::~WithoutInterpreterLock() {
+  if (thread_state_ != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(thread_state_));
+}
+
 absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
   if (gettid() != getpid() || Py_IsInitialized() == 0) return work.Wait(deadline);
   while (true) {
     const absl::Time pause = std::min(deadline, absl::Now() + kPatience);
     const absl::Status status = work.Wait(pause);
-    if (work.done() || pause == deadline) return status;
+    // Any other error of Wait is not about time: this process is a forked child, for one.
+    if (work.done() || pause == deadline || !absl::IsDeadlineExceeded(status)) return status;
     RunSignalHandlers();
   }
 }

@@ -1,4 +1,4 @@
-// Ctrl-C while a thread waits.
+// Python's interpreter while a thread waits: its lock, and Ctrl-C.
 #ifndef TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_
 #define TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_
 
@@ -7,6 +7,18 @@
 #include "tutti/work.h"
 
 namespace tutti::dist {
+
+// Lets go of the interpreter's lock, if this thread has it, for as long as the WithoutInterpreterLock lives.
+class WithoutInterpreterLock {
+ public:
+  WithoutInterpreterLock();
+  ~WithoutInterpreterLock();
+  WithoutInterpreterLock(const WithoutInterpreterLock&) = delete;
+  WithoutInterpreterLock& operator=(const WithoutInterpreterLock&) = delete;
+
+ private:
+  void* thread_state_ = nullptr;  // a PyThreadState; null: this thread did not have the lock
+};
 
 // Waits for `work` like Work::Wait(deadline). On the main thread, where Python runs the handlers of signals, the
 // handlers run within a quarter of a second, and what they raise (KeyboardInterrupt) is thrown; the call goes on then.

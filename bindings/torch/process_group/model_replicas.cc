@@ -1,8 +1,7 @@
 #include "bindings/torch/process_group/model_replicas.h"
 
-#include <Python.h>
-
 #include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/interrupt.h"
 #include "tutti/torch/errors.h"
 #include "tutti/torch/parameter_facts.h"
 
@@ -53,9 +52,8 @@ ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::Rep
 
 ModelReplicas::~ModelReplicas() {
   Untrack(this);
-  PyThreadState* const held = PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+  const WithoutInterpreterLock without_lock;
   parts_->End();
-  if (held != nullptr) PyEval_RestoreThread(held);
 }
 
 void ModelReplicas::Parts::End() {

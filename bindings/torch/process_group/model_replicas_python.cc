@@ -31,6 +31,7 @@ std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const ModelRepli
   options.first_bucket_bytes = std::min(options.first_bucket_bytes, bucket_bytes);
   options.allow_unused = allow_unused;
   options.buffers = BuffersNamed(buffer_mode);
+  const py::gil_scoped_release no_gil;  // not a call_guard, which would cover what pybind11 writes of the new object
   return ModelReplicas::Create(group, parameters, buffers, options);
 }
 
@@ -113,10 +114,13 @@ void DefineModelReplicas(py::module_& module) {
   py::class_<ModelReplicas, std::shared_ptr<ModelReplicas>>(module, "ModelReplicas",
                                                             "Keeps the replicas of one model in step.")
       .def(py::init(&Create), py::arg("group"), py::arg("parameters"), py::arg("buffers"), py::arg("strategy"),
-           py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"), no_gil)
+           py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"))
       .def_property_readonly("strategy",
                              [](const ModelReplicas& model) { return model.replicas().synchronizer().strategy(); })
       .def_property_readonly("step", [](const ModelReplicas& model) { return model.replicas().synchronizer().step(); })
+      .def_property_readonly(
+          "exchanges_weights",
+          [](const ModelReplicas& model) { return model.replicas().synchronizer().exchanges_weights(); })
       .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))

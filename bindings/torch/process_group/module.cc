@@ -62,8 +62,13 @@ PYBIND11_MODULE(_C, module) {
   using tutti::dist::GradientExchange;
   py::class_<GradientExchange, std::shared_ptr<GradientExchange>>(module, "GradientExchange",
                                                                   "Exchanges the gradients of one model.")
-      .def(py::init(&GradientExchange::Create), py::arg("group"), py::arg("parameters"), py::arg("strategy"),
-           py::call_guard<py::gil_scoped_release>())
+      // The lock is let go inside: a call_guard would also cover what pybind11 writes about the new object.
+      .def(py::init([](ProcessGroupTutti& group, const GradientExchange::NamedParameters& parameters,
+                       const std::string& strategy) {
+             const py::gil_scoped_release no_gil;
+             return GradientExchange::Create(group, parameters, strategy);
+           }),
+           py::arg("group"), py::arg("parameters"), py::arg("strategy"))
       .def(
           "register",
           [](const std::shared_ptr<GradientExchange>& exchange, const std::shared_ptr<::c10d::Reducer>& reducer) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/memory.h"
 #include "bindings/torch/process_group/worlds.h"
 #include "tutti/torch/errors.h"
@@ -42,7 +43,11 @@ ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Com
   Track(this, [membership = membership_] { membership->End(); });
 }
 
-ProcessGroupTutti::~ProcessGroupTutti() { Untrack(this); }
+ProcessGroupTutti::~ProcessGroupTutti() {
+  Untrack(this);
+  const WithoutInterpreterLock without_lock;
+  membership_->End();
+}
 
 std::shared_ptr<Communicator> ProcessGroupTutti::Membership::Get() {
   const std::lock_guard lock(mutex);
@@ -80,7 +85,28 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
       c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_);
   const std::lock_guard lock(mutex_);
   if (coalesced_.has_value()) coalesced_->push_back(work);
+  const bool awaited_one_by_one = type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV ||
+                                  type == ::c10d::OpType::RECVANYSOURCE || type == ::c10d::OpType::BARRIER;
+  if (!awaited_one_by_one) {
+    if (not_awaited_.size() == not_awaited_.capacity()) {
+      std::erase_if(not_awaited_, [](const auto& begun) { return begun.expired(); });
+    }
+    not_awaited_.push_back(work->calls());
+  }
   return work;
+}
+
+std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::TakeUnfinished() {
+  std::vector<std::weak_ptr<void>> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun.swap(not_awaited_);
+  }
+  std::vector<WorkPtr> works;
+  for (const std::weak_ptr<void>& calls : begun) {
+    if (WorkPtr work = ProcessGroupWork::Unfinished(calls); work != nullptr) works.push_back(std::move(work));
+  }
+  return works;
 }
 
 void ProcessGroupTutti::startCoalescing() {

@@ -71,6 +71,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
                         std::vector<std::int64_t>& input_splits, const ::c10d::AllToAllOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const ::c10d::AllToAllOptions& options) override;
+  // Ends when all ranks have called it, and all collectives of the group that this rank has begun before have ended.
   WorkPtr barrier(const ::c10d::BarrierOptions& options) override;
   // Goes through the store and leaves the group as it was when ranks are missing: rank 0 and all others that came throw
   // DistBackendError that names the missing ranks (without `wait_all_ranks` only the first).
@@ -125,6 +126,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
   CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
   // Returns the work of `calls`, and notes it between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
+  // The collectives of this rank that have not ended.
+  std::vector<WorkPtr> TakeUnfinished();
   // Starts `spec` from `in` to `out`.
   tutti::Work Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
                     const CallOptions& options) const;
@@ -160,6 +163,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   std::mutex mutex_;                               // guards what follows
   std::optional<std::vector<WorkPtr>> coalesced_;  // between startCoalescing and endCoalescing
+  // Collectives that torch need not wait for one by one, since the last barrier; many of them may have ended.
+  std::vector<std::weak_ptr<void>> not_awaited_;
 };
 
 }  // namespace tutti::dist

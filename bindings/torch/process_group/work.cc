@@ -19,6 +19,17 @@ ProcessGroupWork::ProcessGroupWork(Calls calls, ::c10d::OpType type, const char*
       state_(std::make_shared<State>(std::move(calls), std::move(group), std::move(hooks))),
       sequence_number_(sequence_number) {}
 
+ProcessGroupWork::ProcessGroupWork(std::shared_ptr<State> state)
+    : ::c10d::Work(-1, ::c10d::OpType::UNKNOWN), state_(std::move(state)), sequence_number_(0) {}
+
+c10::intrusive_ptr<::c10d::Work> ProcessGroupWork::Unfinished(const std::weak_ptr<void>& calls) {
+  const auto state = std::static_pointer_cast<State>(calls.lock());
+  if (state == nullptr) return nullptr;
+  const std::unique_lock lock(state->mutex, std::try_to_lock);  // taken: the results are being put in place
+  if (lock.owns_lock() && state->ended) return nullptr;
+  return c10::intrusive_ptr<ProcessGroupWork>::unsafe_steal_from_new(new ProcessGroupWork(state));
+}
+
 ProcessGroupWork::~ProcessGroupWork() {
   const std::shared_ptr<State>& state = state_;
   {
@@ -41,6 +52,10 @@ std::uint64_t ProcessGroupWork::NewKey() {
 }
 
 void ProcessGroupWork::State::End() {
+  // Tensors that the calls no longer use. A tensor that is let go may take the interpreter's lock, so these tensors go
+  // after the mutex, for which another thread may wait while it has the interpreter's lock.
+  absl::InlinedVector<at::Tensor, 2> held;
+  std::function<void()> finish;
   std::unique_lock lock(mutex);
   if (ended) return;
   absl::Status status;
@@ -57,8 +72,8 @@ void ProcessGroupWork::State::End() {
       error = std::current_exception();
     }
   }
-  calls.finish = nullptr;
-  calls.held.clear();
+  finish.swap(calls.finish);
+  held.swap(calls.held);
   ended = true;
   lock.unlock();
   if (hooks != nullptr) hooks->Ended(key, status);
@@ -117,8 +132,11 @@ int ProcessGroupWork::sourceRank() const {
 
 std::vector<at::Tensor> ProcessGroupWork::result() { return state_->calls.outputs; }
 
-// For tensors on the CPU there is nothing to order after wait().
-void ProcessGroupWork::synchronize() { wait(); }
+// For tensors on the CPU there is nothing to order after wait(). Python keeps its lock while it calls this function.
+void ProcessGroupWork::synchronize() {
+  const WithoutInterpreterLock without_lock;
+  wait();
+}
 
 bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
   if (timeout > kNoTimeout) {
@@ -129,7 +147,8 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
     }
   } else {
     for (tutti::Work& work : state_->calls.works) {
-      (void)WaitInterruptibly(work, absl::InfiniteFuture());  // End looks at the status
+      const absl::Status status = WaitInterruptibly(work, absl::InfiniteFuture());
+      if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
     }
   }
   End();
@@ -192,7 +211,10 @@ class CoalescedWork : public ::c10d::Work {
     }
     return all;
   }
-  void synchronize() override { wait(kNoTimeout); }
+  void synchronize() override {
+    const WithoutInterpreterLock without_lock;
+    wait(kNoTimeout);
+  }
   bool wait(std::chrono::milliseconds timeout) override {
     for (const auto& work : works_) work->wait(timeout);
     return true;

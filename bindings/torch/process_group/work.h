@@ -57,6 +57,11 @@ class ProcessGroupWork : public ::c10d::Work {
   std::uint64_t getCompletionKey() const override { return state_->key; }
 #endif
 
+  // Names the calls of this work, for Unfinished, also once torch has dropped the work.
+  std::weak_ptr<void> calls() const { return state_; }
+  // Another work of the same calls; null when these have ended and their results are in place.
+  static c10::intrusive_ptr<::c10d::Work> Unfinished(const std::weak_ptr<void>& calls);
+
  private:
   // The part that outlives the work while the calls go on.
   struct State {
@@ -76,6 +81,7 @@ class ProcessGroupWork : public ::c10d::Work {
     std::exception_ptr error;
     int source = -1;
   };
+  explicit ProcessGroupWork(std::shared_ptr<State> state);
   static std::uint64_t NewKey();
   // Calls `then` when all calls have ended, perhaps at once.
   static void OnDone(const std::shared_ptr<State>& state, std::function<void()> then);

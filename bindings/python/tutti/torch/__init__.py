@@ -113,10 +113,14 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
 
     Call it once, after the model was wrapped and before the first backward, on all ranks of the model's process group,
     which must run on the backend ``tutti``. DDP's buckets move to memory that the ranks of this machine map (see
-    :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own.
+    :func:`empty`). ``no_sync``, unused parameters, ``join`` and the rest are DDP's own, with one exception: gradients are
+    averaged over all ranks, also in a ``join`` with ``divide_by_initial_world_size=False``.
     Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
     :class:`DistributedDataParallel` of this module.
     """
+    if getattr(model, "_use_python_reducer", False):
+        raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
+                         "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")
     backend = _backend_of(model.process_group, "register")
     exchange = _core().GradientExchange(backend, list(model.module.named_parameters()), strategy)
     exchange.register(model.reducer)

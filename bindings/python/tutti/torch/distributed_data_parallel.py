@@ -3,6 +3,7 @@
 import contextlib
 import io
 import operator
+import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,22 @@ def _places_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], list[Any]]
     """The tables of parameters and of children of all modules inside, and what is in them: quick to compare."""
     return [(table, list(table.values()))
             for inner in module.modules() for table in (inner._parameters, inner._modules)]
+
+
+def _check_scaler() -> None:
+    """Raises ValueError where a loss scaler whose ranks do not agree makes the optimizer's step.
+
+    Such a scaler skips a step on the rank alone whose gradients overflow, and the other ranks would wait.
+    """
+    steps = (torch.amp.GradScaler.step.__code__, torch.amp.GradScaler._maybe_opt_step.__code__)
+    frame = sys._getframe(1)
+    for _ in range(8):
+        frame = frame.f_back
+        if frame is None:
+            return
+        if frame.f_code in steps and not isinstance(frame.f_locals.get("self"), tutti.torch.GradScaler):
+            raise ValueError("torch.amp.GradScaler skips a step on one rank alone when gradients overflow there, and "
+                             "the other ranks would wait: use tutti.torch.GradScaler(model), whose ranks skip together")
 
 
 class DistributedDataParallel(torch.nn.Module):
@@ -113,9 +130,12 @@ class DistributedDataParallel(torch.nn.Module):
         self._optimizers.append(optimizer)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
+        checks_scaler = self._replicas.exchanges_weights
 
         def before(_optimizer: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> None:
             model = this()
+            if model is not None and checks_scaler:
+                _check_scaler()
             if model is not None and not model._steps_together:
                 has_closure = len(arguments) > 1 and arguments[1] is not None or keywords.get("closure") is not None
                 model._replicas.begin_update(uses_gradients=not has_closure)
@@ -253,13 +273,30 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError("load_state_dict: the list of the ranks' states is empty")
         same_world = len(every) in (1, self.process_group.size())
         mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
-        result = super().load_state_dict({_EXTRA_STATE: None, **mine}, strict, assign)
         loaded = [mine] if same_world else every
-        if any(one.get(_EXTRA_STATE) is None for one in loaded):
+        result, error, strategy_states = None, None, None
+        try:
+            if all(one.get(_EXTRA_STATE) is not None for one in loaded):
+                strategy_states = [states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded]
+            result = super().load_state_dict({_EXTRA_STATE: None, **mine}, strict, assign)
+        except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
+            error = failed
+        failed_anywhere, lacks_anywhere = self._on_any_rank(error is not None, strategy_states is None)
+        if error is not None:
+            raise error
+        if failed_anywhere:
+            raise ValueError("load_state_dict failed on another rank, which says why; the strategy's state is unchanged")
+        if lacks_anywhere:
             self.broadcast()
         else:
-            self._replicas.load_state([states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded])
+            self._replicas.load_state(strategy_states)
         return result
+
+    def _on_any_rank(self, *mine: bool) -> list[bool]:
+        """Which of ``mine`` are true on any rank. Collective."""
+        flags = torch.tensor(mine, dtype=torch.int32)
+        dist.all_reduce(flags, dist.ReduceOp.MAX, group=self.process_group)
+        return [bool(flag) for flag in flags]
 
     def _check_module(self) -> None:
         if all(len(table) == len(values) and all(map(operator.is_, table.values(), values))

@@ -13,11 +13,15 @@ class GradScaler(torch.amp.GradScaler):
         scaler = tutti.torch.GradScaler(model)
 
     All ranks skip a step when the gradients of any rank overflow, so their scales and weights stay in step; in a
-    skipped step the strategy exchanges no weights. What a codec holds back follows the scale. All ranks call ``scale``,
+    skipped step the strategy exchanges no weights. (An optimizer made with ``fused=True`` skips by itself: such a step
+    counts, and the strategy exchanges weights as always.) What a codec holds back follows the scale. All ranks call ``scale``,
     ``unscale_`` and ``step`` in the same order. Options are those of ``torch.amp.GradScaler``.
     """
 
     def __init__(self, model: DistributedDataParallel, **options: Any) -> None:
+        if not isinstance(model, DistributedDataParallel):
+            raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, not {type(model).__name__}: beside "
+                            "tutti.torch.register use torch.amp.GradScaler, and tell the exchange with set_loss_scale")
         super().__init__("cpu", **options)
         self._model = model
 

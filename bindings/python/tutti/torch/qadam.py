@@ -17,7 +17,8 @@ class QAdam(torch.optim.Optimizer):
         optimizer = tutti.torch.QAdam(module.parameters(), lr=1e-3)
         model = tutti.torch.DistributedDataParallel(module, optimizer, "qadam:warmup_steps=100")
 
-    docs/algorithms/qadam.md has the formulas. Arguments are those of ``torch.optim.Adam``, per group. The
+    docs/algorithms/qadam.md has the formulas. ``lr``, ``betas``, ``eps`` and ``weight_decay`` are those of
+    ``torch.optim.Adam``, per group; ValueError names any other key of a group. The
     optimizer has all parameters of one model, and works once the model is wrapped. Groups, schedulers, ``zero_grad``
     and closures work as with any optimizer of torch. After the warm-up ``grad`` holds momentum between ``backward()``
     and ``step()``: clip gradients in the warm-up only, call ``zero_grad()`` in every step, run all but the last
@@ -33,7 +34,12 @@ class QAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            unknown = sorted(set(group) - set(defaults) - {"params", "param_names", "initial_lr"})
+            if unknown:
+                raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(defaults)}")
         self._replicas: Any = None
         self._loaded: torch.Tensor | None = None  # a state that was loaded before the model was wrapped
 
