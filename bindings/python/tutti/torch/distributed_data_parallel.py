@@ -251,7 +251,7 @@ class DistributedDataParallel(torch.nn.Module):
         return {"strategy": self.strategy, "state": states.to_tensor(self._replicas.save_state())}
 
     def set_extra_state(self, state: Any) -> None:
-        """Does nothing: ``load_state_dict`` loads the state after the weights."""
+        """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
 
     def load_state_dict(
         self,
@@ -308,6 +308,6 @@ class DistributedDataParallel(torch.nn.Module):
                 how = "registered" if name not in self._names else "removed" if name not in now else "replaced"
                 raise ValueError(
                     f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
-                    "so the ranks do not exchange it as it is now: wrap the module anew after every change of its "
-                    "parameters")
+                    "so the ranks do not exchange it as it is now: delete this wrapper, and wrap the module anew after "
+                    "every change of its parameters")
         self._places = _places_of(self.module)  # modules without parameters have come or gone
