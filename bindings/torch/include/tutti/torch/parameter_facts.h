@@ -50,8 +50,8 @@ class ParameterFacts {
 inline absl::Status ParameterWasChanged(absl::string_view name, absl::string_view how) {
   return absl::InvalidArgumentError(
       absl::StrCat("parameter ", name, " was ", how,
-                   " after the module was wrapped, so the ranks do not exchange it as it is now: delete this wrapper, and wrap "
-                   "the module anew after every change of its parameters"));
+                   " after the module was wrapped, so the ranks do not exchange it as it is now: delete this wrapper, and "
+                   "wrap the module anew after every change of its parameters"));
 }
 
 }  // namespace tutti::nn
