@@ -48,10 +48,10 @@ class ParameterFacts {
 
 // The error about the parameter `name`, which was changed as `how` says.
 inline absl::Status ParameterWasChanged(absl::string_view name, absl::string_view how) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("parameter ", name, " was ", how,
-                   " after the module was wrapped, so the ranks do not exchange it as it is now: delete this wrapper, and "
-                   "wrap the module anew after every change of its parameters"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parameter ", name, " was ", how,
+      " after the module was wrapped, so the ranks do not exchange it as it is now: delete this wrapper, and "
+      "wrap the module anew after every change of its parameters"));
 }
 
 }  // namespace tutti::nn
