@@ -52,15 +52,18 @@ TEST(DriverSeatTest, WhoSleepsForItIsWoken) {
   DriverSeat seat;
   seat.Lock();
   std::atomic<int> served = 0;
+  std::atomic<int> come = 0;
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 3; ++i) {
     sleepers.emplace_back([&] {
+      ++come;
       seat.Lock();
       ++served;
       seat.Unlock();
     });
   }
-  absl::SleepFor(absl::Milliseconds(20));
+  while (come.load() < 3) std::this_thread::yield();
+  for (int turn = 0; turn < 1000; ++turn) std::this_thread::yield();  // the sleepers have time to fall asleep
   EXPECT_EQ(served, 0);
   const absl::Time left = absl::Now();
   seat.Unlock();
