@@ -235,7 +235,7 @@ TEST(Gradients, MayBeReplacedBetweenBackwardAndStep) {
 }
 
 struct CountingHook : torch::autograd::PostAccumulateGradHook {
-  explicit CountingHook(int& calls) : calls(calls) {}
+  explicit CountingHook(int& its_calls) : calls(its_calls) {}
   void operator()(const torch::Tensor& /*parameter*/) override { ++calls; }
 
   int& calls;
