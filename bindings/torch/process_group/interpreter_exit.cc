@@ -21,8 +21,8 @@ struct LiveGroups {
   const pid_t process = getpid();
 };
 
-// Those of this process. Never destroyed: groups may end after the destructors of static objects have run. A forked
-// child leaves its parent's alone, whose mutex another thread may have held at the fork.
+// The live groups of this process. Never destroyed: groups may end after static objects have been destroyed. A forked
+// child leaves the groups of its parent alone, whose mutex another thread may have held at the fork.
 LiveGroups& AllLiveGroups() {
   static std::atomic<LiveGroups*> groups = new LiveGroups;
   LiveGroups* known = groups.load();
