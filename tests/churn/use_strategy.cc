@@ -86,7 +86,9 @@ absl::Status Worker::UseStrategy(Communicator& on) {
   BeginWait("Split");
   absl::StatusOr<std::unique_ptr<Communicator>> part = on.Split(on.rank() + 1 < on.size() ? 0 : -1, on.rank());
   if (!part.ok()) return part.status();
-  return *part == nullptr ? absl::OkStatus() : Resume(**part, strategy, salt, states);
+  if (*part == nullptr) return absl::OkStatus();
+  const std::uint64_t members = (std::uint64_t{1} << (on.size() - 1)) - 1;
+  return WithMembers(Resume(**part, strategy, salt, states), members, true);
 }
 
 absl::Status Worker::Resume(Communicator& on, const TriedStrategy& strategy, int salt,

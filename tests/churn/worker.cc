@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr std::array<ReduceOp, 6> kExactOps = {ReduceOp::kSum,        ReduceOp::kMin,       ReduceOp::kMax,
                                                ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor};
 constexpr std::size_t kMostGroupsKept = 3;
+constexpr std::uint64_t kAllRanks = ~std::uint64_t{0};
 
 }  // namespace
 
@@ -45,8 +47,7 @@ absl::Status Worker::DoNext() {
   if (drawn < 6) return MakeCalls(communicator_, choices_.Between(1, 4));
   if (drawn < 8) return MakeGroups();
   // A strategy makes its calls in a group of its own, of all ranks.
-  const absl::Status used = UseStrategy(communicator_);
-  return used.ok() ? used : WithMembers(used, ~std::uint64_t{0}, true);
+  return WithMembers(UseStrategy(communicator_), kAllRanks, true);
 }
 
 void Worker::BeginWait(absl::string_view what) {
@@ -204,8 +205,9 @@ void Worker::CheckEndedCalls() {
 }
 
 // Adds the members of a group to the group's error: JudgeError needs the members, because a group and the world may
-// end by different ranks.
+// end by different ranks. An error that names its members already is that of a group made from this group.
 absl::Status Worker::WithMembers(const absl::Status& error, std::uint64_t chosen, bool inside) const {
+  if (error.ok() || absl::StrContains(error.message(), kOfGroup)) return error;
   std::vector<Rank> members;
   for (Rank rank = 0; rank < communicator_.size(); ++rank) {
     if (((chosen >> rank & 1) != 0) == inside) members.push_back(rank);
