@@ -28,12 +28,27 @@ def timed_call(dist, data, rewrite_as):
     return time.perf_counter() - start
 
 
+def time_of_batch(torch, dist, data, rewrite_as, calls):
+    """Seconds that `calls` calls take together, the maximum over the ranks."""
+    time_s = torch.tensor([sum(timed_call(dist, data, rewrite_as) for _ in range(calls))], dtype=torch.float64)
+    dist.all_reduce(time_s, op=dist.ReduceOp.MAX)
+    return float(time_s)
+
+
+def warm_up(torch, dist, data, rewrite_as, seconds):
+    """Makes the warm-up calls, as mpi_collectives.c does; returns the number of calls that fit into `seconds`."""
+    batch = WARM_UPS
+    time_s = time_of_batch(torch, dist, data, rewrite_as, batch)
+    while time_s < seconds / 10:
+        batch *= 2
+        time_s = time_of_batch(torch, dist, data, rewrite_as, batch)
+    return max(MIN_CALLS, min(MAX_CALLS, int(seconds / time_s * batch)))
+
+
 def measure(torch, dist, rank, size, nbytes, seconds, rewrite):
     data = torch.zeros(nbytes // 4)
     rewrite_as = float(rank + 1) if rewrite else None
-    warm_up = min(timed_call(dist, data, rewrite_as) for _ in range(WARM_UPS))
-    calls = torch.tensor([max(MIN_CALLS, min(MAX_CALLS, int(seconds / warm_up)))])
-    dist.broadcast(calls, 0)
+    calls = warm_up(torch, dist, data, rewrite_as, seconds)
 
     data.fill_(float(rank + 1))
     dist.all_reduce(data)
@@ -41,7 +56,7 @@ def measure(torch, dist, rank, size, nbytes, seconds, rewrite):
     dist.all_reduce(wrong)
 
     data.zero_()  # repeated sums of values other than 0 would grow to infinity
-    times = torch.tensor([timed_call(dist, data, rewrite_as) for _ in range(int(calls))], dtype=torch.float64)
+    times = torch.tensor([timed_call(dist, data, rewrite_as) for _ in range(calls)], dtype=torch.float64)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
     times = sorted((times * 1e6).tolist())
     return {"library": "gloo", "version": "torch " + torch.__version__, "transport": "tcp", "ranks": size,

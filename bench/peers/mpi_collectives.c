@@ -139,12 +139,21 @@ static double TimedCall(const Collective* collective, const Call* c, float* rewr
   return MPI_Wtime() - start;
 }
 
-// As many calls as fit into `seconds`, by the last warm-up call of the slowest rank.
-static int AgreeOnCalls(const Collective* collective, const Call* c, float* rewritten, double seconds) {
-  double warm_up = 0;
-  for (int i = 0; i < kWarmUps; ++i) warm_up = TimedCall(collective, c, rewritten);
-  MPI_Allreduce(MPI_IN_PLACE, &warm_up, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  const double calls = seconds / (warm_up > 1e-7 ? warm_up : 1e-7);
+// Seconds that `calls` calls take together, the maximum over the ranks.
+static double TimeOfBatch(const Collective* collective, const Call* c, float* rewritten, int calls) {
+  double time = 0;
+  for (int i = 0; i < calls; ++i) time += TimedCall(collective, c, rewritten);
+  MPI_Allreduce(MPI_IN_PLACE, &time, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return time;
+}
+
+// Makes the warm-up calls, in batches that double until a batch takes a tenth of `seconds`. Returns the number of calls
+// that fit into `seconds`, by the time of the last batch.
+static int WarmUp(const Collective* collective, const Call* c, float* rewritten, double seconds) {
+  int batch = kWarmUps;
+  double time = TimeOfBatch(collective, c, rewritten, batch);
+  while (time < seconds / 10) time = TimeOfBatch(collective, c, rewritten, batch *= 2);
+  const double calls = seconds / time * batch;
   return calls < kMinCalls ? kMinCalls : calls > kMaxCalls ? kMaxCalls : (int)calls;
 }
 
@@ -183,7 +192,7 @@ static void Measure(const Collective* collective, Call* c, size_t bytes, double 
   c->in = in;
   static double slowest[kMaxCalls];
   const long wrong = Check(collective, c, in);
-  const int calls = AgreeOnCalls(collective, c, rewrite ? in : NULL, seconds);
+  const int calls = WarmUp(collective, c, rewrite ? in : NULL, seconds);
   memset(in, 0, bytes);  // repeated sums in place of values other than 0 would grow to infinity
   TimeCalls(collective, c, rewrite ? in : NULL, calls, slowest);
   if (c->rank == 0) {

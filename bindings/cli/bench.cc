@@ -150,7 +150,9 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
   bench.add_flag("--messages", options.messages, "Send messages even where peers' memory could be mapped");
   bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
       ->check(WholeNumberWithin(1, 1 << 30));
-  bench.add_option("--warmup", options.warm_ups, "Calls before the timed ones")
+  bench
+      .add_option("--warmup", options.warm_ups,
+                  "Calls before the timed ones, at least: without --iters more, until they are steady")
       ->check(WholeNumberWithin(1, 1 << 30))
       ->capture_default_str();
   bench

@@ -16,6 +16,10 @@ namespace {
 // Bounds on the timed calls of one size, equal to those of bench/peers/mpi_collectives.c.
 constexpr double kMinCalls = 5;
 constexpr double kMaxCalls = 20000;
+// Batches of warm-up calls double until a batch takes this share of the time for timed calls, equal to that of
+// bench/peers/mpi_collectives.c: the first calls of a program take far longer than later ones, and few of them say
+// little about how many calls fit into the time.
+constexpr double kWarmUpShare = 0.1;
 
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -75,20 +79,31 @@ absl::Status BenchRank::ReduceOverRanks(std::vector<T>& values, DType dtype, Red
       .Wait();
 }
 
-absl::StatusOr<int> BenchRank::AgreeOnCalls() {
-  std::vector<double> calls = {kMaxCalls};
-  for (int i = 0; i < options_.warm_ups; ++i) {
-    const absl::StatusOr<std::int64_t> time = TimedCall();
-    if (!time.ok()) return time.status();
-    calls[0] = options_.min_time * 1e9 / static_cast<double>(std::max<std::int64_t>(*time, 100));
+absl::StatusOr<double> BenchRank::TimeOfBatch(int calls) {
+  std::vector<double> time = {0};
+  for (int i = 0; i < calls; ++i) {
+    const absl::StatusOr<std::int64_t> one = TimedCall();
+    if (!one.ok()) return one.status();
+    time[0] += static_cast<double>(*one) / 1e9;
   }
+  if (absl::Status agreed = ReduceOverRanks(time, DType::kF64, ReduceOp::kMax); !agreed.ok()) return agreed;
+  return time[0];
+}
+
+absl::StatusOr<int> BenchRank::WarmUp() {
+  int batch = options_.warm_ups;
+  absl::StatusOr<double> time = TimeOfBatch(batch);
+  if (!time.ok()) return time.status();
   if (options_.calls > 0) return options_.calls;
-  if (absl::Status agreed = ReduceOverRanks(calls, DType::kF64, ReduceOp::kMin); !agreed.ok()) return agreed;
-  return static_cast<int>(std::clamp(calls[0], kMinCalls, kMaxCalls));
+  while (*time < options_.min_time * kWarmUpShare) {
+    time = TimeOfBatch(batch *= 2);
+    if (!time.ok()) return time.status();
+  }
+  return static_cast<int>(std::clamp(options_.min_time / *time * batch, kMinCalls, kMaxCalls));
 }
 
 absl::StatusOr<std::vector<std::int64_t>> BenchRank::TimeCalls() {
-  const absl::StatusOr<int> calls = AgreeOnCalls();
+  const absl::StatusOr<int> calls = WarmUp();
   if (!calls.ok()) return calls.status();
   // The timed calls sum zeros: repeated in-place sums of anything else would grow to infinity.
   std::memset(memory_.input(traffic_), 0,

@@ -42,9 +42,11 @@ class BenchRank {
   absl::StatusOr<std::int64_t> TimedCall();
   // Time of each call, the maximum over the ranks.
   absl::StatusOr<std::vector<std::int64_t>> TimeCalls();
+  // Seconds that `calls` calls take together, the maximum over the ranks.
+  absl::StatusOr<double> TimeOfBatch(int calls);
   // Makes the warm-up calls; returns the number of timed calls, which is equal on all ranks: as asked for, or as many
   // as fit into the time.
-  absl::StatusOr<int> AgreeOnCalls();
+  absl::StatusOr<int> WarmUp();
   // Microseconds that a call is predicted to take with the schedule of that name.
   absl::StatusOr<double> Predict(const std::string& name);
   template <typename T>
