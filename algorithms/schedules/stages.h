@@ -1,6 +1,9 @@
-// Schedules over mapped scratch, for buffers that no peer can map, or in which a peer cannot find its block: what peers
-// are to read goes through two slots in scratch by turns, stage after stage, small enough that a slot is still in cache
-// when peers read it.
+// Schedules over mapped scratch, for buffers that no peer can map: what peers are to read goes through two slots in
+// scratch by turns, stage after stage, small enough that a slot is still in cache when peers read it.
+//
+// All ranks meet before the first stage, as they do at the beginning of the collective's plans for buffers that peers
+// can map: until then both plans are the same, and then all ranks know which of the two serves their buffers
+// (docs/decisions/0022).
 #ifndef ALGORITHMS_SCHEDULES_STAGES_H_
 #define ALGORITHMS_SCHEDULES_STAGES_H_
 
@@ -113,15 +116,16 @@ inline void FillThenRead(std::int64_t number, absl::FunctionRef<void(std::int64_
   }
 }
 
-// FillThenRead where every rank meets all others in every stage.
+// FillThenRead where every rank meets all others before the first stage and in every stage.
 inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef<void(std::int64_t)> fill,
                          absl::FunctionRef<void(std::int64_t)> read) {
+  MeetAll(b);
   FillThenRead(
       stages.number(), fill, [&](std::int64_t) { MeetAll(b); }, read);
 }
 
 // In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs into a slot, and ranks for which
-// `takes_result` holds read the reduced chunks of all: one round of signals for each stage, and one before the first. A
+// `takes_result` holds read the reduced chunks of all: one round of signals for each stage, and two before the first. A
 // rank reads its own chunk of the inputs where it lies, not from a slot.
 inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
   const DType dtype = b.in().dtype;
@@ -140,6 +144,7 @@ inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
       b.Copy(inputs[stage].Elements(chunk.begin, chunk.count), place_of(b.in(), stage, chunk));
     }
   };
+  MeetAll(b);
   fill(0);
   MeetAll(b);
   for (std::int64_t stage = 0; stage < stages.number(); ++stage) {

@@ -24,6 +24,9 @@ enum class Space : std::uint8_t {
   kOut,      // the caller's output (and input, when in place)
   kScratch,  // working memory of one run; contents undefined at its start
   kState,    // persistent per bucket: what a checkpoint saves
+  // Of a peer only, in an all_to_all_v: the block of the peer's input that is for this rank. A rank knows how long the
+  // block is; only the peer knows where in its input the block lies, and tells so with its first signal of the run.
+  kBlock,
 };
 
 inline constexpr Rank kSelf = -1;

@@ -83,6 +83,10 @@ class PlanBuilder {
   // in() in reduce_scatter and scatter at the root, otherwise they are equal or one is empty.
   Ref in() const { return in_; }
   Ref out() const { return out_; }
+  // Of an all_to_all_v whose peers are mapped: the block that `peer`, another rank, sends to this rank, where the block
+  // lies in the input of `peer`. For whole calls only, not for parts of a plan (Within). May be read after this rank
+  // has waited for a signal of `peer`.
+  Ref BlockFrom(Rank peer) const;
   // Working memory for `count` elements, 64-byte aligned. The range keeps its place for the length of the run.
   Ref Scratch(DType dtype, std::int64_t count);
   // Persistent memory of the bucket: every run finds it as the last run left it. `name` is unique in the plan;

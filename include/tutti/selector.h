@@ -36,8 +36,9 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the call otherwise:
-// one that touches only scratch of peers, if `chosen` reaches the peers' buffers and is predicted to take more time
-// with a copy of all buffers on the way in and out; else `chosen`. Buffers of up to two segments are copied whole.
+// one that touches only scratch of peers, if it begins with the same steps, in which all ranks meet, and `chosen` is
+// predicted to take more time with a copy of all buffers on the way in and out; else `chosen`. Buffers of up to two
+// segments are copied whole, but those of an all_to_all_v, whose lengths no rank knows.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

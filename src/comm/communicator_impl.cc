@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "plan/shared_beginning.h"
 #include "tutti/algorithm.h"
 #include "tutti/cost_model.h"
 #include "tutti/selector.h"
@@ -111,12 +112,15 @@ std::string KeyOf(const PlanOptions& options) {
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
-// What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, some of them
-// empty, to any five ranks in a row. In worlds of up to 32 ranks, whose plans can be verified quickly, the longest
-// block has about 16 · segment_bytes / size bytes, in small worlds several segments.
+// What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
+// empty and one short, to any five ranks in a row. In worlds of up to 32 ranks, whose plans can be verified quickly,
+// the longest block has about 16 · segment_bytes / size bytes, in small worlds several segments.
 CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
   const std::int64_t unit = size <= 32 ? options.segment_bytes / size : 1;
-  const auto count = [unit](Rank from, Rank to) { return (2 * from + 3 * to) % 5 * unit; };
+  const auto count = [unit](Rank from, Rank to) {
+    const int kind = (2 * from + 3 * to) % 5;
+    return kind == 1 ? std::min<std::int64_t>(unit, 16) : kind * unit;
+  };
   CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = DType::kF32};
   for (Rank peer = 0; peer < size; ++peer) {
     spec.send_counts.push_back(count(rank, peer));
@@ -285,7 +289,12 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(co
   if (*for_private == *schedule) return Compile(*std::move(plan), (*schedule)->touches_only_scratch_of_peers);
   absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private);
   if (!other.ok()) return other.status();
-  return Compile(*std::move(plan), *std::move(other));
+  const StepId beginning = SharedBeginning(*plan, *other);
+  if (beginning == 0) {
+    return absl::InternalError(absl::StrCat("the plans of ", plan->name, " and ", other->name, " for ", ToString(spec),
+                                            " begin alike on other ranks, but not on rank ", channel->rank()));
+  }
+  return Compile(*std::move(plan), *std::move(other), beginning);
 }
 
 bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule) const {

@@ -221,7 +221,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->measures_links = config->measure_links;
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
-  auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank]);
+  auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank], engine_options.may_spin);
   runtime->engine =
       std::make_shared<Engine>(runtime->transport, runtime->arena, std::move(executor), std::move(engine_options));
   return runtime;

@@ -77,8 +77,9 @@ void Channel::RingSleepers() {
 
 bool Channel::Admit(Run& run) {
   Ticket& ticket = run.ticket;
-  ticket.signals = ticket.signals_to_meet = 0;
-  ticket.meeting = ticket.any_private_buffers = false;
+  ticket.signals = 0;
+  ticket.any_private_buffers = run.private_buffers;
+  ticket.has_gone_over = false;
   ++ticket.look;
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
@@ -141,9 +142,9 @@ std::optional<Rank> Channel::BlockedBy(const Run& run) {
   return std::nullopt;
 }
 
-std::byte* Channel::LaneScratch(const Ticket& ticket) const {
+std::byte* Channel::LaneScratch(const Ticket& ticket, const Program& program) const {
   if (ticket.lane < 0) return nullptr;
-  return ScratchIn(*control_, ticket).data();
+  return ScratchIn(*control_, ticket, program).data();
 }
 
 void Channel::Signal(Run& run) {
@@ -178,27 +179,21 @@ void Channel::PrefetchForNextRun(const Program& program) const {
   next.lane = static_cast<int>(calls_ % kLanes);
   next.lane_run = lanes_[static_cast<std::size_t>(next.lane)].runs + 1;
   PrefetchToWrite(&HalfOf(*control_, next), sizeof(Announcement));
-  PrefetchToWrite(LaneScratch(next), PrefetchedBytes(program));
+  PrefetchToWrite(LaneScratch(next, program), PrefetchedBytes(program));
 }
 
 void Channel::PrefetchScratchOf(Rank peer, const Run& run) const {
-  PrefetchToRead(ScratchIn(*this->peer(peer).control, run.ticket).data(), PrefetchedBytes(run.program));
+  PrefetchToRead(ScratchIn(*this->peer(peer).control, run.ticket, run.program).data(), PrefetchedBytes(run.program));
 }
 
-void Channel::Meet(Run& run) {
-  run.ticket.meeting = true;
-  run.ticket.any_private_buffers = run.private_buffers;
-  Signal(run);
-}
-
-void Channel::Part(Run& run) {
+void Channel::GoOver(Run& run) {
   Ticket& ticket = run.ticket;
-  ticket.meeting = false;
-  ticket.signals_to_meet = ticket.signals;
+  ticket.has_gone_over = true;
   ++ticket.look;
-  // Peers read the offset of the scratch only after the next signal.
+  LaneControl& lane = control_->lanes[static_cast<std::size_t>(ticket.lane)];
   const std::byte* const scratch = run.bases[static_cast<std::size_t>(Space::kScratch)];
-  HalfOf(*control_, ticket).scratch = arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
+  lane.scratch_gone_over[ticket.lane_run & 1] =
+      arena_->Contains(scratch) ? arena_->OffsetOf(scratch) : Announcement::kNotLent;
 }
 
 absl::StatusOr<Channel::Signalled> Channel::HasSignalled(Run& run, Rank peer, std::uint32_t ordinal) {
@@ -252,11 +247,7 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
   if (run.program.counts_bytes > 0) {
     if (absl::Status status = CompareCounts(run, peer); !status.ok()) return status;
   }
-  if (ticket.meeting) {
-    run.ticket.any_private_buffers |= announcement.in == Announcement::kPrivateBuffers;
-  } else if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = LearnAddresses(run, peer, announcement); !status.ok()) return status;
   run.ticket.known_since[static_cast<std::size_t>(peer)] = ticket.look;
   // The peer could start this run only once the peer's previous run of this lane was complete.
   std::uint64_t& confirmed = lanes_[static_cast<std::size_t>(ticket.lane)].confirmed[static_cast<std::size_t>(peer)];
@@ -265,7 +256,7 @@ absl::Status Channel::Learn(Run& run, Rank peer, const Announcement& announcemen
 }
 
 std::int64_t* Channel::CountsIn(ControlBlock& block, const Run& run) {
-  const absl::Span<std::byte> scratch = ScratchIn(block, run.ticket);
+  const absl::Span<std::byte> scratch = ScratchIn(block, run.ticket, run.program);
   return reinterpret_cast<std::int64_t*>(scratch.data() + scratch.size() - run.program.counts_bytes);
 }
 
@@ -290,12 +281,36 @@ absl::Status Channel::CompareCounts(const Run& run, Rank peer) const {
   return status;
 }
 
+absl::StatusOr<std::int64_t> Channel::PlaceOfBlock(const Run& run, Rank peer, std::int64_t in) const {
+  const CollectiveSpec& spec = run.program.plan.spec;
+  const Peer& p = peers_[static_cast<std::size_t>(peer)];
+  const std::int64_t most = p.region.bytes / SizeOf(spec.dtype);
+  const std::int64_t* const theirs = CountsIn(*p.control, run);
+  std::int64_t before = 0;  // elements of the input, before the block
+  for (Rank rank = 0; rank < rank_ && before <= most; ++rank) before += std::clamp<std::int64_t>(theirs[rank], 0, most);
+  const std::int64_t length = spec.recv_counts[static_cast<std::size_t>(peer)];
+  const std::int64_t end = in + (before + std::min(length, most)) * SizeOf(spec.dtype);
+  if (in >= 0 && length <= most && end <= p.region.bytes) return in + before * SizeOf(spec.dtype);
+  return absl::DataLossError(absl::StrCat("rank ", peer, " announced a block of ", length, " elements, the ", before,
+                                          "th and following of a buffer at offset ", in, ", outside its region of ",
+                                          p.region.bytes, " bytes"));
+}
+
 absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& announcement) {
   const MappedRegion& region = peers_[static_cast<std::size_t>(peer)].region;
-  const std::array<std::int64_t, kPeerSpaces> offsets = {announcement.in, announcement.out, announcement.scratch};
+  const LaneControl& lane =
+      peers_[static_cast<std::size_t>(peer)].control->lanes[static_cast<std::size_t>(run.ticket.lane)];
+  const std::int64_t in = announcement.in;
+  const bool is_private = in == Announcement::kPrivateBuffers && run.program.for_private_buffers != nullptr;
+  run.ticket.any_private_buffers |= is_private;
+  const std::int64_t scratch =
+      run.ticket.has_gone_over ? lane.scratch_gone_over[run.ticket.lane_run & 1] : announcement.scratch;
+  const std::array<std::int64_t, kPeerSpaces - 1> offsets = {in, announcement.out, scratch};
   const std::array<std::int64_t, kPeerSpaces>& sizes = run.current->peer_extents;
-  for (std::size_t space = 0; space < kPeerSpaces; ++space) {
-    if (sizes[space] == 0) continue;
+  std::byte** const bases = &run.bases[BaseOf(Space::kIn, peer)];
+  for (std::size_t space = 0; space < offsets.size(); ++space) {
+    // No step touches private buffers: after the shared beginning all ranks go over to the other program.
+    if (sizes[space] == 0 || (is_private && space != PlaceAmongPeers(Space::kScratch))) continue;
     if (offsets[space] == Announcement::kNotLent) {
       return absl::FailedPreconditionError(
           absl::StrCat("plan ", run.program.plan.name, " of rank ", run.program.plan.rank, " touches the ",
@@ -306,8 +321,14 @@ absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& an
       return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer outside its region (offset ",
                                               offsets[space], ", region of ", region.bytes, " bytes)"));
     }
-    run.bases[kSpaces + kPeerSpaces * static_cast<std::size_t>(peer) + space] = region.base + offsets[space];
+    bases[space] = region.base + offsets[space];
   }
+  const bool reads_block = sizes[PlaceAmongPeers(Space::kBlock)] > 0 && !is_private &&
+                           run.program.plan.spec.recv_counts[static_cast<std::size_t>(peer)] > 0;
+  if (!reads_block) return absl::OkStatus();
+  const absl::StatusOr<std::int64_t> block = PlaceOfBlock(run, peer, in);
+  if (!block.ok()) return block.status();
+  bases[PlaceAmongPeers(Space::kBlock)] = region.base + *block;
   return absl::OkStatus();
 }
 

@@ -61,12 +61,9 @@ class Channel {
   // Wakes sleeping peers that wait for what this rank has stored since the last RingSleepers: signals, and runs that
   // have ended. The driver calls this before anything that takes microseconds. One memory fence serves all stores.
   void RingSleepers();
-  // Meet and Part are for a program with Program::for_private_buffers, before its first step. Meet tells the peers
-  // which kind of buffers this rank has, by a signal that belongs to no step. When these signals of all peers are there
-  // (HasSignalled, ordinal 1), ticket.any_private_buffers is equal on all ranks, and Part lets the steps of run.current
-  // begin.
-  void Meet(Run& run);
-  void Part(Run& run);
+  // Goes over to Program::for_private_buffers, after the shared beginning of both programs and before any other step:
+  // from its next signal on, this rank's scratch is where run.bases names it, and so it is with the peers'.
+  void GoOver(Run& run);
   // Whether `peer` has made its `ordinal`-th signal of the run (the peer's memory is then known), or will never make
   // it, because the run has been refused. InvalidArgument when the peer made another call.
   enum class Signalled : std::uint8_t { kNotYet, kYes, kNever };
@@ -134,8 +131,8 @@ class Channel {
   // The rank that sends or receives `message` of `run`. Of a receive from any source: the rank that is rank `source` of
   // the world, or this rank while that is kAnySource, because no message has met the receive.
   Rank PeerOf(const Instruction& message, Rank source) const;
-  // The scratch of the lane of `ticket`, kLaneScratchBytes long; null without a lane.
-  std::byte* LaneScratch(const Ticket& ticket) const;
+  // The scratch of the lane of `ticket` for `program`; null without a lane.
+  std::byte* LaneScratch(const Ticket& ticket, const Program& program) const;
 
   Engine& engine() const { return engine_; }
   Arena& arena() const { return *arena_; }
@@ -155,15 +152,15 @@ class Channel {
   };
 
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
-  static Announcement& HalfOf(ControlBlock& block, const Ticket& ticket) {
+  static LaneControl::Half& HalfOf(ControlBlock& block, const Ticket& ticket) {
     return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
   }
-  static absl::Span<std::byte> ScratchIn(ControlBlock& block, const Ticket& ticket) {
+  // The scratch in `block` of a run of `program`.
+  static absl::Span<std::byte> ScratchIn(ControlBlock& block, const Ticket& ticket, const Program& program) {
+    if (program.has_short_scratch) return absl::MakeSpan(HalfOf(block, ticket).scratch);
     return absl::MakeSpan(block.scratch[2 * static_cast<std::size_t>(ticket.lane) + (ticket.lane_run & 1)]);
   }
-  static std::uint64_t SignalOf(const Ticket& ticket, std::uint32_t ordinal) {
-    return ticket.lane_run << 16 | (ticket.signals_to_meet + ordinal);
-  }
+  static std::uint64_t SignalOf(const Ticket& ticket, std::uint32_t ordinal) { return ticket.lane_run << 16 | ordinal; }
   const Announcement& AnnouncementOf(const Ticket& ticket, Rank peer) const {
     return HalfOf(*this->peer(peer).control, ticket);
   }
@@ -176,6 +173,9 @@ class Channel {
   absl::Status CompareCounts(const Run& run, Rank peer) const;
   absl::Status Learn(Run& run, Rank peer, const Announcement& announcement);
   absl::Status LearnAddresses(Run& run, Rank peer, const Announcement& announcement);
+  // The offset in the region of `peer` of the block that `peer` sends to this rank, by the counts that `peer` tells;
+  // `in` is the offset of the peer's input. DataLoss when the block lies outside the region.
+  absl::StatusOr<std::int64_t> PlaceOfBlock(const Run& run, Rank peer, std::int64_t in) const;
   // The rank of the group + 1 that `failed_by`, of this rank's block, names; 0 where `failed_by` is not about this
   // channel.
   std::uint32_t FailedBy(std::uint64_t failed_by) const {

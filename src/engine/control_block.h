@@ -23,6 +23,9 @@ inline constexpr int kLanes = 4;
 // Scratch that a run finds in its lane, so that small collectives need no memory of their own.
 inline constexpr std::int64_t kLaneScratchBytes = 64 << 10;
 
+// The scratch that lies beside an announcement.
+inline constexpr std::int64_t kShortScratchBytes = 64;
+
 // One cache line, written by its owner only: the signal of a run, and with it everything a peer needs to know about
 // the run. Peers read the other fields only after they have seen the signal.
 struct alignas(64) Announcement {
@@ -51,8 +54,17 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 // Runs alternate between two halves of their lane: a peer may still read the announcement and the scratch of run i
 // while this rank is in run i + 1; run i + 2 waits until every peer has completed run i.
 struct LaneControl {
-  std::array<Announcement, 2> half;
+  // The scratch of a run that needs no more than a cache line of it lies beside its announcement: processors that fetch
+  // lines in pairs bring it along when they fetch the announcement.
+  struct alignas(128) Half : Announcement {
+    std::array<std::byte, kShortScratchBytes> scratch;
+  };
+  std::array<Half, 2> half;
   alignas(64) std::atomic<std::uint64_t> completed{0};  // runs of this lane that the owner has completed
+  // The offset of the scratch of a run in which the owner has gone over to the program for private buffers (see
+  // Channel::GoOver), written before the next signal. The announcement keeps the first offset, which a slow peer may
+  // not have read yet.
+  std::array<std::int64_t, 2> scratch_gone_over{};
 };
 
 // What the owner called, for a peer that has waited long and asks why: also calls that signal to nobody have a record.

@@ -20,6 +20,9 @@ constexpr std::int64_t kLongBytes = 4 << 10;
 // Looks at the first signal that a run awaits, about 0.1 µs together, before the driver rings peers that sleep and
 // turns to its other duties: a peer that makes the same call at the same time often signals so soon.
 constexpr int kLooks = 64;
+// Further looks of a short run whose rank has a processor of its own, about 1 µs together. A run that is given up here
+// goes on in Engine::Drive, which costs a few hundred nanoseconds, so that the peer waits longer and gives up, too.
+constexpr int kMoreLooks = 1000;
 
 // Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
 std::uint64_t DrawOf(const HostRun& run, StepId step) {
@@ -58,7 +61,8 @@ class PeerAccess {
 
 }  // namespace
 
-HostExecutor::HostExecutor(Transport& transport, Presence& presence) : transport_(transport), presence_(presence) {
+HostExecutor::HostExecutor(Transport& transport, Presence& presence, bool may_spin)
+    : transport_(transport), presence_(presence), may_spin_(may_spin) {
   active_.reserve(kRoom);
   pending_.reserve(kRoom);
 }
@@ -75,13 +79,12 @@ void HostExecutor::Add(Run& run) {
 bool HostExecutor::RunAtOnce(Run& its_run) {
   HostRun& run = HostRunOf(&its_run);
   Add(run);
-  const bool delayed = active_.empty() || !run.refusal.ok() || run.program.for_private_buffers != nullptr ||
-                       run.channel.BlockedBy(run).has_value();
+  const bool delayed = active_.empty() || !run.refusal.ok() || run.channel.BlockedBy(run).has_value();
   if (delayed) return false;
   Count(staged_bytes_, run.StartWithoutSteps());
   const StepId done = TakeStepsInOrder(run);
-  const bool ended =
-      done == run.program.instructions.size() && !run.channel.peer_failed() && CompareCallsUnlessCompared(run).ok();
+  const bool ended = done == run.program.instructions.size() && !run.ticket.any_private_buffers &&
+                     !run.channel.peer_failed() && CompareCallsUnlessCompared(run).ok();
   if (!ended) {
     run.BeginStepsAfter(done);
     return false;
@@ -95,9 +98,14 @@ StepId HostExecutor::TakeStepsInOrder(HostRun& run) {
   const std::vector<Instruction>& steps = run.program.instructions;
   PeerAccess access(presence_, run.channel);
   if (run.program.touches_buffers_of_peers && !access.Begin()) return 0;
+  // From the branch on the run takes another program, where buffers of some rank are private.
+  const auto stops_at_branch = [&](StepId step) {
+    return run.ticket.any_private_buffers && step == run.program.shared_beginning;
+  };
   for (StepId step = 0; step < steps.size(); ++step) {
+    if (stops_at_branch(step)) return step;
     if (steps[step].kind == StepKind::kWait) {
-      if (!AwaitSignalBriefly(run, steps[step])) return step;
+      if (!AwaitSignal(run, steps[step])) return step;
       run.channel.PrefetchScratchOf(steps[step].peer, run);
       const absl::StatusOr<Channel::Signalled> has =
           run.channel.HasSignalled(run, steps[step].peer, steps[step].ordinal);
@@ -161,7 +169,7 @@ Executor::Polled HostExecutor::Poll() {
 }
 
 Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
-  if (run.steps_left_ > 0 && !run.refusal_told_) return Polled::kNothing;
+  if ((run.steps_left_ > 0 || run.at_branch()) && !run.refusal_told_) return Polled::kNothing;
   if (!run.started_ || run.messages_left_ > 0) return Polled::kNothing;
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
@@ -236,11 +244,6 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   }
   const auto so_far = [&] { return moved ? Polled::kMoved : Polled::kNothing; };
   if (run.refusal_told_) return so_far();
-  if (run.ticket.meeting) {
-    if (const Polled met = MeetPeers(run); met != Polled::kMoved) return met == Polled::kFailed ? met : so_far();
-    moved = true;
-    if (run.refusal_told_) return Polled::kMoved;
-  }
   PeerAccess access(presence_, run.channel);
   // Begin waits until all earlier stores are done, which takes longest after a signal, so a short run calls Begin
   // before its signal.
@@ -249,6 +252,8 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   std::int64_t touched = 0;
   std::int64_t since_ringing = 0;
   do {
+    if (run.at_branch()) run.Branch();
+    if (run.refusal_told_) return Polled::kMoved;
     while (!run.ready_.empty()) {
       const StepId step = run.ready_.back();
       const Instruction& instruction = run.current->instructions[step];
@@ -264,28 +269,12 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;
     }
+    if (run.at_branch()) continue;
     if (run.waiting_.empty()) break;
-    if (moved) AwaitSignalBriefly(run, run.current->instructions[run.waiting_.front()]);
+    if (moved) LookFor(run, run.current->instructions[run.waiting_.front()], kLooks);
     if (const Polled ended = LookForSignals(run); ended != Polled::kNothing) return ended;
-  } while (!run.ready_.empty());
+  } while (!run.ready_.empty() || run.at_branch());
   return so_far();
-}
-
-Executor::Polled HostExecutor::MeetPeers(HostRun& run) {
-  bool all = true;
-  for (Rank peer = 0; peer < run.channel.size(); ++peer) {
-    if (run.IsMet(peer)) continue;
-    const absl::StatusOr<Channel::Signalled> has = run.channel.HasSignalled(run, peer, 1);
-    if (!has.ok()) return Fail(run, has.status());
-    if (*has == Channel::Signalled::kNever) {
-      RefusedBy(run, peer);
-      return Polled::kMoved;
-    }
-    all &= *has == Channel::Signalled::kYes;
-  }
-  if (!all) return Polled::kNothing;
-  run.Part();
-  return Polled::kMoved;
 }
 
 void HostExecutor::RefusedBy(HostRun& run, Rank peer) {
@@ -295,11 +284,18 @@ void HostExecutor::RefusedBy(HostRun& run, Rank peer) {
   run.TellRefusal(by);
 }
 
-bool HostExecutor::AwaitSignalBriefly(const HostRun& run, const Instruction& wait) {
-  for (int look = 0; look < kLooks; ++look) {
+bool HostExecutor::LookFor(const HostRun& run, const Instruction& wait, int looks) {
+  for (int look = 0; look < looks; ++look) {
     if (run.channel.MayHaveSignalled(run.ticket, wait.peer, wait.ordinal)) return true;
   }
   return false;
+}
+
+bool HostExecutor::AwaitSignal(HostRun& run, const Instruction& wait) const {
+  if (LookFor(run, wait, kLooks)) return true;
+  if (!may_spin_) return false;
+  run.channel.RingSleepers();
+  return LookFor(run, wait, kMoreLooks);
 }
 
 Executor::Polled HostExecutor::LookForSignals(HostRun& run) {
@@ -367,9 +363,9 @@ absl::Status HostExecutor::Compute(HostRun& run, StepId step) {
 }
 
 void HostExecutor::PostMessage(HostRun& run, StepId step) {
-  const Instruction& instruction = run.program.instructions[step];
+  const Instruction& instruction = run.current->instructions[step];
   const std::uint64_t tag = run.channel.TagOf(run, instruction);
-  std::byte* const memory = run.AddressOf(run.program.operands[instruction.first_operand]);
+  std::byte* const memory = run.AddressOf(run.current->operands[instruction.first_operand]);
   ++messages_;
   ++run.messages_left_;
   HostRun::Message& message = run.messages_[step];
@@ -418,7 +414,7 @@ bool HostExecutor::needs_driver() const {
 bool HostExecutor::waits_for_signals() const {
   return std::any_of(active_.begin(), active_.end(), [](Run* its_run) {
     const HostRun& run = HostRunOf(its_run);
-    return !run.started_ || run.refusal_told_ || run.ticket.meeting || !run.waiting_.empty();
+    return !run.started_ || run.refusal_told_ || !run.waiting_.empty();
   });
 }
 

@@ -18,8 +18,8 @@ namespace tutti {
 
 class HostExecutor final : public Executor {
  public:
-  // `presence` is this rank's own.
-  HostExecutor(Transport& transport, Presence& presence);
+  // `presence` is this rank's own. `may_spin`: see EngineOptions.
+  HostExecutor(Transport& transport, Presence& presence, bool may_spin);
 
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;
@@ -65,12 +65,12 @@ class HostExecutor final : public Executor {
   // Carries out a step that is a signal or computes.
   absl::Status Compute(HostRun& run, StepId step);
   void PostMessage(HostRun& run, StepId step);
-  // Lets the steps of a run begin once all its peers are met. kMoved: they begin, or a peer has refused the run.
-  Polled MeetPeers(HostRun& run);
   // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);
-  // Returns when the signal that `wait` awaits may have been made, or after kLooks looks: false.
-  static bool AwaitSignalBriefly(const HostRun& run, const Instruction& wait);
+  // Returns when the signal that `wait` awaits may have been made, or after `looks` looks: false.
+  static bool LookFor(const HostRun& run, const Instruction& wait, int looks);
+  // The same for a short run, which takes longer when it must go on elsewhere: the caller waits for it anyway.
+  bool AwaitSignal(HostRun& run, const Instruction& wait) const;
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);
   void Finish(HostRun& run, const absl::Status& status);
@@ -87,6 +87,7 @@ class HostExecutor final : public Executor {
 
   Transport& transport_;
   Presence& presence_;
+  const bool may_spin_;
   std::vector<Run*> active_;
   std::vector<Run*> pending_;
   int in_foreground_ = 0;      // runs that are not in the background

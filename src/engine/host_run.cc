@@ -1,6 +1,8 @@
 #include "engine/host_run.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
@@ -18,15 +20,6 @@ HostRun::HostRun(HostExecutor& executor, Call& its_call, Channel& its_channel, c
       borrowers_(its_channel.borrowers()) {
   MakeRoomFor(program);
   if (program.for_private_buffers != nullptr) MakeRoomFor(*program.for_private_buffers);
-  const std::size_t num_steps = program.instructions.size();
-  for (StepId step = 0; step < num_steps; ++step) {
-    const StepKind kind = program.instructions[step].kind;
-    if (kind != StepKind::kSend && kind != StepKind::kRecv) continue;
-    messages_.resize(num_steps);
-    messages_[step].run = this;
-    messages_[step].step = step;
-    messages_[step].done = &HostExecutor::OnMessage;
-  }
 }
 
 void HostRun::MakeRoomFor(const Program& some) {
@@ -36,6 +29,15 @@ void HostRun::MakeRoomFor(const Program& some) {
   for (const Instruction& instruction : some.instructions) {
     dsts_.resize(std::max<std::size_t>(dsts_.size(), instruction.num_dsts));
     srcs_.resize(std::max<std::size_t>(srcs_.size(), instruction.num_srcs));
+  }
+  const auto num_steps = static_cast<StepId>(some.instructions.size());
+  for (StepId step = 0; step < num_steps; ++step) {
+    const StepKind kind = some.instructions[step].kind;
+    if (kind != StepKind::kSend && kind != StepKind::kRecv) continue;
+    messages_.resize(std::max<std::size_t>(messages_.size(), num_steps));
+    messages_[step].run = this;
+    messages_[step].step = step;
+    messages_[step].done = &HostExecutor::OnMessage;
   }
 }
 
@@ -55,8 +57,8 @@ absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
 }
 
 absl::Span<std::byte> HostRun::output_lent_to_peers() const {
-  // Only the caller's own memory counts: staging is not used again after a failure. The memory counts also while this
-  // rank still meets its peers, because a peer may know already that no buffers are private, and write.
+  // Only the caller's own memory counts: staging is not used again after a failure. The memory counts also before the
+  // branch, because a peer may know already that no buffers are private, and write.
   const bool lent =
       started_ && current->uses_lane && current->shares_io && !memory_.stages_output() && !private_buffers;
   if (!lent) return {};
@@ -76,12 +78,7 @@ std::int64_t HostRun::Start() {
     TellRefusal(channel.rank());
     return 0;
   }
-  if (program.for_private_buffers != nullptr) {
-    steps_left_ = 1;  // not 0, which would mean that the run is complete, until the steps are known
-    channel.Meet(*this);
-    return 0;
-  }
-  BeginSteps();
+  BeginStepsAfter(0);
   return memory_.CopyIn();
 }
 
@@ -91,37 +88,44 @@ std::int64_t HostRun::StartWithoutSteps() {
 }
 
 void HostRun::BeginStepsAfter(StepId taken) {
-  BeginSteps();
-  for (StepId step = 0; step < taken; ++step) Complete(step);
-  std::erase_if(ready_, [this](StepId step) { return dependencies_left_[step] == kStepDone; });
+  const bool has_branch = program.for_private_buffers != nullptr && taken <= program.shared_beginning;
+  beginning_left_ = has_branch ? program.shared_beginning - taken : kNoBranch;
+  TakeUp(program, taken);
 }
 
-void HostRun::Part() {
-  if (ticket.any_private_buffers) {
-    current = program.for_private_buffers.get();
-    if (absl::Status status = memory_.MakeRoomForPrivateBuffers(); !status.ok()) {
-      refusal = std::move(status);
-      return TellRefusal(channel.rank());
-    }
-    SetScratch();
+void HostRun::Branch() {
+  beginning_left_ = kNoBranch;
+  if (!ticket.any_private_buffers) return TakeUp(program, program.shared_beginning);
+  if (absl::Status status = memory_.MakeRoomForPrivateBuffers(); !status.ok()) {
+    refusal = std::move(status);
+    return TellRefusal(channel.rank());
   }
-  channel.Part(*this);
-  BeginSteps();
+  const std::byte* const before = bases[static_cast<std::size_t>(Space::kScratch)];
+  SetScratch();
+  std::byte* const scratch = bases[static_cast<std::size_t>(Space::kScratch)];
+  // What the shared beginning has written to scratch moves along: later steps may read it.
+  if (before != scratch) std::memcpy(scratch, before, static_cast<std::size_t>(program.plan.scratch_bytes));
+  channel.GoOver(*this);
+  current = program.for_private_buffers.get();
+  TakeUp(*current, program.shared_beginning);
 }
-
-bool HostRun::IsMet(Rank peer) const { return peer == channel.rank() || ticket.Knows(peer); }
 
 void HostRun::SetScratch() {
   std::byte* const scratch = memory_.scratch();
-  bases[static_cast<std::size_t>(Space::kScratch)] = scratch != nullptr ? scratch : channel.LaneScratch(ticket);
+  bases[static_cast<std::size_t>(Space::kScratch)] =
+      scratch != nullptr ? scratch : channel.LaneScratch(ticket, program);
 }
 
-void HostRun::BeginSteps() {
-  dependencies_left_.assign(current->dependency_counts.begin(), current->dependency_counts.end());
+void HostRun::TakeUp(const Program& some, StepId taken) {
+  dependencies_left_.assign(some.dependency_counts.begin(), some.dependency_counts.end());
   steps_left_ = static_cast<std::uint32_t>(dependencies_left_.size());
-  output_steps_left_ = current->output_steps;
+  output_steps_left_ = some.output_steps;
   waiting_.clear();
-  ready_.assign(current->initially_ready.begin(), current->initially_ready.end());
+  ready_.assign(some.initially_ready.begin(), some.initially_ready.end());
+  const StepId beginning_left = std::exchange(beginning_left_, kNoBranch);
+  for (StepId step = 0; step < taken; ++step) Complete(step);
+  beginning_left_ = beginning_left;
+  std::erase_if(ready_, [this](StepId step) { return dependencies_left_[step] == kStepDone || !MayBegin(step); });
 }
 
 void HostRun::TellRefusal(Rank by) {
@@ -139,8 +143,9 @@ void HostRun::Complete(StepId step) {
   // Backwards, so that the earliest step of the plan is on top of the stack.
   for (std::uint32_t i = instruction.num_successors; i-- > 0;) {
     const StepId successor = current->successors[instruction.first_successor + i];
-    if (--dependencies_left_[successor] == 0) ready_.push_back(successor);
+    if (--dependencies_left_[successor] == 0 && MayBegin(successor)) ready_.push_back(successor);
   }
+  if (beginning_left_ != kNoBranch) --beginning_left_;
 }
 
 absl::Status HostRun::MessageError() const {
@@ -152,7 +157,7 @@ absl::Status HostRun::MessageError() const {
 void HostRun::AddMessagePeers(std::vector<Rank>& peers) const {
   for (const Message& message : messages_) {
     if (!message.under_way) continue;
-    const Rank peer = channel.PeerOf(program.instructions[message.step], message.source);
+    const Rank peer = channel.PeerOf(current->instructions[message.step], message.source);
     if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
   }
 }
@@ -169,21 +174,24 @@ std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker
   const auto is_any = [&] {
     if (!started_) return is_peer(channel.BlockedBy(*this), "its start (its previous call is not complete)");
     if (refusal_told_) return is_peer(channel.StillTakesPart(ticket), "its end (a rank has no memory for the call)");
-    for (Rank peer = 0; ticket.meeting && peer < channel.size(); ++peer) {
-      if (!IsMet(peer) && is_peer(peer, "its start (whether its buffers can be mapped)")) return true;
-    }
-    if (ticket.meeting) return false;
     for (const StepId step : waiting_) {
       if (is({.peer = current->instructions[step].peer, .what = Name(StepKind::kWait), .step = step})) return true;
     }
-    if (messages_left_ == 0) return false;
     for (const StepKind kind : {StepKind::kRecv, StepKind::kSend}) {
-      for (StepId step = 0; step < program.instructions.size(); ++step) {
-        const Instruction& instruction = program.instructions[step];
+      for (StepId step = 0; messages_left_ > 0 && step < current->instructions.size(); ++step) {
+        const Instruction& instruction = current->instructions[step];
         // A step that is complete has no number of dependencies.
         if (instruction.kind != kind || dependencies_left_[step] != 0) continue;
         if (is({.peer = instruction.peer, .what = Name(kind), .step = step})) return true;
       }
+    }
+    for (StepId step = 0; current->num_waits > 0 && step < current->instructions.size(); ++step) {
+      const Instruction& wait = current->instructions[step];
+      const bool ahead = wait.kind == StepKind::kWait && dependencies_left_[step] != 0 &&
+                         dependencies_left_[step] != kStepDone &&
+                         !channel.MayHaveSignalled(ticket, wait.peer, wait.ordinal);
+      if (!ahead) continue;
+      if (is({.peer = wait.peer, .what = Name(StepKind::kWait), .step = step, .is_ahead = true})) return true;
     }
     return false;
   };

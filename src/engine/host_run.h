@@ -17,7 +17,7 @@ namespace tutti {
 class HostExecutor;
 
 // Everything that a run needs is allocated when it is made or given its buffers: a run allocates nothing, but for the
-// first scratch for private buffers on a rank whose own buffers are not (see Part).
+// first scratch for private buffers on a rank whose own buffers are not (see Branch).
 class HostRun final : public Run {
  public:
   HostRun(HostExecutor& executor, Call& call, Channel& channel, const Program& program, void* scratch);
@@ -41,22 +41,28 @@ class HostRun final : public Run {
 
   // Stands in dependencies_left_ for a step that is complete.
   static constexpr std::uint32_t kStepDone = 0xffffffff;
+  // Stands in beginning_left_ for a run that has no branch, or has passed it.
+  static constexpr StepId kNoBranch = 0xffffffff;
 
   // Allocates what a run of `some` needs.
   void MakeRoomFor(const Program& some);
   void Begin();
   // Begins the run, and returns the number of bytes that were copied into staging.
   std::int64_t Start();
-  // The same for a run that is neither refused nor meets its peers first, and whose steps are begun otherwise.
+  // The same for a run that is not refused, and whose steps are begun otherwise.
   std::int64_t StartWithoutSteps();
-  // After Channel::Meet, when all peers are met: chooses the program, and begins its steps.
-  void Part();
-  void BeginSteps();
-  // The same when the first `taken` steps of the plan have been taken already.
+  // Lets the steps of the call's program begin, the first `taken` of which have been taken already.
   void BeginStepsAfter(StepId taken);
+  // Whether the shared beginning of both programs is complete, so that Branch must be called: until then no other step
+  // begins.
+  bool at_branch() const { return beginning_left_ == 0; }
+  // Whether `step` is not held back until the branch.
+  bool MayBegin(StepId step) const { return beginning_left_ == kNoBranch || step < program.shared_beginning; }
+  // Goes on with the program for private buffers, if buffers of any rank are private, or else with the call's own.
+  void Branch();
+  // Lets the steps of `some` begin, the first `taken` of which have been taken already.
+  void TakeUp(const Program& some, StepId taken);
   void SetScratch();
-  // Whether `peer` has been met, or is this rank.
-  bool IsMet(Rank peer) const;
   void Complete(StepId step);
   // Refuses the run, because rank `by` cannot take part: no further step of the run is taken on this rank, nor on the
   // other ranks once they have heard of the refusal.
@@ -74,6 +80,7 @@ class HostRun final : public Run {
   bool failed_ = false;  // a run has ended with an error of its group: no peer says when it has left the run's memory
   absl::Status message_error_;  // the first of the run's messages
   std::uint32_t steps_left_ = 0;
+  StepId beginning_left_ = kNoBranch;  // until the branch
   std::uint32_t output_steps_left_ = 0;
   std::uint32_t messages_left_ = 0;  // under way
   std::vector<std::uint32_t> dependencies_left_;

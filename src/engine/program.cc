@@ -148,19 +148,18 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     for (const bool written : {true, false}) {
       for (const Ref& ref : written ? plan.dsts(step) : plan.srcs(step)) {
         const Rank owner = ref.owner == plan.rank ? kSelf : ref.owner;
-        program->operands.push_back({static_cast<std::uint32_t>(BaseOf(ref.space, owner)), ref.offset});
+        program->operands.push_back({BaseOf(ref.space, owner), ref.offset});
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
         instruction.touches_peer = true;
         program->touches_buffers_of_peers |= written || ref.space != Space::kScratch;
-        std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(ref.space)];
+        std::int64_t& extent = program->peer_extents[PlaceAmongPeers(ref.space)];
         extent = std::max(extent, ref.offset + ref.bytes);
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
-    instruction.fills_scratch =
-        step.kind == StepKind::kCopy &&
-        program->operands[instruction.first_operand].base == static_cast<std::uint32_t>(BaseOf(Space::kScratch, kSelf));
+    instruction.fills_scratch = step.kind == StepKind::kCopy &&
+                                program->operands[instruction.first_operand].base == BaseOf(Space::kScratch, kSelf);
     program->wire_bytes += instruction.wire_bytes;
     touched_bytes += instruction.touched_bytes;
     const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
@@ -183,13 +182,15 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
     program->counts_bytes = counts_bytes;
   }
+  program->has_short_scratch =
+      program->uses_lane && program->counts_bytes == 0 && plan.scratch_bytes <= kShortScratchBytes;
   // Only the root knows whether it is in place: its peers find its memory all the same (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
   // A peer may touch the input or output of a rank whose own steps touch no input or output of a peer where the steps
-  // of the ranks differ: where a collective has a root, or where this rank touches nothing of its peers. Otherwise,
-  // when a rank touches only scratch of its peers, they touch only its scratch.
-  program->shares_io |=
-      program->uses_lane && !shares_only_scratch && (HasRoot(plan.spec.collective) || !shares_scratch);
+  // of the ranks differ: where a collective has a root, or each rank its own counts, or where this rank touches nothing
+  // of its peers. Otherwise, when a rank touches only scratch of its peers, they touch only its scratch.
+  const bool steps_differ = HasRoot(plan.spec.collective) || plan.spec.collective == Collective::kAllToAllV;
+  program->shares_io |= program->uses_lane && !shares_only_scratch && (steps_differ || !shares_scratch);
   if (program->shares_io) program->output_steps = 0;  // final at the end: peers write it, too
   std::uint32_t next = 0;
   for (StepId id = 0; id < num_steps; ++id) {
@@ -214,7 +215,7 @@ std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch) {
   return CompileOne(std::move(plan), shares_only_scratch);
 }
 
-std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning) {
   const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
   const std::shared_ptr<Program> other = CompileOne(std::move(for_private_buffers), /*shares_only_scratch=*/true);
   program->output_steps = other->output_steps = 0;  // the output is final at the end, whichever program runs
@@ -222,7 +223,11 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers) {
   // The signature covers both plans, because a call of a rank that has only one of them could not meet the others'
   // call.
   program->signature ^= HashName(other->plan) << 40;
+  // The numbers of messages are taken before it is known which program runs.
+  program->messages = other->messages;
+  program->has_short_scratch = false;  // the other program may need more
   program->for_private_buffers = other;
+  program->shared_beginning = shared_beginning;
   return program;
 }
 

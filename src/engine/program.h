@@ -3,6 +3,7 @@
 #define TUTTI_ENGINE_PROGRAM_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,11 +15,17 @@
 
 namespace tutti {
 
-// Bases of this rank: index of Space; of peer r: kSpaces + kPeerSpaces·r + index of Space (in, out, scratch).
+// Bases of this rank: index of Space (in, out, scratch, state); of peer r: kSpaces + kPeerSpaces·r + PlaceAmongPeers.
 inline constexpr int kSpaces = 4;
-inline constexpr int kPeerSpaces = 3;
-inline constexpr int BaseOf(Space space, Rank owner) {
-  return owner == kSelf ? static_cast<int>(space) : kSpaces + kPeerSpaces * owner + static_cast<int>(space);
+inline constexpr int kPeerSpaces = 4;
+// The place of a space among those that ranks touch in the memory of peers: in, out, scratch, block.
+inline constexpr std::size_t PlaceAmongPeers(Space space) {
+  return space == Space::kBlock ? 3 : static_cast<std::size_t>(space);
+}
+inline constexpr std::uint32_t BaseOf(Space space, Rank owner) {
+  return static_cast<std::uint32_t>(owner == kSelf ? static_cast<std::size_t>(space)
+                                                   : kSpaces + kPeerSpaces * static_cast<std::size_t>(owner) +
+                                                         PlaceAmongPeers(space));
 }
 
 struct Operand {
@@ -84,6 +91,8 @@ struct Program {
   std::uint32_t output_steps = 0;
   // The program signals or waits for signals, for which its runs need a free lane.
   bool uses_lane = false;
+  // The scratch of a run fits beside its announcement (LaneControl::Half), and lies there.
+  bool has_short_scratch = false;
   // The steps touch little memory, and none is a message: a caller who is about to wait begins such a run itself.
   bool is_short = false;
   // Whether any instruction touches memory of a peer that the peer may use for something else as soon as a call has
@@ -93,14 +102,16 @@ struct Program {
   // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
   // that uses a lane; 0: none, also in a world of more than 4,096 ranks.
   std::int64_t counts_bytes = 0;
-  // By space: the ends of the ranges that this rank's steps touch in the memory of peers.
+  // By space (PlaceAmongPeers): the ends of the ranges that this rank's steps touch in the memory of peers.
   std::array<std::int64_t, kPeerSpaces> peer_extents = {};
   // Whether peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
-  // The program of the same call by a plan in which peers touch scratch alone. All ranks run that program instead of
-  // this one when buffers of some rank lie where peers cannot reach them, which the ranks tell each other first. Null:
-  // such buffers are staged whole.
+  // The program of the same call by a plan in which peers touch scratch alone. All ranks go over to that program when
+  // buffers of some rank lie where peers cannot reach them. Null: such buffers are staged whole.
   std::shared_ptr<const Program> for_private_buffers;
+  // The number of steps with which both programs begin; once they are complete, a rank knows whether any rank's buffers
+  // are private (see SharedBeginning). 0 without for_private_buffers.
+  StepId shared_beginning = 0;
   // Whether a call must be in place on all ranks or on none, because it decides where peers find each other's input.
   bool in_place_must_match = false;
   bool point_to_point = false;
@@ -118,9 +129,9 @@ struct Program {
 
 // `shares_only_scratch`: no rank touches the buffers of its peers, which cannot be told from the plan of one rank.
 std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = false);
-// A program of `plan`, in which ranks reach their peers' buffers, with Program::for_private_buffers. Both plans are of
-// one call, without messages, and all ranks have both.
-std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers);
+// A program of `plan`, in which ranks reach their peers' buffers and send no messages, with
+// Program::for_private_buffers. Both plans are of one call, and all ranks have both; `shared_beginning` is not 0.
+std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);
 

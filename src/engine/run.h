@@ -26,6 +26,7 @@ struct Blocker {
   Rank peer = 0;  // of the run's channel
   absl::string_view what;
   StepId step = kNoStep;
+  bool is_ahead = false;  // the run does not wait for the step now, but will
 
   // For an error: "step 3 (recv)".
   std::string Place() const;
@@ -39,9 +40,8 @@ struct Ticket {
   CallIdentity identity;                     // of a collective: what the peers must have called in its place
   std::uint8_t identity_hash = 0;            // see HashOf
   std::uint32_t signals = 0;                 // that this rank has made in the run
-  std::uint32_t signals_to_meet = 0;         // those of them, equally many on all ranks, that no plan speaks of
-  bool meeting = false;                      // see Channel::Meet
-  bool any_private_buffers = false;          // of the ranks met so far
+  bool any_private_buffers = false;          // of this rank, or of a peer whose announcement has been read
+  bool has_gone_over = false;                // see Channel::GoOver
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
   std::uint64_t look = 1;                    // grows whenever what is known of the peers' announcements is out of date
   std::vector<std::uint64_t> known_since;    // by peer: the `look` in which its announcement was read last
@@ -82,11 +82,13 @@ class Run {
   virtual bool started() const = 0;
   // Steps that are not complete: fewer, whenever the run has moved.
   virtual std::uint32_t steps_left() const = 0;
-  // The first that `matches` of what the run waits for now; nullopt when there is none. Signals come before messages,
-  // and receives, which name the rank that has not sent, before sends. Allocates nothing.
+  // The first that `matches` of what the run waits for now, and then of the signals not yet made for which it will wait
+  // (Blocker::is_ahead); nullopt when there is none. Signals come before messages, and receives, which name the rank
+  // that has not sent, before sends. Allocates nothing.
   virtual std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const = 0;
+  // What the run waits for now; nullopt when it waits for nothing.
   std::optional<Blocker> FirstBlocker() const {
-    return FindBlocker([](const Blocker&) { return true; });
+    return FindBlocker([](const Blocker& blocker) { return !blocker.is_ahead; });
   }
   // For an error: "call 17, recv:message recv f32 count=4 from=any tag=5".
   std::string Text() const;

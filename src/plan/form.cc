@@ -161,8 +161,12 @@ class Former {
     }
     if (ref.owner != kSelf && ref.space == Space::kState)
       return absl::StrCat(ToText(ref), ": rank ", plan.rank, " cannot read or write state of rank ", ref.owner);
+    if (ref.space == Space::kBlock && (ref.owner == kSelf || plan.spec.collective != Collective::kAllToAllV))
+      return absl::StrCat(ToText(ref), ": only an all_to_all_v has blocks, and only in the memory of peers");
     const Plan& there = *by_rank_[owner];
-    const std::array<std::int64_t, 4> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes};
+    const std::int64_t block = ref.space == Space::kBlock ? BlockOf(there.spec, plan.rank).bytes : 0;
+    const std::array<std::int64_t, 5> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes,
+                                               block};
     const std::int64_t size = sizes[static_cast<std::size_t>(ref.space)];
     // The message of a send or recv may be empty.
     const std::int64_t least = IsPointToPoint(plan.spec.collective) ? 0 : 1;
@@ -176,7 +180,8 @@ class Former {
     }
     if (ref.space == Space::kState && !InOneState(plan, ref))
       return absl::StrCat(ToText(ref), " lies in no state of the plan that holds ", Name(ref.dtype));
-    if (written && ref.space == Space::kIn) return absl::StrCat(ToText(ref), ": the input is read-only");
+    if (written && (ref.space == Space::kIn || ref.space == Space::kBlock))
+      return absl::StrCat(ToText(ref), ": the input is read-only");
     return "";
   }
 

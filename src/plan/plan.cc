@@ -14,7 +14,7 @@ absl::string_view Name(StepKind kind) {
 }
 
 absl::string_view Name(Space space) {
-  static constexpr std::array<absl::string_view, 4> kNames = {"in", "out", "scratch", "state"};
+  static constexpr std::array<absl::string_view, 5> kNames = {"in", "out", "scratch", "state", "block"};
   return NameOf(kNames, space);
 }
 

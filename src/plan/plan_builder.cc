@@ -77,6 +77,11 @@ PlanBuilder::~PlanBuilder() = default;
 PlanBuilder::PlanBuilder(PlanBuilder&&) noexcept = default;
 PlanBuilder& PlanBuilder::operator=(PlanBuilder&&) noexcept = default;
 
+Ref PlanBuilder::BlockFrom(Rank peer) const {
+  const std::int64_t count = spec_.recv_counts[static_cast<std::size_t>(peer)];
+  return Ref{.space = Space::kBlock, .dtype = spec_.dtype, .bytes = count * SizeOf(spec_.dtype)}.At(peer);
+}
+
 Ref PlanBuilder::Allocate(Space space, DType dtype, std::int64_t count) {
   std::int64_t& used = space == Space::kState ? plan_.state_bytes : plan_.scratch_bytes;
   if (SizeOf(dtype) == 0) {
@@ -166,7 +171,13 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
       return false;
     }
   }
+  if (ref.space == Space::kBlock &&
+      (ref.owner == kSelf || spec_.collective != Collective::kAllToAllV || spec_ != plan_.spec)) {
+    Fail(absl::StrCat(at, Where(ref), ": only a whole all_to_all_v has blocks, and only in the memory of peers"));
+    return false;
+  }
   std::int64_t limit = ref.space == Space::kScratch ? plan_.scratch_bytes : plan_.state_bytes;
+  if (ref.space == Space::kBlock) limit = BlockFrom(ref.owner).bytes;
   if (ref.space == Space::kIn || ref.space == Space::kOut) {
     const bool unknown = ref.owner != kSelf && plan_.spec.collective == Collective::kAllToAllV;
     limit = unknown ? std::numeric_limits<std::int64_t>::max()
@@ -176,7 +187,7 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
     Fail(absl::StrCat(at, Where(ref), " lies outside its space of ", limit, " bytes"));
   } else if (ref.offset % SizeOf(ref.dtype) != 0 || ref.bytes % SizeOf(ref.dtype) != 0) {
     Fail(absl::StrCat(at, Where(ref), " is not whole elements of ", Name(ref.dtype)));
-  } else if (written && ref.space == Space::kIn) {
+  } else if (written && (ref.space == Space::kIn || ref.space == Space::kBlock)) {
     Fail(absl::StrCat(at, Where(ref), ": the input is read-only"));
   }
   return status_.ok();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "plan/model_of.h"
 #include "plan/player.h"
+#include "plan/representative.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -23,7 +24,8 @@ constexpr std::size_t kMostPlannedRanks = 1 << 10;  // plans times ranks of the 
 
 bool IsPlayedInPart(int size) { return static_cast<std::size_t>(size) * size > kMostPlannedRanks; }
 
-// The call that is predicted in place of `spec`.
+}  // namespace
+
 CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   CollectiveSpec same = spec;
   // In-place calls are predicted as others are: some ranks may be in place and others not, and all must choose alike.
@@ -41,6 +43,8 @@ CollectiveSpec Representative(const CollectiveSpec& spec, int size) {
   }
   return same;
 }
+
+namespace {
 
 // The rank whose plan comes first: the root, which has most to do where there is one, or the rank with the first chunk,
 // which is the longest.

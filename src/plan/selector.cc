@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/model_of.h"
+#include "plan/representative.h"
+#include "plan/shared_beginning.h"
 
 namespace tutti {
 namespace {
@@ -72,14 +75,9 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   return candidates;
 }
 
-// Whether ranks know where in the buffers of their peers their blocks lie. Ranks of an all_to_all_v do not know, so the
-// plans for mapped buffers serve private buffers too.
-bool MayReachBuffers(Collective collective) { return collective != Collective::kAllToAllV; }
-
 // The candidates for buffers that peers can map; schedules for private buffers are refused.
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
-  if (!MayReachBuffers(spec.collective)) return candidates;
   for (Candidate& candidate : candidates) {
     if (!candidate.refusal.ok() || !candidate.schedule->touches_only_scratch_of_peers) continue;
     candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
@@ -146,36 +144,39 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
   return selection->schedule;
 }
 
-// Whether ranks reach the buffers of their peers. The plans of the first and the last rank and of the root are looked
-// at, because the root may do something else than the others.
-absl::StatusOr<bool> ReachesBuffers(const Schedule& schedule, const CollectiveSpec& spec, int size,
-                                    const PlanOptions& options) {
-  for (const Rank rank : {0, size - 1, HasRoot(spec.collective) ? spec.root : 0}) {
-    const absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, size, options);
-    if (!plan.ok()) return plan.status();
-    for (const Ref& ref : plan->refs) {
-      if (ref.owner != kSelf && ref.owner != rank && ref.space != Space::kScratch) return true;
-    }
+// Whether a rank can decide in the middle of a call whether it goes on with the plan of `mapped` or of `staged`. The
+// plans of the first and the last rank and of the root are looked at, because the root may do something else than the
+// others.
+bool BeginAlike(const Schedule& mapped, const Schedule& staged, const CollectiveSpec& spec, int size,
+                const PlanOptions& options) {
+  const CollectiveSpec call = Representative(spec, size);
+  for (const Rank rank : {0, size - 1, HasRoot(call.collective) ? call.root : 0}) {
+    const absl::StatusOr<Plan> one = BuildPlan(mapped, call, rank, size, options);
+    const absl::StatusOr<Plan> other = BuildPlan(staged, call, rank, size, options);
+    if (!one.ok() || !other.ok() || SharedBeginning(*one, *other) == 0) return false;
   }
-  return false;
+  return true;
 }
 
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options) {
   const Schedule* best = &chosen;
-  if (!MayReachBuffers(spec.collective)) return best;
-  // A call that fits into one stage gains nothing from stages.
-  if (!options.peers_mapped || BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
+  // A call that fits into one stage gains nothing from stages. The blocks of an all_to_all_v may have any length.
+  const bool any_length = spec.collective == Collective::kAllToAllV;
+  if (!options.peers_mapped || size == 1) return best;
+  if (!any_length && BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
-  std::erase_if(candidates,
-                [](const Candidate& c) { return !Serves(c) || !c.schedule->touches_only_scratch_of_peers; });
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return !Serves(candidate) || !candidate.schedule->touches_only_scratch_of_peers ||
+           !BeginAlike(chosen, *candidate.schedule, spec, size, options);
+  });
   if (candidates.empty()) return best;
-  const absl::StatusOr<bool> reaches = ReachesBuffers(chosen, spec, size, options);
-  if (!reaches.ok()) return reaches.status();
-  if (!*reaches) return best;
-  absl::StatusOr<double> least = PredictSeconds(chosen, spec, size, options);
-  if (!least.ok()) return least.status();
-  *least += StagingSeconds(spec, size, options);
+  absl::StatusOr<double> least = std::numeric_limits<double>::infinity();
+  if (!any_length) {
+    least = PredictSeconds(chosen, spec, size, options);
+    if (!least.ok()) return least.status();
+    *least += StagingSeconds(spec, size, options);
+  }
   for (const Candidate& candidate : candidates) {
     const absl::StatusOr<double> seconds = PredictSeconds(*candidate.schedule, spec, size, options);
     if (!seconds.ok()) return seconds.status();
@@ -194,9 +195,11 @@ absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions
 }
 
 void BuildSelected(PlanBuilder& builder) {
-  // In a part of a plan the buffers of the root may lie anywhere, so that no peer could name them.
+  // In a part of a plan the buffers of the root, and the blocks of an all_to_all_v, may lie anywhere, so that no peer
+  // could name them.
+  const Collective collective = builder.spec().collective;
   PlanOptions options = builder.options();
-  options.peers_mapped &= !HasRoot(builder.spec().collective);
+  options.peers_mapped &= !HasRoot(collective) && collective != Collective::kAllToAllV;
   (*ChooseSchedule(builder.spec(), builder.size(), options))->build(builder);
 }
 

@@ -1,6 +1,8 @@
 #include "plan/spaces.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
 
 namespace tutti {
 namespace {
@@ -25,6 +27,27 @@ Ref InputOf(const CollectiveSpec& spec, Rank rank, int size) {
 
 Ref OutputOf(const CollectiveSpec& spec, Rank rank, int size) {
   return PlaceOf(spec, OutputCount(spec, rank, size), InputCount(spec, rank, size), rank);
+}
+
+Ref BlockOf(const CollectiveSpec& spec, Rank to) {
+  const auto block = spec.send_counts.begin() + to;
+  const std::int64_t before = std::accumulate(spec.send_counts.begin(), block, std::int64_t{0});
+  return {.space = Space::kIn,
+          .dtype = spec.dtype,
+          .offset = before * SizeOf(spec.dtype),
+          .bytes = *block * SizeOf(spec.dtype)};
+}
+
+std::vector<Plan> WithBlocksLocated(absl::Span<const Plan> plans) {
+  std::vector<Plan> located(plans.begin(), plans.end());
+  for (Plan& plan : located) {
+    for (Ref& ref : plan.refs) {
+      if (ref.space != Space::kBlock) continue;
+      ref.offset += BlockOf(plans[static_cast<std::size_t>(ref.owner)].spec, plan.rank).offset;
+      ref.space = Space::kIn;
+    }
+  }
+  return located;
 }
 
 std::int64_t SpaceBytes(const CollectiveSpec& spec, Space space, Rank rank, int size) {

@@ -1,15 +1,25 @@
 #include "tutti/verify.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "plan/form.h"
 #include "plan/order.h"
 #include "plan/races.h"
+#include "plan/spaces.h"
 #include "plan/values.h"
 
 namespace tutti {
 
-absl::Status Verify(absl::Span<const Plan> plans) {
-  if (absl::Status status = CheckForm(plans); !status.ok()) return status;
+absl::Status Verify(absl::Span<const Plan> given) {
+  if (absl::Status status = CheckForm(given); !status.ok()) return status;
+  const auto names_block = [](const Plan& plan) {
+    return std::any_of(plan.refs.begin(), plan.refs.end(), [](const Ref& ref) { return ref.space == Space::kBlock; });
+  };
+  std::vector<Plan> located;
+  if (std::any_of(given.begin(), given.end(), names_block)) located = WithBlocksLocated(given);
+  const absl::Span<const Plan> plans = located.empty() ? given : located;
   const absl::StatusOr<Order> order = Order::Of(plans);
   if (!order.ok()) return order.status();
   if (absl::Status status = CheckRaces(plans, *order); !status.ok()) return status;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +32,16 @@ class ChannelTest : public ::testing::Test {
     Call* const call = calls_.emplace_back(world_.NewCall(rank, spec, "direct"));
     Buffer& buffer = buffers_.emplace_back(world_.ranks[rank].arena->Allocate(2 * spec.count * 4).value());
     EXPECT_EQ(call->SetBuffers(buffer.data(), buffer.data() + spec.count * 4, nullptr), absl::OkStatus());
+    return call->run();
+  }
+  // A new run of an all_to_all_v in which each rank sends 100 elements to rank 0 and 200 to rank 1.
+  Run& NewExchange(Rank rank) {
+    const std::int64_t received = rank == 0 ? 100 : 200;
+    CollectiveSpec spec{.collective = Collective::kAllToAllV, .send_counts = {100, 200}};
+    spec.recv_counts = {received, received};
+    Call* const call = calls_.emplace_back(world_.NewCall(rank, spec, "direct"));
+    Buffer& buffer = buffers_.emplace_back(world_.ranks[rank].arena->Allocate(700 * 4).value());
+    EXPECT_EQ(call->SetBuffers(buffer.data(), buffer.data() + 300 * 4, nullptr), absl::OkStatus());
     return call->run();
   }
   Channel& channel(Rank rank) { return *world_.ranks[rank].channel; }
@@ -124,6 +135,46 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
     const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << offset;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 announced a buffer outside its region"));
+  }
+}
+
+// Rank 0 finds its block at the beginning of the peer's input, rank 1 behind the block for rank 0.
+TEST_F(ChannelTest, BlocksLieWhereTheCountsOfThePeerSay) {
+  Run& first = NewExchange(0);
+  Run& second = NewExchange(1);
+  ASSERT_TRUE(channel(0).Admit(first));
+  ASSERT_TRUE(channel(1).Admit(second));
+  channel(0).Signal(first);
+  channel(1).Signal(second);
+  EXPECT_EQ(channel(1).HasSignalled(second, 0, 1).value(), Signalled::kYes);
+  *reinterpret_cast<int*>(buffers_[0].data() + 100 * 4) = 4711;
+  EXPECT_EQ(*reinterpret_cast<int*>(second.bases[BaseOf(Space::kBlock, 0)]), 4711);
+
+  const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
+  for (const std::int64_t in : {std::int64_t{-64}, region_bytes - 100 * 4 + 4, region_bytes}) {
+    world_.ranks[1].control->lanes[0].half[1].in = in;
+    const absl::Status status = channel(0).HasSignalled(first, 1, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << in;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("outside its region"));
+  }
+}
+
+TEST_F(ChannelTest, CountsThatLeadOutOfThePeersRegionAreRefused) {
+  Run& theirs = NewExchange(0);
+  Run& mine = NewExchange(1);
+  ASSERT_TRUE(channel(0).Admit(theirs));
+  ASSERT_TRUE(channel(1).Admit(mine));
+  channel(0).Signal(theirs);
+  // Rank 0 tells counts at the end of the scratch of its lane: those that it sends, then those that it receives.
+  auto& scratch = world_.ranks[0].control->scratch[1];
+  auto* const counts = reinterpret_cast<std::int64_t*>(scratch.data() + scratch.size() - 4 * sizeof(std::int64_t));
+  ASSERT_EQ(counts[0], 100);
+  constexpr auto kLargest = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t first : {kLargest, kLargest / 4, std::int64_t{1} << 40}) {
+    counts[0] = first;
+    const absl::Status status = channel(1).HasSignalled(mine, 0, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << first;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 announced a block of 200 elements"));
   }
 }
 

@@ -115,7 +115,7 @@ class TwoRanks {
   }
 
   static std::unique_ptr<Executor> MakeHostExecutor(Transport& transport, Presence& presence) {
-    return std::make_unique<HostExecutor>(transport, presence);
+    return std::make_unique<HostExecutor>(transport, presence, /*may_spin=*/false);
   }
 
   static void Close(TestRank& rank) {

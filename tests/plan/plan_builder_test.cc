@@ -54,6 +54,30 @@ TEST(PlanBuilderTest, InputAndOutputOutOfPlace) {
   EXPECT_EQ(plan.out_bytes, 12);
 }
 
+TEST(PlanBuilderTest, ABlockIsOfAPeerInAWholeAllToAllV) {
+  const CollectiveSpec exchange{
+      .collective = Collective::kAllToAllV, .send_counts = {1, 2, 3, 4}, .recv_counts = {5, 2, 7, 8}};
+  PlanBuilder b = Builder(exchange);
+  EXPECT_EQ(b.BlockFrom(2), (Ref{.space = Space::kBlock, .owner = 2, .bytes = 28}));
+  b.Copy(b.out().Elements(7, 7), b.BlockFrom(2));
+  EXPECT_EQ(Built(b).refs[1], (Ref{.space = Space::kBlock, .owner = 2, .bytes = 28}));
+
+  const auto error_of = [&](const CollectiveSpec& spec, const std::function<void(PlanBuilder&)>& author) {
+    PlanBuilder wrong = Builder(spec);
+    author(wrong);
+    return std::string(std::move(wrong).Build().status().message());
+  };
+  EXPECT_THAT(error_of(exchange, [](PlanBuilder& w) { w.Copy(w.out().Elements(0, 2), w.BlockFrom(2).Elements(6, 2)); }),
+              HasSubstr("block[24, 32) of rank 2 lies outside its space of 28 bytes"));
+  EXPECT_THAT(error_of(exchange, [](PlanBuilder& w) { w.Copy(w.BlockFrom(0), w.out().Elements(0, 5)); }),
+              HasSubstr("read-only"));
+  EXPECT_THAT(error_of(exchange, [](PlanBuilder& w) { w.Copy(w.out().Elements(0, 2), w.BlockFrom(1)); }),
+              HasSubstr("only a whole all_to_all_v has blocks, and only in the memory of peers"));
+  const Ref block{.space = Space::kBlock, .owner = 2, .bytes = 4};
+  EXPECT_THAT(error_of({.count = 8}, [&](PlanBuilder& w) { w.Copy(w.out().Elements(0, 1), block); }),
+              HasSubstr("only a whole all_to_all_v has blocks"));
+}
+
 TEST(PlanBuilderTest, InPlaceTheSmallerIsABlockOfTheLarger) {
   PlanBuilder scatter = Builder({.collective = Collective::kReduceScatter, .count = 3, .in_place = true});
   EXPECT_EQ(scatter.in(), (Ref{.space = Space::kOut, .bytes = 48}));

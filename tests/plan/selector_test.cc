@@ -193,16 +193,15 @@ TEST(SelectorTest, CountsOfOneRankDoNotMatter) {
   CollectiveSpec many = few;
   many.send_counts = {1, 1 << 20, 5};
   const PlanOptions mapped{.peers_mapped = true};
-  for (const char* const name : {"pairwise", "staged"}) {
+  for (const char* const name : {"direct", "pairwise", "staged"}) {
     const Schedule& schedule = **FindSchedule(Collective::kAllToAllV, name);
     EXPECT_EQ(*PredictSeconds(schedule, few, 3, mapped), *PredictSeconds(schedule, many, 3, mapped));
   }
   for (const CollectiveSpec& spec : {few, many}) {
     const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, 3, mapped);
     ASSERT_TRUE(chosen.ok()) << chosen.status();
-    EXPECT_EQ((*chosen)->name, "staged");
-    // One plan of all_to_all_v serves all buffers, mapped or not.
-    EXPECT_EQ(*ChooseForPrivateBuffers(**chosen, spec, 3, mapped), *chosen);
+    EXPECT_EQ((*chosen)->name, "direct");
+    EXPECT_EQ((*ChooseForPrivateBuffers(**chosen, spec, 3, mapped))->name, "staged");
     EXPECT_EQ((*ChooseSchedule(spec, 3, {}))->name, "pairwise");
   }
 }

@@ -340,7 +340,7 @@ struct Survivors {
 };
 constexpr double kLeastRejected = 0.97;
 constexpr Survivors kSurvivors[] = {
-    {"drop_dep", 0.65, "another chain of dependencies, signals or messages orders the same two steps"},
+    {"drop_dep", 0.58, "another chain of dependencies, signals or messages orders the same two steps"},
     {"move_dep", 0.70, "as drop_dep: the step that is waited for instead comes later, or the old order holds anyway"},
     {"change_peer", 0.70, "a wait for a rank that all have met already, and of two waits one was enough"},
     {"drop_step", 0.75, "a wait or a signal in a meeting of all ranks where the root alone had to be met"},

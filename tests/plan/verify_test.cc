@@ -126,6 +126,56 @@ TEST(VerifyTest, PeersMustHaveBegunAndMustNotHaveEnded) {
               HasSubstr("nothing makes rank 1 wait for the step before the run of rank 1 ends"));
 }
 
+// Rank 0 sends 1 and 2 elements, rank 1 3 and 4: each rank reads the other's block where it lies.
+void ReadBlocks(PlanBuilder& b, bool wrong_block, bool meets_again) {
+  const Rank other = 1 - b.rank();
+  b.Signal();
+  b.WaitAll();
+  const std::int64_t before = b.rank() == 0 ? b.spec().recv_counts[0] : 0;
+  const std::int64_t own = b.rank() == 0 ? 0 : b.spec().recv_counts[0];
+  const std::int64_t own_in = b.rank() == 0 ? 0 : b.spec().send_counts[0];
+  const std::int64_t count = b.spec().recv_counts[static_cast<std::size_t>(other)];
+  Ref source = b.BlockFrom(other);
+  if (wrong_block) source = Ref{.space = Space::kIn, .bytes = source.bytes}.At(other);
+  b.Copy(b.out().Elements(before, count), source);
+  b.Copy(b.out().Elements(own, b.spec().recv_counts[static_cast<std::size_t>(b.rank())]),
+         b.in().Elements(own_in, b.spec().send_counts[static_cast<std::size_t>(b.rank())]));
+  if (meets_again) {
+    b.Signal();
+    b.WaitAll();
+  }
+}
+
+std::vector<Plan> PlansThatReadBlocks(bool wrong_block, bool meets_again) {
+  std::vector<Plan> plans;
+  const std::vector<std::int64_t> sent[] = {{1, 2}, {3, 4}};
+  for (Rank rank : {0, 1}) {
+    CollectiveSpec spec{.collective = Collective::kAllToAllV, .send_counts = sent[rank]};
+    spec.recv_counts = {sent[0][static_cast<std::size_t>(rank)], sent[1][static_cast<std::size_t>(rank)]};
+    PlanBuilder b("test", spec, rank, 2, {.peers_mapped = true});
+    ReadBlocks(b, wrong_block, meets_again);
+    plans.push_back(*std::move(b).Build());
+  }
+  return plans;
+}
+
+TEST(VerifyTest, BlocksOfAnAllToAllVLieWhereTheCountsOfTheirSenderSay) {
+  EXPECT_EQ(Verify(PlansThatReadBlocks(false, true)), absl::OkStatus());
+  EXPECT_THAT(std::string(Verify(PlansThatReadBlocks(true, true)).message()), HasSubstr("found in@0[0]"));
+  EXPECT_THAT(std::string(Verify(PlansThatReadBlocks(false, false)).message()),
+              HasSubstr("wait for the step before the run of rank"));
+  std::vector<Plan> beyond = PlansThatReadBlocks(false, true);
+  for (Ref& ref : beyond[1].refs) {
+    if (ref.space == Space::kBlock) ref.offset = 4;
+  }
+  EXPECT_THAT(std::string(Verify(beyond).message()), HasSubstr("lie in the 8 bytes of its space"));
+  std::vector<Plan> own = PlansThatReadBlocks(false, true);
+  for (Ref& ref : own[1].refs) {
+    if (ref.space == Space::kBlock) ref.owner = kSelf;
+  }
+  EXPECT_THAT(std::string(Verify(own).message()), HasSubstr("only in the memory of peers"));
+}
+
 TEST(VerifyTest, BarrierMustMeetEverybody) {
   EXPECT_THAT(ErrorOf({.collective = Collective::kBarrier}, 3,
                       [](PlanBuilder& b) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/combine.h"
 #include "kernels/reduce.h"
+#include "plan/spaces.h"
 #include "tutti/plan.h"
 
 namespace tutti {
@@ -30,7 +31,11 @@ class SequentialExecutor {
 
   // `in` and `out`: what the spaces kIn and kOut of each rank hold at the start.
   SequentialExecutor(const std::vector<Plan>& plans, std::vector<Bytes> in, std::vector<Bytes> out, Order order)
-      : plans_(plans), order_(order), memory_(plans.size()), done_(plans.size()), results_(plans.size()) {
+      : plans_(WithBlocksLocated(plans)),
+        order_(order),
+        memory_(plans.size()),
+        done_(plans.size()),
+        results_(plans.size()) {
     for (std::size_t rank = 0; rank < plans.size(); ++rank) {
       const auto garbage = [](std::int64_t bytes) { return Bytes(static_cast<std::size_t>(bytes), kGarbage); };
       memory_[rank] = {std::move(in[rank]), std::move(out[rank]), garbage(plans[rank].scratch_bytes),
@@ -189,7 +194,7 @@ class SequentialExecutor {
     kernels::Convert(dst.dtype, Address(rank, dst), type, src, dst.count(), kernels::Stores::kCached);
   }
 
-  const std::vector<Plan>& plans_;
+  const std::vector<Plan> plans_;
   Order order_;
   std::function<double(Rank)> factor_of_ = [](Rank) { return 1.0; };
   std::vector<std::array<Bytes, 4>> memory_;  // by rank, then Space

@@ -1,7 +1,7 @@
 // All-gather, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // In every stage each rank copies a part of its block to its slot, all meet, and each rank reads the slots of all
-// others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k rounds of signals, (n-1)·C bytes read
+// others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, (n-1)·C bytes read
 // from peers and C bytes copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -12,14 +12,15 @@ namespace {
 void Build(PlanBuilder& b) {
   const std::int64_t block = b.spec().count;
   if (block == 0) return;
-  b.Copy(b.out().Elements(b.rank() * block, block), b.in());
-  if (b.size() == 1) return;
+  const Ref own = b.out().Elements(b.rank() * block, block);
+  if (b.size() == 1) return b.Copy(own, b.in());
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, block, b.size());
   const SlotsOfParts slots(b, dtype, stages, 1);
   const auto fill = [&](std::int64_t stage) { b.Copy(slots.Part(stage), stages.Of(stage, b.in())); };
   const auto read = [&](std::int64_t stage) { ReadFromEveryPeer(b, stages, slots, stage, 0); };
   FillThenRead(b, stages, fill, read);
+  b.Copy(own, b.in());
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ TUTTI_SCHEDULE(all_gather, staged) = {
     .name = "staged",
     .summary =
         "stage by stage, every rank copies a part of its block to mapped scratch and reads the parts of all others",
-    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .cost = "1 + n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

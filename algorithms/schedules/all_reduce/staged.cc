@@ -1,7 +1,7 @@
 // All-reduce, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // The steps are those of ReduceInStages (stages.h). Operands are combined in rank order, so every rank ends with the
-// same bits. With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals, 2·(n-1)/n·S bytes
+// same bits. With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals, 2·(n-1)/n·S bytes
 // read from peers, and (n-1)/n·S bytes copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -24,7 +24,7 @@ TUTTI_SCHEDULE(all_reduce, staged) = {
     .summary =
         "stage by stage, every rank reduces its chunk of what all have copied to mapped scratch, and reads the others' "
         "chunks",
-    .cost = "1 + S/(2 segments) rounds of signals, 2·(n-1)/n·S bytes",
+    .cost = "2 + S/(2 segments) rounds of signals, 2·(n-1)/n·S bytes",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -1,7 +1,7 @@
 // Broadcast, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // In every stage the root copies a part of its buffer to its slot, all meet, and every other rank reads the part.
-// With buffers of S bytes and k = S / (2 segments) stages: k rounds of signals, S bytes copied to slots by the root,
+// With buffers of S bytes and k = S / (2 segments) stages: k+1 rounds of signals, S bytes copied to slots by the root,
 // and S bytes read by every other rank.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -13,8 +13,7 @@ void Build(PlanBuilder& b) {
   const std::int64_t count = b.spec().count;
   if (count == 0) return;
   const bool is_root = b.rank() == b.spec().root;
-  if (is_root) b.Copy(b.out(), b.in());
-  if (b.size() == 1) return;
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
   const DType dtype = b.spec().dtype;
   const Stages stages(b, dtype, count, 1);
   const SlotsOfParts slots(b, dtype, stages, 1);
@@ -25,6 +24,7 @@ void Build(PlanBuilder& b) {
     if (!is_root) b.Copy(stages.Of(stage, b.out()), slots.Part(stage).At(b.spec().root));
   };
   FillThenRead(b, stages, fill, read);
+  if (is_root) b.Copy(b.out(), b.in());
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ TUTTI_SCHEDULE(broadcast, staged) = {
     .name = "staged",
     .summary =
         "stage by stage, the root copies a part of its buffer to mapped scratch and every other rank reads the part",
-    .cost = "S/(2 segments) rounds of signals, S bytes",
+    .cost = "1 + S/(2 segments) rounds of signals, S bytes",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

@@ -1,7 +1,7 @@
 // Gather, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // In every stage each rank but the root copies a part of its block to its slot, all meet, and the root reads the parts.
-// With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k rounds of signals, C bytes copied to slots by
+// With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, C bytes copied to slots by
 // every rank but the root, and (n-1)·C bytes read by the root.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -13,8 +13,7 @@ void Build(PlanBuilder& b) {
   const std::int64_t block = b.spec().count;
   if (block == 0) return;
   const bool is_root = b.rank() == b.spec().root;
-  if (is_root) b.Copy(b.out().Elements(b.rank() * block, block), b.in());
-  if (b.size() == 1) return;
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
   const DType dtype = b.spec().dtype;
   const Stages stages(b, dtype, block, b.size());
   const SlotsOfParts slots(b, dtype, stages, 1);
@@ -25,6 +24,7 @@ void Build(PlanBuilder& b) {
     if (is_root) ReadFromEveryPeer(b, stages, slots, stage, 0);
   };
   FillThenRead(b, stages, fill, read);
+  if (is_root) b.Copy(b.out().Elements(b.rank() * block, block), b.in());
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ TUTTI_SCHEDULE(gather, staged) = {
     .collective = tutti::Collective::kGather,
     .name = "staged",
     .summary = "stage by stage, every rank copies a part of its block to mapped scratch and the root reads the parts",
-    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .cost = "1 + n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

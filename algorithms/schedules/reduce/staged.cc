@@ -1,7 +1,7 @@
 // Reduce, staged: for buffers that no peer can map, through slots in scratch that peers read.
 //
 // The steps are those of ReduceInStages (stages.h); only the root reads the chunks of the result.
-// With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+1 rounds of signals; (n-1)/n·S bytes read from
+// With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals; (n-1)/n·S bytes read from
 // peers, at the root twice as many, and (n-1)/n·S bytes copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -24,7 +24,7 @@ TUTTI_SCHEDULE(reduce, staged) = {
     .summary =
         "stage by stage, every rank reduces its chunk of what all have copied to mapped scratch, and the root reads "
         "the chunks",
-    .cost = "1 + S/(2 segments) rounds of signals, 2·(n-1)/n·S bytes",
+    .cost = "2 + S/(2 segments) rounds of signals, 2·(n-1)/n·S bytes",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,

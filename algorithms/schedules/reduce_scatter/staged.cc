@@ -2,7 +2,7 @@
 //
 // In every stage each rank copies a part of every other rank's block to its slot, all meet, and each rank reduces that
 // part of its block from all slots, and its own part from where it lies, into its output. Operands are combined in rank
-// order. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k rounds of signals, (n-1)·C bytes read
+// order. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, (n-1)·C bytes read
 // from peers and as many copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
@@ -34,7 +34,7 @@ TUTTI_SCHEDULE(reduce_scatter, staged) = {
     .name = "staged",
     .summary =
         "stage by stage, all copy a part of every block to mapped scratch, and every rank reduces its own part of all",
-    .cost = "n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
+    .cost = "1 + n·C/(2 segments) rounds of signals, (n-1)·C bytes (C: one block)",
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
