@@ -45,7 +45,7 @@ struct Counters {
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
   // Copied between the callers' buffers and the arena, for calls whose peers must reach memory that is not in the
   // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone. A schedule
-  // that passes every buffer through scratch (all_to_all_v's `staged`, and any that a call names) adds nothing here.
+  // that passes every buffer through scratch, because a call names that schedule, adds nothing here.
   std::int64_t staged_bytes = 0;
 };
 

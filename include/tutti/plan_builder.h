@@ -86,7 +86,7 @@ class PlanBuilder {
   // Of an all_to_all_v whose peers are mapped: the block that `peer`, another rank, sends to this rank, where the block
   // lies in the input of `peer`. For whole calls only, not for parts of a plan (Within). May be read after this rank
   // has waited for a signal of `peer`.
-  Ref BlockFrom(Rank peer) const;
+  Ref BlockFrom(Rank peer);
   // Working memory for `count` elements, 64-byte aligned. The range keeps its place for the length of the run.
   Ref Scratch(DType dtype, std::int64_t count);
   // Persistent memory of the bucket: every run finds it as the last run left it. `name` is unique in the plan;

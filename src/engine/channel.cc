@@ -287,10 +287,14 @@ absl::StatusOr<std::int64_t> Channel::PlaceOfBlock(const Run& run, Rank peer, st
   const std::int64_t most = p.region.bytes / SizeOf(spec.dtype);
   const std::int64_t* const theirs = CountsIn(*p.control, run);
   std::int64_t before = 0;  // elements of the input, before the block
-  for (Rank rank = 0; rank < rank_ && before <= most; ++rank) before += std::clamp<std::int64_t>(theirs[rank], 0, most);
+  for (Rank rank = 0; rank < rank_ && before <= most; ++rank) {
+    const std::int64_t count = theirs[rank];
+    before += std::clamp<std::int64_t>(count, 0, most);
+  }
   const std::int64_t length = spec.recv_counts[static_cast<std::size_t>(peer)];
-  const std::int64_t end = in + (before + std::min(length, most)) * SizeOf(spec.dtype);
-  if (in >= 0 && length <= most && end <= p.region.bytes) return in + before * SizeOf(spec.dtype);
+  const bool in_region = in >= 0 && in <= p.region.bytes && before <= most && length <= most &&
+                         (before + length) * SizeOf(spec.dtype) <= p.region.bytes - in;
+  if (in_region) return in + before * SizeOf(spec.dtype);
   return absl::DataLossError(absl::StrCat("rank ", peer, " announced a block of ", length, " elements, the ", before,
                                           "th and following of a buffer at offset ", in, ", outside its region of ",
                                           p.region.bytes, " bytes"));
@@ -306,7 +310,7 @@ absl::Status Channel::LearnAddresses(Run& run, Rank peer, const Announcement& an
   const std::int64_t scratch =
       run.ticket.has_gone_over ? lane.scratch_gone_over[run.ticket.lane_run & 1] : announcement.scratch;
   const std::array<std::int64_t, kPeerSpaces - 1> offsets = {in, announcement.out, scratch};
-  const std::array<std::int64_t, kPeerSpaces>& sizes = run.current->peer_extents;
+  const std::array<std::int64_t, kPeerSpaces>& sizes = run.current->peer_extents[static_cast<std::size_t>(peer)];
   std::byte** const bases = &run.bases[BaseOf(Space::kIn, peer)];
   for (std::size_t space = 0; space < offsets.size(); ++space) {
     // No step touches private buffers: after the shared beginning all ranks go over to the other program.

@@ -151,9 +151,10 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
         program->operands.push_back({BaseOf(ref.space, owner), ref.offset});
         instruction.touches_output |= owner == kSelf && ref.space == Space::kOut;
         if (owner == kSelf) continue;
+        program->peer_extents.resize(static_cast<std::size_t>(plan.size));
         instruction.touches_peer = true;
         program->touches_buffers_of_peers |= written || ref.space != Space::kScratch;
-        std::int64_t& extent = program->peer_extents[PlaceAmongPeers(ref.space)];
+        std::int64_t& extent = program->peer_extents[static_cast<std::size_t>(owner)][PlaceAmongPeers(ref.space)];
         extent = std::max(extent, ref.offset + ref.bytes);
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
@@ -176,8 +177,10 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     if (step.num_deps == 0) program->initially_ready.push_back(id);
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
+  if (program->uses_lane) program->peer_extents.resize(static_cast<std::size_t>(plan.size));
   program->is_short = !has_messages && touched_bytes <= kShortBytes;
   std::reverse(program->initially_ready.begin(), program->initially_ready.end());
+  static_assert(2 * kMostRanksWithBlocks * sizeof(std::int64_t) <= kLaneScratchBytes);
   const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
   if (plan.spec.collective == Collective::kAllToAllV && program->uses_lane && counts_bytes <= kLaneScratchBytes) {
     program->counts_bytes = counts_bytes;
@@ -237,7 +240,8 @@ std::int64_t BytesOf(const Program& program) {
   constexpr std::size_t kPerStepOfARun = 64;  // its dependencies, its message, and its place in the list of ready steps
   return static_cast<std::int64_t>(
              sizeof(Program) +
-             of(program.instructions, program.operands, program.successors, program.dependency_counts) +
+             of(program.instructions, program.operands, program.successors, program.dependency_counts,
+                program.peer_extents) +
              of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
              of(plan.spec.send_counts, plan.spec.recv_counts) + kPerStepOfARun * program.instructions.size()) +
          (program.for_private_buffers != nullptr ? BytesOf(*program.for_private_buffers) : 0);

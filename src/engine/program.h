@@ -100,10 +100,10 @@ struct Program {
   // serves nothing else until this rank has completed the run or closed the channel.
   bool touches_buffers_of_peers = false;
   // Bytes at the end of the lane's scratch in which a rank tells its peers the counts of its blocks, in an all_to_all_v
-  // that uses a lane; 0: none, also in a world of more than 4,096 ranks.
+  // that uses a lane; 0: none, also in a world of more than kMostRanksWithBlocks ranks.
   std::int64_t counts_bytes = 0;
-  // By space (PlaceAmongPeers): the ends of the ranges that this rank's steps touch in the memory of peers.
-  std::array<std::int64_t, kPeerSpaces> peer_extents = {};
+  // By peer and space (PlaceAmongPeers): the end of the ranges that this rank's steps touch there.
+  std::vector<std::array<std::int64_t, kPeerSpaces>> peer_extents;
   // Whether peers read or write this rank's in and out, which therefore must lie in its region.
   bool shares_io = false;
   // The program of the same call by a plan in which peers touch scratch alone. All ranks go over to that program when

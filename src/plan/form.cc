@@ -163,6 +163,8 @@ class Former {
       return absl::StrCat(ToText(ref), ": rank ", plan.rank, " cannot read or write state of rank ", ref.owner);
     if (ref.space == Space::kBlock && (ref.owner == kSelf || plan.spec.collective != Collective::kAllToAllV))
       return absl::StrCat(ToText(ref), ": only an all_to_all_v has blocks, and only in the memory of peers");
+    if (ref.space == Space::kBlock && plan.size > kMostRanksWithBlocks)
+      return absl::StrCat(ToText(ref), ": plans for more than ", kMostRanksWithBlocks, " ranks have no blocks");
     const Plan& there = *by_rank_[owner];
     const std::int64_t block = ref.space == Space::kBlock ? BlockOf(there.spec, plan.rank).bytes : 0;
     const std::array<std::int64_t, 5> sizes = {there.in_bytes, there.out_bytes, there.scratch_bytes, there.state_bytes,

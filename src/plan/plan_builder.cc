@@ -77,7 +77,16 @@ PlanBuilder::~PlanBuilder() = default;
 PlanBuilder::PlanBuilder(PlanBuilder&&) noexcept = default;
 PlanBuilder& PlanBuilder::operator=(PlanBuilder&&) noexcept = default;
 
-Ref PlanBuilder::BlockFrom(Rank peer) const {
+Ref PlanBuilder::BlockFrom(Rank peer) {
+  if (spec_.collective != Collective::kAllToAllV || peer < 0 || peer >= size() || peer == rank()) {
+    Fail(absl::StrCat("a block from rank ", peer, ": only an all_to_all_v has blocks, from ranks 0…", size() - 1,
+                      " but the rank itself"));
+    return {};
+  }
+  if (size() > kMostRanksWithBlocks) {
+    Fail(absl::StrCat("a block from rank ", peer, ": plans for more than ", kMostRanksWithBlocks, " ranks have none"));
+    return {};
+  }
   const std::int64_t count = spec_.recv_counts[static_cast<std::size_t>(peer)];
   return Ref{.space = Space::kBlock, .dtype = spec_.dtype, .bytes = count * SizeOf(spec_.dtype)}.At(peer);
 }

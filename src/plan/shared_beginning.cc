@@ -1,6 +1,8 @@
 #include "plan/shared_beginning.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -17,11 +19,32 @@ bool AreEqual(const Plan& a, const Step& in_a, const Plan& b, const Step& in_b) 
          a.deps_of(in_a) == b.deps_of(in_b);
 }
 
-bool ReachesBuffers(const Plan& plan, const Step& step) {
-  const auto reaches = [](const Ref& ref) { return ref.owner != kSelf && ref.space != Space::kScratch; };
+// Whether the step does more in the memory of peers than read their scratch. What a rank writes there could be lost: a
+// peer that goes over to its other plan may take other scratch.
+bool DoesMoreThanReadScratch(const Plan& plan, const Step& step) {
   const absl::Span<const Ref> dsts = plan.dsts(step);
   const absl::Span<const Ref> srcs = plan.srcs(step);
-  return std::any_of(dsts.begin(), dsts.end(), reaches) || std::any_of(srcs.begin(), srcs.end(), reaches);
+  return std::any_of(dsts.begin(), dsts.end(), [](const Ref& ref) { return ref.owner != kSelf; }) ||
+         std::any_of(srcs.begin(), srcs.end(),
+                     [](const Ref& ref) { return ref.owner != kSelf && ref.space != Space::kScratch; });
+}
+
+// Whether the steps of `plan` from `first` on wait for a further signal of a peer before they touch the peer's memory.
+// With that signal the peer tells where its scratch lies after the branch.
+bool WaitsAgain(const Plan& plan, StepId first) {
+  std::vector<bool> has_waited(static_cast<std::size_t>(plan.size));
+  for (StepId id = first; id < plan.steps.size(); ++id) {
+    const Step& step = plan.steps[id];
+    if (step.kind == StepKind::kWait) has_waited[static_cast<std::size_t>(step.peer)] = true;
+    const auto is_early = [&](const Ref& ref) {
+      return ref.owner != kSelf && !has_waited[static_cast<std::size_t>(ref.owner)];
+    };
+    const absl::Span<const Ref> dsts = plan.dsts(step);
+    const absl::Span<const Ref> srcs = plan.srcs(step);
+    if (std::any_of(dsts.begin(), dsts.end(), is_early) || std::any_of(srcs.begin(), srcs.end(), is_early))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -31,15 +54,19 @@ StepId SharedBeginning(const Plan& mapped, const Plan& staged) {
   const auto most = static_cast<StepId>(std::min(mapped.steps.size(), staged.steps.size()));
   StepId shared = 0;
   int signals = 0;
-  int peers_to_meet = mapped.size - 1;
+  std::vector<bool> is_met(static_cast<std::size_t>(mapped.size));
+  is_met[static_cast<std::size_t>(mapped.rank)] = true;
   for (; shared < most; ++shared) {
     const Step& step = mapped.steps[shared];
-    if (!AreEqual(mapped, step, staged, staged.steps[shared]) || ReachesBuffers(mapped, step)) break;
+    if (!AreEqual(mapped, step, staged, staged.steps[shared]) || DoesMoreThanReadScratch(mapped, step)) break;
     // The second signal tells peers what only one of the two plans has done.
     if (step.kind == StepKind::kSignal && ++signals == 2) break;
-    if (step.kind == StepKind::kWait) --peers_to_meet;
+    if (step.kind != StepKind::kWait) continue;
+    if (step.ordinal != 1) break;
+    is_met[static_cast<std::size_t>(step.peer)] = true;
   }
-  return peers_to_meet == 0 ? shared : 0;
+  const bool meets_all = std::find(is_met.begin(), is_met.end(), false) == is_met.end();
+  return meets_all && WaitsAgain(staged, shared) ? shared : 0;
 }
 
 }  // namespace tutti

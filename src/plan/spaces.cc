@@ -42,7 +42,8 @@ std::vector<Plan> WithBlocksLocated(absl::Span<const Plan> plans) {
   std::vector<Plan> located(plans.begin(), plans.end());
   for (Plan& plan : located) {
     for (Ref& ref : plan.refs) {
-      if (ref.space != Space::kBlock) continue;
+      // The form of references that no step uses is not checked; they stay as they are.
+      if (ref.space != Space::kBlock || ref.owner < 0 || ref.owner >= plan.size) continue;
       ref.offset += BlockOf(plans[static_cast<std::size_t>(ref.owner)].spec, plan.rank).offset;
       ref.space = Space::kIn;
     }

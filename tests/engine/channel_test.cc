@@ -151,7 +151,8 @@ TEST_F(ChannelTest, BlocksLieWhereTheCountsOfThePeerSay) {
   EXPECT_EQ(*reinterpret_cast<int*>(second.bases[BaseOf(Space::kBlock, 0)]), 4711);
 
   const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
-  for (const std::int64_t in : {std::int64_t{-64}, region_bytes - 100 * 4 + 4, region_bytes}) {
+  for (const std::int64_t in :
+       {std::int64_t{-64}, region_bytes - 100 * 4 + 4, region_bytes, std::numeric_limits<std::int64_t>::max() - 7}) {
     world_.ranks[1].control->lanes[0].half[1].in = in;
     const absl::Status status = channel(0).HasSignalled(first, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << in;

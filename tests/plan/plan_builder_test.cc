@@ -71,8 +71,11 @@ TEST(PlanBuilderTest, ABlockIsOfAPeerInAWholeAllToAllV) {
               HasSubstr("block[24, 32) of rank 2 lies outside its space of 28 bytes"));
   EXPECT_THAT(error_of(exchange, [](PlanBuilder& w) { w.Copy(w.BlockFrom(0), w.out().Elements(0, 5)); }),
               HasSubstr("read-only"));
-  EXPECT_THAT(error_of(exchange, [](PlanBuilder& w) { w.Copy(w.out().Elements(0, 2), w.BlockFrom(1)); }),
-              HasSubstr("only a whole all_to_all_v has blocks, and only in the memory of peers"));
+  for (const Rank peer : {1, 4, -1}) {
+    EXPECT_THAT(error_of(exchange, [&](PlanBuilder& w) { w.BlockFrom(peer); }),
+                HasSubstr("only an all_to_all_v has blocks, from ranks 0…3 but the rank itself"));
+  }
+  EXPECT_THAT(error_of({.count = 8}, [](PlanBuilder& w) { w.BlockFrom(2); }), HasSubstr("a block from rank 2"));
   const Ref block{.space = Space::kBlock, .owner = 2, .bytes = 4};
   EXPECT_THAT(error_of({.count = 8}, [&](PlanBuilder& w) { w.Copy(w.out().Elements(0, 1), block); }),
               HasSubstr("only a whole all_to_all_v has blocks"));

@@ -25,6 +25,11 @@ void Meet(PlanBuilder& b) {
   b.WaitAll();
 }
 
+void MeetTwice(PlanBuilder& b) {
+  Meet(b);
+  Meet(b);
+}
+
 TEST(SharedBeginningTest, EndBeforeTheFirstDifference) {
   const Author mapped = [](PlanBuilder& b) {
     Meet(b);
@@ -54,7 +59,33 @@ TEST(SharedBeginningTest, EndWhereBuffersArePeersOrTheNextSignalComes) {
     b.Copy(b.out(), b.in().At(1));
     Meet(b);
   };
-  EXPECT_EQ(Shared(buffers, buffers), 3u);
+  EXPECT_EQ(Shared(buffers, MeetTwice), 3u);
+  // A peer that goes over to other scratch would not see what had been written to its scratch before.
+  const Author writes = [](PlanBuilder& b) {
+    const Ref slot = b.Scratch(DType::kF32, 8);
+    Meet(b);
+    b.Copy(slot.At(1), b.in());
+    Meet(b);
+  };
+  EXPECT_EQ(Shared(writes, writes), 0u);
+}
+
+// The second signal of a peer says where its scratch lies after the branch.
+TEST(SharedBeginningTest, AreNoneWhereScratchIsReadAfterTheBranchWithoutAFurtherWait) {
+  const Author reads_late = [](PlanBuilder& b) {
+    const Ref slot = b.Scratch(DType::kF32, 8);
+    Meet(b);
+    b.Copy(b.out(), slot.At(1));
+  };
+  const Author reads_after_signal = [](PlanBuilder& b) {
+    const Ref slot = b.Scratch(DType::kF32, 8);
+    Meet(b);
+    b.Signal();
+    b.WaitFor({1});
+    b.Copy(b.out(), slot.At(1));
+  };
+  EXPECT_EQ(Shared(MeetTwice, reads_late), 0u);
+  EXPECT_EQ(Shared(MeetTwice, reads_after_signal), 3u);
 }
 
 TEST(SharedBeginningTest, AreNoneUnlessAllPeersAreMetBefore) {

@@ -36,12 +36,10 @@ void Build(PlanBuilder& b) {
   b.WaitFor(readers);
 }
 
-// A rank tells the counts of its blocks in a part of its scratch that has room for so many ranks.
-constexpr int kMostRanks = 4096;
-
 absl::Status Supports(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  if (size <= kMostRanks) return SupportsMappedPeers(spec, size, options);
-  return absl::UnimplementedError("ranks tell each other where blocks lie in worlds of up to 4,096 ranks only");
+  if (size <= kMostRanksWithBlocks) return SupportsMappedPeers(spec, size, options);
+  return absl::UnimplementedError(
+      absl::StrCat("ranks tell each other where blocks lie in worlds of up to ", kMostRanksWithBlocks, " ranks only"));
 }
 
 }  // namespace
