@@ -7,13 +7,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedule.h"
 
 namespace tutti::schedules {
 
 // The most bytes that are first copied to scratch, where peers may read the copy until the next run: the copy saves the
 // second round of signals, after which an input may change. A copy of more bytes costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
+
+// OK where peers are mapped and `bytes` of scratch, which a rank copies to before it goes on, fit into the scratch of a
+// lane: a rank may then be several calls ahead of its peers, and the copy stays in the cache.
+inline absl::Status SupportsScratchBytes(std::int64_t bytes, const PlanOptions& options) {
+  constexpr std::int64_t kMost = 64 << 10;
+  if (absl::Status mapped = SupportsMappedPeers({}, 1, options); !mapped.ok()) return mapped;
+  if (bytes <= kMost) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("the schedule copies ", bytes, " bytes to scratch, and serves calls of up to ", kMost, " only"));
+}
 
 // A barrier: no rank goes on before every rank has come here.
 inline void MeetAll(PlanBuilder& b) {

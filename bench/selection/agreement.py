@@ -30,6 +30,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORES = os.cpu_count()
 DIFFERENT = 1.2  # two times are different if their ratio is larger
+SMALLEST, FACTOR = 4, 8  # bytes of the smallest call, and the ratio of a size to the next smaller one
 LINKS = ("mapped", "messages", "nodes")
 # A shell command that makes each rank a node of its own and becomes the program that follows, with its arguments.
 AS_NODE = 'TUTTI_NODE=node$TUTTI_RANK exec "$0" "$@"'
@@ -48,15 +49,20 @@ def schedules_of(tutti):
     return found
 
 
-def serves(tutti, collective, schedule, ranks, links):
-    """Whether the schedule can serve a call over these links."""
-    command = [tutti, "plan", f"{collective}:{schedule}", "--ranks", str(ranks)]
-    return subprocess.run(command + ["--messages"] * (links != "mapped"), capture_output=True).returncode == 0
+def largest_served(tutti, collective, schedule, ranks, links, max_bytes):
+    """Bytes of the largest call over these links that the schedule serves; 0 if it serves none."""
+    command = [tutti, "plan", f"{collective}:{schedule}", "--ranks", str(ranks)] + ["--messages"] * (links != "mapped")
+    size = SMALLEST
+    while size * FACTOR <= max_bytes:
+        size *= FACTOR
+    while size and subprocess.run(command + ["--bytes", str(size)], capture_output=True).returncode != 0:
+        size = size // FACTOR if size > SMALLEST else 0
+    return size
 
 
-def command_of(options, collective, schedule, ranks, links):
-    bench = [options.tutti, "bench", collective, "--schedule", schedule, "--rewrite", "--no-check", "-b", "4", "-e",
-             options.max_bytes, "-f", "8", "--warmup", "3", "--min-time", str(options.min_time), "--json", "-"]
+def command_of(options, collective, schedule, ranks, links, largest):
+    bench = [options.tutti, "bench", collective, "--schedule", schedule, "--rewrite", "--no-check", "-b", str(SMALLEST),
+             "-e", str(largest), "-f", str(FACTOR), "--warmup", "3", "--min-time", str(options.min_time), "--json", "-"]
     if links == "nodes":
         return [options.tutti, "launch", "-n", str(ranks), "--", "sh", "-c", AS_NODE] + bench
     return bench + ["--ranks", str(ranks)] + ["--messages"] * (links == "messages")
@@ -71,9 +77,10 @@ def measure(options):
         for links, ranks in worlds:
             for collective, names in schedules.items():
                 for schedule in names:
-                    if not serves(options.tutti, collective, schedule, ranks, links):
+                    largest = largest_served(options.tutti, collective, schedule, ranks, links, options.max_bytes)
+                    if not largest:
                         continue
-                    run = subprocess.run(command_of(options, collective, schedule, ranks, links), check=True,
+                    run = subprocess.run(command_of(options, collective, schedule, ranks, links, largest), check=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S)
                     rows += [{"round": turn, "links": links, "ranks": ranks, "collective": collective,
                               "schedule": schedule, "bytes": row["bytes"], "measured": row["p50_us"],
@@ -154,7 +161,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--links", nargs="+", choices=LINKS, default=list(LINKS))
-    parser.add_argument("--max-bytes", default="16M")
+    parser.add_argument("--max-bytes", type=int, default=16 << 20)
     parser.add_argument("--min-time", type=float, default=0.02, help="seconds that the timed calls of one size take")
     parser.add_argument("--json", type=pathlib.Path,
                         help="file for the rows; when the file exists, its rows are used and nothing is measured")

@@ -8,6 +8,7 @@
 #ifndef TUTTI_COST_MODEL_H_
 #define TUTTI_COST_MODEL_H_
 
+#include <cstdint>
 #include <string>
 
 namespace tutti {
@@ -20,13 +21,25 @@ struct LinkModel {
   double bytes_per_s = 10e9;
   double message_s = 0;
   double copy_bytes_per_s = 0;  // 0: the hardware moves the bytes
+  // A message of announced_bytes or more is announced: its receiver copies the payload once, from the sender's memory,
+  // at the lower of announced_bytes_per_s and bytes_per_s, and nothing else costs time by the byte. 0: no message is.
+  std::int64_t announced_bytes = 0;
+  double announced_bytes_per_s = 0;
+
+  bool Announces(std::int64_t bytes) const { return announced_bytes > 0 && bytes >= announced_bytes; }
 
   bool operator==(const LinkModel&) const = default;
 };
 
+// The seconds that a message of `bytes` takes of the sender's processor, of the link in one direction, and of the
+// receiver's processor.
+double SendingSeconds(const LinkModel& link, std::int64_t bytes);
+double TransferSeconds(const LinkModel& link, std::int64_t bytes);
+double ReceivingSeconds(const LinkModel& link, std::int64_t bytes);
+
 struct CostModel {
-  // Messages between ranks of one node, which are staged: both ends copy them. Mapped memory costs no message: a step
-  // that reads or writes it pays memory_bytes_per_s or copy_bytes_per_s once.
+  // Messages between ranks of one node: both ends copy them, unless they are announced. Mapped memory costs no message:
+  // a step that reads or writes it pays memory_bytes_per_s or copy_bytes_per_s once.
   LinkModel within_node;
   LinkModel between_nodes;
   // Consecutive ranks that share a node, for plans whose ranks have no nodes (see CostOf); 0: all ranks do.
@@ -39,6 +52,9 @@ struct CostModel {
   double memory_bytes_per_s = 10e9;
   // Bytes read or written per second by steps that copy without converting; 0: as memory_bytes_per_s.
   double copy_bytes_per_s = 0;
+  // Bytes of scratch, of any rank, are read and written at this rate at most: calls that follow each other use
+  // different scratch, which lies in no cache. 0: as fast as other memory.
+  double scratch_bytes_per_s = 0;
   // Processors that the ranks of a node share; 0: every rank has a processor of its own. Where ranks outnumber them, a
   // processor that turns to another rank needs switch_s.
   int cores_per_node = 0;

@@ -23,6 +23,8 @@ struct Schedule {
   // True when ranks touch no memory of their peers but scratch, so that the caller's buffers may lie where peers cannot
   // map them.
   bool touches_only_scratch_of_peers = false;
+  // False for a schedule that serves buffers which peers cannot map, and does not compete for others.
+  bool competes_for_mapped_buffers = true;
 };
 
 // `supports` of a schedule that can do everything its collective can.

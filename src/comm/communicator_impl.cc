@@ -97,11 +97,12 @@ absl::Status PlaceBuffers(const CollectiveSpec& spec, const BufferBytes& bytes, 
 std::string KeyOf(const CostModel& model) {
   std::string key;
   for (const LinkModel& link : {model.within_node, model.between_nodes}) {
-    absl::StrAppendFormat(&key, "%a %a %a %a ", link.latency_s, link.bytes_per_s, link.message_s,
-                          link.copy_bytes_per_s);
+    absl::StrAppendFormat(&key, "%a %a %a %a %d %a ", link.latency_s, link.bytes_per_s, link.message_s,
+                          link.copy_bytes_per_s, link.announced_bytes, link.announced_bytes_per_s);
   }
-  absl::StrAppendFormat(&key, "%a %a %a %a %a %d %d", model.step_s, model.signal_s, model.memory_bytes_per_s,
-                        model.copy_bytes_per_s, model.switch_s, model.cores_per_node, model.ranks_per_node);
+  absl::StrAppendFormat(&key, "%a %a %a %a %a %a %d %d", model.step_s, model.signal_s, model.memory_bytes_per_s,
+                        model.copy_bytes_per_s, model.scratch_bytes_per_s, model.switch_s, model.cores_per_node,
+                        model.ranks_per_node);
   return key;
 }
 
@@ -113,12 +114,13 @@ std::string KeyOf(const PlanOptions& options) {
 }
 
 // What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
-// empty and one short, to any five ranks in a row. In worlds of up to 32 ranks, whose plans can be verified quickly,
-// the longest block has about 16 · segment_bytes / size bytes, in small worlds several segments.
+// empty and one of 64 bytes, to any five ranks in a row; of two ranks, one sends the other 64 bytes. In worlds of up to
+// 32 ranks, whose plans can be verified quickly, the longest block has about 16 · segment_bytes / size bytes, in small
+// worlds several segments; in larger worlds long blocks have 640 to 1,280 bytes.
 CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
-  const std::int64_t unit = size <= 32 ? options.segment_bytes / size : 1;
-  const auto count = [unit](Rank from, Rank to) {
-    const int kind = (2 * from + 3 * to) % 5;
+  const std::int64_t unit = size <= 32 ? options.segment_bytes / size : 80;
+  const auto count = [unit, size](Rank from, Rank to) {
+    const int kind = (2 * from + 3 * to + (size == 2 ? 4 : 0)) % 5;
     return kind == 1 ? std::min<std::int64_t>(unit, 16) : kind * unit;
   };
   CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = DType::kF32};

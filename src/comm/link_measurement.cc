@@ -56,9 +56,8 @@ absl::StatusOr<std::int64_t> FastestTrip(Communicator& world, const Pair& pair, 
 
 // The seconds that a message of `bytes` is predicted to take from the first to the second of the pair.
 double Predicted(const LinkModel& link, const CostModel& model, std::int64_t bytes) {
-  const double handling =
-      link.message_s + (link.copy_bytes_per_s > 0 ? static_cast<double>(bytes) / link.copy_bytes_per_s : 0);
-  return model.step_s + 2 * handling + link.latency_s + static_cast<double>(bytes) / link.bytes_per_s;
+  return model.step_s + SendingSeconds(link, bytes) + link.latency_s + TransferSeconds(link, bytes) +
+         ReceivingSeconds(link, bytes);
 }
 
 // Changes the parts of a link that every message costs by one factor, and those that bytes cost by another.
@@ -70,7 +69,9 @@ LinkModel Fit(const LinkModel& link, const CostModel& model, double short_s, dou
   return {.latency_s = link.latency_s * slower,
           .bytes_per_s = link.bytes_per_s / narrower,
           .message_s = link.message_s * slower,
-          .copy_bytes_per_s = link.copy_bytes_per_s / narrower};
+          .copy_bytes_per_s = link.copy_bytes_per_s / narrower,
+          .announced_bytes = link.announced_bytes,
+          .announced_bytes_per_s = link.announced_bytes_per_s / narrower};
 }
 
 }  // namespace

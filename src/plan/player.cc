@@ -101,7 +101,7 @@ class Player {
     }
     double last = 0;
     while (!queue.empty()) {
-      const Number n = queue.top().second;
+      const auto [turn, n] = queue.top();
       queue.pop();
       Take(steps_[n]);
       last = std::max(last, steps_[n].end);
@@ -110,7 +110,9 @@ class Player {
         // A Recv or Wait is posted early, so a message or signal counts from its own arrival on, not from when the step
         // could start.
         if (waiting.source != n) waiting.ready = std::max(waiting.ready, steps_[n].end);
-        if (--missing[next] == 0) queue.emplace(std::max(waiting.ready, ArrivalOf(waiting)), next);
+        if (--missing[next] > 0) continue;
+        const bool keeps_core = waiting.plan == steps_[n].plan && KeepsCore(waiting);
+        queue.emplace(keeps_core ? turn : std::max(waiting.ready, ArrivalOf(waiting)), next);
       }
     }
     return last;
@@ -235,6 +237,13 @@ class Player {
     return known == Crosses::kYes;
   }
 
+  // Whether a rank that shares its processor takes the step before another rank has a turn: a rank goes on until it
+  // waits.
+  bool KeepsCore(const Played& at) const {
+    return ranks_[at.plan->rank].cores != nullptr && at.step->kind != StepKind::kRecv &&
+           at.step->kind != StepKind::kWait;
+  }
+
   // The time at which the message or signal that a step waits for is there.
   double ArrivalOf(const Played& at) {
     const Step& step = *at.step;
@@ -242,7 +251,7 @@ class Player {
     if (step.kind == StepKind::kWait) return at.source == kNone ? 0 : steps_[at.source].arrival;
     if (at.source != kNone && !at.mirrored) return steps_[at.source].arrival;
     const Rank rank = at.plan->rank;
-    const double bytes = static_cast<double>(at.plan->dsts(step)[0].bytes);
+    const std::int64_t bytes = at.plan->dsts(step)[0].bytes;
     const bool known = at.source != kNone;
     // Where all ranks send to the rank that is equally many places ahead, all go at the pace of the slowest of these
     // links.
@@ -250,7 +259,7 @@ class Player {
     const bool far = passes_on && SomeCrosses((rank - step.peer + size()) % size());
     const LinkModel& link = far ? model_.between_nodes : Link(step.peer, rank);
     const double leaves = known ? steps_[at.source].leaves : 0;
-    return std::max(leaves + link.latency_s, ranks_[rank].in) + bytes / link.bytes_per_s;
+    return std::max(leaves + link.latency_s, ranks_[rank].in) + TransferSeconds(link, bytes);
   }
 
   // Lets a rank work for `busy` seconds, from `time` at the earliest; returns the end.
@@ -261,16 +270,13 @@ class Player {
     return mine.engine = time + busy * mine.slower;
   }
 
-  // The time of a rank's processor that a message takes at each of its ends.
-  static double Handling(const LinkModel& link, std::int64_t bytes) {
-    return link.message_s + (link.copy_bytes_per_s > 0 ? static_cast<double>(bytes) / link.copy_bytes_per_s : 0);
-  }
-
   double Computing(const Plan& plan, const Step& step) const {
     const bool copies = step.kind == StepKind::kCopy && model_.copy_bytes_per_s > 0 &&
                         plan.dsts(step)[0].dtype == plan.srcs(step)[0].dtype;
-    return static_cast<double>(TouchedBytes(plan, step)) /
-           (copies ? model_.copy_bytes_per_s : model_.memory_bytes_per_s);
+    const double seconds =
+        static_cast<double>(TouchedBytes(plan, step)) / (copies ? model_.copy_bytes_per_s : model_.memory_bytes_per_s);
+    if (model_.scratch_bytes_per_s == 0) return seconds;
+    return std::max(seconds, static_cast<double>(ScratchBytes(plan, step)) / model_.scratch_bytes_per_s);
   }
 
   void Take(Played& at) {
@@ -286,25 +292,28 @@ class Player {
       double busy = 0;
       if (step.kind == StepKind::kRecv) {
         if (at.mirrored || at.source == kNone) ranks_[rank].in = arrival;
-        busy = Handling(Link(step.peer, rank), plan.dsts(step)[0].bytes);
+        busy = ReceivingSeconds(Link(step.peer, rank), plan.dsts(step)[0].bytes);
       }
       if (busy > 0 || (waited && ranks_[rank].cores != nullptr)) at.end = Work(rank, at.end, busy);
       return;
     }
     double busy = model_.step_s;
     if (Computes(step)) busy += Computing(plan, step);
-    if (step.kind == StepKind::kSend) busy += Handling(Link(rank, step.peer), plan.srcs(step)[0].bytes);
+    if (step.kind == StepKind::kSend) busy += SendingSeconds(Link(rank, step.peer), plan.srcs(step)[0].bytes);
     at.end = Work(rank, at.ready, busy);
     at.arrival = at.end + model_.signal_s;
     if (step.kind != StepKind::kSend) return;
     const LinkModel& link = Link(rank, step.peer);
     RankState& mine = ranks_[rank];
     RankState& theirs = ranks_[step.peer];
-    const double transfer = static_cast<double>(plan.srcs(step)[0].bytes) / link.bytes_per_s;
+    const std::int64_t bytes = plan.srcs(step)[0].bytes;
+    const double transfer = TransferSeconds(link, bytes);
     at.leaves = std::max(at.end, mine.out);
     mine.out = at.end = at.leaves + transfer;
     at.arrival = std::max(at.leaves + link.latency_s, theirs.in) + transfer;
     theirs.in = at.arrival;
+    // The sender of an announced message waits until the receiver has copied the message.
+    if (link.Announces(bytes)) at.end = at.arrival + ReceivingSeconds(link, bytes);
   }
 
   absl::Span<const Plan> plans_;
@@ -324,6 +333,16 @@ std::int64_t TouchedBytes(const Plan& plan, const Step& step) {
   std::int64_t bytes = 0;
   for (const Ref& ref : plan.dsts(step)) bytes += ref.bytes * (step.accumulate ? 2 : 1);
   for (const Ref& ref : plan.srcs(step)) bytes += ref.bytes;
+  return bytes;
+}
+
+std::int64_t ScratchBytes(const Plan& plan, const Step& step) {
+  std::int64_t bytes = 0;
+  for (const absl::Span<const Ref> refs : {plan.dsts(step), plan.srcs(step)}) {
+    for (const Ref& ref : refs) {
+      if (ref.space == Space::kScratch) bytes += ref.bytes;
+    }
+  }
   return bytes;
 }
 

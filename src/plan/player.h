@@ -13,6 +13,8 @@ namespace tutti {
 // Whether the step works in memory, as a reduction and a copy do, and how many bytes the step then reads and writes.
 bool Computes(const Step& step);
 std::int64_t TouchedBytes(const Plan& plan, const Step& step);
+// The bytes among these that lie in scratch.
+std::int64_t ScratchBytes(const Plan& plan, const Step& step);
 
 // The seconds from the common start of `plans` until the last of their steps ends. A step starts as soon as its
 // dependencies, its message or its signal is there and its rank has time for the step. `nodes` is the node of each rank

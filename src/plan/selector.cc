@@ -16,12 +16,16 @@ namespace tutti {
 namespace {
 
 // The choices that a thread made last. An algorithm asks for the same choice when it checks a bucket, and when it
-// writes the plan of each rank.
+// writes the plan of each rank. No rank knows all counts of an all_to_all_v, so its choice depends on no count, and
+// calls that differ in their counts alone have one choice.
 class Memory {
  public:
-  const Schedule* Find(const CollectiveSpec& spec, int size, const PlanOptions& options) const {
+  // `rival` is the schedule with which the schedule to be chosen competes, where there is one.
+  const Schedule* Find(const CollectiveSpec& spec, int size, const PlanOptions& options,
+                       const Schedule* rival = nullptr) const {
+    const CollectiveSpec key = WithoutCounts(spec);
     for (const Choice& choice : choices_) {
-      if (choice.schedule != nullptr && choice.size == size && choice.spec == spec &&
+      if (choice.schedule != nullptr && choice.rival == rival && choice.size == size && choice.spec == key &&
           choice.options.segment_bytes == options.segment_bytes &&
           choice.options.peers_mapped == options.peers_mapped && choice.options.nodes == options.nodes &&
           ModelOf(choice.options) == ModelOf(options)) {
@@ -31,18 +35,28 @@ class Memory {
     return nullptr;
   }
 
-  void Keep(const CollectiveSpec& spec, int size, const PlanOptions& options, const Schedule* schedule) {
-    choices_[next_] = {.schedule = schedule, .spec = spec, .size = size, .options = options};
+  void Keep(const CollectiveSpec& spec, int size, const PlanOptions& options, const Schedule* schedule,
+            const Schedule* rival = nullptr) {
+    choices_[next_] = {
+        .schedule = schedule, .rival = rival, .spec = WithoutCounts(spec), .size = size, .options = options};
     next_ = (next_ + 1) % choices_.size();
   }
 
  private:
   struct Choice {
     const Schedule* schedule = nullptr;
+    const Schedule* rival = nullptr;
     CollectiveSpec spec;
     int size = 0;
     PlanOptions options;
   };
+
+  static CollectiveSpec WithoutCounts(CollectiveSpec spec) {
+    spec.send_counts.clear();
+    spec.recv_counts.clear();
+    return spec;
+  }
+
   std::array<Choice, 8> choices_;
   std::size_t next_ = 0;
 };
@@ -56,12 +70,15 @@ std::int64_t BufferBytes(const CollectiveSpec& spec, int size) {
   return most * SizeOf(spec.dtype);
 }
 
-// The seconds for copying the longest buffers of a rank to memory that peers can map, and back.
+// The seconds for copying the longest buffers of a rank to memory that peers can map, and back. Like scratch, that
+// memory is not the same in each call.
 double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   const CostModel& model = ModelOf(options);
   const double bytes_per_s = model.copy_bytes_per_s > 0 ? model.copy_bytes_per_s : model.memory_bytes_per_s;
   const double ranks_per_core = model.cores_per_node > 0 ? std::max(1.0, 1.0 * size / model.cores_per_node) : 1.0;
-  return 2.0 * static_cast<double>(BufferBytes(spec, size)) * ranks_per_core / bytes_per_s;  // read and written
+  const auto bytes = static_cast<double>(BufferBytes(spec, size));
+  const double scratch = model.scratch_bytes_per_s > 0 ? bytes / model.scratch_bytes_per_s : 0;
+  return std::max(2.0 * bytes / bytes_per_s, scratch) * ranks_per_core;  // read and written
 }
 
 bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
@@ -79,7 +96,7 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   for (Candidate& candidate : candidates) {
-    if (!candidate.refusal.ok() || !candidate.schedule->touches_only_scratch_of_peers) continue;
+    if (!candidate.refusal.ok() || candidate.schedule->competes_for_mapped_buffers) continue;
     candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
   }
   return candidates;
@@ -130,17 +147,13 @@ absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, c
 
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   thread_local Memory memory;
-  // No rank knows all counts of an all_to_all_v, so the choice depends on no count.
-  CollectiveSpec key = spec;
-  key.send_counts.clear();
-  key.recv_counts.clear();
-  if (const Schedule* known = memory.Find(key, size, options); known != nullptr) return known;
+  if (const Schedule* known = memory.Find(spec, size, options); known != nullptr) return known;
   const std::vector<Candidate> candidates = CandidatesForMappedBuffers(spec, size, options);
   const auto first = std::find_if(candidates.begin(), candidates.end(), Serves);
   if (std::count_if(candidates.begin(), candidates.end(), Serves) == 1) return first->schedule;
   absl::StatusOr<Selection> selection = SelectSchedule(spec, size, options);
   if (!selection.ok()) return selection.status();
-  memory.Keep(key, size, options, selection->schedule);
+  memory.Keep(spec, size, options, selection->schedule);
   return selection->schedule;
 }
 
@@ -165,12 +178,13 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
   const bool any_length = spec.collective == Collective::kAllToAllV;
   if (!options.peers_mapped || size == 1) return best;
   if (!any_length && BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
+  thread_local Memory memory;
+  if (const Schedule* known = memory.Find(spec, size, options, &chosen); known != nullptr) return known;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return !Serves(candidate) || !candidate.schedule->touches_only_scratch_of_peers ||
            !BeginAlike(chosen, *candidate.schedule, spec, size, options);
   });
-  if (candidates.empty()) return best;
   absl::StatusOr<double> least = std::numeric_limits<double>::infinity();
   if (!any_length) {
     least = PredictSeconds(chosen, spec, size, options);
@@ -185,6 +199,7 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
       best = candidate.schedule;
     }
   }
+  memory.Keep(spec, size, options, best, &chosen);
   return best;
 }
 

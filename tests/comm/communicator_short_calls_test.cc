@@ -10,6 +10,7 @@
 
 #include "tests/harness/world.h"
 #include "tutti/communicator.h"
+#include "tutti/schedule.h"
 
 namespace tutti {
 namespace {
@@ -121,6 +122,37 @@ TEST_P(ShortCallsTest, TellTheBytesThatTheyMoveAndWhenTheyEnded) {
     EXPECT_TRUE(work.done());
     EXPECT_GT(work.end_nanos(), 0);
     EXPECT_EQ(work.wire_bytes(), world.counters().wire_bytes);
+  });
+}
+
+// A root that needs nothing from the others goes on before they have come: they find what it has copied for them.
+TEST_P(ShortCallsTest, EagerRootsGoOnBeforeTheirPeersHaveCome) {
+  if (GetParam() == 1) GTEST_SKIP() << "no peers";
+  constexpr int kCalls = 6;
+  std::atomic<bool> root_is_through{false};
+  RunWorld(GetParam(), [&](Communicator& world) {
+    const auto call = [&](Collective collective, float* in, float* out) {
+      const CallOptions options = {.schedule = *FindSchedule(collective, "eager"), .caller_drives = true};
+      return world.Call({.collective = collective, .count = 3}, in, out, options).Wait();
+    };
+    if (world.rank() != 0) root_is_through.wait(false);
+    for (int i = 0; i < kCalls; ++i) {
+      std::vector<float> blocks(static_cast<std::size_t>(3 * world.size()));
+      for (std::size_t at = 0; at < blocks.size(); ++at) blocks[at] = static_cast<float>(i + 10 * (at / 3));
+      const bool scatters = i % 2 == 0;
+      float mine[3] = {};
+      float* const in = scatters || world.rank() == 0 ? blocks.data() : mine;
+      ASSERT_EQ(
+          call(scatters ? Collective::kScatter : Collective::kBroadcast, in, scatters || world.rank() != 0 ? mine : in),
+          absl::OkStatus());
+      const float* const result = scatters || world.rank() != 0 ? mine : in;
+      EXPECT_EQ(result[2], static_cast<float>(i + (scatters ? 10 * world.rank() : 0)));
+    }
+    if (world.rank() == 0) {
+      root_is_through = true;
+      root_is_through.notify_all();
+    }
+    ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());
   });
 }
 

@@ -76,5 +76,55 @@ TEST(PlayerTest, BothEndsOfAMessageHandleIt) {
   EXPECT_DOUBLE_EQ(Play({plans[1]}, {}, model), 1 + 4 + (2 + 2));
 }
 
+// The receiver copies an announced message once; its sender waits until then.
+TEST(PlayerTest, AnnouncedMessagesAreCopiedOnceByTheirReceiver) {
+  CostModel model;
+  model.within_node = {.latency_s = 1,
+                       .bytes_per_s = 10,
+                       .message_s = 2,
+                       .copy_bytes_per_s = 20,
+                       .announced_bytes = 40,
+                       .announced_bytes_per_s = 5};
+  const auto seconds_for = [&](std::int64_t count) {
+    std::vector<Plan> plans;
+    for (const Rank rank : {0, 1}) {
+      PlanBuilder b("test", {.collective = Collective::kBroadcast, .count = count}, rank, 2, {});
+      rank == 0 ? b.Send(1, b.in()) : b.Recv(0, b.out());
+      plans.push_back(*std::move(b).Build());
+    }
+    return Play(plans, {}, model);
+  };
+  EXPECT_DOUBLE_EQ(seconds_for(9), (2 + 1.8) + 1 + 3.6 + (2 + 1.8));
+  EXPECT_DOUBLE_EQ(seconds_for(10), 2 + 1 + (2 + 8));
+}
+
+TEST(PlayerTest, ScratchIsReadAndWrittenAtARateOfItsOwn) {
+  CostModel model;
+  model.step_s = 0;
+  model.memory_bytes_per_s = 100;
+  PlanBuilder b("test", {.collective = Collective::kAllReduce, .count = 25}, 0, 1, {});
+  b.Copy(b.Scratch(DType::kF32, 25), b.in());
+  b.Copy(b.out(), b.in());
+  const Plan plan = *std::move(b).Build();
+  EXPECT_DOUBLE_EQ(Play({plan}, {}, model), 2 + 2);
+  model.scratch_bytes_per_s = 10;
+  EXPECT_DOUBLE_EQ(Play({plan}, {}, model), 10 + 2);
+}
+
+// A rank copies three blocks at once: it does not stop after the first one for the rank that shares its processor.
+TEST(PlayerTest, ARankThatSharesItsProcessorGoesOnUntilItWaits) {
+  CostModel model;
+  model.cores_per_node = 1;
+  model.switch_s = 100;
+  model.step_s = 1;
+  std::vector<Plan> plans;
+  for (const Rank rank : {0, 1}) {
+    PlanBuilder b("test", {.collective = Collective::kAllReduce, .count = 3}, rank, 2, {});
+    for (int block = 0; block < 3; ++block) b.Copy(b.Scratch(DType::kF32, 1), b.in().Elements(block, 1));
+    plans.push_back(*std::move(b).Build());
+  }
+  EXPECT_LT(Play(plans, {}, model), 2 * 100 + 10);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -345,7 +345,7 @@ constexpr Survivors kSurvivors[] = {
     {"change_peer", 0.70, "a wait for a rank that all have met already, and of two waits one was enough"},
     {"drop_step", 0.75, "a wait or a signal in a meeting of all ranks where the root alone had to be met"},
     {"change_ordinal", 0.85, "a wait for an earlier or later signal of the same meeting, with nothing between the two"},
-    {"swap_refs_of_steps", 0.75, "the two steps were equal but for their place, or are waits, which have no operands"},
+    {"swap_refs_of_steps", 0.74, "the two steps were equal but for their place, or are waits, which have no operands"},
     {"change_kind", 0.94, "a reduction of one source is a copy, and a scale by one as well"},
 };
 

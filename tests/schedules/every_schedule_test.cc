@@ -55,6 +55,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
 // segments.
 TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
   const Schedule& schedule = *GetParam();
+  int served = 0;
   for (int size : {2, 3, 8}) {
     for (auto [dtype, op] : {std::pair{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}}) {
       for (bool in_place : {false, true}) {
@@ -66,11 +67,15 @@ TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
         call.spec.op = op;
         call.spec.in_place = in_place;
         call.spec.root = schedule.collective == Collective::kBarrier ? 0 : size - 1;
+        const CollectiveSpec spec = SpecOf(call.spec, call.count, 0, size);
+        if (absl::IsUnimplemented(schedule.supports(spec, size, call.options))) continue;  // too long
+        ++served;
         ExpectRightResults(schedule, call, SequentialExecutor::Order::kFirstToLast);
         if (HasFatalFailure()) return;
       }
     }
   }
+  EXPECT_GT(served, 0);
 }
 
 std::vector<const Schedule*> SchedulesOfWholeWorlds() {

@@ -35,4 +35,5 @@ TUTTI_SCHEDULE(all_gather, staged) = {
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
+    .competes_for_mapped_buffers = false,
 };

@@ -106,4 +106,5 @@ TUTTI_SCHEDULE(all_to_all_v, staged) = {
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
+    .competes_for_mapped_buffers = false,
 };

@@ -39,4 +39,5 @@ TUTTI_SCHEDULE(broadcast, staged) = {
     .supports = tutti::SupportsMappedPeers,
     .build = tutti::schedules::Build,
     .touches_only_scratch_of_peers = true,
+    .competes_for_mapped_buffers = false,
 };
