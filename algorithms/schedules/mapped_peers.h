@@ -18,14 +18,16 @@ namespace tutti::schedules {
 // second round of signals, after which an input may change. A copy of more bytes costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
 
-// OK where peers are mapped and `bytes` of scratch, which a rank copies to before it goes on, fit into the scratch of a
-// lane: a rank may then be several calls ahead of its peers, and the copy stays in the cache.
-inline absl::Status SupportsScratchBytes(std::int64_t bytes, const PlanOptions& options) {
-  constexpr std::int64_t kMost = 64 << 10;
+// The scratch of a lane (kLaneScratchBytes): within it a rank may be several calls ahead of its peers, and needs no
+// memory of the arena.
+inline constexpr std::int64_t kLaneBytes = 64 << 10;
+
+// OK where peers are mapped, and the `bytes` that a rank copies to scratch before it goes on are at most `most`.
+inline absl::Status SupportsScratchBytes(std::int64_t bytes, std::int64_t most, const PlanOptions& options) {
   if (absl::Status mapped = SupportsMappedPeers({}, 1, options); !mapped.ok()) return mapped;
-  if (bytes <= kMost) return absl::OkStatus();
+  if (bytes <= most) return absl::OkStatus();
   return absl::UnimplementedError(
-      absl::StrCat("the schedule copies ", bytes, " bytes to scratch, and serves calls of up to ", kMost, " only"));
+      absl::StrCat("the schedule copies ", bytes, " bytes to scratch, and serves calls of up to ", most, " only"));
 }
 
 // A barrier: no rank goes on before every rank has come here.

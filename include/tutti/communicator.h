@@ -45,7 +45,7 @@ struct Counters {
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
   // Copied between the callers' buffers and the arena, for calls whose peers must reach memory that is not in the
   // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone. A schedule
-  // that passes every buffer through scratch, because a call names that schedule, adds nothing here.
+  // that serves every buffer through scratch (`eager`, or `staged` where a call names it) adds nothing here.
   std::int64_t staged_bytes = 0;
 };
 
@@ -137,6 +137,8 @@ class Communicator {
   Work AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});
   Work ReduceScatter(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});
   Work AllGather(const void* in, void* out, std::int64_t count, DType dtype, const CallOptions& = {});
+  // In Broadcast, Gather and Scatter a rank that needs nothing from the others (the root; all but the root in Gather)
+  // may end OK before the others have come: the call is no barrier.
   Work Broadcast(const void* in, void* out, std::int64_t count, DType dtype, Rank root, const CallOptions& = {});
   Work Reduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, Rank root,
               const CallOptions& = {});

@@ -88,6 +88,8 @@ struct Step {
   std::uint16_t num_srcs = 0;
   std::uint32_t first_dep = 0;  // steps that must be complete before this one starts
   std::uint32_t num_deps = 0;
+
+  bool operator==(const Step&) const = default;
 };
 
 // The meaning of a range of a bucket's persistent memory, for code that saves, loads or moves it.

@@ -40,6 +40,9 @@ struct PlanOptions {
   // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not. Within WithinGroup: the
   // node of each rank of the group.
   std::vector<int> nodes = {};
+  // The caller's buffers lie where peers cannot map them: BuildSelected then writes the schedule that
+  // ChooseForPrivateBuffers names. Equal on all ranks.
+  bool private_buffers = false;
   // The machine for which schedules are chosen; nullptr: DefaultCostModel(). Equal on all ranks.
   std::shared_ptr<const CostModel> cost_model = nullptr;
 

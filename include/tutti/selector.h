@@ -52,7 +52,8 @@ absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions
 absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
                                       const PlanOptions& options);
 
-// Writes the call of `builder` with the schedule that ChooseSchedule chooses; some schedule must serve the call.
+// Writes the call of `builder` with the schedule that ChooseSchedule chooses, or, where builder.options() say that
+// buffers are private, ChooseForPrivateBuffers; some schedule must serve the call.
 void BuildSelected(PlanBuilder& builder);
 
 }  // namespace tutti

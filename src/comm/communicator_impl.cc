@@ -109,7 +109,7 @@ std::string KeyOf(const CostModel& model) {
 // The options that plans depend on, as text.
 std::string KeyOf(const PlanOptions& options) {
   return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
-                      " nodes=", absl::StrJoin(options.nodes, ","), " on ",
+                      options.private_buffers ? " private" : "", " nodes=", absl::StrJoin(options.nodes, ","), " on ",
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
@@ -118,7 +118,7 @@ std::string KeyOf(const PlanOptions& options) {
 // 32 ranks, whose plans can be verified quickly, the longest block has about 16 · segment_bytes / size bytes, in small
 // worlds several segments; in larger worlds long blocks have 640 to 1,280 bytes.
 CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
-  const std::int64_t unit = size <= 32 ? options.segment_bytes / size : 80;
+  const std::int64_t unit = size <= 32 ? std::max<std::int64_t>(options.segment_bytes / size, 80) : 80;
   const auto count = [unit, size](Rank from, Rank to) {
     const int kind = (2 * from + 3 * to + (size == 2 ? 4 : 0)) % 5;
     return kind == 1 ? std::min<std::int64_t>(unit, 16) : kind * unit;
@@ -371,19 +371,36 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
                                                    const PlanBuffers& buffers) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
   const int size = channel->size();
-  const auto plan_of = [&](Rank rank) { return BuildPlan(strategy, dtype, count, rank, size, plan_options, round); };
-  absl::StatusOr<Plan> plan = plan_of(channel->rank());
+  const auto plan_of = [&](Rank rank, const PlanOptions& options) -> absl::StatusOr<Plan> {
+    absl::StatusOr<Plan> plan = BuildPlan(strategy, dtype, count, rank, size, options, round);
+    // Ranks with two plans must not take a call of another strategy for theirs.
+    if (plan.ok() && options.private_buffers) absl::StrAppend(&plan->name, " of private buffers");
+    return plan;
+  };
+  const auto verify = [&](const Plan& plan, const PlanOptions& options) {
+    const std::string name = strategy.ToString();
+    const PlanVerifier::Kind kind = {.maker = name,
+                                     .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
+                                                          " round=", round, " on ", size, " ranks ", KeyOf(options))};
+    const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
+    return PlanVerifier::OfProcess().Check(kind, plan, plan_of_rank, kinds_made_);
+  };
+  absl::StatusOr<Plan> plan = plan_of(channel->rank(), plan_options);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
-  const std::string name = strategy.ToString();
-  const PlanVerifier::Kind kind = {
-      .maker = name,
-      .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count, " round=", round, " on ", size,
-                           " ranks ", KeyOf(plan_options))};
-  if (absl::Status status = PlanVerifier::OfProcess().Check(kind, *plan, plan_of, kinds_made_); !status.ok()) {
-    return status;
-  }
-  return BindVerified(Compile(*std::move(plan)), buffers);
+  if (absl::Status status = verify(*plan, plan_options); !status.ok()) return status;
+  // Between nodes buffers are sent from where they lie.
+  if (!plan->maps_peers() || !plan_options.one_node()) return BindVerified(Compile(*std::move(plan)), buffers);
+
+  PlanOptions for_private = plan_options;
+  for_private.private_buffers = true;
+  absl::StatusOr<Plan> other = plan_of(channel->rank(), for_private);
+  if (!other.ok()) return other.status();
+  const bool equal = plan->steps == other->steps && plan->refs == other->refs && plan->deps == other->deps;
+  const StepId beginning = equal ? 0 : SharedBeginning(*plan, *other);
+  if (beginning == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+  if (absl::Status status = verify(*other, for_private); !status.ok()) return status;
+  return BindVerified(Compile(*std::move(plan), *std::move(other), beginning), buffers);
 }
 
 absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffers& buffers) const {

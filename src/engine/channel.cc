@@ -380,6 +380,25 @@ absl::Status Channel::CompareCalls(const Run& run) const {
   return absl::OkStatus();
 }
 
+bool Channel::HasClosedWithout(const Run& run, const Peer& peer) {
+  const std::uint64_t generation = peer.control->generation.load(std::memory_order_acquire);
+  const std::uint64_t calls = peer.control->calls.load(std::memory_order_acquire);
+  // A peer that has taken part cannot open the block again before this rank has completed the call.
+  if (generation > peer.generation + 1) return true;
+  return generation > peer.generation && calls <= run.ticket.sequence;
+}
+
+absl::Status Channel::CheckNobodyLeftWithout(const Run& run) const {
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const Peer& p = peer(rank);
+    if (rank == rank_ || p.control == nullptr || !HasClosedWithout(run, p)) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", p.world_rank, " has left (it destroyed its communicator, or its program has ended) without ",
+        run.Text(), ", which rank ", peer(rank_).world_rank, " has made"));
+  }
+  return absl::OkStatus();
+}
+
 bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   if (peer == kAnySource) {
     Rank others_gone = 0;
@@ -389,13 +408,9 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   const Peer& p = this->peer(peer);
   if (peer == rank_) return false;
   if (p.control != nullptr) {
-    const std::uint64_t generation = p.control->generation.load(std::memory_order_acquire);
     // Messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
-    if (run.program.point_to_point && generation > p.generation) return true;
-    const std::uint64_t calls = p.control->calls.load(std::memory_order_acquire);
-    // A peer that has taken part cannot open the block again before this rank has completed the call.
-    if (generation > p.generation + 1) return true;
-    if (generation > p.generation && calls <= run.ticket.sequence) return true;
+    const bool closed = p.control->generation.load(std::memory_order_acquire) > p.generation;
+    if (closed && (run.program.point_to_point || HasClosedWithout(run, p))) return true;
   }
   return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
 }

@@ -85,10 +85,12 @@ class Channel {
   // Frees the lane, if it has one, of a run that ends with an error of the group. Tells the peers nothing.
   void GiveUp(Run& run);
 
-  // The next three functions go by what the peers publish of their calls.
+  // The next functions go by what the peers publish of their calls.
   //
   // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
   absl::Status CompareCalls(const Run& run) const;
+  // Unavailable when a mapped peer has closed its channel without making the call of `run`, a collective.
+  absl::Status CheckNobodyLeftWithout(const Run& run) const;
   // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv, whether it has
   // left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other ranks have, and
   // there were some.
@@ -152,6 +154,8 @@ class Channel {
   };
 
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
+  // Whether `peer`, which is mapped, has closed its channel without making the call of `run`.
+  static bool HasClosedWithout(const Run& run, const Peer& peer);
   static LaneControl::Half& HalfOf(ControlBlock& block, const Ticket& ticket) {
     return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
   }

@@ -84,7 +84,7 @@ bool HostExecutor::RunAtOnce(Run& its_run) {
   Count(staged_bytes_, run.StartWithoutSteps());
   const StepId done = TakeStepsInOrder(run);
   const bool ended = done == run.program.instructions.size() && !run.ticket.any_private_buffers &&
-                     !run.channel.peer_failed() && CompareCallsUnlessCompared(run).ok();
+                     !run.channel.peer_failed() && CheckPeersUnlessAwaited(run).ok();
   if (!ended) {
     run.BeginStepsAfter(done);
     return false;
@@ -174,14 +174,18 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   if (run.refusal_told_ && run.channel.StillTakesPart(run.ticket).has_value()) return Polled::kNothing;
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
   if (run.channel.peer_failed()) return Polled::kNothing;
-  if (absl::Status status = CompareCallsUnlessCompared(run); !status.ok()) return Fail(run, std::move(status));
+  if (absl::Status status = CheckPeersUnlessAwaited(run); !status.ok()) return Fail(run, std::move(status));
   Conclude(run);
   return Polled::kMoved;
 }
 
-absl::Status HostExecutor::CompareCallsUnlessCompared(const HostRun& run) {
-  if (run.program.num_waits > 0 || run.program.point_to_point) return absl::OkStatus();
-  return run.channel.CompareCalls(run);
+absl::Status HostExecutor::CheckPeersUnlessAwaited(const HostRun& run) {
+  if (run.program.num_waits > 0 || run.program.point_to_point || run.channel.size() == 1) return absl::OkStatus();
+  // The fence stands between what this rank has told of its call and the loads of what peers tell: of two ranks that
+  // make different calls at the same time, at least one sees the call of the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
+  return run.program.uses_lane ? run.channel.CheckNobodyLeftWithout(run) : absl::OkStatus();
 }
 
 void HostExecutor::Conclude(HostRun& run) {

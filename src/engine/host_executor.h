@@ -56,9 +56,9 @@ class HostExecutor final : public Executor {
   StepId TakeStepsInOrder(HostRun& run);
   // kMoved: the run has ended.
   Polled EndIfComplete(HostRun& run);
-  // Not OK: a peer has made another call. For a run without waits: those that wait have compared the calls as they saw
-  // the signals.
-  static absl::Status CompareCallsUnlessCompared(const HostRun& run);
+  // Not OK: a peer has made another call, or has left without the call. For a run without waits: those that wait
+  // compare the calls as they see the signals, and the engine tells them who has left.
+  static absl::Status CheckPeersUnlessAwaited(const HostRun& run);
   // Ends a run whose steps are complete, or that was refused.
   void Conclude(HostRun& run);
   absl::Status Execute(HostRun& run, StepId step);

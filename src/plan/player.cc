@@ -240,8 +240,9 @@ class Player {
   // Whether a rank that shares its processor takes the step before another rank has a turn: a rank goes on until it
   // waits.
   bool KeepsCore(const Played& at) const {
-    return ranks_[at.plan->rank].cores != nullptr && at.step->kind != StepKind::kRecv &&
-           at.step->kind != StepKind::kWait;
+    const RankState& rank = ranks_[at.plan->rank];
+    return rank.cores != nullptr && at.step->kind != StepKind::kRecv && at.step->kind != StepKind::kWait &&
+           at.ready <= rank.engine;
   }
 
   // The time at which the message or signal that a step waits for is there.

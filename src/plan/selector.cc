@@ -215,7 +215,11 @@ void BuildSelected(PlanBuilder& builder) {
   const Collective collective = builder.spec().collective;
   PlanOptions options = builder.options();
   options.peers_mapped &= !HasRoot(collective) && collective != Collective::kAllToAllV;
-  (*ChooseSchedule(builder.spec(), builder.size(), options))->build(builder);
+  const Schedule* schedule = *ChooseSchedule(builder.spec(), builder.size(), options);
+  if (options.private_buffers) {
+    schedule = *ChooseForPrivateBuffers(*schedule, builder.spec(), builder.size(), options);
+  }
+  schedule->build(builder);
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "tests/comm/checked_call.h"
 #include "tests/harness/world.h"
+#include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -163,6 +164,33 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
   });
 }
 
+// Buckets of a strategy pass through scratch in stages as the buffers of a call do, wherever they lie on other ranks.
+TEST_P(PrivateBuffersTest, OfAStrategyAreNotStagedWhole) {
+  constexpr std::int64_t kCount = 400'007;
+  for (const int ordinary : {1, 3}) {  // ranks, from the first on, whose bucket lies in ordinary memory
+    RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
+      if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+      std::vector<float> mine(kCount);
+      absl::StatusOr<Buffer> arena = comm.Allocate(kCount * 4);
+      ASSERT_TRUE(arena.ok());
+      const bool is_ordinary = comm.rank() < ordinary;
+      const absl::Span<float> bucket = is_ordinary ? absl::MakeSpan(mine) : arena->as<float>().first(kCount);
+      absl::StatusOr<BoundPlan> bound =
+          comm.Bind(*ParseStrategy("gradient_allreduce"), DType::kF32, kCount, 0, {.out = bucket.data()});
+      ASSERT_TRUE(bound.ok()) << bound.status();
+      for (int step = 0; step < 6; ++step) {
+        std::fill(bucket.begin(), bucket.end(), static_cast<float>(step + 3 * comm.rank()));
+        const std::int64_t before = comm.counters().staged_bytes;
+        ASSERT_EQ(bound->Start().Wait(), absl::OkStatus());
+        ASSERT_EQ(std::count(bucket.begin(), bucket.end(), static_cast<float>(step + 3)), kCount);
+        const std::int64_t staged = comm.counters().staged_bytes - before;
+        EXPECT_EQ(staged > 0, is_ordinary);
+        EXPECT_LE(staged, kCount * 4) << "a whole copy, in and out, would be twice as much";
+      }
+    });
+  }
+}
+
 // A rank that names the schedule has one plan; ranks that leave the choice to Tutti have two plans, and branch after
 // what both begin with. These are different calls.
 TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
@@ -220,7 +248,7 @@ TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
         for (const bool in_place : {false, true}) {
           if (in_place && !HasInPlaceForm(schedule->collective)) continue;
           const CollectiveSpec call = {.collective = schedule->collective, .root = size / 2, .in_place = in_place};
-          const std::int64_t count = schedule->competes_for_mapped_buffers ? 1000 : 50'000;
+          const std::int64_t count = schedule->competes_for_mapped_buffers ? 200 : 50'000;
           const CollectiveSpec spec = SpecOf(call, count, rank, size);
           const absl::StatusOr<Plan> plan =
               BuildPlan(*schedule, spec, rank, size, {.segment_bytes = 8 << 10, .peers_mapped = true});

@@ -5,9 +5,14 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "algorithms/schedules/mapped_peers.h"
+#include "engine/control_block.h"
 #include "tests/harness/world.h"
 #include "tutti/communicator.h"
 #include "tutti/schedule.h"
@@ -125,6 +130,8 @@ TEST_P(ShortCallsTest, TellTheBytesThatTheyMoveAndWhenTheyEnded) {
   });
 }
 
+static_assert(schedules::kLaneBytes == kLaneScratchBytes, "eager copies must find room in the lane");
+
 // A root that needs nothing from the others goes on before they have come: they find what it has copied for them.
 TEST_P(ShortCallsTest, EagerRootsGoOnBeforeTheirPeersHaveCome) {
   if (GetParam() == 1) GTEST_SKIP() << "no peers";
@@ -142,7 +149,7 @@ TEST_P(ShortCallsTest, EagerRootsGoOnBeforeTheirPeersHaveCome) {
       const bool scatters = i % 2 == 0;
       float mine[3] = {};
       float* const in = scatters || world.rank() == 0 ? blocks.data() : mine;
-      ASSERT_EQ(
+      EXPECT_EQ(
           call(scatters ? Collective::kScatter : Collective::kBroadcast, in, scatters || world.rank() != 0 ? mine : in),
           absl::OkStatus());
       const float* const result = scatters || world.rank() != 0 ? mine : in;
@@ -153,6 +160,36 @@ TEST_P(ShortCallsTest, EagerRootsGoOnBeforeTheirPeersHaveCome) {
       root_is_through.notify_all();
     }
     ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+// A root that waits for nobody must not go on for ever when nobody is left.
+TEST_P(ShortCallsTest, EagerRootsHearOfPeersThatHaveLeft) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    if (world.rank() == world.size() - 1) return;
+    const CallOptions eager = {.schedule = *FindSchedule(Collective::kBroadcast, "eager"), .caller_drives = true};
+    const absl::Time end = absl::Now() + absl::Seconds(30);
+    absl::Status status;
+    float data[3] = {};
+    while (status.ok() && absl::Now() < end) status = world.Broadcast(data, data, 3, DType::kF32, 0, eager).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("rank ", world.size() - 1, " has left")));
+  });
+}
+
+// Two ranks that both take themselves for the root, at the same time, and wait for nobody: at least one sees the other.
+TEST(ShortCallsOfTwoRootsTest, AreTold) {
+  RunWorld(2, [](Communicator& world) {
+    for (int round = 0; round < 200; ++round) {
+      absl::StatusOr<std::unique_ptr<Communicator>> group = world.Group({0, 1}, absl::StrCat("round ", round));
+      ASSERT_TRUE(group.ok()) << group.status();
+      const CallOptions eager = {.schedule = *FindSchedule(Collective::kBroadcast, "eager"), .caller_drives = true};
+      ASSERT_EQ((*group)->Barrier({.caller_drives = true}).Wait(), absl::OkStatus());
+      float data[3] = {};
+      const absl::Status first = (*group)->Broadcast(data, data, 3, DType::kF32, world.rank(), eager).Wait();
+      const absl::Status next = (*group)->Barrier().Wait();
+      EXPECT_TRUE(absl::IsInvalidArgument(first) || absl::IsInvalidArgument(next)) << first << ", " << next;
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 // Every algorithm, made and trained with, under every fault.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string>
 #include <vector>
@@ -110,7 +111,12 @@ TEST_P(FaultyStrategiesTest, ALostMessageEndsInTime) {
 TEST_P(FaultyStrategiesTest, ATruncatedMessageNamesBothLengths) {
   const std::int64_t first = MessagesUntilMade(training_);
   for (const std::uint64_t seed : {1, 2}) {
-    ExpectTruncation(Train(World({.kind = FaultKind::kTruncate, .first = first, .chance = 0.2}, seed), nullptr));
+    const Endings endings = Train(World({.kind = FaultKind::kTruncate, .first = first, .chance = 0.2}, seed), nullptr);
+    const bool all_ended_well = std::all_of(endings.ranks.begin(), endings.ranks.end(),
+                                            [](const Outcome& outcome) { return outcome.status.ok(); });
+    // The message may be one by which ranks of async agree to stop, after the last weights are final.
+    if (IsAsync() && all_ended_well) continue;
+    ExpectTruncation(endings);
   }
 }
 
