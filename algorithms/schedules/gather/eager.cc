@@ -27,8 +27,8 @@ void Build(PlanBuilder& b) {
 }
 
 // From longer blocks on, the root, which waits for all ranks and copies one block after the other, loses more than the
-// meetings cost (docs/results/selection.md).
-constexpr std::int64_t kMostBlockBytes = 1 << 10;
+// meetings cost (docs/decisions/0027-eager-schedules.md).
+constexpr std::int64_t kMostBlockBytes = 16 << 10;
 
 absl::Status SupportsEager(const CollectiveSpec& spec, int /*size*/, const PlanOptions& options) {
   return SupportsScratchBytes(spec.count * SizeOf(spec.dtype), kMostBlockBytes, options);
