@@ -248,7 +248,7 @@ TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
         for (const bool in_place : {false, true}) {
           if (in_place && !HasInPlaceForm(schedule->collective)) continue;
           const CollectiveSpec call = {.collective = schedule->collective, .root = size / 2, .in_place = in_place};
-          const std::int64_t count = schedule->competes_for_mapped_buffers ? 200 : 50'000;
+          const std::int64_t count = schedule->competes_for_mapped_buffers ? 1000 : 50'000;
           const CollectiveSpec spec = SpecOf(call, count, rank, size);
           const absl::StatusOr<Plan> plan =
               BuildPlan(*schedule, spec, rank, size, {.segment_bytes = 8 << 10, .peers_mapped = true});

@@ -152,7 +152,7 @@ TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
         schedule->collective == Collective::kAllToAllV) {
       continue;
     }
-    const CollectiveSpec spec = CallOf(schedule->collective, 4 << 10, 4);
+    const CollectiveSpec spec = CallOf(schedule->collective, 16 << 10, 4);
     const PlanOptions options{.peers_mapped = true};
     std::vector<Plan> plans;
     for (Rank rank = 0; rank < 4; ++rank) plans.push_back(*BuildPlan(*schedule, spec, rank, 4, options));

@@ -13,15 +13,8 @@ namespace {
 
 class EverySchedule : public testing::TestWithParam<const Schedule*> {};
 
-// Whether the schedule does not serve buffers as long as those of the call.
-bool IsTooLong(const Schedule& schedule, const CallCase& call) {
-  const CollectiveSpec spec = SpecOf(call.spec, call.count, 0, call.size);
-  return absl::IsUnimplemented(schedule.supports(spec, call.size, call.options));
-}
-
 TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
   const Schedule& schedule = *GetParam();
-  int served = 0;
   for (int size : {1, 2, 3, 4, 5, 7, 8, 16, 17}) {
     for (std::int64_t count : {0, 1, size - 1, size, size + 1, 53, 331}) {
       for (bool in_place : {false, true}) {
@@ -32,8 +25,6 @@ TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
         if (Reduces(schedule.collective)) call.spec.dtype = count % 2 == 0 ? DType::kF32 : DType::kBF16;
         if (schedule.collective != Collective::kBarrier) call.spec.root = static_cast<Rank>(count % size);
         if (count % 3 == 1) call.spec.op = ReduceOp::kAvg;
-        if (IsTooLong(schedule, call)) continue;
-        ++served;
         ExpectRightResults(
             schedule, call,
             in_place ? SequentialExecutor::Order::kLastToFirst : SequentialExecutor::Order::kFirstToLast);
@@ -41,7 +32,6 @@ TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
       }
     }
   }
-  EXPECT_GE(served, 50);
 }
 
 TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
@@ -77,7 +67,8 @@ TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
         call.spec.op = op;
         call.spec.in_place = in_place;
         call.spec.root = schedule.collective == Collective::kBarrier ? 0 : size - 1;
-        if (IsTooLong(schedule, call)) continue;
+        const CollectiveSpec spec = SpecOf(call.spec, call.count, 0, size);
+        if (absl::IsUnimplemented(schedule.supports(spec, size, call.options))) continue;  // too long
         ++served;
         ExpectRightResults(schedule, call, SequentialExecutor::Order::kFirstToLast);
         if (HasFatalFailure()) return;
