@@ -8,6 +8,7 @@
 #include "base/prefetch.h"
 #include "engine/call.h"
 #include "engine/engine.h"
+#include "engine/hang.h"
 #include "memory/arena.h"
 
 namespace tutti {
@@ -392,9 +393,8 @@ absl::Status Channel::CheckNobodyLeftWithout(const Run& run) const {
   for (Rank rank = 0; rank < size(); ++rank) {
     const Peer& p = peer(rank);
     if (rank == rank_ || p.control == nullptr || !HasClosedWithout(run, p)) continue;
-    return absl::UnavailableError(absl::StrCat(
-        "rank ", p.world_rank, " has left (it destroyed its communicator, or its program has ended) without ",
-        run.Text(), ", which rank ", peer(rank_).world_rank, " has made"));
+    return absl::UnavailableError(absl::StrCat(TextOfLeaver(p.world_rank), " without ", run.Text(), ", which rank ",
+                                               peer(rank_).world_rank, " has made"));
   }
   return absl::OkStatus();
 }

@@ -380,8 +380,7 @@ absl::Status Engine::CheckLeavers(Run& run) {
   if (!stuck) return absl::OkStatus();
   const std::string who = leaver->peer == kAnySource
                               ? "every other rank of the group has left (destroyed its communicator, or ended)"
-                              : absl::StrCat("rank ", channel.peer(leaver->peer).world_rank,
-                                             " has left (it destroyed its communicator, or its program has ended)");
+                              : TextOfLeaver(channel.peer(leaver->peer).world_rank);
   // A rank often leaves without a call because it has lost a rank outside the group, which this rank knows, too.
   const absl::Span<const Loss> losses = transport_->Check().first(losses_seen_);
   const std::string known = losses.empty() ? "" : absl::StrCat("; known, too: ", losses.back().cause.message());

@@ -1,6 +1,9 @@
 #include "engine/hang.h"
 
 #include <atomic>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace tutti {
 namespace {
@@ -25,6 +28,10 @@ std::optional<Rank> WaitsFor(const Presence& presence, std::int64_t now_ns) {
   const Rank rank = presence.waits_for.load(std::memory_order_relaxed);
   if (rank < 0 || now_ns - presence.heartbeat_ns.load(std::memory_order_relaxed) > kStaleNanos) return std::nullopt;
   return rank;
+}
+
+std::string TextOfLeaver(Rank world_rank) {
+  return absl::StrCat("rank ", world_rank, " has left (it destroyed its communicator, or its program has ended)");
 }
 
 }  // namespace tutti

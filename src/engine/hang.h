@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "engine/control_block.h"
@@ -19,6 +20,9 @@ std::optional<Rank> FindStalledRank(int size, Rank self, Rank direct,
 
 // For whom the owner of `presence` waits; nullopt when it does not wait, or its heartbeat has stopped.
 std::optional<Rank> WaitsFor(const Presence& presence, std::int64_t now_ns);
+
+// "rank 3 has left (…)", for an error about a call that `world_rank` has left without.
+std::string TextOfLeaver(Rank world_rank);
 
 }  // namespace tutti
 
