@@ -61,7 +61,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
   const Ref wide = widens ? b.Scratch(DType::kF32, count) : b.in();
   if (widens) b.Copy(wide, b.in());
   const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-  const Ref difference = b.Scratch(DType::kF32, std::min(segment, count));  // of one segment: it stays in the cache
+  const Ref difference = b.Scratch(DType::kF32, std::min(segment, count));  // one segment: stays in the cache
 
   auto part = [&](const Ref& whole, std::size_t i) {
     const std::int64_t first = static_cast<std::int64_t>(i) * segment;

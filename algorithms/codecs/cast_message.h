@@ -30,7 +30,7 @@ class CastMessage {
 
   static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                      absl::Span<std::uint8_t> dst) {
-    std::uint16_t piece[kPiece];  // aligned for the kernels, as `dst` need not be
+    std::uint16_t piece[kPiece];  // aligned for the kernels; `dst` need not be aligned
     const kernels::RandomStream random = kernels::MakeRandomStream(options.seed, draw, 0);
     for (std::size_t begin = 0; begin < src.size(); begin += kPiece) {
       const std::size_t n = std::min(kPiece, src.size() - begin);

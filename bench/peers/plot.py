@@ -33,7 +33,7 @@ def draw(folder):
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    pyplot.rcParams["svg.hashsalt"] = "tutti"  # the same file from the same figures
+    pyplot.rcParams["svg.hashsalt"] = "tutti"  # equal figures give equal files
     result = json.loads((folder / "all_reduce.json").read_text())
     entries = [entry for entry in result["summary"] if not entry["rewrite"]]
     worlds = sorted({entry["ranks"] for entry in entries})

@@ -25,7 +25,7 @@ def draw(folder):
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    pyplot.rcParams["svg.hashsalt"] = "tutti"  # the same file from the same figures
+    pyplot.rcParams["svg.hashsalt"] = "tutti"  # equal figures give equal files
     result = json.loads((folder / "pytorch.json").read_text())
     runs = [run for run in result["results"] if STEP in run["seconds"]]
     figure, panels = pyplot.subplots(1, len(runs), figsize=(3.2 * len(runs), 2.8), squeeze=False, sharey=True)

@@ -151,14 +151,15 @@ def table(rows):
 def write_page(rows, args):
     lines = [
         "# In the background: what rounds of async cost the training", "",
-        "Made by `bench/training/background.py`, which says how.", "",
-        f"{results.machine()}, on which the hosts share them;",
+        "Made by `bench/training/background.py`; the text at its top describes the method.", "",
+        f"{results.machine()}, which the hosts share;",
         f"{args.rounds} trainings of each kind in turn. Asked for: `async` keeps {100 * ASKED:.0f} % of the step rate that it",
         "would have without communication.", ""] + table(rows) + ["",
-        "Busy steps are those while the link carries about all it can; where `async` is as it is, they are all steps. The",
-        f"mlp's rounds take about 10 s, one every {INTERVAL_MS} ms if they could: as it is, its link is always full. Bare TCP is no",
-        "work of Tutti: it is what packets, and the switch between the hosts, cost on the cores that the hosts share with each",
-        "other. On two hosts each has one core of its own, still with a share of the switch.", ""]
+        "Busy steps are those during which the link carries about all it can. In rows `async as it is` the strategy has its",
+        f"default interval, {INTERVAL_MS} ms, and all steps count as busy. There are no such rows for the mlp: its rounds take about 10 s,",
+        "so with the default interval the link would always be full. Rows of bare TCP show what packets, and the switch between",
+        "the hosts, cost without any work of Tutti on the cores that the hosts share. On two hosts each host has one core of",
+        "its own, which it still shares with the switch.", ""]
     results.write(args.out, "background", lines, rows)
 
 

@@ -146,8 +146,8 @@ def plot(rows, link, path):
 def write_page(rows, steps, no_communication, left_out, args):
     args.out.mkdir(parents=True, exist_ok=True)
     lines = ["# Training: what every algorithm costs and learns", "",
-             "Made by `bench/training/compare.py`, which says how; when an algorithm pays is said on its own page"
-             " ([algorithms](../algorithms.md)).", "",
+             "Made by `bench/training/compare.py`; the text at its top describes the method. The page of each algorithm says when the"
+             " algorithm pays ([algorithms](../algorithms.md)).", "",
              f"{results.machine()},"
              f" {rows[0]['ranks']} ranks, seeds {', '.join(map(str, args.seeds))}. Links are those of network namespaces"
              " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than"
@@ -171,6 +171,6 @@ def write_page(rows, steps, no_communication, left_out, args):
                for model, cells in steps.items() for link in args.links]
     lines += [f"A step without any communication takes (ms) {', '.join(without)}.", ""]
     lines += ["## What is asked for", ""] + judgements(rows, steps, no_communication, args) + [""]
-    lines += ["Rows of `async` hold trainings against each other, which differ by a tenth and more by themselves; steps of one",
-              "and the same training are compared [in another table](background.md).", ""]
+    lines += ["Rows of `async` compare different trainings, whose steps differ by a tenth and more even without `async`;",
+              "[another table](background.md) compares steps of one and the same training.", ""]
     results.write(args.out, "training", lines, rows)

@@ -134,17 +134,18 @@ def table(rows):
 def write_page(rows, args):
     lines = [
         "# A straggler: what one slow rank costs the others", "",
-        "Made by `bench/training/straggler.py`, which says how.", "",
+        "Made by `bench/training/straggler.py`; the text at its top describes the method.", "",
         f"{results.machine()}, the cnn on"
         f" Fashion-MNIST on loopback, {args.steps} steps, {args.rounds} rounds in turn. Figures are those of rank 0, in"
-        " milliseconds, medians over the rounds: its median step; and how long of a step its training thread slept,"
-        " neither on a core nor in line for one. The straggler is the last rank, stopped for 20 ms in every 40. Asked for:"
+        " milliseconds, medians over the rounds: the median step of rank 0, and the time of a step during which its training"
+        " thread slept, which is neither running nor ready to run. The straggler is the last rank, stopped for 20 ms in"
+        " every 40. Asked for:"
         " one straggler slows `async` on the others by at most 5 %.", ""] + table(rows) + ["",
-        "A stopped rank gives its core to others. Where ranks outnumber cores and may run on any, rank 0 gains by"
-        " that, which hides what waiting costs. Here every rank is tied to a core, and rank 0 does not share its own with"
-        " the straggler. What else the machine does still moves a step by a tenth or more from run to run, in either"
-        " direction; so the last figure is not the ratio of the steps but what the straggler adds to the sleep, as a part"
-        " of the step.", ""]
+        "A stopped rank leaves its core to other ranks. Where ranks outnumber cores and may run on any core, rank 0 gains"
+        " time on the free core, which hides what waiting costs. Here every rank is tied to a core, and rank 0 shares none"
+        " with the straggler. Other work of the machine still moves a step by a tenth or more from run to run, in either"
+        " direction; so the cost of waiting is not taken from the ratio of the steps: it is what the straggler adds to the"
+        " sleep, as a part of the step.", ""]
     results.write(args.out, "straggler", lines, rows)
 
 

@@ -14,7 +14,7 @@ namespace tutti::cli {
 
 // What the user typed, and what is to be done about it once the whole line has been understood.
 struct Invocation {
-  std::vector<std::string> arguments;           // of the command line, without the program's name
+  std::vector<std::string> arguments;           // the words of the command line, without the program's name
   std::function<absl::StatusOr<int>()> action;  // returns the exit code
 };
 

@@ -27,7 +27,7 @@ struct ProcessTemplate {
 
 struct RankProcess {
   Rank rank = 0;
-  pid_t id = -1;  // of the process and of its group; -1 once it has been waited for
+  pid_t id = -1;  // the id of the process and of its group; -1 once it has been waited for
   int out = -1;   // with tag_output: the read ends of the rank's standard output and error, non-blocking
   int err = -1;
 };

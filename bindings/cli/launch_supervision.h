@@ -2,10 +2,10 @@
 // end them.
 //
 // The launcher is two processes. The one that the user started (the front) only passes signals on and waits; its child
-// (the supervisor) starts the ranks. Each notices when the other one dies, and then kills everything that is left:
-// both are subreapers, so a process whose parent has died becomes a child of the supervisor or, after the supervisor's
-// death, of the front, whatever group or session it has moved to. If both are killed at once, the kernel kills the
-// ranks (PR_SET_PDEATHSIG), though not what the ranks have started.
+// (the supervisor) starts the ranks. Each of the two processes notices when the other one dies, and then kills
+// everything that is left: both are subreapers, so a process whose parent has died becomes a child of the supervisor
+// or, after the supervisor's death, of the front, whatever group or session it has moved to. If both are killed at
+// once, the kernel kills the ranks (PR_SET_PDEATHSIG), though not what the ranks have started.
 #ifndef TUTTI_BINDINGS_CLI_LAUNCH_SUPERVISION_H_
 #define TUTTI_BINDINGS_CLI_LAUNCH_SUPERVISION_H_
 

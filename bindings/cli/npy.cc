@@ -20,7 +20,7 @@ namespace tutti::cli {
 namespace {
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
-constexpr std::size_t kAlignment = 64;  // of the values in the file
+constexpr std::size_t kAlignment = 64;  // the values in the file start at a multiple of this
 
 absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 

@@ -20,7 +20,7 @@ struct PlanRequest {
   int ranks = 2;
   std::int64_t bytes = std::int64_t{1} << 20;
   std::int64_t count = -1;  // elements, in place of bytes
-  std::int64_t step = 0;    // of the optimizer: algorithms may have several plans
+  std::int64_t step = 0;    // the optimizer step; an algorithm may have several plans
   TrafficOptions traffic;
   std::vector<std::string> for_collectives;  // names of the given flags that mean nothing to a strategy
   PlanOptions options = {.segment_bytes = 256 << 10, .peers_mapped = true};

@@ -43,16 +43,16 @@ struct Identity {
 // not set.
 absl::StatusOr<Identity> IdentityFromEnvironment();
 
-// Whether a launcher has started this process as another rank, or in a world of another size, than RANK and WORLD_SIZE
-// say, from which a framework took `rank` and `size`. InvalidArgument names both variables and their values. OK when
+// Checks `rank` and `size`, which a framework took from RANK and WORLD_SIZE: InvalidArgument, naming both variables and
+// their values, when another launcher has started this process as another rank or in a world of another size. OK when
 // torchrun or Ray has set RANK and WORLD_SIZE: either runs inside other launchers' jobs.
 absl::Status CheckOtherLaunchers(Rank rank, int size);
 
 // How a rank reaches ranks of other nodes, unless TUTTI_INTERFACE says so. A world on one node uses loopback.
 struct Route {
-  std::string interface = {};  // of this node, by device or address; empty: the one that leads to `host`
+  std::string interface = {};  // an interface of this node, by device or address; empty: the one that leads to `host`
   std::string setting = {};    // the variable that names `interface`, for error texts: "GLOO_SOCKET_IFNAME"
-  std::string host = {};       // that every rank can reach, such as the one that serves the store; may be this node
+  std::string host = {};       // a host that every rank can reach, such as the store's server; may be this node
 };
 
 // "host:port" where rank 0 of a job that spans nodes serves: TUTTI_RENDEZVOUS, MASTER_ADDR with the port after

@@ -27,8 +27,8 @@ struct CallOptions {
   // The caller promises to Wait soon, so that the engine thread need not be woken: saves a context switch. The call may
   // make no progress before Wait.
   bool caller_drives = false;
-  // The result is less urgent than the cores: a thread that waits for this call sleeps until something arrives, and
-  // does not poll.
+  // Other work needs the cores more than the caller needs the result: a thread that waits for this call sleeps until
+  // something arrives, and does not poll.
   bool background = false;
   // Note when the call ends, for Work::end_nanos().
   bool timed = false;

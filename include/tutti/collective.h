@@ -80,7 +80,7 @@ std::int64_t OutputCount(const CollectiveSpec& spec, Rank rank, int size);
 // type and the operator when elements of that type cannot be reduced by it.
 absl::Status Validate(const CollectiveSpec& spec, Rank rank, int size);
 
-// "all_reduce f32 sum count=1024".
+// Text such as "all_reduce f32 sum count=1024".
 std::string ToString(const CollectiveSpec& spec);
 
 }  // namespace tutti

@@ -61,8 +61,8 @@ struct PlanBuffers {
 
 struct Strategy;
 
-// A plan with its memory. It can be started any number of times, one run at a time, without allocation or look-up. Must
-// not outlive its communicator. Not thread-safe; different bound plans are independent.
+// A plan with its memory. A bound plan can be started any number of times, one run at a time, without allocation or
+// look-up. Must not outlive its communicator. Not thread-safe; different bound plans are independent.
 class BoundPlan {
  public:
   BoundPlan();

@@ -14,8 +14,8 @@
 namespace tutti {
 
 // One direction of a rank's connection. A message of b bytes takes latency_s + b / bytes_per_s on the way (Hockney's
-// model); all messages of a rank in one direction share its bandwidth, one after the other. Each end spends besides
-// message_s + b / copy_bytes_per_s of its processor's time on the message.
+// model); all messages of a rank in one direction share its bandwidth, one after the other. Besides, each end of the
+// connection spends message_s + b / copy_bytes_per_s of its processor's time on the message.
 struct LinkModel {
   double latency_s = 0;
   double bytes_per_s = 10e9;

@@ -20,7 +20,7 @@ namespace tutti {
 // messages of a rank to itself, what a transport itself exchanges (greetings, goodbyes, the causes of errors), or
 // memory that peers have mapped. A communicator with CommunicatorOptions::Mapping::kNever does everything by messages.
 enum class FaultKind : std::uint8_t {
-  // The message is lost. Its Send ends OK; its Recv never ends by itself.
+  // The message is lost: its Send ends OK, and its Recv never ends by itself.
   kDrop,
   // From this message on, the rank's messages to that peer are lost, as kDrop loses one; the other direction works.
   kHalfOpen,
@@ -38,8 +38,8 @@ enum class FaultKind : std::uint8_t {
   // One drawn bit of the message is flipped; an empty message stays as it is. Only code that looks at the contents can
   // notice.
   kCorrupt,
-  // A drawn number of bytes (at least one) is cut off the end; an empty message stays as it is. Its Recv ends with
-  // InvalidArgument that names both lengths.
+  // A drawn number of bytes (at least one) is cut off the end; an empty message stays as it is. The Recv of the message
+  // ends with InvalidArgument that names both lengths.
   kTruncate,
   // The rank dies instead of posting its message: without a goodbye, so that its peers' Check lists the rank with
   // Unavailable. See FaultPlan::kills_process. The dead rank's own unfinished and later operations end with
@@ -50,8 +50,9 @@ enum class FaultKind : std::uint8_t {
 inline constexpr Rank kEveryRank = -1;
 inline constexpr std::int64_t kAtConnect = -1;
 
-// One fault: what happens to which messages. It hits messages from rank `from` to rank `to` whose number is in [first,
-// last], each with probability `chance`. A rank numbers its messages to each peer from 0, in the order of its Sends.
+// One fault: what happens to which messages. The fault hits messages from rank `from` to rank `to` whose number is in
+// [first, last], each with probability `chance`. A rank numbers its messages to each peer from 0, in the order of its
+// Sends.
 //
 // For kKill, `from` is the rank that dies, and the number counts all Sends and Recvs that this rank posts, to and from
 // any peer; `first` may be kAtConnect: the rank dies as soon as it is connected.

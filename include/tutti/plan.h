@@ -70,8 +70,8 @@ absl::string_view Name(Space space);
 // Index of a step in its plan.
 using StepId = std::uint32_t;
 
-// One step of a plan. Its lists (refs, dependencies, coefficients) are ranges of the plan's vectors, so that a step is
-// a plain, fixed-size struct.
+// One step of a plan. The lists of a step (refs, dependencies, coefficients) are ranges of the plan's vectors, so that
+// a step is a plain, fixed-size struct.
 struct Step {
   StepKind kind = StepKind::kCopy;
   ReduceOp op = ReduceOp::kSum;  // kReduce
@@ -104,7 +104,7 @@ struct StateRange {
   StateKind kind = StateKind::kResidual;
   Rank of = kSelf;  // kReplica: the rank whose weights the range holds; a rank's own replica names that rank
   Ref range = {};
-  std::int64_t first_element = 0;  // place in the bucket of the range's first element
+  std::int64_t first_element = 0;  // position in the bucket of the range's first element
   // kResidual: the result lacks the range's values divided by this number. The divisor is the number of ranks where
   // ranks hold back parts of their own values, which are averaged.
   std::int32_t divisor = 1;
@@ -112,7 +112,7 @@ struct StateRange {
 
 struct Plan {
   std::string name;  // "all_reduce:ring", "bytegrad"
-  int round = 0;     // of a bucket with several plans, the number of this one: see Algorithm::rounds
+  int round = 0;     // the number of this plan among the bucket's plans: see Algorithm::rounds
   Rank rank = 0;
   int size = 1;
   CollectiveSpec spec;

@@ -155,7 +155,7 @@ class PlanBuilder {
                      bool finite);
   void AppendReduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op, std::size_t divisor);
   std::int64_t SegmentCount(DType dtype) const;
-  // The rank of the world at `place` of the group that is being written for.
+  // The world rank of the member at position `place` of the group for which steps are being written.
   Rank WorldRank(Rank place) const { return group_.empty() ? place : group_[place]; }
   bool CheckPeer(StepKind kind, Rank peer);
   bool CheckMapped(StepKind kind);

@@ -22,7 +22,7 @@ std::string ToText(const Plan& plan);
 // One step without its number and dependencies: "reduce out[8,16) f32 = sum(…)".
 std::string ToText(const Plan& plan, const Step& step);
 
-// "out@3[0,8) f32".
+// Text such as "out@3[0,8) f32".
 std::string ToText(const Ref& ref);
 
 // A directed graph of the steps of all given ranks, one cluster each: dependencies drawn solid, messages and signals

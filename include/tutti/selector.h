@@ -35,10 +35,11 @@ struct Selection {
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
-// The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the call otherwise:
-// one that touches only scratch of peers, if it begins with the same steps, in which all ranks meet, and `chosen` is
-// predicted to take more time with a copy of all buffers on the way in and out; else `chosen`. Buffers of up to two
-// segments are copied whole, but those of an all_to_all_v, whose lengths no rank knows.
+// The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the same call with
+// mapped buffers. Returns the fastest schedule that touches only scratch of peers, if that schedule begins with the
+// same steps as `chosen`, in which all ranks meet, and is predicted to take less time than `chosen` with a copy of all
+// buffers on the way in and out; otherwise `chosen`. For buffers of up to two segments the result is always `chosen`,
+// except in an all_to_all_v, whose lengths no rank knows.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

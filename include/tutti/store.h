@@ -125,7 +125,7 @@ class TcpStoreServer {
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
-  // "127.0.0.1:40123", "[::1]:40123".
+  // The address at which the server listens, such as "127.0.0.1:40123" or "[::1]:40123".
   std::string address() const;
 
   // Tells the server that the process of `rank` has ended; for launchers. Otherwise nobody would hear of a rank that

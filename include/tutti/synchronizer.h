@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// One tensor that is trained, in the order of its use in forward.
+// One tensor that is trained. Parameters are listed in the order in which forward uses them.
 struct Parameter {
   std::string name;
   DType dtype = DType::kF32;
@@ -123,8 +123,8 @@ class Synchronizer {
   // own pace, may end before others, and may call nothing collective in a step.
   bool steps_together() const;
 
-  // Memory of gradient `i`, in its bucket; zero at first. It stays valid while anyone holds the pointer, also after the
-  // synchronizer is gone.
+  // Memory of gradient `i`, in its bucket; zero at first. The memory stays valid while anyone holds the pointer, also
+  // after the synchronizer is gone.
   std::shared_ptr<void> GradientView(int i) const;
 
   // Begins the forward of a step; further calls within the step have no effect.

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// "0.1.0".
+// The version of this library, such as "0.1.0".
 absl::string_view Version();
 
 // The compiler that built the library: "g++ 12.2.0".

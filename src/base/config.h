@@ -18,7 +18,7 @@ namespace tutti {
 
 // The table of config.cc says what each field means; the docs are printed from it.
 struct Config {
-  // The identity of this rank.
+  // Settings that identify this rank.
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -27,7 +27,7 @@ struct Config {
   std::string job_id;
   std::string node;
 
-  // The ways in which ranks find each other.
+  // Settings by which ranks find each other.
   std::string store;
   std::string rendezvous;
   std::string interface;
@@ -35,7 +35,7 @@ struct Config {
   std::string job_secret_file;
   std::string job_secret;
 
-  // The way in which collectives run.
+  // Settings of collectives.
   absl::Duration timeout = absl::Seconds(300);
   std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";

@@ -10,8 +10,8 @@
 namespace tutti {
 namespace {
 
-// The list of descriptors is never destroyed: static objects that are destroyed later may still close descriptors. Its
-// lock is a std::mutex, because the handlers of fork lock and unlock it in different functions.
+// The list of descriptors is never destroyed: static objects that are destroyed later may still close descriptors. The
+// lock of the list is a std::mutex, because the handlers of fork lock and unlock it in different functions.
 struct ClosedInChildren {
   std::mutex mutex;
   std::vector<int> descriptors;

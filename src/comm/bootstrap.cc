@@ -80,7 +80,7 @@ std::optional<Route> RouteOf(const Identity& identity) {
     address = std::string(name);
   }
   const auto parts = address.ok() ? SplitAddress(*address) : address.status();
-  if (!parts.ok()) return std::nullopt;  // a directory, which says nothing of networks
+  if (!parts.ok()) return std::nullopt;  // the store is a directory, which names no host
   return Route{.host = parts->first};
 }
 

@@ -35,7 +35,7 @@ Rank NameOf(const MeetingMembers* members, Rank rank) { return members == nullpt
 
 struct Missing {
   std::vector<Rank> ranks;
-  std::string text;      // "1, 3", as `members` call them; "": all ranks have come by now
+  std::string text;      // the missing ranks as `members` number them: "1, 3"; "" when none is missing
   bool answered = true;  // the store has answered every look
 };
 

@@ -14,26 +14,26 @@
 
 namespace tutti {
 
-// Whom to tell, once and after `patience`, which ranks are late: "1, 3".
+// The function that is told, once and after `patience`, which ranks are late.
 struct LateRanksReport {
   absl::Duration patience = absl::Seconds(5);
-  std::function<void(absl::string_view ranks)> report;  // null: no report is wanted
+  std::function<void(absl::string_view ranks)> report;  // gets the late ranks, "1, 3"; null: no report is wanted
 };
 
-// A report as a line on stderr, for the rank that speaks for the job while all ranks meet at `where`: "exchange
-// 'address'".
+// A report that prints one line on stderr; only one rank of a job needs it. `where` says what the ranks meet for, such
+// as "exchange 'address'".
 LateRanksReport LateRanksOnStderr(std::string where, std::int64_t end_ns);
 
 // Members of a group that meet, in the group's order.
 struct MeetingMembers {
-  std::vector<Rank> ranks;  // in the communicator from which the group is made: texts call the members so
-  absl::Duration limit;     // how long they wait for each other
+  std::vector<Rank> ranks;  // numbered as in the parent communicator; errors use these numbers
+  absl::Duration limit;     // how long the members wait for each other
 };
 
 // Unavailable: `rank` has ended before the other ranks were done with `rank` (Store::OnGone).
 absl::Status RankIsGone(Rank rank);
 
-// Sets the value that `rank` has for GetFromAll, under the key `prefix` + rank.
+// Sets the value that GetFromAll returns for `rank`, under the key `prefix` + rank.
 absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl::string_view value,
                         std::int64_t end_ns);
 
@@ -41,13 +41,13 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
 // Unavailable names a rank that is gone (Store::Get) without a contribution. DeadlineExceeded lists the missing ranks,
 // "missing ranks: 1, 3" (in a large world some of them); naming takes up to 600 ms beyond `end_ns`. Ranks with a later
 // deadline that wait for a missing rank then end with that error at once. With `members`, one for each rank of `store`,
-// texts call the ranks so, and DeadlineExceeded says "rank 1 has not come within 14s".
+// errors use the rank numbers of `members`, and DeadlineExceeded says "rank 1 has not come within 14s".
 absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members = nullptr);
 
-// ExchangeBlobs between the members of a group, of whom `place` counts the caller; `store` numbers them in their order.
-// Errors and the line on stderr begin with `what`: "Group 'pair' of ranks 2, 0".
+// ExchangeBlobs between the members of a group. `place` is the caller's position among the members and its rank in
+// `store`. Errors and the line on stderr begin with `what`: "Group 'pair' of ranks 2, 0".
 absl::StatusOr<std::vector<std::string>> ExchangeInGroup(Store& store, absl::string_view what, Rank place,
                                                          const MeetingMembers& members, absl::string_view blob);
 

@@ -162,7 +162,7 @@ std::optional<Process> ReadProcess(long id) {
   const std::string line = text.str();
   const std::size_t open = line.find('('), close = line.rfind(')');
   if (open == line.npos || close == line.npos) return std::nullopt;
-  // After the name: state, parent, …; the start time is the 20th.
+  // The fields after the process's name are state, parent, …; the start time is the 20th of them.
   const std::vector<std::string> fields =
       absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
   Process process{line.substr(open + 1, close - open - 1), "", 0};

@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kMaxFileBytes = 1024;
 constexpr absl::string_view kOnThisNode = " (all ranks are taken to be on this node, and to run as this user)";
 
-// Rank 0's own use of the store that it serves.
+// The server that rank 0 runs, and rank 0's own client of this server.
 struct Served {
   std::unique_ptr<TcpStoreServer> server;
   std::shared_ptr<Store> client;  // destroyed before the server
@@ -71,14 +71,14 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
 
 constexpr std::size_t kHashDigits = 24;
 
-// "mpich-0123456789abcdef01234567".
+// Whether `name` has the form of a rendezvous file's name, such as "mpich-0123456789abcdef01234567".
 bool IsRendezvousFile(absl::string_view name) {
   if (name.size() <= kHashDigits || name[name.size() - kHashDigits - 1] != '-') return false;
   const absl::string_view hash = name.substr(name.size() - kHashDigits);
   return std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); });
 }
 
-// Whether looking again can help: not after the refusal of a live server of this very job.
+// Whether another attempt can succeed: not when a running server of this very job has refused.
 bool MayComeYet(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsPermissionDenied(status) || absl::IsAlreadyExists(status);

@@ -260,7 +260,7 @@ absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const Collective
     return configured->second;
   }
   absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), plan_options);
-  // Between nodes buffers are sent from where they lie.
+  // Between nodes, messages are sent straight from the callers' buffers.
   const bool may_stage = private_buffers && plan_options.peers_mapped && plan_options.one_node();
   if (!chosen.ok() || !may_stage) return chosen;
   return ChooseForPrivateBuffers(**chosen, spec, channel->size(), plan_options);
@@ -342,7 +342,7 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
   };
   absl::Status checked = check(plan);
   if (!checked.ok() || !HasRoot(schedule.collective)) return checked;
-  // Where a collective has a root, only the root knows whether it is in place: all ranks verify both forms.
+  // Where a collective has a root, only the root knows whether its call is in place: all ranks verify both forms.
   CollectiveSpec other = plan.spec;
   other.in_place = !other.in_place;
   const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, plan_options);
@@ -389,7 +389,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = verify(*plan, plan_options); !status.ok()) return status;
-  // Between nodes buffers are sent from where they lie.
+  // Between nodes, messages are sent straight from the callers' buffers.
   if (!plan->maps_peers() || !plan_options.one_node()) return BindVerified(Compile(*std::move(plan)), buffers);
 
   PlanOptions for_private = plan_options;

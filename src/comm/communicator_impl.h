@@ -76,7 +76,8 @@ class Communicator::Impl {
   PlanCache cache_;
   // The record of PlanVerifier, mutable because const calls add to it.
   mutable PlanVerifier::KindsMade kinds_made_;
-  // Schedules of all_to_all_v whose example is verified: nothing is left to check in a plan of other counts.
+  // The all_to_all_v schedules that were verified with example counts; plans of such a schedule with other counts are
+  // not verified again.
   mutable Mutex examples_mutex_;
   mutable absl::flat_hash_set<const Schedule*> verified_examples_ TUTTI_GUARDED_BY(examples_mutex_);
 };

@@ -22,15 +22,16 @@
 namespace tutti {
 namespace {
 
-// A rank's entry in the list from which a group is made. Its bytes are sent as they are: all ranks are of one version.
+// A rank's entry in the list from which a group is made. A Seat is sent as its bytes, because all ranks run one
+// version.
 struct Seat {
   enum Error : std::int64_t { kNone, kNoRoom, kNoNumber };
 
-  std::int64_t color = 0, key = 0;  // of Split
-  std::int64_t rank = 0;            // in the parent
+  std::int64_t color = 0, key = 0;  // the arguments of Split
+  std::int64_t rank = 0;            // the rank in the parent communicator
   std::int64_t world_rank = 0;
   std::int64_t channel = 0;  // the number that this rank gives the group
-  std::int64_t offset = 0;   // of the rank's control block in its arena
+  std::int64_t offset = 0;   // where the rank's control block lies in its arena
   std::int64_t generation = 0;
   std::int64_t error = kNone;
 };

@@ -19,7 +19,7 @@ absl::StatusOr<NetworkInterface> OwnInterface(const Route& route, const std::str
   if (!configured.empty()) return FindNetworkInterface(configured);
   if (!route.interface.empty()) return FindNetworkInterface(route.interface, route.setting);
   absl::StatusOr<NetworkInterface> found = InterfaceTowards(route.host);
-  // Nothing was named that could be wrong, and other ranks may know a way.
+  // A failed look-up is no error here: nobody named an interface, and another rank may know the route.
   return found.ok() ? found : NetworkInterface();
 }
 

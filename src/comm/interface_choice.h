@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// What a rank tells all others of its place.
+// What every rank tells the others about its place in the network.
 struct RankPlace {
   std::string node;
   std::string address;  // of the interface that the rank would use; loopback where its own node serves the store

@@ -60,7 +60,8 @@ double Predicted(const LinkModel& link, const CostModel& model, std::int64_t byt
          ReceivingSeconds(link, bytes);
 }
 
-// Changes the parts of a link that every message costs by one factor, and those that bytes cost by another.
+// Multiplies the link's costs per message by one factor and its costs per byte by another, so that predictions match
+// the measured times of a short and of a long message.
 LinkModel Fit(const LinkModel& link, const CostModel& model, double short_s, double long_s) {
   const double fixed = Predicted(link, model, 0) - model.step_s;
   const double bytes = Predicted(link, model, kLong) - Predicted(link, model, 0);
@@ -84,7 +85,7 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
   for (const bool share : {true, false}) {
     const Pair pair = FindPair(world.plan_options().nodes, world.size(), share);
     if (pair.first == kSelf) continue;
-    std::vector<std::int64_t> nanos = {0, 0};  // of a trip there and back, at the rank that has measured it
+    std::vector<std::int64_t> nanos = {0, 0};  // the fastest round trip of a short and of a long message, at pair.first
     if (world.rank() == pair.first || world.rank() == pair.second) {
       for (const auto& [bytes, trips, at] :
            {std::tuple(kShort, kShortTrips, std::size_t{0}), std::tuple(kLong, kLongTrips, std::size_t{1})}) {

@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// `base`, whose Get tells `on_gone` also the ranks that `lost` returns: those that will set no more values, in the
-// numbering of `base`. Not every store knows when a rank ends; the store that torch.distributed hands over, for one,
-// does not. `lost` is asked a few times a second.
+// Wraps `base`: a waiting Get also calls `on_gone` with the ranks that `lost` returns, which will set no more values;
+// ranks are numbered as in `base`. Not every store knows when a rank ends; the store that torch.distributed hands over,
+// for one, does not. A waiting Get calls `lost` a few times a second.
 std::shared_ptr<Store> MakeLossAwareStore(std::shared_ptr<Store> base, std::function<std::vector<Rank>()> lost);
 
 }  // namespace tutti

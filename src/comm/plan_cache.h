@@ -115,7 +115,7 @@ class PlanCache {
   struct Entry {
     CallKey key;
     std::shared_ptr<CallPool> pool;
-    std::int64_t bytes = 0;  // of the plan
+    std::int64_t bytes = 0;  // the bytes that the plan takes
   };
 
   static bool DifferAtMostInPlace(const CollectiveSpec& a, const CollectiveSpec& b) {

@@ -42,7 +42,8 @@ class PlanVerifier {
 
   // A set of plans, one per rank.
   struct Kind {
-    absl::string_view maker;  // the schedule or the strategy: what is not verified is reported once for each
+    // The schedule or strategy that made the plans. Plans that are not verified are reported once for each maker.
+    absl::string_view maker;
     std::string call;         // everything that the plans depend on
   };
   // The number of kinds of calls that one communicator has made, by maker.

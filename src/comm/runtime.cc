@@ -32,7 +32,7 @@ std::vector<Presence*> PresenceOfAll(Transport& transport, Rank rank, int size) 
 
 // The nodes and the processors of the ranks, as the ranks have told each other.
 struct Places {
-  std::vector<int> nodes;  // of each rank of the world
+  std::vector<int> nodes;  // the node of each rank of the world
   // Processors that the ranks of a node may run on: of this rank's node, and of the node that has fewest, which is
   // equal on all ranks; 0: not known.
   int own_cores = 0;
@@ -97,7 +97,7 @@ absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   const absl::Time soon = absl::Now() + kPatience;
   const absl::StatusOr<std::string> found = may_follow ? store.Get(kKey, soon, on_gone) : store.Look(kKey, soon);
   if (found.ok()) return ReadCause(*found).value_or(mine);
-  // The store is lost, and its error names the rank whose end came first.
+  // The error of a lost store names the rank that ended first.
   if (may_follow && absl::IsUnavailable(found.status()) && cause == mine) return found.status();
   (void)store.Set(kKey, absl::StrCat(rank, " ", cause.raw_code(), " ", cause.message()), absl::Now() + kPatience);
   return cause;

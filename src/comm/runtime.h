@@ -48,7 +48,7 @@ struct Runtime {
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // whether plans may map peers' memory, where all ranks are on one node
   std::map<Collective, const Schedule*> schedules;
-  std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses goes
+  std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses is freed
 
  private:
   Mutex caches_mutex_;
@@ -66,8 +66,8 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
 struct GroupMember {
   Rank world_rank = 0;
   std::uint32_t channel = 0;     // the group's number at that rank
-  std::int64_t offset = 0;       // of that rank's control block in its arena
-  std::uint64_t generation = 0;  // of that control block
+  std::int64_t offset = 0;       // where that rank's control block lies in its arena
+  std::uint64_t generation = 0;  // the generation of that control block
 };
 
 // The channel of a group; `members` are in group order, this rank is members[rank], with a block that

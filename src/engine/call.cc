@@ -26,7 +26,7 @@ Call* Call::Create(std::shared_ptr<const Program> program, Channel& channel, voi
 bool Call::in_forked_child() const { return engine_->in_forked_child(); }
 
 void Call::Release() {
-  if (in_forked_child()) return;  // its memory is the parent's
+  if (in_forked_child()) return;  // the memory of the call is the parent's
   if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   references_.store(1, std::memory_order_relaxed);
   if (pool_ == nullptr) {
@@ -62,10 +62,10 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
 void Call::Finish(const absl::Status& status) {
   StoreResult(status);
   if (!status.ok()) source_.store(kAnySource, std::memory_order_relaxed);
-  // A run that fails does not come to its output by itself.
+  // A failed run has not passed the milestone of its output: the run passes it here, so that nobody waits for it.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;
-  const bool kept = std::exchange(engine_keeps_, false);  // before the next run may begin
+  const bool kept = std::exchange(engine_keeps_, false);  // read before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
   if (kept) Release();

@@ -59,7 +59,7 @@ class Call {
   // ---- any thread ----
   bool done(std::uint32_t run) const { return end_.passed(run); }
   // Waits until `run` has ended, or, with `output_only`, until its output is final; at most until `end_ns`
-  // (CLOCK_MONOTONIC). DeadlineExceeded when the run has not come so far by then; it goes on.
+  // (CLOCK_MONOTONIC). DeadlineExceeded when the run has not come so far by then; the run goes on.
   absl::Status Wait(std::uint32_t run, bool output_only, std::int64_t end_ns);
   // How the run that ended last has ended.
   absl::Status result() const;
@@ -98,7 +98,7 @@ class Call {
   // Ends the current run with `status`.
   void Finish(const absl::Status& status);
 
-  std::atomic<Call*> next_submitted{nullptr};  // of the submission queue
+  std::atomic<Call*> next_submitted{nullptr};  // the next call in the submission queue
 
  private:
   struct Callback {

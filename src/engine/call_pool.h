@@ -27,7 +27,7 @@ class IdleCalls {
     if (bytes != 0) bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
 
-  // Takes the call out of the place for the call that was used last; nullptr when the place is empty.
+  // Takes out the call that was used last, which is kept in a place of its own; nullptr when this place is empty.
   Call* TakeLast() {
     Call* call = last_.load(std::memory_order_relaxed);
     while (call != nullptr && call != Closed()) {
@@ -38,8 +38,8 @@ class IdleCalls {
     }
     return nullptr;
   }
-  // Puts a call that nobody uses any more into that place; false when the place is taken, or Close was called. The
-  // call's pool may be gone as soon as the call is in the place.
+  // Puts a call that nobody uses any more into the place for the call that was used last; false when the place is
+  // taken, or Close was called. The call's pool may be gone as soon as the call is in the place.
   bool KeepLast(Call* call) {
     if (last_.load(std::memory_order_relaxed) != nullptr) return false;
     const std::int64_t bytes = call->held_bytes();
@@ -100,7 +100,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
     return call;
   }
 
-  // A call that waited to be used again, with one reference; nullptr: none does.
+  // An idle call, with one reference; nullptr when none is idle.
   Call* TakeIdle() {
     Call* const call = TakeFromList();
     if (call != nullptr) return call;

@@ -24,7 +24,7 @@ std::shared_ptr<const Borrowers> BorrowersAmong(const std::vector<Channel::Peer>
   return borrowers;
 }
 
-// The bytes of scratch that are worth a hint.
+// The number of bytes of scratch that are worth a prefetch.
 std::size_t PrefetchedBytes(const Program& program) {
   return static_cast<std::size_t>(std::min<std::int64_t>(program.plan.scratch_bytes, 256));
 }
@@ -287,7 +287,7 @@ absl::StatusOr<std::int64_t> Channel::PlaceOfBlock(const Run& run, Rank peer, st
   const Peer& p = peers_[static_cast<std::size_t>(peer)];
   const std::int64_t most = p.region.bytes / SizeOf(spec.dtype);
   const std::int64_t* const theirs = CountsIn(*p.control, run);
-  std::int64_t before = 0;  // elements of the input, before the block
+  std::int64_t before = 0;  // elements of the peer's input in front of this rank's block
   for (Rank rank = 0; rank < rank_ && before <= most; ++rank) {
     const std::int64_t count = theirs[rank];
     before += std::clamp<std::int64_t>(count, 0, most);

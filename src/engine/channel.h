@@ -30,7 +30,7 @@ class Channel {
     std::uint32_t channel = 0;  // this group's number at that rank, below kMostChannels
     Endpoint* endpoint = nullptr;
     ControlBlock* control = nullptr;  // nullptr: not mapped
-    std::uint64_t generation = 0;     // of `control` while that rank uses it for this channel
+    std::uint64_t generation = 0;     // the generation of `control` while that rank uses it for this channel
     MappedRegion region;
   };
 
@@ -54,15 +54,16 @@ class Channel {
   // Makes the next signal of `run`, which tells the peers how far this rank has come; the first signal also tells them
   // where the memory of the run is. Peers that sleep hear of the signal by the next RingSleepers.
   void Signal(Run& run);
-  // Hints for short runs, which take about as long as a few cache lines travel between cores. The lines that this rank
-  // will write first in its next run; the lines of scratch that `peer` has written before its signal.
+  // Prefetch hints for short runs, which take about as long as a few cache lines travel between cores. The first hint
+  // is for the lines that this rank will write first in its next run, the second for the lines of scratch that `peer`
+  // has written before its signal.
   void PrefetchForNextRun(const Program& program) const;
   void PrefetchScratchOf(Rank peer, const Run& run) const;
   // Wakes sleeping peers that wait for what this rank has stored since the last RingSleepers: signals, and runs that
   // have ended. The driver calls this before anything that takes microseconds. One memory fence serves all stores.
   void RingSleepers();
   // Goes over to Program::for_private_buffers, after the shared beginning of both programs and before any other step:
-  // from its next signal on, this rank's scratch is where run.bases names it, and so it is with the peers'.
+  // from this rank's next signal on, its scratch is where run.bases says; the same holds for each peer.
   void GoOver(Run& run);
   // Whether `peer` has made its `ordinal`-th signal of the run (the peer's memory is then known), or will never make
   // it, because the run has been refused. InvalidArgument when the peer made another call.
@@ -95,18 +96,19 @@ class Channel {
   // left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other ranks have, and
   // there were some.
   bool HasLeftWithout(const Run& run, Rank peer) const;
-  // A mapped peer that has not made the call of `ticket`, a collective; `preferred` if it has not.
+  // A mapped peer that has not made the call of `ticket`, a collective; this is `preferred` if that rank has not made
+  // the call.
   std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;
 
   // ---- failure: see channel_failure.cc ----
   // How far the failure of the channel has come, for the engine.
   struct Failure {
     bool begun = false;         // the peers have been told; no run of the channel moves on
-    bool over = false;          // its runs have ended
+    bool over = false;          // the runs of the channel have ended
     bool took_outputs = false;  // Transport::Seclude has been tried
     bool secluded = false;      // Transport::Seclude has worked
     bool disconnected = false;  // peers that take no messages have been given up (Transport::Disconnect)
-    std::int64_t told_ns = 0;   // CLOCK_MONOTONIC
+    std::int64_t told_ns = 0;   // when the peers were told; CLOCK_MONOTONIC
   };
   Failure failure;
   // Tells the peers why this rank gives the channel up: those that map its memory see it at once.
@@ -198,7 +200,7 @@ class Channel {
   const std::vector<Peer> peers_;
   const std::shared_ptr<const Borrowers> borrowers_;
   ControlBlock* const control_;
-  const std::uint64_t generation_;  // of `control_`, in the 32 bits that failures have for it
+  const std::uint64_t generation_;  // of `control_`; the 32 bits that ControlBlock::failed_by holds
   StickyStatus sticky_;
   struct Neighbour {
     Presence* presence = nullptr;
@@ -211,8 +213,8 @@ class Channel {
   // The next RingSleepers rings the peers whose Presence::sleeping is at least this; kAwake: it rings nobody.
   std::uint32_t ring_ = kAwake;
   std::uint64_t calls_ = 0;
-  std::vector<MessageCounts> messages_;  // of the collectives admitted so far, by peer
-  std::uint64_t point_calls_ = 0;        // of Send and Recv
+  std::vector<MessageCounts> messages_;  // by peer: messages of the collectives admitted so far
+  std::uint64_t point_calls_ = 0;        // Sends and Recvs admitted so far
 };
 
 }  // namespace tutti

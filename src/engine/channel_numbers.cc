@@ -37,7 +37,7 @@ void ChannelNumbers::Close(std::uint32_t number, std::shared_ptr<const Borrowers
 
 bool ChannelNumbers::HasLeft(std::uint32_t number, Rank rank) {
   const MutexLock lock(mutex_);
-  // The channel that was closed last is the likeliest.
+  // The search starts at the channel that was closed last, which is the likeliest match.
   const auto found =
       std::find_if(closed_.rbegin(), closed_.rend(), [&](const Closed& c) { return c.number == number; });
   if (found == closed_.rend()) return false;

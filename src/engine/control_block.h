@@ -5,7 +5,7 @@
 //   A control block and a presence are written by their owner, but for the fields that say otherwise. Peers may read
 //   both at any time, also after the owner has destroyed the communicator: the memory of a control block is therefore
 //   only ever used for control blocks, and nothing in it is set back while a peer may wait for it.
-//   A block serves one channel at a time. Its owner closes the block when the channel ends, and opens it for another
+//   A block serves one channel at a time. The block's owner closes it when the channel ends, and opens it for another
 //   channel when every peer of the old one has completed all runs that the owner has, or has closed its own block: such
 //   a peer reads nothing of the block any more but `generation` and `completed`.
 #ifndef TUTTI_ENGINE_CONTROL_BLOCK_H_
@@ -70,7 +70,7 @@ struct LaneControl {
 // What the owner called, for a peer that has waited long and asks why: also calls that signal to nobody have a record.
 // A reader looks at `number` before and after the rest, since `number` changes while the rest is written.
 struct alignas(64) CallRecord {
-  std::atomic<std::uint64_t> number{0};  // of the call in its channel, from 1; 0: none, or being written
+  std::atomic<std::uint64_t> number{0};  // the call's number in its channel, from 1; 0: none, or being written
   std::atomic<std::uint64_t> signature{0};
   std::atomic<std::int64_t> count{0};
   std::atomic<std::uint64_t> round{0};
@@ -82,7 +82,7 @@ inline constexpr std::size_t kCallRecords = 32;
 
 // Why the owner has given a channel up.
 struct FailureCause {
-  static constexpr std::size_t kMostBytes = 1000;  // of the text, which is cut to it
+  static constexpr std::size_t kMostBytes = 1000;  // the longest text; a longer one is cut
 
   // Generation of the block << 32 | absl::StatusCode; 0: never. Written last, before any peer is told.
   std::atomic<std::uint64_t> code{0};

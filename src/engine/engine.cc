@@ -90,7 +90,8 @@ bool Engine::BeginAtOnce(Call& call) {
     LeaveSeat();
     return false;
   }
-  // Advance would find what fails, or was aborted, before the run begins.
+  // A run may be begun before Advance only when all is well: otherwise Advance first has to end failed or aborted
+  // calls.
   const bool all_well = failing_ == 0 && !call.run().channel.failure.begun && !call.run().channel.peer_failed() &&
                         !aborted_.load(std::memory_order_seq_cst);
   if (!all_well) TakeIn(call);

@@ -33,9 +33,10 @@ class Call;
 class Channel;
 
 struct EngineOptions {
-  Rank rank = 0;  // of the world
+  Rank rank = 0;  // this rank's number in the world
   absl::Duration timeout;
-  // By rank of the world; nullptr: not mapped. This rank's own is never nullptr.
+  // The presence words of every rank, by rank of the world; nullptr where the rank's memory is not mapped. This rank's
+  // own entry is never nullptr.
   std::vector<Presence*> presence;
   // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
   bool may_spin = false;
@@ -80,7 +81,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // long as calls that are still held, but does nothing any more.
   void Stop(const absl::Status& cause = absl::OkStatus());
 
-  // See Executor::NewRun.
+  // Makes the Run that carries out `call`: see Executor::NewRun.
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program,
                               void* scratch) TUTTI_NO_THREAD_SAFETY_ANALYSIS {
     return executor_->NewRun(call, channel, program, scratch);
@@ -129,7 +130,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     const Milestone* milestone = nullptr;
     std::uint32_t run = 0;
     std::int64_t end_ns = kNeverNanos;
-    bool eager = false;  // of the engine thread: somebody waits elsewhere
+    bool eager = false;  // somebody waits elsewhere, so the engine thread polls eagerly
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
   // Takes in what was submitted, and advances all runs; true when anything moved.
@@ -148,7 +149,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void TakeIn(Call& call) TUTTI_REQUIRES(seat_);
   // Takes in all messages that have arrived. Due every idle_tick, whatever else there is to do: peers wait for answers.
   void DrainTransport(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
-  // The work of a rank that has nothing else to do: drains, and takes in what peers have told.
+  // What a rank does when it has nothing else to do: receives messages and takes in news from peers.
   void LookAround(std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   bool IsTimeToLookAround(std::int64_t now_ns) const TUTTI_REQUIRES(seat_) {
     return now_ns - looked_around_ns_ >= absl::ToInt64Nanoseconds(options_.idle_tick);
@@ -226,9 +227,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   DriverSeat seat_;  // taken by the driver
   const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(seat_);
-  std::vector<Channel*> channels_ TUTTI_GUARDED_BY(seat_);  // those that are open
+  std::vector<Channel*> channels_ TUTTI_GUARDED_BY(seat_);  // the open channels
   int failing_ TUTTI_GUARDED_BY(seat_) = 0;                 // channels whose failure is not over
-  std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;     // of Transport::Check
+  std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;     // how many losses of Transport::Check have been handled
   bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;       // whether the channel with the number 0 is closed
   std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // Notes about groups that this rank is about to open.

@@ -56,8 +56,8 @@ class HostExecutor final : public Executor {
   StepId TakeStepsInOrder(HostRun& run);
   // kMoved: the run has ended.
   Polled EndIfComplete(HostRun& run);
-  // Not OK: a peer has made another call, or has left without the call. For a run without waits: those that wait
-  // compare the calls as they see the signals, and the engine tells them who has left.
+  // An error when a peer has made another call, or has left without the call. Only for a run without waits: a run that
+  // waits compares the calls when it sees the signals, and the engine tells it who has left.
   static absl::Status CheckPeersUnlessAwaited(const HostRun& run);
   // Ends a run whose steps are complete, or that was refused.
   void Conclude(HostRun& run);
@@ -67,9 +67,10 @@ class HostExecutor final : public Executor {
   void PostMessage(HostRun& run, StepId step);
   // Makes `run`, which `peer` has refused, end with an error that leaves the group usable.
   void RefusedBy(HostRun& run, Rank peer);
-  // Returns when the signal that `wait` awaits may have been made, or after `looks` looks: false.
+  // True as soon as the signal that `wait` awaits may have been made; false after `looks` looks.
   static bool LookFor(const HostRun& run, const Instruction& wait, int looks);
-  // The same for a short run, which takes longer when it must go on elsewhere: the caller waits for it anyway.
+  // Looks for the signal of a short run, and much longer where this rank may spin: a run that is given up here must go
+  // on in the engine's loop, which takes more time, and its caller waits anyway.
   bool AwaitSignal(HostRun& run, const Instruction& wait) const;
   // Completes the waits whose signals have been made. kMoved: the run has been refused by a peer.
   Polled LookForSignals(HostRun& run);

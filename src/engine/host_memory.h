@@ -65,7 +65,7 @@ class HostMemory {
   Buffer staging_in_;
   Buffer staging_out_;
   Buffer shared_scratch_;                     // in the arena
-  std::unique_ptr<std::byte[]> own_scratch_;  // of a program that no peer maps, where the arena had no room
+  std::unique_ptr<std::byte[]> own_scratch_;  // scratch that no peer maps, where the arena had no room
 };
 
 }  // namespace tutti

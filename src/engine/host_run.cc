@@ -180,7 +180,7 @@ std::optional<Blocker> HostRun::FindBlocker(absl::FunctionRef<bool(const Blocker
     for (const StepKind kind : {StepKind::kRecv, StepKind::kSend}) {
       for (StepId step = 0; messages_left_ > 0 && step < current->instructions.size(); ++step) {
         const Instruction& instruction = current->instructions[step];
-        // A step that is complete has no number of dependencies.
+        // For a complete step, dependencies_left_ holds kStepDone and not 0.
         if (instruction.kind != kind || dependencies_left_[step] != 0) continue;
         if (is({.peer = instruction.peer, .what = Name(kind), .step = step})) return true;
       }

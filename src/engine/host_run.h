@@ -49,7 +49,7 @@ class HostRun final : public Run {
   void Begin();
   // Begins the run, and returns the number of bytes that were copied into staging.
   std::int64_t Start();
-  // The same for a run that is not refused, and whose steps are begun otherwise.
+  // Does what Start does, for a run that is not refused and whose steps the caller begins.
   std::int64_t StartWithoutSteps();
   // Lets the steps of the call's program begin, the first `taken` of which have been taken already.
   void BeginStepsAfter(StepId taken);
@@ -58,7 +58,8 @@ class HostRun final : public Run {
   bool at_branch() const { return beginning_left_ == 0; }
   // Whether `step` is not held back until the branch.
   bool MayBegin(StepId step) const { return beginning_left_ == kNoBranch || step < program.shared_beginning; }
-  // Goes on with the program for private buffers, if buffers of any rank are private, or else with the call's own.
+  // Goes on with the program for private buffers if any rank's buffers are private, otherwise with the call's own
+  // program.
   void Branch();
   // Lets the steps of `some` begin, the first `taken` of which have been taken already.
   void TakeUp(const Program& some, StepId taken);
@@ -78,16 +79,16 @@ class HostRun final : public Run {
   bool started_ = false;
   bool refusal_told_ = false;
   bool failed_ = false;  // a run has ended with an error of its group: no peer says when it has left the run's memory
-  absl::Status message_error_;  // the first of the run's messages
+  absl::Status message_error_;  // the first error of the run's messages
   std::uint32_t steps_left_ = 0;
-  StepId beginning_left_ = kNoBranch;  // until the branch
+  StepId beginning_left_ = kNoBranch;  // steps that are left before the branch
   std::uint32_t output_steps_left_ = 0;
-  std::uint32_t messages_left_ = 0;  // under way
+  std::uint32_t messages_left_ = 0;  // messages under way
   std::vector<std::uint32_t> dependencies_left_;
   std::vector<StepId> ready_;      // a stack
   std::vector<StepId> waiting_;    // kWait steps that are not satisfied
   std::vector<Message> messages_;  // one per step; empty when the program has no messages
-  std::vector<void*> dsts_;        // of the step that is computed
+  std::vector<void*> dsts_;        // the destinations of the step that is being computed
   std::vector<const void*> srcs_;
   // Where the memory goes when the run is destroyed, perhaps after its channel.
   const std::shared_ptr<LentMemory> lent_;

@@ -9,18 +9,18 @@
 
 namespace tutti {
 
-// Any thread may ask and sleep; the engine's driver alone says that a run has come here.
+// Any thread may ask and sleep; the engine's driver alone says that a run has come to the milestone.
 class Milestone {
  public:
-  // Whether run number `run`, counted from 1, has come here.
+  // Whether run number `run`, counted from 1, has come to this milestone.
   bool passed(std::uint32_t run) const {
     return static_cast<std::int32_t>(runs_.load(std::memory_order_acquire) - run) >= 0;
   }
-  // The number of runs that have come here.
+  // The number of runs that have come to this milestone.
   std::uint32_t runs() const { return runs_.load(std::memory_order_relaxed); }
-  // The current run has come here: wakes whoever sleeps for it.
+  // Tells that the current run has come to this milestone, and wakes whoever sleeps for it.
   void Pass();
-  // Sleeps until `run` has come here, for at most `most`.
+  // Sleeps until `run` has come to this milestone, for at most `most`.
   void Sleep(std::uint32_t run, absl::Duration most);
 
  private:

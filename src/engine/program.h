@@ -56,7 +56,7 @@ struct Instruction {
   std::uint32_t first_successor = 0;
   std::uint32_t num_successors = 0;
   std::int64_t count = 0;          // elements of the destination (of the source for kSend, kEncode)
-  std::int64_t bytes = 0;          // of the message, or of the encoded side
+  std::int64_t bytes = 0;          // bytes of the message, or of the encoded side
   std::int64_t wire_bytes = 0;     // moved to or from other ranks
   std::int64_t touched_bytes = 0;  // of all operands
 };
@@ -71,7 +71,7 @@ struct MessageCounts {
 struct CallIdentity {
   std::uint64_t signature = 0;
   std::int64_t count = 0;
-  std::uint32_t owner = 0;  // CallOptions
+  std::uint32_t owner = 0;  // CallOptions::owner
   std::uint64_t round = 0;
 
   bool operator==(const CallIdentity&) const = default;

@@ -23,7 +23,7 @@ class Channel;
 struct Blocker {
   static constexpr StepId kNoStep = std::numeric_limits<StepId>::max();
 
-  Rank peer = 0;  // of the run's channel
+  Rank peer = 0;  // rank in the run's channel
   absl::string_view what;
   StepId step = kNoStep;
   bool is_ahead = false;  // the run does not wait for the step now, but will
@@ -37,10 +37,10 @@ struct Ticket {
   int lane = -1;  // -1: none, as for Send and Recv
   std::uint64_t lane_run = 0;
   std::uint64_t sequence = 0;                // number of the call in its channel, or among its Sends and Recvs
-  CallIdentity identity;                     // of a collective: what the peers must have called in its place
+  CallIdentity identity;                     // what the peers of a collective must have called in the same place
   std::uint8_t identity_hash = 0;            // see HashOf
   std::uint32_t signals = 0;                 // that this rank has made in the run
-  bool any_private_buffers = false;          // of this rank, or of a peer whose announcement has been read
+  bool any_private_buffers = false;          // whether this rank, or a peer as far as is known, has private buffers
   bool has_gone_over = false;                // see Channel::GoOver
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
   std::uint64_t look = 1;                    // grows whenever what is known of the peers' announcements is out of date
@@ -80,7 +80,7 @@ class Run {
   // ---- the driver ----
   // Whether the steps of the run have begun.
   virtual bool started() const = 0;
-  // Steps that are not complete: fewer, whenever the run has moved.
+  // The number of steps that are not complete; falls whenever the run moves.
   virtual std::uint32_t steps_left() const = 0;
   // The first that `matches` of what the run waits for now, and then of the signals not yet made for which it will wait
   // (Blocker::is_ahead); nullopt when there is none. Signals come before messages, and receives, which name the rank
@@ -104,8 +104,8 @@ class Run {
   bool private_buffers = false;
   // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
   std::vector<std::byte*> bases;
-  // Not OK: the run has been refused. It ends with this error here and with an error on all other ranks, and the group
-  // goes on.
+  // Not OK: the run has been refused. The run then ends with this error on this rank and with an error on all other
+  // ranks, and the group goes on.
   absl::Status refusal;
   Ticket ticket;
   Watch watch;

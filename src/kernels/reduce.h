@@ -22,7 +22,7 @@ void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* con
             absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 
 // Reduces fp32 sources and rounds the result into 16-bit destinations: the last step of a sum whose partials travel in
-// fp32. In all else like Reduce.
+// fp32. Otherwise like Reduce.
 void ReduceAndRound(DType dst_type, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
                     absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 

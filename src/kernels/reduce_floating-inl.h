@@ -52,7 +52,8 @@ struct Maximum {
   }
 };
 
-// Division by a small integer: a multiplication where that rounds alike, because division is several times slower.
+// Division by a small integer. Where a multiplication rounds to the same result it is used instead, because division is
+// several times slower.
 template <typename Lane>
 class Divisor {
  public:

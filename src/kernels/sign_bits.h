@@ -13,13 +13,14 @@ namespace tutti::kernels {
 // left. NaN or Inf when a value is.
 double SumOfMagnitudes(absl::Span<const float> values);
 
-// Whether element `index` is sent as negative. A zero at an odd index is, so that the zeros of a block cancel out.
+// Whether element `index` is sent as negative. A zero at an odd index is sent as negative, so that the zeros of a block
+// cancel out.
 constexpr bool IsSentNegative(float value, std::size_t index) { return value < 0 || (value == 0 && index % 2 != 0); }
 
 // Sets bit i % 8 of bits[i / 8] to IsSentNegative(values[i], i), and the bits after the last element to 0. `bits` has
 // (values.size() + 7) / 8 bytes.
 void PackSigns(absl::Span<const float> values, std::uint8_t* bits);
-// Sets values[i] to ±scale as its bit says, or adds that.
+// Sets values[i] to +scale or -scale, as its bit says, or with `accumulate` adds this number to values[i].
 void UnpackSigns(float scale, const std::uint8_t* bits, bool accumulate, absl::Span<float> values);
 
 }  // namespace tutti::kernels

@@ -18,9 +18,9 @@ namespace tutti {
 // The place of a step in a topological order of all steps of all ranks.
 using Position = std::uint32_t;
 
-// The order "happens before" of all steps. Its edges are dependencies, Send → its Recv, and Signal → its Waits. A Recv
-// ends only after its Send began, and the bytes of the Send have been read by then; nothing else orders steps of
-// different ranks.
+// The order "happens before" of all steps. The edges of this order are dependencies, Send → its Recv, and Signal → its
+// Waits. A Recv ends only after its Send began, and the bytes of the Send have been read by then; nothing else orders
+// steps of different ranks.
 class Order {
  public:
   static constexpr Position kNone = ~Position{0};

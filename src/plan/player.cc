@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-using Number = std::uint32_t;  // of a step; the steps of all plans are numbered in one sequence, plan by plan
+using Number = std::uint32_t;  // the number of a step; all steps are numbered in one sequence, plan by plan
 
 constexpr Number kNone = ~Number{0};
 
@@ -124,12 +124,12 @@ class Player {
   struct Played {
     const Plan* plan = nullptr;
     const Step* step = nullptr;
-    Number source = kNone;  // of a Recv or Wait: the Send or Signal
+    Number source = kNone;  // the Send of a Recv, or the Signal of a Wait
     bool mirrored = false;  // the source is this rank's own step, which stands for that of a peer without a plan
     double ready = 0;
     double end = 0;
-    double arrival = 0;  // of a Send or Signal: when the message or signal is at the peer
-    double leaves = 0;   // of a Send: when its message leaves
+    double arrival = 0;  // when the message of a Send, or a Signal, is at the peer
+    double leaves = 0;   // when the message of a Send leaves
   };
 
   struct RankState {

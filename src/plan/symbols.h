@@ -38,7 +38,7 @@ struct Symbol {
   };
   struct Term {
     SymbolId symbol;
-    std::int64_t index;  // in a message: absolute; otherwise added to the index of the whole
+    std::int64_t index;  // in a message: the element's index; else added to the index in the whole
     std::int64_t count;  // in a message: elements; otherwise 0
   };
 

@@ -39,7 +39,7 @@ class ClientSession {
 
   // Sends `request` and returns its answer, which a living server gives at once.
   absl::StatusOr<StoreResponse> Call(StoreRequest request, std::int64_t end_ns);
-  // Store::Get.
+  // Carries out Store::Get.
   absl::StatusOr<std::string> Await(absl::string_view key, std::int64_t end_ns, Store::OnGone on_gone);
 
  private:

@@ -188,7 +188,8 @@ absl::Status BucketExchange::Impl::SetLossScale(double scale) {
 }
 
 CheckpointOwner BucketExchange::Impl::Owner() const {
-  return {.strategy = absl::StrCat("buckets of ", name_),  // not a synchronizer's: states differ
+  // The name differs from the strategy name of a synchronizer, whose saved states are different.
+  return {.strategy = absl::StrCat("buckets of ", name_),
           .rank = communicator_.rank(),
           .size = communicator_.size(),
           .step = step_,

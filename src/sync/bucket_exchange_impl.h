@@ -45,7 +45,7 @@ class BucketExchange::Impl {
  private:
   struct Bucket {
     Caller caller;
-    std::int64_t step = 0;  // of the bucket's next exchange
+    std::int64_t step = 0;  // the step of the bucket's next exchange
     BucketContents contents = {};
     std::optional<ExchangeBucket> exchange = std::nullopt;  // none until the bucket is set, and after it was emptied
   };
@@ -67,7 +67,7 @@ class BucketExchange::Impl {
   std::vector<Bucket> buckets_;
   std::map<std::string, std::int64_t> counts_;  // elements of every parameter that was ever in a bucket, by key
   std::map<std::string, int> bucket_of_;        // the bucket of every parameter that is in one, by key
-  Residuals kept_;                              // of parameters in no bucket, or in one without a state for them
+  Residuals kept_;                              // of parameters in no bucket, or whose bucket has no state for them
   double loss_scale_ = 1;
   std::int64_t step_ = 0;
 };

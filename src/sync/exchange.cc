@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// `made`, when all ranks have made their exchange; otherwise an error on all ranks.
+// Returns `made` when all ranks have made their exchange, otherwise an error on all ranks.
 template <typename Kind>
 absl::StatusOr<std::unique_ptr<Exchange>> OnAllRanks(SyncContext& context, absl::StatusOr<std::unique_ptr<Kind>> made) {
   absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made.status());

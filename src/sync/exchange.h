@@ -30,7 +30,7 @@ class Exchange {
   virtual bool exchanges_gradients() const { return false; }
   virtual bool steps_together() const { return true; }
 
-  // Gradients, while backward runs. MarkReady may be called by any thread.
+  // Functions for gradients, called while backward runs; MarkReady may be called by any thread.
   virtual std::shared_ptr<void> GradientView(int /*i*/) const { return nullptr; }
   virtual absl::Status BeginBackward() { return absl::OkStatus(); }
   virtual void MarkReady(int /*i*/) {}
@@ -41,14 +41,14 @@ class Exchange {
   virtual void ZeroGradients() {}
   virtual absl::Status SetLossScale(double scale) = 0;
 
-  // Weights, around the optimizer's step.
+  // Functions for weights, called around the optimizer's step.
   virtual absl::Status BeginForward() { return absl::OkStatus(); }
   virtual absl::Status BeforeStep() = 0;
   virtual absl::Status AfterStep() = 0;
   virtual absl::Status Flush() = 0;
   virtual absl::Status Restart() { return absl::OkStatus(); }
 
-  // Rounds in the background.
+  // Functions for the rounds in the background.
   virtual void Pause() {}
   virtual void Resume() {}
   virtual void Stop() {}

@@ -80,8 +80,8 @@ class ExchangeBucket {
 absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
                                                         absl::Span<const BucketLayout> layout,
                                                         absl::Span<void* const> places = {});
-// FinishOutputs waits for the outputs of all buckets, FinishAll for the ends of their runs. Both also wait for the
-// other buckets when one has failed, return the first error, and add the time of the wait to `statistics`.
+// FinishOutputs waits for the outputs of all buckets, FinishAll for the ends of their runs. Both functions also wait
+// for the other buckets when one has failed, return the first error, and add the time of the wait to `statistics`.
 absl::Status FinishOutputs(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 absl::Status FinishAll(absl::Span<ExchangeBucket> buckets, SyncStatistics& statistics);
 

@@ -19,7 +19,7 @@ bool IsResidual(const StateRange& state) {
 
 // Moves the residuals of `state` out of `residuals`, and adds them to `values`, one value per element of the bucket.
 void MoveTo(absl::Span<float> values, const StateRange& state, const BucketContents& contents, Residuals& residuals) {
-  std::int64_t begin = 0;  // of the parameter, in the bucket
+  std::int64_t begin = 0;  // the parameter's first element in the bucket
   for (const BucketParameter& parameter : contents.parameters) {
     const auto found = residuals.find(parameter.key);
     if (found != residuals.end()) {
@@ -56,7 +56,7 @@ void CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Resid
   for (const StateRange& state : bucket.states()) {
     if (!IsResidual(state)) continue;
     const absl::Span<const float> values = ValuesOf(bucket, state);
-    std::int64_t begin = 0;  // of the parameter, in the bucket
+    std::int64_t begin = 0;  // the parameter's first element in the bucket
     for (const BucketParameter& parameter : contents.parameters) {
       const std::int64_t first = std::max(begin, state.first_element);
       const std::int64_t end = std::min(begin + parameter.count, state.first_element + state.range.count());
@@ -75,8 +75,8 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
                     const CallOptions& call, ExchangeBucket& bucket) {
   CallOptions driven = call;
   driven.caller_drives = true;
-  // Bit i: some rank has a part only of the bucket's state i. Ranks that do not exchange have no states, but take
-  // part in the agreement.
+  // Bit i: some rank has only a part of the bucket's state i. Ranks that do not exchange have no states, but take part
+  // in the agreement.
   constexpr std::int64_t kAny = std::int64_t{1} << kMostStates;
   std::int64_t bits = HasAny(residuals, contents) ? kAny : 0;
   for (std::size_t i = 0; i < bucket.states().size(); ++i) {

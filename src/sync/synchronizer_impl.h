@@ -40,7 +40,7 @@ class Synchronizer::Impl {
   absl::StatusOr<bool> AgreeOnOverflow(bool mine);
 
   SyncContext context;
-  const std::string name;  // of the strategy, in full
+  const std::string name;  // the strategy name with all options
   int bucket_count = 0;
   std::unique_ptr<Exchange> exchange;
 

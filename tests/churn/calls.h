@@ -20,7 +20,7 @@ struct SharedCall {
   Collective collective = Collective::kAllReduce;
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
-  std::int64_t count = 0;  // of all_to_all_v: the unit of its blocks
+  std::int64_t count = 0;  // elements; for all_to_all_v, the unit of its blocks
   Rank root = 0;
   bool in_place = false;
   int salt = 0;

@@ -16,7 +16,7 @@ enum class Looped : std::uint8_t { kGroups, kSynchronizers };
 
 struct LoopResult {
   std::vector<Finding> found;
-  std::vector<std::string> usage;  // of each rank, early and at the end
+  std::vector<std::string> usage;  // of each rank: resources held early and at the end
 };
 
 // `round` says who runs, and over which path.

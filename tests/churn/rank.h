@@ -23,7 +23,7 @@ namespace tutti::churn {
 
 // Where the ranks of a job find each other.
 struct Meeting {
-  std::string directory;  // of rendezvous files
+  std::string directory;  // holds the rendezvous files
   std::string job;        // the name of the job, which no other job has
 };
 

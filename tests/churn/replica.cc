@@ -10,7 +10,8 @@
 namespace tutti::churn {
 namespace {
 
-// The elements of the parameters. They make three buckets: two that every codec encodes, one too small for some codecs.
+// The elements of the parameters. The parameters make three buckets: two that every codec encodes, one too small for
+// some codecs.
 constexpr std::array<std::int64_t, 5> kCounts = {3000, 3, 1201, 64, 2500};
 constexpr std::int64_t kBucketBytes = 12'000;
 constexpr std::int64_t kFirstBucketBytes = 4'000;

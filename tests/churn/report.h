@@ -38,7 +38,7 @@ class Durations {
   // The shortest duration that `percent` (1 … 100) percent of the durations do not exceed. At least one must have been
   // added.
   absl::Duration Percentile(std::size_t percent) const;
-  // "p50 3ms, p99 20ms, max 31ms of 120".
+  // Text such as "p50 3ms, p99 20ms, max 31ms of 120".
   std::string ToString() const;
 
  private:

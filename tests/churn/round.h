@@ -44,7 +44,7 @@ struct Round {
   int number = 0;
   Path path = Path::kMapped;
   int ranks = 2;
-  int threads = 1;  // of each rank, each with a communicator of its own
+  int threads = 1;  // threads of each rank, each with a communicator of its own
   Fault fault = Fault::kNone;
   Rank victim = 0;
   // The time from the moment that all ranks work (with kKillJoin: that they join) to the fault.

@@ -273,7 +273,7 @@ class Supervisor {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_, none)) {
       if (!entry.is_regular_file()) continue;
       Find(Kind::kLeak, absl::StrCat("leak: rendezvous file left behind: ", entry.path().string()));
-      std::filesystem::remove(entry.path(), none);  // told once
+      std::filesystem::remove(entry.path(), none);  // so that no later round reports the file again
     }
     if (waitpid(-1, nullptr, WNOHANG) >= 0) Find(Kind::kLeak, "leak: a process that a rank started has outlived it");
   }

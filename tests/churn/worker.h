@@ -75,7 +75,7 @@ class Worker {
   Communicator& communicator_;
   const Complain complain_;
   Choices choices_;  // equal on all ranks
-  Choices own_;      // of this rank
+  Choices own_;      // decisions of this rank alone
   std::atomic<std::int64_t> waits_since_ns_;
   mutable Mutex mutex_;
   std::string doing_ TUTTI_GUARDED_BY(mutex_) = "begins";

@@ -24,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The launcher as a program, which is this test program, started again. Its ranks run $LAUNCH_SCRIPT.
+// The launcher as a program, which is this test program, started again. The launcher's ranks run $LAUNCH_SCRIPT.
 TEST(DISABLED_LaunchProgram, Launcher) {
   LaunchOptions options{.command = {"sh", "-c", std::getenv("LAUNCH_SCRIPT")}};
   ASSERT_TRUE(absl::SimpleAtoi(std::getenv("LAUNCH_RANKS"), &options.ranks));

@@ -120,7 +120,7 @@ TEST_P(CodecConformanceTest, AccumulateAddsTheDecodedValue) {
 
 TEST_P(CodecConformanceTest, ZeroStaysZero) {
   for (Input input : {Input::kZeros, Input::kSparse, Input::kLargest}) {
-    if (input == Input::kLargest && codec().name == "minmax_uint8") continue;  // its range overflows
+    if (input == Input::kLargest && codec().name == "minmax_uint8") continue;  // the range overflows
     if (input != Input::kZeros && !keeps_every_zero()) continue;
     const std::vector<float> values = MakeValues(input, 3000);
     const std::vector<float> decoded = RoundTrip(values);

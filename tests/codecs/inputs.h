@@ -22,7 +22,7 @@ class SplitMix {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
-  // In [-1, 1), a multiple of 2^-23.
+  // A number in [-1, 1) that is a multiple of 2^-23.
   float Symmetric() { return static_cast<float>(static_cast<std::int64_t>(Next() >> 40) - (1 << 23)) * 0x1p-23f; }
 
  private:

@@ -59,7 +59,7 @@ TEST(Uint4BlockTest, ErrorStaysWithinTheBound) {
 // The rotation preserves lengths except for a factor √2, so the error of the rotated block bounds that of the block.
 TEST(Uint4BlockTest, RotatedErrorStaysWithinTheBound) {
   for (Input input : kAllInputs) {
-    if (input == Input::kHuge || input == Input::kLargest || input == Input::kSubnormal) continue;  // out of its range
+    if (input == Input::kHuge || input == Input::kLargest || input == Input::kSubnormal) continue;  // beyond the bound
     for (std::int64_t count : {128, 512, 999}) {
       for (std::uint64_t seed : {0, 1}) {
         const std::vector<float> values = MakeValues(input, count);

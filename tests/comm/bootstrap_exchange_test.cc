@@ -75,7 +75,7 @@ TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   EXPECT_LT(status.message().size(), 300u);
 }
 
-// The ranks of a job. Each has a store of its own, whose end the stores of the others see.
+// The ranks of a job. Each rank has a store of its own, whose end the stores of the others see.
 class ExchangeOfRanks : public testing::Test {
  protected:
   std::shared_ptr<Store> Join(Rank rank) { return ConnectTcpStore(server_->address(), job_, rank, Soon()).value(); }

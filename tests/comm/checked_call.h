@@ -42,7 +42,7 @@ inline void CheckedCall(Communicator& comm, const Schedule* schedule, const Coll
   }
   FillInput(spec, rank, in, 0, in_count);
   CollectiveSpec call = spec;
-  call.in_place = false;  // the communicator finds out from the pointers
+  call.in_place = false;  // the communicator finds out from the pointers whether a call is in place
   // Some ranks take the steps of short calls themselves, others leave them to the engine's thread.
   const bool caller_drives = (rank + count) % 2 == 0;
   const CallOptions options = {.schedule = schedule, .caller_drives = caller_drives, .factor = FactorOf(spec, rank)};

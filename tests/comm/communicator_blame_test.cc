@@ -95,7 +95,7 @@ TEST_P(BlameBetweenNodes, NamesTheRankThatLeftACallOutWhileAllAreBusyInAnotherGr
     absl::Status busy;
     std::thread calls([&] {
       float number = 0;
-      // Rank 0 says when it is enough; all hear of it in the same call.
+      // Rank 0 says when to stop; all ranks hear so in the same call.
       while (busy.ok() && number < 1) {
         number = comm.rank() == 0 && ended == kSize - 1 ? 1 : 0;
         busy = (*other)->AllReduce(&number, &number, 1, DType::kF32, ReduceOp::kSum).Wait();

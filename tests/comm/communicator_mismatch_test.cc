@@ -29,7 +29,7 @@ void PrintTo(const Case& c, std::ostream* os) { *os << c.transport; }
 
 class CommunicatorMismatchTest : public ::testing::TestWithParam<Case> {
  protected:
-  // The timeout is minutes, because a mismatch must be found without it.
+  // The timeout is minutes, because a mismatch must be found without a timeout.
   WorldOptions options() const {
     return {.transport = GetParam().transport,
             .communicator = {.timeout = absl::Minutes(5), .mapping = GetParam().mapping}};

@@ -75,8 +75,8 @@ TEST_P(PointToPointErrors, ATimeoutNamesTheTagAndTheSource) {
   }
 }
 
-// The Send is of a long message, which is not kept for its receiver. A Recv that is under way
-// meanwhile ends with the same error.
+// The Send is of a long message, which is not kept for its receiver. A Recv that is under way meanwhile ends with the
+// same error.
 TEST_P(PointToPointErrors, ASendToOneselfThatNobodyReceivesEndsAtItsDeadline) {
   RunWorld(1, options(), [](Communicator& comm) {
     const std::vector<float> out(3'000'000);

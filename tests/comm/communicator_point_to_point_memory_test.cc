@@ -24,7 +24,7 @@ std::int64_t Resident() {
 
 // 100,000 messages of many tags, half of them received from any source, half long enough to be seen if they were kept.
 TEST_P(PointToPointMemorySlow, StaysTheSameOver100000Messages) {
-  constexpr int kMessages = 50'000;  // of each rank
+  constexpr int kMessages = 50'000;  // messages of each rank
   constexpr std::int64_t kBytes = 2'000;
   RunWorld(2, options(), [&](Communicator& comm) {
     const Rank peer = 1 - comm.rank();

@@ -93,8 +93,8 @@ TEST_P(PrivateBuffersTest, OfAnAllToAllVAreNotCopiedWhole) {
   });
 }
 
-// Blocks that do not fit into all stages go on as messages, also in calls one after the other whose buffers peers can
-// map and cannot: messages are numbered alike whichever plan runs.
+// Blocks that do not fit into all stages go on as messages, also where one call with buffers that peers can map follows
+// another whose buffers they cannot map: messages are numbered alike whichever plan runs.
 TEST_P(PrivateBuffersTest, OfAnAllToAllVMayBeLongerThanAllStages) {
   WorldOptions options = {.transport = GetParam()};
   options.communicator.segment_bytes = 1024;
@@ -146,7 +146,7 @@ TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
     absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
     ASSERT_TRUE(mine.ok());
     std::vector<Buffer> taken;
-    if (comm.rank() == 1) {  // its own buffer is in the arena; in the call it learns that the others' are not
+    if (comm.rank() == 1) {  // rank 1 has its buffer in the arena; in the call it learns that the others' are not
       for (std::int64_t bytes = 8 << 20; bytes >= 4096; bytes /= 2) {
         for (absl::StatusOr<Buffer> some = comm.Allocate(bytes); some.ok(); some = comm.Allocate(bytes)) {
           taken.push_back(*std::move(some));
@@ -192,7 +192,7 @@ TEST_P(PrivateBuffersTest, OfAStrategyAreNotStagedWhole) {
 }
 
 // A rank that names the schedule has one plan; ranks that leave the choice to Tutti have two plans, and branch after
-// what both begin with. These are different calls.
+// what both begin with. The two kinds of ranks make different calls.
 TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
   RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
     if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";

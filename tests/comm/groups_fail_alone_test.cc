@@ -109,7 +109,8 @@ TEST_P(GroupsFailAloneTest, ByMismatch) {
   Run([](std::unique_ptr<Communicator>& bad, Rank culprit) {
     std::vector<float> values(static_cast<std::size_t>(count() + 1));
     const std::int64_t its_count = bad->rank() == culprit ? count() + 1 : count();
-    const bool nodes = GetParam().options.ranks_per_node > 0;  // ranks wait in vain for each other's messages
+    // Between nodes a mismatch shows only as a timeout: ranks wait in vain for each other's messages.
+    const bool nodes = GetParam().options.ranks_per_node > 0;
     const absl::Status status = bad->AllReduce(values.data(), values.data(), its_count, DType::kF32, ReduceOp::kSum,
                                                {.timeout = nodes ? absl::Milliseconds(60) : absl::ZeroDuration()})
                                     .Wait();
@@ -124,7 +125,7 @@ TEST_P(GroupsFailAloneTest, ByDestructionWithCallsPending) {
     std::vector<float> message(static_cast<std::size_t>(count()));
     std::vector<float> received(static_cast<std::size_t>(count()));
     const Rank next = (bad->rank() + 1) % kSize;
-    Work sent = bad->Send(message.data(), count(), DType::kF32, next);  // which nobody receives
+    Work sent = bad->Send(message.data(), count(), DType::kF32, next);  // a message that nobody receives
     if (bad->rank() == culprit) {
       Work never = bad->Recv(received.data(), count(), DType::kF32, next);
       bad.reset();
@@ -137,7 +138,7 @@ TEST_P(GroupsFailAloneTest, ByDestructionWithCallsPending) {
     EXPECT_THAT(waits.Wait().ToString(),
                 AnyOf(HasSubstr("destroyed a communicator with calls under way"), HasSubstr("has left")));
     EXPECT_FALSE(sum.Wait().ok());
-    (void)sent.Wait();  // a small one may have ended well
+    (void)sent.Wait();  // the Send of a small message may have ended well
   });
 }
 

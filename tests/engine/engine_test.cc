@@ -87,7 +87,7 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<Run*> runs;
   absl::Status failure;
-  std::atomic<bool> has_message = false;  // with rank 1, every channel that has runs
+  std::atomic<bool> has_message = false;  // whether each channel with runs has a message under way with rank 1
   std::atomic<bool> ends_next = false;    // atomic, because the test sets it while the engine's thread may drive
   std::atomic<bool> ends_last = false;
   bool callers_drive = false;

@@ -40,7 +40,7 @@ Floats RandomNumbers(std::int64_t count, std::uint32_t seed);
 // Random gradients, indexed [step][rank][element].
 History RandomGradients(int steps, int ranks, std::int64_t count, std::uint32_t seed = 1);
 
-// The model of one rank. Its optimizer is x ← x - lr·g, or QAdam with the strategy qadam.
+// The model of one rank. The optimizer is x ← x - lr·g, or QAdam with the strategy qadam.
 class Replica {
  public:
   // Makes a replica; collective.

@@ -331,8 +331,9 @@ struct Tally {
   int rejected = 0;
 };
 
-// The mutations of which more mutants survive, because these do the same as the unchanged plan. Of every other mutation
-// nearly all mutants are rejected; the survivors are of barriers, whose values nobody reads, and of codecs.
+// The mutations that Verify rejects in fewer cases than kLeastRejected, because many mutants still do the same as the
+// unchanged plan. Of every other mutation at least kLeastRejected of the mutants are rejected; the survivors are
+// barriers, whose values nobody reads, and plans with codecs.
 struct Survivors {
   absl::string_view mutation;
   double least_rejected;
@@ -433,7 +434,7 @@ TEST_F(MutationTest, OfEveryAlgorithm) {
           for (Rank rank = 0; rank < size; ++rank) {
             absl::StatusOr<Plan> plan =
                 BuildPlan(strategy, DType::kF32, 4099, rank, size, {.peers_mapped = mapped}, round);
-            if (absl::IsInvalidArgument(plan.status())) break;  // a matrix of another size
+            if (absl::IsInvalidArgument(plan.status())) break;  // the strategy's matrix is for another number of ranks
             ASSERT_TRUE(plan.ok()) << plan.status();
             plans.push_back(*std::move(plan));
           }

@@ -1,4 +1,5 @@
-// A rank that is stopped while it works in its peers' memory, and continues when they have long given up on it.
+// A rank that is stopped while it works in its peers' memory, and continues long after the peers have given up on this
+// rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

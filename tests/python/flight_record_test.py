@@ -24,7 +24,7 @@ def states():
 
 def calls_are_recorded(rank):
     dist.all_reduce(torch.ones(3))
-    dist.all_reduce(torch.ones(4, 3).t())  # finished by a copy
+    dist.all_reduce(torch.ones(4, 3).t())  # this tensor is not contiguous: the result is copied back into it
     dist.all_gather([torch.empty(2) for _ in range(2)], torch.ones(2))
     works = [dist.all_reduce(torch.ones(3), async_op=True), dist.all_reduce(torch.ones(3), async_op=True)]
     assert [state for _, state in states()[:3]] == ["completed"] * 3, states()

@@ -186,7 +186,7 @@ TEST(TcpServerInARankTest, ItsEndIsNamedAndItsPortIsFree) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 is gone, which served the store at " + address));
 
-  rank_0.Wait();  // its connections end before its listener
+  rank_0.Wait();  // the connections of rank 0 end before its listener
   TcpStoreServerOptions options;
   int port = 0;
   ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));

@@ -144,7 +144,8 @@ TEST_P(AsyncInWorldOf, FlushGivesAllTheAverageWithoutARound) {
 INSTANTIATE_TEST_SUITE_P(Worlds, AsyncInWorldOf,
                          ::testing::Combine(::testing::Values(2, 3, 5), ::testing::Values(0, 1, 8)));
 
-// Rank 0 has applied the average of a round; rank 1 has not, since it made no step. Its share must not be lost.
+// Rank 0 has applied the average of a round; rank 1 has not, since it made no step. The share of rank 1 must not be
+// lost.
 TEST(AsyncAverage, FlushAppliesARoundThatOnlySomeHaveApplied) {
   const Training training = Walks(2);
   std::barrier<> applied(2);

@@ -273,7 +273,7 @@ TEST(ReplicasOfNeighbours, CannotGoOnAmongOtherNodes) {
     const absl::Status refused = replica.synchronizer().LoadState({stop.states[world.rank()]});
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("with the same nodes"));
-    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // its replicas begin anew
+    EXPECT_TRUE(replica.synchronizer().LoadState(stop.states).ok());  // the replicas of the synchronizer begin anew
   });
 }
 

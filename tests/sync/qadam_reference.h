@@ -94,7 +94,7 @@ class QAdamReference {
     for (std::size_t k = 0; k < x_.size(); ++k) {
       v_[k] /= static_cast<float>(1 - std::pow(elements_[k].beta2, double(t_)));
     }
-    std::map<int, std::pair<double, double>> sums;  // of v, and how many, by parameter
+    std::map<int, std::pair<double, double>> sums;  // by parameter: the sum of v and the number of elements
     for (std::size_t k = 0; k < x_.size(); ++k) {
       sums[elements_[k].parameter].first += v_[k];
       sums[elements_[k].parameter].second += 1;

@@ -12,7 +12,7 @@ namespace {
 
 class Abandoned : public ::testing::TestWithParam<const char*> {};
 
-// An exception between forward and the optimizer abandons an exchange like this.
+// The test abandons an exchange as an exception between forward and the optimizer would.
 TEST_P(Abandoned, InMidStepEndsTheStepsOfThePeersToo) {
   Training training = RandomTraining(GetParam(), 3, 1);
   training.world.communicator.timeout = absl::Seconds(20);

@@ -83,7 +83,7 @@ TEST(WeightStrategies, PairsMeetInTurnAndOnlyEverySoOften) {
     model.Step();  // exchanges equal weights
     model.Step();
     model.ExpectAll(-2 * r);
-    model.Step();  // round 1: 0 with 3, 1 with 2
+    model.Step();  // round 1 mixes rank 0 with 3, and 1 with 2
     model.ExpectAll(-3 - r);
   });
 }

@@ -66,7 +66,7 @@ struct Segments : torch::nn::Module {
 
 class Reentrant : public ::testing::TestWithParam<std::tuple<bool, std::string>> {};
 
-// A net with such a segment, the whole net or all but its head, has the gradients of the plain net.
+// A net with a Checkpointed segment, the whole net or all but its head, has the gradients of the plain net.
 TEST_P(Reentrant, BackwardsAreOne) {
   torch::set_num_threads(1);
   const auto& [has_head, strategy] = GetParam();

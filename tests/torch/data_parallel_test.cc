@@ -239,7 +239,8 @@ TEST(DataParallel, TwoOptimizersShareOneModel) {
   });
 }
 
-// One matrix used twice, a parameter of another dtype, a dense one in another order, and statistics in buffers.
+// One matrix used twice, a parameter of another dtype, a dense parameter whose elements lie in another order, and
+// statistics in buffers.
 struct Odd : torch::nn::Module {
   Odd() {
     torch::NoGradGuard no_grad;

@@ -54,7 +54,8 @@ class RankDriver {
   RankDriver(Rank r, Transport* t, std::function<void()> wake_all)
       : rank(r), transport(*t), wake_all_(std::move(wake_all)) {}
 
-  // Moves messages until `done`, which some rank makes true and then calls WakeAll; fails the test after a minute.
+  // Moves messages until `done` returns true; fails the test after a minute. The rank that makes `done` true then calls
+  // WakeAll.
   void DriveUntil(const std::function<bool()>& done);
   void Await(std::initializer_list<const Op*> ops);
   // The cause of the first loss that Check lists; OK when it lists none.

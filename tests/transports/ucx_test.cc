@@ -64,7 +64,8 @@ void SendToADiscardedGroup(const std::vector<std::unique_ptr<Transport>>& transp
       }
       EXPECT_TRUE(op.status.ok()) << op.status;
       ++sent;
-      if (i % 100 == 99) absl::SleepFor(absl::Milliseconds(2));  // or more come than are thrown away in that time
+      // The pause lets the receiver throw messages away as fast as they come.
+      if (i % 100 == 99) absl::SleepFor(absl::Milliseconds(2));
     }
     me.Shutdown(absl::OkStatus());
   });

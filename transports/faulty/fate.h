@@ -21,8 +21,8 @@ struct Fate {
   bool overtaken = false;
   absl::Duration patience;          // how long an overtaken message waits for the next message
   absl::Duration delay;             // drawn for kDelay
-  absl::Duration latency;           // of kSlow
-  double seconds_per_byte = 0;      // of kSlow
+  absl::Duration latency;           // the delay of kSlow
+  double seconds_per_byte = 0;      // the inverse of kSlow's bandwidth
   std::uint64_t damage = 0;         // a drawn number, which says which bit is flipped, or how much is cut off
   std::vector<FaultKind> befallen;  // all faults that hit the message, for FaultPlan::on_fault
 };

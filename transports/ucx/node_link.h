@@ -23,10 +23,9 @@ class NodeLinks {
   // A descriptor that is readable when Read has something to do; -1 before Watch.
   int fd() const { return epoll_.get(); }
 
-  // Reports, without waiting, the messages that have come, and once the end of each link (nullptr). One call takes a
-  // bounded number of messages of each link; the next call takes the rest. A link ends when its
-  // socket closes or its process dies, even when the process is a zombie or children that it forked hold its sockets
-  // open.
+  // Reports, without waiting, the messages that have come, and the end of each link once, as nullptr. One call takes a
+  // bounded number of messages of each link; the next call takes the rest. A link ends when its socket closes or its
+  // process dies, even when the process is a zombie or children that it forked hold its sockets open.
   void Read(absl::FunctionRef<void(Rank, const Control*)> report);
 
   // Sends `control` over every open link, or over the link to one rank; never waits.

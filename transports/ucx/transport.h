@@ -80,7 +80,7 @@ class UcxTransport final : public Transport {
   struct Announcement {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
-    std::uint32_t number = 0;  // of the sender's operation
+    std::uint32_t number = 0;  // the number of the sender's operation
   };
   // A Send or Recv that has not ended yet: that UCX has not ended, or whose payload is read from mapped memory.
   // Operations are pooled, so that in the long run nothing allocates.
@@ -90,7 +90,7 @@ class UcxTransport final : public Transport {
     void* request = nullptr;
     Rank peer = 0;
     std::uint64_t tag = 0;
-    void* data = nullptr;  // of a receive
+    void* data = nullptr;  // the buffer of a receive
     std::int64_t bytes = 0;
     bool receives = false;
     bool discarded = false;
@@ -153,14 +153,14 @@ class UcxTransport final : public Transport {
   void RecvEnded(Operation* operation, const EndedInline& how);
   // Whether `peer`, which counts as lost, can hear so over the link of the node (if the peer lives): see announced.cc.
   bool HasHeardOfLoss(Rank peer) const;
-  // An operation has failed that is, if `announced`, the Send of an announced message.
+  // Handles the failure of an operation; with `announced`, the operation is the Send of an announced message.
   void Failed(Completion* completion, Rank peer, ucs_status_t status, bool announced);
   // The error with which messages that failed because of `peer` end; OK while the error is not known.
   absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
   bool CallEnded();
 
-  // Whether `peer` reads the `bytes` bytes at `data`, which this rank sends, where they lie.
+  // Whether `peer` reads the message, `bytes` bytes that this rank sends from `data`, straight from this rank's memory.
   bool IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
   // Begins to read the message whose announcement the receive `operation` has got.
   void BeginRead(Operation* operation, std::size_t received);

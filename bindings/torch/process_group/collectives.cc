@@ -400,7 +400,8 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     CheckTensor("reduce_scatter_tensor", "output", outputs[i]);
     CheckTensors("reduce_scatter_tensor", "input", inputs[i], outputs[i]);
     CheckCount("reduce_scatter_tensor", "input", inputs[i], outputs[i].numel() * getSize());
-    (void)TypeToReduce("reduce_scatter_tensor", inputs[i]);  // an error once a call is started would free memory in use
+    // The type is checked before any call starts: an error after that would free memory that a call uses.
+    (void)TypeToReduce("reduce_scatter_tensor", inputs[i]);
   }
   ++sequence_number_;
   Calls calls = {.outputs = outputs};

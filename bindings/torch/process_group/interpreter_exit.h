@@ -24,7 +24,7 @@ class Callback {
  public:
   Callback();
   ~Callback();
-  // Whether this thread is inside one.
+  // Whether this thread is inside a Callback.
   static bool runs();
   Callback(const Callback&) = delete;
   Callback& operator=(const Callback&) = delete;

@@ -31,7 +31,8 @@ std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const ModelRepli
   options.first_bucket_bytes = std::min(options.first_bucket_bytes, bucket_bytes);
   options.allow_unused = allow_unused;
   options.buffers = BuffersNamed(buffer_mode);
-  const py::gil_scoped_release no_gil;  // not a call_guard, which would cover what pybind11 writes of the new object
+  // The lock is released here, not by a call_guard, which would also cover what pybind11 writes about the new object.
+  const py::gil_scoped_release no_gil;
   return ModelReplicas::Create(group, parameters, buffers, options);
 }
 

@@ -62,7 +62,8 @@ PYBIND11_MODULE(_C, module) {
   using tutti::dist::GradientExchange;
   py::class_<GradientExchange, std::shared_ptr<GradientExchange>>(module, "GradientExchange",
                                                                   "Exchanges the gradients of one model.")
-      // The lock is let go inside: a call_guard would also cover what pybind11 writes about the new object.
+      // The constructor releases the interpreter's lock itself: a call_guard would also cover what pybind11 writes
+      // about the new object.
       .def(py::init([](ProcessGroupTutti& group, const GradientExchange::NamedParameters& parameters,
                        const std::string& strategy) {
              const py::gil_scoped_release no_gil;

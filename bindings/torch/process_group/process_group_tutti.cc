@@ -175,7 +175,7 @@ void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
 #ifdef C10D_BACKEND_HAS_HOOKS
 void ProcessGroupTutti::registerCompletionHook(std::int64_t id, ::c10d::CompletionHook hook) {
   hooks_->Add(id, CallHooks::Completion([hook = std::move(hook)](std::uint64_t key) {
-                // The core takes no times of single calls.
+                // The core does not measure how long a single call takes.
                 hook({.completionKey = key, .duration_ms = std::nullopt});
               }));
 }

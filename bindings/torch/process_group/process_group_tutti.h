@@ -131,12 +131,12 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // Starts `spec` from `in` to `out`.
   tutti::Work Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
                     const CallOptions& options) const;
-  // allreduce, all_gather and reduce_scatter of one tensor each, into `calls`.
+  // Add the calls of an allreduce, all_gather or reduce_scatter of one tensor to `calls`.
   void AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options, Calls& calls);
   void AddAllGather(const at::Tensor& output, const at::Tensor& input, const CallOptions& options, Calls& calls);
   void AddReduceScatter(const at::Tensor& output, const at::Tensor& input, const ::c10d::ReduceOp& op,
                         const CallOptions& options, Calls& calls);
-  // An exchange of blocks of the joined tensors; `send` and `receive` are elements for each rank.
+  // Adds an exchange of blocks of the joined tensors; `send` and `receive` hold the number of elements for each rank.
   void AddAllToAllV(const at::Tensor& output, const std::vector<std::int64_t>& receive, const at::Tensor& input,
                     const std::vector<std::int64_t>& send, const CallOptions& options, Calls& calls);
   void CheckRank(const char* call, const char* argument, std::int64_t rank) const;
@@ -163,7 +163,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   std::mutex mutex_;                               // guards what follows
   std::optional<std::vector<WorkPtr>> coalesced_;  // between startCoalescing and endCoalescing
-  // Collectives that torch need not wait for one by one, since the last barrier; many of them may have ended.
+  // The collectives begun since the last barrier, for which torch need not wait one by one; many of them may have
+  // ended.
   std::vector<std::weak_ptr<void>> not_awaited_;
 };
 

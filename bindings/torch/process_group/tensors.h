@@ -32,7 +32,7 @@ at::Tensor ContiguousRoomFor(const at::Tensor& tensor);
 // Memory for the elements of all `tensors`, one after the other. The tensors' own memory when the tensors lie there
 // like that, otherwise new memory, of one dimension.
 at::Tensor RoomForAll(at::TensorList tensors);
-// RoomForAll that holds the elements.
+// RoomForAll(tensors), which holds the elements of the tensors.
 at::Tensor Joined(at::TensorList tensors);
 // Copies the elements of `room`, made by RoomForAll(tensors), to the tensors, unless they lie there.
 void Distribute(const at::Tensor& room, at::TensorList tensors);

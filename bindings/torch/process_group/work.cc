@@ -25,7 +25,8 @@ ProcessGroupWork::ProcessGroupWork(std::shared_ptr<State> state)
 c10::intrusive_ptr<::c10d::Work> ProcessGroupWork::Unfinished(const std::weak_ptr<void>& calls) {
   const auto state = std::static_pointer_cast<State>(calls.lock());
   if (state == nullptr) return nullptr;
-  const std::unique_lock lock(state->mutex, std::try_to_lock);  // taken: the results are being put in place
+  // Another thread has the mutex while it copies the results to the outputs.
+  const std::unique_lock lock(state->mutex, std::try_to_lock);
   if (lock.owns_lock() && state->ended) return nullptr;
   return c10::intrusive_ptr<ProcessGroupWork>::unsafe_steal_from_new(new ProcessGroupWork(state));
 }

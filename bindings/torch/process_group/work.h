@@ -30,9 +30,9 @@ struct Calls {
   std::function<void()> finish = nullptr;
 };
 
-// Any thread may use it, several at once. wait() drives the calls; the future is completed by the core's thread for
-// callbacks, which holds no lock. Dropping a ProcessGroupWork cancels nothing: the tensors are kept, and the outputs
-// written, until the calls have ended.
+// Any thread may use a ProcessGroupWork, several threads at once. wait() drives the calls; the future is completed by
+// the core's thread for callbacks, which holds no lock. Dropping a ProcessGroupWork cancels nothing: the tensors are
+// kept, and the outputs written, until the calls have ended.
 class ProcessGroupWork : public ::c10d::Work {
  public:
   // `group` is added to error texts; `title` names the call in torch's profiler. `hooks`, if any, hear of the end.

@@ -60,7 +60,7 @@ void RememberWorld(const WorldKey& key, const std::shared_ptr<Communicator>& wor
 Route RouteOf(const ::c10d::Store* store) {
   Route route = {.setting = "GLOO_SOCKET_IFNAME"};
   if (const char* const names = std::getenv("GLOO_SOCKET_IFNAME"); names != nullptr) {
-    route.interface = std::string(names).substr(0, std::string_view(names).find(','));  // gloo takes several
+    route.interface = std::string(names).substr(0, std::string_view(names).find(','));  // gloo accepts several names
   }
   if (const auto* const tcp = dynamic_cast<const ::c10d::TCPStore*>(store); tcp != nullptr) route.host = tcp->getHost();
   return route;

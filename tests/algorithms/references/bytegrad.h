@@ -9,8 +9,8 @@
 namespace tutti {
 
 // Each of `size` ranks encodes every chunk; the owner of a chunk adds up what it decodes, divides by `divisor`, and
-// encodes the result, which all decode. With error feedback each of the two encoders adds what its last message has
-// lost.
+// encodes the result, which all ranks decode. With error feedback each of the two encoders adds what its last message
+// has lost.
 class ByteGradReference : public Reference {
  public:
   ByteGradReference(int size, int divisor, std::size_t count, const CodecChoice& codec, bool error_feedback)
@@ -70,8 +70,8 @@ class ByteGradReference : public Reference {
   const int divisor_;
   const CodecChoice codec_;
   const bool error_feedback_;
-  Ranks lost_gradients_;  // of each rank
-  Floats lost_sums_;      // of the owner of each chunk
+  Ranks lost_gradients_;  // what encoding has lost of each rank's gradients
+  Floats lost_sums_;      // what encoding has lost of each chunk's sum
 };
 
 }  // namespace tutti

@@ -39,7 +39,7 @@ class QAdamUpdate : private MomentumSource {
   // Whether the warm-up is over.
   bool frozen() const { return optimizer_->frozen(); }
 
-  // See tutti::QAdam.
+  // The state of the optimizer: see tutti::QAdam.
   std::string SaveState() const { return optimizer_->SaveState(); }
   void LoadState(const std::string& state) { ThrowIfError(optimizer_->LoadState(state)); }
 

@@ -87,7 +87,7 @@ class Replicas {
   void Flush();
   // Whether `mine` is true on any rank. See Synchronizer::AgreeOnOverflow.
   bool AgreeOnOverflow(bool mine) { return ValueOrThrow(synchronizer_->AgreeOnOverflow(mine)); }
-  // See Synchronizer::SetLossScale.
+  // Declares the scale of the losses: see Synchronizer::SetLossScale.
   void SetLossScale(double scale) { place_->ThrowIfError(synchronizer_->SetLossScale(scale)); }
 
   // The state of the Synchronizer; LoadState is collective and comes last, after the weights were restored.
