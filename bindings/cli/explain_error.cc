@@ -41,8 +41,8 @@ std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
   return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
 }
 
-// The first word of the command line that was not understood, but a flag before other words, because the word behind a
-// flag may be the flag's value. Where no command was recognized, a first word that is no flag was meant as a command,
+// The first word of the command line that was not understood. A flag counts before other words, because the word behind
+// a flag may be the flag's value. Where no command was recognized, a first word that is no flag was meant as a command,
 // and the flags belong to that command.
 std::string FirstExtra(const CLI::App& app) {
   std::string first;

@@ -49,8 +49,8 @@ absl::Status CheckPair(absl::string_view rank_name, int rank, absl::string_view 
   return absl::InvalidArgumentError(absl::StrCat(rank_name, "=", rank, " is not below ", size_name, "=", size));
 }
 
-// Reads the identity from the variables `names`. Without the two local variables, all ranks are taken to be on this
-// node.
+// Reads the identity from the variables `names`. Without the variables of the local rank and the local size, all ranks
+// are taken to be on this node.
 absl::StatusOr<Identity> Read(const Environment& environment, const Names& names) {
   Identity identity;
   absl::StatusOr<int> size = Number(environment, names.size, names.rank);

@@ -64,7 +64,7 @@ class PlanVerifier {
   Condition changed_;
   // Results by Kind::call; nullopt while a thread verifies the plans of that call.
   absl::flat_hash_map<std::string, std::optional<absl::Status>> results_ TUTTI_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::string> reported_ TUTTI_GUARDED_BY(mutex_);  // makers
+  absl::flat_hash_set<std::string> reported_ TUTTI_GUARDED_BY(mutex_);  // makers whose unverified plans were reported
 };
 
 }  // namespace tutti

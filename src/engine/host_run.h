@@ -85,7 +85,7 @@ class HostRun final : public Run {
   std::uint32_t output_steps_left_ = 0;
   std::uint32_t messages_left_ = 0;  // messages under way
   std::vector<std::uint32_t> dependencies_left_;
-  std::vector<StepId> ready_;      // a stack
+  std::vector<StepId> ready_;      // steps that can be taken now; a stack
   std::vector<StepId> waiting_;    // kWait steps that are not satisfied
   std::vector<Message> messages_;  // one per step; empty when the program has no messages
   std::vector<void*> dsts_;        // the destinations of the step that is being computed

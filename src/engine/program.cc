@@ -187,7 +187,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
   }
   program->has_short_scratch =
       program->uses_lane && program->counts_bytes == 0 && plan.scratch_bytes <= kShortScratchBytes;
-  // In a collective with a root only the root knows whether its call is in place, and its peers find its memory in both
+  // In a collective with a root only the root knows whether its call is in place; peers find the root's memory in both
   // cases (Channel::Signal).
   program->in_place_must_match = program->uses_lane && !HasRoot(plan.spec.collective);
   // A peer may touch the input or output of a rank whose own steps touch no input or output of a peer where the steps

@@ -83,7 +83,8 @@ absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierar
   const bool widens = dtype != bucket.dtype;
   const Ref mine = widens ? b.Scratch(dtype, bucket.count) : b.in();
   b.Copy(mine, b.in());
-  // The leader's place for the sum of its node. Gradients may be overwritten by the sum, a snapshot of weights may not.
+  // Where the leader puts the sum of its node: over its own input if that holds gradients; a snapshot of weights must
+  // keep its values.
   const bool in_place = mine.space != Space::kIn;
   const Ref nodes = in_place || node.size() == 1 ? mine : b.Scratch(dtype, leads ? bucket.count : 0);
   if (node.size() > 1) {

@@ -78,7 +78,7 @@ class FileStore final : public Store {
                                                    rank, "; the directory must be new for each job"));
     }
     absl::StatusOr<UnsharedFd> held = HoldPrivateFile(absl::StrCat(ranks, "/", rank, ".", process, ".", counter++), "");
-    if (absl::IsUnimplemented(held.status())) return absl::OkStatus();  // nobody hears of ends: see store.h
+    if (absl::IsUnimplemented(held.status())) return absl::OkStatus();  // without locks no rank hears of another's end
     if (!held.ok()) return held.status();
     held_ = *std::move(held);
     return absl::OkStatus();

@@ -211,7 +211,8 @@ TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
 }
 
 // One rank never makes the call and has left; another is late: the group hears of the one that has left, although it
-// waits for the late one first. Of a short call, and of one in which ranks agree whether buffers are private.
+// waits for the late one first. Tested with a short call, and with a call in which ranks agree whether buffers are
+// private.
 TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
   for (const std::int64_t count : {64, 400'000}) {
     std::atomic<bool> told = false;

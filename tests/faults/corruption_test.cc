@@ -40,7 +40,7 @@ TEST(Corruption, ABitOfANumberIsNotNoticed) {
       std::memcpy(&should_bits, &should, 4);
       flipped += __builtin_popcount(is_bits ^ should_bits);
     }
-    EXPECT_EQ(flipped, rank == 1 ? 0 : 1) << "rank " << rank;  // rank 2 has passed it on to rank 0
+    EXPECT_EQ(flipped, rank == 1 ? 0 : 1) << "rank " << rank;  // rank 2 has passed the flipped bit on to rank 0
   }
 }
 

@@ -168,7 +168,7 @@ TEST(CollectiveTest, ValuesThatAreNoEnumeratorsAreRefusedByNumber) {
 
 // The address space of a process has 2^47 bytes.
 TEST(CollectiveTest, ABufferHoldsNoMoreThanAProcessCanAddress) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 45;  // of f32
+  constexpr std::int64_t kMost = std::int64_t{1} << 45;  // elements of f32
   EXPECT_EQ(ErrorOf({.count = kMost}), "");
   EXPECT_EQ(ErrorOf({.count = kMost + 1}),
             "all_reduce of rank 0: count 35184372088833 is not in 0…35184372088832: a buffer holds at most "

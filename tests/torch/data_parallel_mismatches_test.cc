@@ -82,7 +82,7 @@ TEST_P(MismatchedSteps, ARankThatSkipsABatch) {
     torch::optim::SGD optimizer(net->parameters(), 0.1);
     Train(net, replicas, optimizer, data, world, 2);
     const std::string error = ErrorOf([&] {
-      if (world.rank() == 1) replicas.Step([] {});  // no backward: the batch was bad
+      if (world.rank() == 1) replicas.Step([] {});  // rank 1 makes no backward in this step
       Train(net, replicas, optimizer, data, world, 1);
     });
     EXPECT_THAT(error, HasSubstr("in step"));
