@@ -61,7 +61,7 @@ class Uint4Block : public codecs::BlockScheme {
 
  private:
   std::optional<kernels::Rotation> rotation_;
-  std::array<float, kernels::Rotation::kMaxElements> rotated_;  // one block
+  std::array<float, kernels::Rotation::kMaxElements> rotated_;  // holds one rotated block
 };
 
 using Message = codecs::BlockMessage<Uint4Block>;

@@ -34,7 +34,7 @@ struct WireHeader {
   std::uint8_t codec;
   Form form;
   std::int64_t count;
-  std::int64_t block;  // < 2^32
+  std::int64_t block;  // less than 2^32
   std::uint32_t options;
 };
 

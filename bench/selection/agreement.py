@@ -29,7 +29,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORES = os.cpu_count()
-DIFFERENT = 1.2  # two times are different if their ratio is larger
+DIFFERENT = 1.2  # two times differ if the ratio of the larger to the smaller is above this
 SMALLEST, FACTOR = 4, 8  # bytes of the smallest call, and the ratio of a size to the next smaller one
 LINKS = ("mapped", "messages", "nodes")
 # A shell command that makes each rank a node of its own and becomes the program that follows, with its arguments.

@@ -10,7 +10,7 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::int64_t kAlignment = 4096;  // as in bench/peers/mpi_collectives.c
+constexpr std::int64_t kAlignment = 4096;  // equal to that of bench/peers/mpi_collectives.c
 
 std::int64_t RoundUp(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -9,7 +9,7 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::int64_t kPeriod = 4093;  // prime
+constexpr std::int64_t kPeriod = 4093;  // a prime number
 
 // The largest n such that 0 … n are all exact in the dtype.
 std::int64_t LargestExact(DType dtype) {

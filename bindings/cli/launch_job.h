@@ -70,7 +70,7 @@ class Job {
   int running_ = 0;
   bool front_died_ = false;
   bool output_lost_ = false;
-  std::optional<int> first_failure_;       // the exit code
+  std::optional<int> first_failure_;       // the exit code of the first rank that failed
   int ended_by_ = 0;                       // the first signal that ends the job
   std::optional<absl::Duration> kill_at_;  // set once the ranks have been told to end
   absl::Duration last_written_;

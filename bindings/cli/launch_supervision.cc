@@ -128,7 +128,7 @@ absl::StatusOr<int> RunSupervised(const HandledSignals& signals,
   if (child == 0) {
     sockets.Close(0);
     ::setpgid(0, 0);
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // is not inherited
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // a child does not inherit this setting
     SendResult(sockets.ends[1], supervise(sockets.ends[1]));
     ::_exit(0);
   }

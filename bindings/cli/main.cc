@@ -32,7 +32,7 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return app.exit(error);  // after --help or --version
     std::fprintf(stderr, "%s\n", tutti::cli::ExplainError(app, error).c_str());
     return kUsageError;
   }

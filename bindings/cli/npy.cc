@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<std::int64_t>> ParseShape(absl::string_view header) {
   std::vector<std::int64_t> shape;
   for (const absl::string_view number : absl::StrSplit(list, ',')) {
     const absl::string_view digits = absl::StripAsciiWhitespace(number);
-    if (digits.empty()) continue;  // behind the last comma
+    if (digits.empty()) continue;  // nothing follows the last comma
     if (!absl::SimpleAtoi(digits, &shape.emplace_back()) || shape.back() < 0) return no_shape();
   }
   return shape;

@@ -16,7 +16,7 @@ struct Array {
   std::vector<std::int64_t> shape;  // the last index moves fastest
   std::vector<float> values;
 
-  std::string ShapeText() const;  // "(50, 4, 1000)"
+  std::string ShapeText() const;  // text such as "(50, 4, 1000)"
 };
 
 // The array in `bytes`, the contents of a file of version 1.0, 2.0 or 3.0. InvalidArgument says what is wrong and,

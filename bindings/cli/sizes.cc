@@ -21,7 +21,8 @@ absl::StatusOr<std::int64_t> ParseBytes(absl::string_view text) {
     digits.remove_suffix(1);
   }
   std::int64_t value = 0;
-  const bool has_other = digits.find_first_not_of("0123456789") != absl::string_view::npos;  // signs and spaces, too
+  // True for signs and spaces, too.
+  const bool has_other = digits.find_first_not_of("0123456789") != absl::string_view::npos;
   if (has_other || !absl::SimpleAtoi(digits, &value) || value > (std::numeric_limits<std::int64_t>::max() >> shift)) {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no size; write bytes as 4, 1K, 256M or 1G"));
   }

@@ -40,7 +40,7 @@ struct TrafficOptions {
 
 struct Traffic {
   std::string name;
-  CollectiveSpec spec;     // that of the send, for send_recv
+  CollectiveSpec spec;     // for send_recv, the spec of the send
   std::int64_t count = 0;  // elements of a block, also of all_to_all_v, whose blocks are equal here
   Rank rank = 0;
   int size = 1;

@@ -53,7 +53,7 @@ struct Strategy {
   absl::string_view option(absl::string_view name) const;
   bool flag(absl::string_view name) const { return option(name) == "true"; }
   std::int64_t integer(absl::string_view name) const;
-  // The full form, with every option.
+  // The strategy name in full, with every option.
   std::string ToString() const;
 };
 
@@ -64,8 +64,8 @@ inline constexpr int kNoExchange = -1;
 
 // The rounds of an algorithm of Phase::kBackground: when they come, and what comes before the first one.
 struct BackgroundRounds {
-  absl::Duration interval;            // from the end of a round to the next
-  absl::string_view interval_option;  // the option that gives it, for errors
+  absl::Duration interval;            // time from the end of a round to the next round
+  absl::string_view interval_option;  // the option that gives the interval, for errors
   // An average is applied at most so many optimizer steps after its snapshot; 0: however late it comes.
   std::int64_t max_staleness = 0;
   // The number of optimizer steps before the first round, and the strategy by which these steps exchange gradients.

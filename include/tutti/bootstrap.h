@@ -26,7 +26,7 @@ namespace tutti {
 struct Identity {
   Rank rank = 0;
   int size = 1;
-  int local_rank = 0;  // among the ranks of this node
+  int local_rank = 0;  // this rank's place among the ranks of its node
   int local_size = 1;
   std::string job_id = {};    // equal on all ranks, different for two jobs that run at the same time
   std::string launcher = {};  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"

@@ -57,7 +57,7 @@ class BucketExchange {
   BucketExchange(const BucketExchange&) = delete;
   BucketExchange& operator=(const BucketExchange&) = delete;
 
-  const std::string& strategy() const;  // full form, every option
+  const std::string& strategy() const;  // the strategy name with all options
   int bucket_count() const;             // buckets that were ever set
   // The number of exchanges of the bucket that was exchanged most often; exchanges before the state was saved count
   // too.

@@ -14,7 +14,7 @@ struct ConfigEntry {
   std::string name;    // "TUTTI_TIMEOUT"
   std::string value;   // in force; "(set)" in place of a secret
   std::string origin;  // "default" or "environment"
-  std::string doc;     // what it does, in one or two sentences
+  std::string doc;     // what the variable does, in one or two sentences
 };
 
 // Every variable that Tutti reads, in the order of the docs. InvalidArgument names a variable whose value is wrong.

@@ -12,11 +12,11 @@
 namespace tutti {
 
 struct Cost {
-  std::int64_t steps = 0;         // of the rank with the most steps
-  std::int64_t messages = 0;      // sent by the rank that sends most
-  std::int64_t wire_bytes = 0;    // of the rank that moves the most bytes (see WireBytes)
-  std::int64_t memory_bytes = 0;  // read and written by the steps that compute, of the busiest rank
-  double seconds = 0;             // from the common start until the last rank ends
+  std::int64_t steps = 0;         // steps of the rank with the most steps
+  std::int64_t messages = 0;      // messages sent by the rank that sends most
+  std::int64_t wire_bytes = 0;    // bytes moved by the rank that moves most (see WireBytes)
+  std::int64_t memory_bytes = 0;  // bytes that the computing steps of the busiest rank read and write
+  double seconds = 0;             // time from the common start until the last rank ends
 };
 
 // Simulates the plans of all ranks (given as for Verify) on the model; a step starts as soon as its dependencies, its

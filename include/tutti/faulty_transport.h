@@ -63,8 +63,8 @@ struct Fault {
   std::int64_t first = 0;
   std::int64_t last = std::numeric_limits<std::int64_t>::max();
   double chance = 1;
-  absl::Duration delay = absl::ZeroDuration();  // kDelay, kReorder, kSlow
-  double bytes_per_second = 0;                  // kSlow
+  absl::Duration delay = absl::ZeroDuration();  // for kDelay, kReorder and kSlow
+  double bytes_per_second = 0;                  // for kSlow
 };
 
 // A fault that has happened to message `number` from rank `from` to rank `to` (kKill: `to` is kEveryRank).

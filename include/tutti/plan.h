@@ -74,19 +74,19 @@ using StepId = std::uint32_t;
 // a step is a plain, fixed-size struct.
 struct Step {
   StepKind kind = StepKind::kCopy;
-  ReduceOp op = ReduceOp::kSum;  // kReduce
-  bool accumulate = false;       // kDecode
-  bool finite = false;           // kCombine
-  bool by_factor = false;        // kScale
-  std::uint16_t codec = 0;       // kEncode, kDecode: index into Plan::codecs
-  std::uint32_t ordinal = 0;     // kSignal, kWait: from 1; kSend, kRecv: message number between the two ranks, from 0
-  Rank peer = kSelf;             // kSend, kRecv, kWait
-  std::int32_t divisor = 1;      // kReduce with avg, kScale
-  std::uint32_t first_coefficient = 0;  // kCombine: one per source
-  std::uint32_t first_ref = 0;          // dsts, then srcs
+  ReduceOp op = ReduceOp::kSum;         // for kReduce
+  bool accumulate = false;              // for kDecode: add to the destination
+  bool finite = false;                  // for kCombine: results that are no finite numbers become 0
+  bool by_factor = false;               // for kScale: multiply by the factor of the call
+  std::uint16_t codec = 0;              // for kEncode and kDecode: index into Plan::codecs
+  std::uint32_t ordinal = 0;            // of a signal (kSignal, kWait), from 1; of a message with a peer, from 0
+  Rank peer = kSelf;                    // for kSend, kRecv and kWait
+  std::int32_t divisor = 1;             // for kScale, and for kReduce with avg
+  std::uint32_t first_coefficient = 0;  // for kCombine, which has one for each source
+  std::uint32_t first_ref = 0;          // index of the first dst; the srcs follow the dsts
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
-  std::uint32_t first_dep = 0;  // steps that must be complete before this one starts
+  std::uint32_t first_dep = 0;  // index of the first of the steps that must be complete before this one starts
   std::uint32_t num_deps = 0;
 
   bool operator==(const Step&) const = default;

@@ -173,7 +173,7 @@ class PlanBuilder {
   CollectiveSpec spec_;
   Ref in_;
   Ref out_;
-  std::vector<Rank> group_;  // by place; empty: the world
+  std::vector<Rank> group_;  // the group's ranks by place; empty: the world
   Rank rank_ = 0;
   int size_ = 0;
   absl::Status status_;

@@ -113,7 +113,7 @@ class Synchronizer {
 
   int bucket_count() const;
   const std::vector<Parameter>& parameters() const;
-  const std::string& strategy() const;  // full form, every option
+  const std::string& strategy() const;  // the strategy name with all options
   // The number of completed steps; steps before the state was saved count too.
   std::int64_t step() const;
   // Whether the next step exchanges gradients, and whether the strategy exchanges weights: `async` does both in turn.

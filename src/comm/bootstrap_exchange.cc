@@ -75,7 +75,7 @@ void GiveUp(Store& store, absl::string_view prefix, const Missing& missing) {
   }
 }
 
-// "rank 1", "ranks 1, 3".
+// Text such as "rank 1" or "ranks 1, 3".
 std::string RanksOf(absl::string_view missing) {
   return absl::StrCat(absl::StrContains(missing, ",") ? "ranks " : "rank ", missing);
 }

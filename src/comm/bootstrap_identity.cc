@@ -151,7 +151,7 @@ absl::StatusOr<Identity> FromPmix(const Environment& environment) {
 
 struct Process {
   std::string name;
-  std::string start;  // clock ticks after boot
+  std::string start;  // the start of the process, in clock ticks after boot
   long parent = 0;
 };
 

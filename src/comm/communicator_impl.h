@@ -55,7 +55,7 @@ class Communicator::Impl {
 
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
-  const std::shared_ptr<Store> store;  // keys of this group alone
+  const std::shared_ptr<Store> store;  // has the keys of this group alone
   PlanOptions plan_options;            // as they are once the communicator has been made
 
  private:

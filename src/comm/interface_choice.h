@@ -15,7 +15,8 @@ namespace tutti {
 // What every rank tells the others about its place in the network.
 struct RankPlace {
   std::string node;
-  std::string address;  // of the interface that the rank would use; loopback where its own node serves the store
+  // The address of the interface that the rank would use; loopback where its own node serves the store.
+  std::string address;
   std::string problem;  // why the rank cannot have the interface that was named; empty: none
 };
 

@@ -44,7 +44,7 @@ class PlanVerifier {
   struct Kind {
     // The schedule or strategy that made the plans. Plans that are not verified are reported once for each maker.
     absl::string_view maker;
-    std::string call;         // everything that the plans depend on
+    std::string call;  // everything that the plans depend on
   };
   // The number of kinds of calls that one communicator has made, by maker.
   using KindsMade = absl::flat_hash_map<std::string, int>;

@@ -49,7 +49,7 @@ absl::StatusOr<Places> AgreeOnPlaces(Store& store, const std::vector<Presence*>&
       ExchangeBlobs(store, "places", rank, size, absl::StrCat(mapped, " ", AllowedProcessors()), TimeAt(end_ns));
   if (!all.ok()) return all.status();
   std::vector<std::string> views;
-  std::map<int, std::vector<std::string>> processors;  // by node
+  std::map<int, std::vector<std::string>> processors;  // by node: the processors of its ranks
   Places places;
   for (Rank here = 0; here < size; ++here) {
     const std::pair<std::string, std::string> said = absl::StrSplit((*all)[here], absl::MaxSplits(' ', 1));

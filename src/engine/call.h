@@ -34,7 +34,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   void AddReference() {
-    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);  // only the caller has one
+    if (has_one_reference()) return references_.store(2, std::memory_order_relaxed);  // no other reference exists
     references_.fetch_add(1, std::memory_order_relaxed);
   }
   void Release();
@@ -121,7 +121,7 @@ class Call {
   std::atomic<int> references_{1};
   bool engine_keeps_ = false;  // see KeepForEngine
   std::uint32_t runs_started_ = 0;
-  std::atomic<std::uint32_t> awaited_run_{0};  // the last one that somebody has waited for
+  std::atomic<std::uint32_t> awaited_run_{0};  // the last run that somebody has waited for
   CallOptions options_;
   Milestone output_;
   Milestone end_;

@@ -156,7 +156,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
   const std::shared_ptr<IdleCalls> idle_;
   const Schedule* const schedule_;
   const BufferBytes buffers_;
-  std::atomic<bool> closed_{false};  // written with the lock
+  std::atomic<bool> closed_{false};  // written with the mutex held
   Mutex mutex_;
   std::vector<Call*> list_ TUTTI_GUARDED_BY(mutex_);
 };

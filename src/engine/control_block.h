@@ -23,7 +23,7 @@ inline constexpr int kLanes = 4;
 // Scratch that a run finds in its lane, so that small collectives need no memory of their own.
 inline constexpr std::int64_t kLaneScratchBytes = 64 << 10;
 
-// The scratch that lies beside an announcement.
+// The bytes of scratch that lie beside an announcement.
 inline constexpr std::int64_t kShortScratchBytes = 64;
 
 // One cache line, written by its owner only: the signal of a run, and with it everything a peer needs to know about
@@ -34,8 +34,8 @@ struct alignas(64) Announcement {
   // In place of the offset of the input: the buffers lie where no peer reaches them, and are not staged.
   static constexpr std::int64_t kPrivateBuffers = -2;
 
-  std::atomic<std::uint64_t> signal{0};  // run of the lane << 16 | signals made in that run
-  std::int64_t in = 0;                   // offsets in the owner's region
+  std::atomic<std::uint64_t> signal{0};  // the run of the lane << 16 | the signals made in that run
+  std::int64_t in = 0;                   // in, out, scratch: offsets of the buffers in the owner's region
   std::int64_t out = 0;
   std::int64_t scratch = 0;
   std::uint64_t signature = 0;  // what was called: see Program::signature
@@ -106,8 +106,8 @@ struct ControlBlock {
 };
 
 inline constexpr std::uint32_t kAwake = 0;
-inline constexpr std::uint32_t kAwaitsNews = 1;         // a signal or a submission
-inline constexpr std::uint32_t kAwaitsCompletions = 2;  // also that a peer completes a run
+inline constexpr std::uint32_t kAwaitsNews = 1;         // waits for a signal or a submission
+inline constexpr std::uint32_t kAwaitsCompletions = 2;  // waits also until a peer completes a run
 
 // What a rank publishes about itself, at the start of its region.
 struct Presence {
@@ -117,8 +117,8 @@ struct Presence {
   alignas(64) std::atomic<std::uint32_t> sleeping{kAwake};
   std::atomic<std::uint32_t> doorbell{0};
   // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.
-  alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // CLOCK_MONOTONIC
-  std::atomic<std::int32_t> waits_for{-1};                // rank of the world
+  alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // the time of the last heartbeat; CLOCK_MONOTONIC
+  std::atomic<std::int32_t> waits_for{-1};                // the rank of the world for which this rank waits; -1: none
   // Odd while a step of this rank may touch a peer's memory in another way than to read scratch; grows by one when such
   // a step begins and when it ends. A step looks at ControlBlock::failed_by after it has begun, and a peer that gives
   // the channel up looks at this number after it has written there: one of them sees the other.

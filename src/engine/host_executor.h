@@ -54,7 +54,7 @@ class HostExecutor final : public Executor {
   // Takes the steps of a short run in the order of the plan, until one cannot be taken yet or fails. Returns that step,
   // or the number of steps.
   StepId TakeStepsInOrder(HostRun& run);
-  // kMoved: the run has ended.
+  // Ends `run` if all its steps are complete; kMoved: the run has ended.
   Polled EndIfComplete(HostRun& run);
   // An error when a peer has made another call, or has left without the call. Only for a run without waits: a run that
   // waits compares the calls when it sees the signals, and the engine tells it who has left.

@@ -60,11 +60,11 @@ class HostMemory {
   std::byte* const callers_scratch_;
   const void* in_ = nullptr;
   void* out_ = nullptr;
-  bool buffers_set_ = false;  // by the last SetBuffers, which succeeded: the same buffers again change nothing
+  bool buffers_set_ = false;  // the last SetBuffers succeeded: the same buffers again change nothing
   bool private_buffers_ = false;
   Buffer staging_in_;
   Buffer staging_out_;
-  Buffer shared_scratch_;                     // in the arena
+  Buffer shared_scratch_;                     // scratch in the arena
   std::unique_ptr<std::byte[]> own_scratch_;  // scratch that no peer maps, where the arena had no room
 };
 

@@ -26,7 +26,7 @@ class Inquiries {
   struct OfRank {
     bool open = false;
     Rank answer = -1;
-    std::int64_t answered_ns = 0;  // 0: never
+    std::int64_t answered_ns = 0;  // when the rank answered last; 0: never
   };
 
   // Takes the answer to an open question in.

@@ -24,8 +24,8 @@ class Arena;
 
 // A peer that maps the memory of a channel.
 struct Borrower {
-  const ControlBlock* block = nullptr;  // the peer's own, of the same channel
-  std::uint64_t generation = 0;         // of `block` while the peer uses it for this channel
+  const ControlBlock* block = nullptr;  // the peer's own block of the same channel
+  std::uint64_t generation = 0;         // the generation of `block` while the peer uses it for this channel
 
   // Whether the peer has completed `run` of `lane`, or closed its channel. Any thread.
   bool HasCompleted(int lane, std::uint64_t run) const {
@@ -37,7 +37,7 @@ struct Borrower {
 };
 using Borrowers = std::vector<Borrower>;
 
-// Thread-safe.
+// The buffers that peers may still use. Thread-safe.
 class LentMemory {
  public:
   // Frees `buffer` some time after every borrower has completed `run` of `lane`.

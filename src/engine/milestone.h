@@ -24,7 +24,7 @@ class Milestone {
   void Sleep(std::uint32_t run, absl::Duration most);
 
  private:
-  std::atomic<std::uint32_t> runs_{0};  // futex word
+  std::atomic<std::uint32_t> runs_{0};  // the number of runs that have come to this milestone; a futex word
   std::atomic<std::uint32_t> sleepers_{0};
 };
 

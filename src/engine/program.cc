@@ -40,7 +40,7 @@ struct Signature {
   ReduceOp op;
   Rank root;
   bool in_place;       // decides in which space peers find this rank's input
-  std::uint64_t plan;  // 24-bit hash of name and round
+  std::uint64_t plan;  // 24-bit hash of the plan's name and round
 };
 
 std::uint64_t Pack(const Signature& call) {
@@ -238,7 +238,8 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, Step
 std::int64_t BytesOf(const Program& program) {
   const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
   const Plan& plan = program.plan;
-  constexpr std::size_t kPerStepOfARun = 64;  // its dependencies, its message, and its place in the list of ready steps
+  // The bytes for a step's dependencies, its message, and its place in the list of ready steps.
+  constexpr std::size_t kPerStepOfARun = 64;
   return static_cast<std::int64_t>(
              sizeof(Program) +
              of(program.instructions, program.operands, program.successors, program.dependency_counts,

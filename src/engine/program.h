@@ -52,13 +52,13 @@ struct Instruction {
   std::uint32_t first_coefficient = 0;
   Rank peer = kSelf;
   std::uint32_t ordinal = 0;
-  std::uint32_t first_operand = 0;  // dsts, then srcs
+  std::uint32_t first_operand = 0;  // index of the first dst; the srcs follow the dsts
   std::uint32_t first_successor = 0;
   std::uint32_t num_successors = 0;
   std::int64_t count = 0;          // elements of the destination (of the source for kSend, kEncode)
   std::int64_t bytes = 0;          // bytes of the message, or of the encoded side
-  std::int64_t wire_bytes = 0;     // moved to or from other ranks
-  std::int64_t touched_bytes = 0;  // of all operands
+  std::int64_t wire_bytes = 0;     // bytes moved to or from other ranks
+  std::int64_t touched_bytes = 0;  // bytes of all operands
 };
 
 // The numbers of messages between this rank and one peer.
@@ -84,7 +84,7 @@ struct Program {
   std::vector<StepId> successors;
   std::vector<std::uint32_t> dependency_counts;
   std::vector<StepId> initially_ready;  // the first step of the plan last, as on HostRun's stack
-  std::int64_t wire_bytes = 0;          // of all instructions
+  std::int64_t wire_bytes = 0;          // the wire_bytes of all instructions
   int num_waits = 0;
   // The number of steps that touch this rank's output, which is final after them; 0: it is final when all steps are
   // complete.

@@ -39,7 +39,7 @@ struct Ticket {
   std::uint64_t sequence = 0;                // number of the call in its channel, or among its Sends and Recvs
   CallIdentity identity;                     // what the peers of a collective must have called in the same place
   std::uint8_t identity_hash = 0;            // see HashOf
-  std::uint32_t signals = 0;                 // that this rank has made in the run
+  std::uint32_t signals = 0;                 // signals that this rank has made in the run
   bool any_private_buffers = false;          // whether this rank, or a peer as far as is known, has private buffers
   bool has_gone_over = false;                // see Channel::GoOver
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
@@ -56,7 +56,7 @@ struct Ticket {
 struct Watch {
   static constexpr std::uint32_t kNotStuck = 0xffffffff;
 
-  // CLOCK_MONOTONIC; 0: not set yet.
+  // Times are CLOCK_MONOTONIC; 0: not set yet.
   std::int64_t first_seen_ns = 0;  // when the driver checked the run's deadline for the first time
   std::int64_t deadline_ns = 0;
   // Run::steps_left when the run was last seen to wait for a rank that has left.

@@ -64,7 +64,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   struct Used {
     std::int64_t piece;
     std::int64_t piece_bytes;
-    std::int64_t bytes;      // asked for
+    std::int64_t bytes;      // the bytes that were asked for
     bool withdrawn = false;  // see Withdraw
   };
 
@@ -79,7 +79,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   const MakerProcess maker_;
   Mutex reclaim_mutex_;
   std::function<void()> reclaim_ TUTTI_GUARDED_BY(reclaim_mutex_);
-  std::atomic<bool> has_withdrawn_{false};  // any block
+  std::atomic<bool> has_withdrawn_{false};  // whether any block was withdrawn
   mutable Mutex mutex_;
   // Free pieces, offset → bytes; no two are adjacent.
   std::map<std::int64_t, std::int64_t> free_ TUTTI_GUARDED_BY(mutex_);

@@ -43,7 +43,7 @@ class Contents {
   };
   void Cut(std::int64_t at);
 
-  std::map<std::int64_t, Piece> pieces_;  // disjoint, by first byte
+  std::map<std::int64_t, Piece> pieces_;  // disjoint pieces, by first byte
 };
 
 }  // namespace tutti

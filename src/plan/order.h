@@ -68,8 +68,8 @@ class Order {
   std::vector<std::uint32_t> first_;  // index in serial_ of the first step of each plan
   std::vector<Node> serial_;          // all steps, plan by plan
   std::vector<Position> match_;       // by serial number: the serial number of the Send or Signal
-  std::vector<Node> nodes_;           // by position
-  std::vector<Position> position_;    // by serial number
+  std::vector<Node> nodes_;           // the steps by their positions
+  std::vector<Position> position_;    // by serial number: the position of the step
   std::vector<Position> source_;
   std::vector<std::uint32_t> first_before_;
   std::vector<Position> before_;

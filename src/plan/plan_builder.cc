@@ -144,7 +144,8 @@ void PlanBuilder::Fail(const std::string& what) {
 
 bool PlanBuilder::CheckPeer(StepKind kind, Rank peer) {
   if (!status_.ok()) return false;
-  if (group_.empty() && IsPointToPoint(spec_.collective) && peer == spec_.root) return true;  // perhaps kAnySource
+  // The root of a recv may be kAnySource.
+  if (group_.empty() && IsPointToPoint(spec_.collective) && peer == spec_.root) return true;
   if (peer < 0 || peer >= size()) {
     Fail(absl::StrCat(Name(kind), ": peer ", peer, " must be in 0…", size() - 1));
   } else if (peer == rank()) {

@@ -134,11 +134,11 @@ class Player {
 
   struct RankState {
     const Plan* plan = nullptr;
-    Number first = 0;                    // index in steps_ of the first step of its plan
+    Number first = 0;                    // index in steps_ of the first step of the rank's plan
     double engine = 0, out = 0, in = 0;  // when processor, outgoing and incoming link are free again
     Cores* cores = nullptr;              // nullptr: the rank has a processor of its own
     double slower = 1;                   // how many ranks share a processor, where only some of them are played
-    double others = 0;                   // how many other ranks share its processor
+    double others = 0;                   // how many other ranks share the rank's processor
   };
 
   int NodeOf(Rank rank) const {

@@ -75,7 +75,7 @@ class Tracer {
         const std::size_t first = leaves.size();
         if (!Trace(term(0), coefficient, false, in_message)) return false;
         for (std::size_t i = first; i < leaves.size(); ++i) {
-          if (leaves[i].factor_of != kSelf) return false;  // multiplied twice
+          if (leaves[i].factor_of != kSelf) return false;  // the input was multiplied twice
           leaves[i].factor_of = symbol.rank;
         }
         return true;

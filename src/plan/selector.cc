@@ -78,7 +78,7 @@ double StagingSeconds(const CollectiveSpec& spec, int size, const PlanOptions& o
   const double ranks_per_core = model.cores_per_node > 0 ? std::max(1.0, 1.0 * size / model.cores_per_node) : 1.0;
   const auto bytes = static_cast<double>(BufferBytes(spec, size));
   const double scratch = model.scratch_bytes_per_s > 0 ? bytes / model.scratch_bytes_per_s : 0;
-  return std::max(2.0 * bytes / bytes_per_s, scratch) * ranks_per_core;  // read and written
+  return std::max(2.0 * bytes / bytes_per_s, scratch) * ranks_per_core;  // every byte is read and written
 }
 
 bool Serves(const Candidate& candidate) { return candidate.refusal.ok(); }
@@ -138,7 +138,7 @@ std::string Selection::reason() const {
 absl::StatusOr<Selection> SelectSchedule(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   Selection selection{.schedule = nullptr, .candidates = CandidatesForMappedBuffers(spec, size, options)};
   Predict(selection.candidates, spec, size, options);
-  // Equals stay in the order of their names.
+  // Candidates with equal predictions stay in the order of their names.
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), IsBetter);
   if (selection.candidates.empty() || !Serves(selection.candidates[0])) return NoneServes(selection, spec, size);
   selection.schedule = selection.candidates[0].schedule;

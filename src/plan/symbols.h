@@ -52,7 +52,7 @@ struct Symbol {
   std::int64_t draw = 0;
   std::vector<Term> terms = {};
   std::vector<Coefficient> coefficients = {};
-  bool finite = false;  // kCombine
+  bool finite = false;  // for kCombine: results that are no finite numbers are 0
   // Rounded after arithmetic, somewhere inside: no further sum may be built on the symbol.
   bool rounded = false;
   // Whether every value of the symbol is a value of `exact_in`.

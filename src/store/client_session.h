@@ -77,7 +77,7 @@ class ClientSession {
   absl::Status unsent_ TUTTI_GUARDED_BY(mutex_);  // the reason why a request could not be sent
   absl::Status lost_ TUTTI_GUARDED_BY(mutex_);
 
-  std::thread receiver_;  // last: it uses all of the above
+  std::thread receiver_;  // the last member, because the thread uses all members above
 };
 
 }  // namespace tutti

@@ -110,8 +110,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 64 << 10> input_;
   std::deque<std::string> unsent_;
   std::size_t unsent_bytes_ = 0;
-  bool closing_ = false;     // close when all has been sent
-  bool overflowed_ = false;  // close at once; nothing is sent any more
+  bool closing_ = false;     // the connection closes when all has been sent
+  bool overflowed_ = false;  // the connection closes at once; nothing is sent any more
   ServerSession session_;
 };
 

@@ -17,7 +17,7 @@ namespace tutti {
 
 // The synchronizer, or bucket exchange, that a state belongs to.
 struct CheckpointOwner {
-  std::string strategy;  // full form
+  std::string strategy;  // the strategy name with all options
   Rank rank = 0;
   int size = 1;
   std::int64_t step = 0;

@@ -19,7 +19,7 @@ namespace tutti {
 namespace {
 
 constexpr double kSettledRatio = 0.96;       // ratio of the norms of v, a period apart, from which v counts as settled
-constexpr double kVarianceFloor = 1e-4;      // the floor, as a multiple of the mean of v
+constexpr double kVarianceFloor = 1e-4;      // the floor of the variance, as a multiple of the mean of v
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
 constexpr std::int64_t kVersion = 1;
 

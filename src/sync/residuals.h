@@ -19,7 +19,7 @@ namespace tutti {
 // A part of what one rank holds back of one parameter.
 struct Residual {
   std::string name;                // the name of the state
-  std::int64_t first_element = 0;  // counted in the parameter
+  std::int64_t first_element = 0;  // the residual's first element in the parameter
   std::int64_t divisor = 1;        // see StateRange
   std::vector<float> values;
 };

@@ -40,7 +40,7 @@ class WeightBuckets {
   bool travels() const { return travels_; }
   // Declares that nobody will wait for the outputs of the round.
   void ForgetOutputs() { travels_ = false; }
-  // Replaces the weights by what has arrived.
+  // Replaces the weights by the outputs of the round.
   void Replace();
   // Computes weights ← (what has arrived - the snapshot) + the weights, so that steps made since the snapshot are kept.
   // Computed in this order, a weight that is equal on all ranks keeps every bit.

@@ -144,7 +144,7 @@ TEST(SpectralGap, IsThatOfTheLiterature) {
     }
     EXPECT_NEAR(rate("all", size), 0, 1e-9);
   }
-  // All agree after a turn. (Ying et al., 2021)
+  // All ranks agree after one turn of rounds. (Ying et al., 2021)
   for (const int size : {2, 4, 8, 16, 32}) EXPECT_NEAR(rate("one_peer_exponential", size), 0, 1e-9);
 }
 

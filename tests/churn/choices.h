@@ -28,7 +28,7 @@ class Choices {
   std::uint64_t Next() { return Mixed(state_ += 0x9e3779b97f4a7c15); }
 
  private:
-  // SplitMix64.
+  // The mixing function of SplitMix64.
   static std::uint64_t Mixed(std::uint64_t x) {
     x += 0x9e3779b97f4a7c15;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

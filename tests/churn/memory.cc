@@ -54,7 +54,7 @@ void PutNumber(std::byte* to, DType dtype, int value) {
     case DType::kU64:
       return Put(to, static_cast<std::uint64_t>(value));
     case DType::kBool:
-    case DType::kF8E4M3FN:  // as bytes
+    case DType::kF8E4M3FN:  // a number is stored as one byte
     case DType::kF8E5M2:
       return Put(to, static_cast<std::uint8_t>(value));
     case DType::kC64:  // both parts are the integer

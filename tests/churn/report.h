@@ -52,7 +52,7 @@ struct NewsBounds {
 };
 
 struct Report {
-  std::array<int, kAllFaults.size()> rounds{};  // by fault
+  std::array<int, kAllFaults.size()> rounds{};  // the number of rounds with each fault
   std::array<int, kKinds> findings{};
   Durations after_kill;   // from a kill to the error at a survivor
   Durations after_stop;   // from a survivor's deadline to its error

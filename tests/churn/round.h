@@ -27,12 +27,12 @@ absl::StatusOr<Path> ParsePath(absl::string_view name);
 // What happens to one rank, the victim.
 enum class Fault : std::uint8_t {
   kNone,
-  kPause,     // stopped, and continued long before the timeout: nobody may notice
-  kKill,      // killed while it works
-  kKillJoin,  // killed while it joins the world
-  kStop,      // stopped for longer than the timeout, and continued when its peers have given it up
-  kLeave,     // returns earlier than its peers
-  kAbort,     // calls Abort
+  kPause,     // the victim is stopped, and continued long before the timeout: nobody may notice
+  kKill,      // the victim is killed while it works
+  kKillJoin,  // the victim is killed while it joins the world
+  kStop,      // the victim is stopped for longer than the timeout, and continued when its peers have given it up
+  kLeave,     // the victim returns earlier than its peers
+  kAbort,     // the victim calls Abort
 };
 inline constexpr std::array<Fault, 7> kAllFaults = {Fault::kNone, Fault::kPause, Fault::kKill, Fault::kKillJoin,
                                                     Fault::kStop, Fault::kLeave, Fault::kAbort};
@@ -55,7 +55,7 @@ struct Round {
   int activities = 10;
   // Survivors destroy their communicators as soon as they know, and do not wait until all know.
   bool survivors_leave_at_once = false;
-  int worlds = 1;  // made one after the other by the same processes
+  int worlds = 1;  // worlds made one after the other by the same processes
   // The largest call, in elements.
   int largest_count = 1 << 20;
 
@@ -66,8 +66,8 @@ struct Round {
 struct Fixed {
   std::uint64_t seed = 1;
   Path path = Path::kMapped;
-  int ranks = 0;           // 0: 2 … 5
-  std::string fault = "";  // empty: any
+  int ranks = 0;           // 0: 2 to 5 ranks
+  std::string fault = "";  // empty: any fault
 };
 
 // Round `number`, drawn at random within what `fixed` leaves open; equal arguments give the same round.

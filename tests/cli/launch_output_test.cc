@@ -68,7 +68,7 @@ TEST(LaunchTest, LinesAreTagged) {
   }
 }
 
-// The reader's pipe is non-blocking, then blocking.
+// The pipe of the reader is non-blocking in one run, and blocking in the next.
 TEST(LaunchTest, NothingIsLostOnASlowReader) {
   std::string expected;
   for (int i = 1; i <= 200'000; ++i) absl::StrAppend(&expected, "[0] ", i, "\n");

@@ -230,7 +230,7 @@ TEST_P(CodecConformanceTest, MessagesForOtherCountsAndOptionsAreRefused) {
   others[2].density = 0.5;
   others[3].seed = 3;
   for (std::size_t i = 0; i < others.size(); ++i) {
-    // The decoder needs the seed of a rotation only.
+    // A decoder needs the seed only for the rotation.
     if (!codec().validate(others[i]).ok() || (i == 3 && !options().rotation)) continue;
     std::vector<float> values(1500);
     EXPECT_EQ(codec().decode(message, others[i], false, absl::MakeSpan(values)).code(), absl::StatusCode::kDataLoss)

@@ -37,7 +37,7 @@ enum class Input {
   kBellShaped,
   kPositive,
   kNegative,
-  kOffset,      // 1000 ± 1e-3
+  kOffset,      // values 1000 ± 1e-3
   kOutlier,     // one value a million times the others
   kManyScales,  // magnitudes from 2^-40 to 2^40
   kSparse,      // mostly zeros

@@ -96,7 +96,7 @@ TEST_F(ExchangeOfRanks, ARankThatIsGoneBetweenTwoExchangesIsNamedToAllOthers) {
   });
 }
 
-// Rank 1 is the member of number 0.
+// Rank 1 of the world is member 0 of the group.
 TEST_F(ExchangeOfRanks, AMemberThatIsGoneIsNamedByItsRank) {
   ASSERT_TRUE(Join(1)->Set("joined", "", Soon()).ok());
   const std::shared_ptr<Store> store = MakePrefixStore(Join(2), "group/", {1, 2});

@@ -168,7 +168,7 @@ TEST_P(CommunicatorGroupsTest, ASplitThatEndsForWantOfMemoryUsesNothingUp) {
 TEST_P(CommunicatorGroupsTest, ASplitThatFailsWhileItsWorldGoesOnUsesNothingUp) {
   WorldOptions unmapped = options();
   unmapped.communicator.mapping = CommunicatorOptions::Mapping::kNever;
-  unmapped.communicator.schedules = "all_gather=direct";  // wants mapped memory, so no Split succeeds
+  unmapped.communicator.schedules = "all_gather=direct";  // the schedule needs mapped memory, so no Split succeeds
   RunWorld(2, unmapped, [&](Communicator& world) {
     for (int round = 0; round < 60; ++round) {
       const absl::Status status = world.Split(0, world.rank()).status();

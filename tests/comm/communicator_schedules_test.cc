@@ -41,7 +41,7 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
                                        .root = static_cast<Rank>(count % size),
                                        .in_place = in_place};
           CollectiveSpec probe = SpecOf(spec, count, comm.rank(), size);
-          if (!Validate(probe, comm.rank(), size).ok()) continue;  // no in-place form
+          if (!Validate(probe, comm.rank(), size).ok()) continue;  // the collective has no in-place form
           if (!schedule->supports(probe, size, comm.plan_options()).ok()) continue;
           ++served;
           CheckedCall(comm, schedule, spec, count, /*arena=*/true);

@@ -77,7 +77,7 @@ TEST(Callbacks, MaySubmitAndWait) {
       right += second == 20 ? 1 : 0;
       done.count_down();
     });
-    done.wait();  // nobody else drives
+    done.wait();  // nobody else drives the call
   });
   EXPECT_EQ(right, 2);
 }

@@ -49,7 +49,7 @@ TEST_F(CallPoolTest, OnceClosedKeepsNothing) {
   idle->Release();
   pool_->Close();
   EXPECT_EQ(pool_->TakeIdle(), nullptr);
-  call->Release();  // deleted: AddressSanitizer would tell of a leak
+  call->Release();  // the call is deleted: otherwise AddressSanitizer would report a leak
   EXPECT_EQ(pool_->TakeIdle(), nullptr);
 }
 
@@ -57,8 +57,8 @@ TEST_F(CallPoolTest, PoolsShareThePlaceOfTheLastCall) {
   const std::shared_ptr<CallPool> other = NewPool();
   Call* const mine = pool_->Take();
   Call* const its = other->Take();
-  its->Release();   // waits in the place that both pools share
-  mine->Release();  // waits in its pool
+  its->Release();   // the call now waits in the place that both pools share
+  mine->Release();  // the call now waits in its pool
   EXPECT_EQ(pool_->TakeIdle(), mine);
   EXPECT_EQ(pool_->TakeIdle(), nullptr);  // puts the other pool's call back
   EXPECT_EQ(other->TakeIdle(), its);
@@ -76,7 +76,7 @@ TEST_F(CallPoolTest, ACallReleasedAfterAllIsClosedIsDeleted) {
   Call* const call = pool_->Take();
   pool_->Close();
   idle_->Close();
-  call->Release();  // deleted: AddressSanitizer would tell of a leak
+  call->Release();  // the call is deleted: otherwise AddressSanitizer would report a leak
   EXPECT_EQ(idle_->TakeLast(), nullptr);
 }
 

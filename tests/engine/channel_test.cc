@@ -129,7 +129,7 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
   ASSERT_TRUE(channel(1).Admit(theirs));
   channel(1).Signal(theirs);
   const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
-  constexpr std::int64_t kHalf = 2048;  // bytes of the chunk that this rank reads at the peer, the first of two
+  constexpr std::int64_t kHalf = 2048;  // bytes of one of the two chunks: the one that this rank reads at the peer
   for (const std::int64_t offset : {std::int64_t{-64}, region_bytes - kHalf + 1, region_bytes + 64}) {
     world_.ranks[1].control->lanes[0].half[1].in = offset;
     const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();

@@ -152,7 +152,7 @@ TEST(HostExecutorMapped, OnePollWaitsForASignalAndTouchesNoPeerThatHasFailed) {
   EXPECT_EQ(calls[0]->run().FirstBlocker()->what, "wait");
   EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
 
-  world.ranks[0].control->failed_by = 2;  // rank 1 + 1, as the engine of rank 1 would write it
+  world.ranks[0].control->failed_by = 2;  // rank 1, plus 1, as the engine of rank 1 would write it
   const std::vector<float> before(buffers[0].as<float>().begin(), buffers[0].as<float>().end());
   world.ranks[0].executor->Poll();
   EXPECT_EQ(std::vector<float>(buffers[0].as<float>().begin(), buffers[0].as<float>().end()), before);
@@ -199,7 +199,7 @@ std::uint32_t TimesTouching(std::int64_t count, absl::string_view schedule) {
 TEST(HostExecutorMapped, SaysThatItTouchesBuffersOfAPeer) {
   EXPECT_GT(TimesTouching(kCount, "direct"), 0U) << "reads and writes the peer's buffer";
   EXPECT_EQ(TimesTouching(4, "direct"), 0U) << "only reads the scratch of the peer's lane";
-  constexpr std::int64_t kLong = kLaneScratchBytes;  // in bytes, four times as long
+  constexpr std::int64_t kLong = kLaneScratchBytes;  // elements; as bytes, four lanes' scratch
   EXPECT_EQ(TimesTouching(kLong, "staged"), 0U) << "only reads scratch of the peer";
 }
 
@@ -216,7 +216,7 @@ TEST(HostExecutorMapped, ACallThatOnlyReadScratchDoesNotEndAfterAPeerHasFailed) 
   }
   EXPECT_EQ(world.ranks[0].executor->Poll(), Polled::kMoved);
   EXPECT_EQ(world.ranks[1].executor->Poll(), Polled::kMoved);
-  world.ranks[0].control->failed_by = 2;  // rank 1, as its engine would write it
+  world.ranks[0].control->failed_by = 2;  // rank 1, plus 1, as the engine of rank 1 would write it
   for (int poll = 0; poll < 10; ++poll) world.ranks[0].executor->Poll();
   EXPECT_EQ(calls[0]->run().steps_left(), 0U);
   EXPECT_FALSE(calls[0]->done(1));

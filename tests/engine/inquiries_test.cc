@@ -67,7 +67,7 @@ TEST_F(InquiriesTest, WhoHasAnsweredIsAskedAgainAndTheOldAnswerStaysUntilTheNew)
   LetAnswer();
   EXPECT_EQ(inquiries.AnswerOf(1, kStart), -1);
   awaited_ = 7;
-  inquiries.Ask(1, kStart + 50 * kMs);  // too soon
+  inquiries.Ask(1, kStart + 50 * kMs);  // the second question comes too soon and is not sent
   LetAnswer();
   EXPECT_EQ(inquiries.AnswerOf(1, kStart + 50 * kMs), -1);
   inquiries.Ask(1, kStart + 150 * kMs);

@@ -77,7 +77,7 @@ struct TestRank {
   std::shared_ptr<ControlBlocks> blocks;
   ControlBlock* control = nullptr;
   std::shared_ptr<Engine> engine;
-  Executor* executor = nullptr;  // the engine's
+  Executor* executor = nullptr;  // belongs to the engine
   std::unique_ptr<Channel> channel;
 };
 

@@ -88,7 +88,7 @@ TEST_P(FaultyStrategiesTest, NuisancesDoNoHarm) {
 
 TEST_P(FaultyStrategiesTest, TheDeadAreNamed) {
   int deaths = 0;
-  const std::int64_t first = 2 * (kRanks - 1) * MessagesUntilMade(training_);  // sends and receives
+  const std::int64_t first = 2 * (kRanks - 1) * MessagesUntilMade(training_);  // counts sends and receives
   for (const std::int64_t number : {first, first + 2, first + 7, first + 15}) {
     const Rank victim = static_cast<Rank>(number % kRanks);
     const Endings endings =

@@ -76,7 +76,7 @@ struct Training {
   std::string strategy;
   float lr = 0.05f;
   Floats initial;     // weights of all ranks
-  History gradients;  // by step and rank, which sets the number of both
+  History gradients;  // by step and rank, and so the number of steps and of ranks
   WorldOptions world;
 
   int size() const { return static_cast<int>(gradients[0].size()); }

@@ -12,7 +12,7 @@
 namespace tutti {
 
 struct WorldOptions {
-  std::string transport = "inproc";  // or "ucx"
+  std::string transport = "inproc";  // "inproc" or "ucx"
   CommunicatorOptions communicator = {.timeout = absl::Seconds(60)};
   std::int64_t region_bytes = std::int64_t{1} << 30;
   int ranks_per_node = 0;  // consecutive ranks that act as a node; 0: all ranks act as one

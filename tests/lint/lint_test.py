@@ -142,7 +142,7 @@ class Format(unittest.TestCase):
 
 class Tidy(unittest.TestCase):
     def test_bad_names_and_use_after_move_are_found(self):
-        with tempfile.TemporaryDirectory(dir=tree.ROOT / "build") as folder:  # below .clang-tidy
+        with tempfile.TemporaryDirectory(dir=tree.ROOT / "build") as folder:  # .clang-tidy lies above this folder
             build = pathlib.Path(folder)
             source = build / "x.cc"
             source.write_text(

@@ -64,7 +64,7 @@ def loads_states_of_three(rank, strategy, files):
     model.flush()
     model.check_replicas()
     with pytest.raises(ValueError):
-        model.load_state_dict(states[:2] + states[:1])  # rank 0's twice
+        model.load_state_dict(states[:2] + states[:1])  # the state of rank 0 twice
     with pytest.raises(ValueError, match="empty"):
         model.load_state_dict([])
 
@@ -280,7 +280,7 @@ def changes_the_module(rank, strategy):
     with pytest.raises(ValueError, match="0.bias was unfrozen"):
         loss_of(model, rank).backward()
     module[0].bias.requires_grad_(False)
-    module.append(torch.nn.ReLU())  # has no parameters
+    module.append(torch.nn.ReLU())  # a module that has no parameters
     loss_of(model, rank).backward()
 
 

@@ -14,7 +14,7 @@ namespace {
 
 // The largest call that is valid.
 CollectiveSpec LargestCall(Collective collective, Rank rank, int size) {
-  const std::int64_t block = (std::int64_t{1} << 45) / size;  // of f32
+  const std::int64_t block = (std::int64_t{1} << 45) / size;  // elements of f32
   CollectiveSpec spec{.collective = collective};
   if (collective == Collective::kAllToAllV) {
     spec.send_counts.assign(static_cast<std::size_t>(size), block);

@@ -45,7 +45,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // "" when the process has ended.
+  // The next line of the process; "" when the process has ended.
   std::string NextLine() {
     std::string line;
     for (char c = 0; ::read(said_.get(), &c, 1) == 1 && c != '\n';) line.push_back(c);

@@ -84,7 +84,7 @@ void ExpectNear(const Floats& is, const Floats& expected) {
 }
 
 TEST(AsyncAverage, RefusesAnIntervalAsLongAsTheTimeout) {
-  RunWorld(1, [&](Communicator& world) {  // rounds would come every 60 s
+  RunWorld(1, [&](Communicator& world) {  // the timeout of the world is 60 s, too
     float weight = 0;
     const absl::Status refused =
         Synchronizer::Create(world, {{.name = "w", .count = 1, .shape = "1", .weights = &weight}},

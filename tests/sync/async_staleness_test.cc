@@ -104,7 +104,7 @@ class Trainer {
   std::unique_ptr<AsyncAverage> average_;
 };
 
-// Rank 1.
+// Rank 1, which the test plays.
 class Peer {
  public:
   Peer(Communicator& world, Course& course) : course_(course), model_(world) {}

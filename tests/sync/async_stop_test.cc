@@ -89,7 +89,7 @@ TEST(AsyncStatistics, CountWhatAFlushMoves) {
       EXPECT_EQ(moved.payload_bytes, bytes) << strategy;
       wire_bytes += moved.wire_bytes;
     });
-    EXPECT_EQ(wire_bytes, 2 * (kRanks - 1) * bytes) << strategy;  // whatever the schedule
+    EXPECT_EQ(wire_bytes, 2 * (kRanks - 1) * bytes) << strategy;  // the same bytes with every schedule
   }
 }
 

@@ -82,7 +82,7 @@ TEST(BucketResiduals, FollowTheirParametersIntoOtherBuckets) {
         after[world.rank()] = SaveOf(training);
       });
       const std::map<std::string, Floats> held_back = TotalOf(before);
-      EXPECT_EQ(held_back.size(), 8u);  // of four parameters, in both shots
+      EXPECT_EQ(held_back.size(), 8u);  // residuals of four parameters, in both shots
       EXPECT_EQ(TotalOf(after), held_back);
     }
   }

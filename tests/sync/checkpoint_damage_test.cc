@@ -95,7 +95,7 @@ TEST_P(Damaged, TruncationsAreRefused) {
 }
 
 TEST_P(Damaged, NoChangeOfBytesCrashes) {
-  for (const int size : {2, 3}) {  // as its own, and as those of another world
+  for (const int size : {2, 3}) {  // states of this world's size, and of another world
     const std::vector<std::string> sound = StatesOf(SmallTraining(GetParam(), size));
     OnRankZero(GetParam(), sound, [&](const Load& load) {
       std::mt19937 random(17);

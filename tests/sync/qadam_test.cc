@@ -363,7 +363,7 @@ TEST(QAdam, ARankWhoseVarianceDiffersIsNamed) {
     for (int step = 1; step <= kWarmUp; ++step) {
       if (step == 12 && world.rank() == 1) {
         std::string state = trainer.qadam->SaveState();
-        state.back() = static_cast<char>(state.back() ^ 1);  // the exponent of one v
+        state.back() = static_cast<char>(state.back() ^ 1);  // changes the exponent of one v
         ASSERT_EQ(trainer.qadam->LoadState(state), absl::OkStatus());
       }
       const absl::Status status = trainer.Step(step, SomeGradient);
@@ -517,7 +517,7 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
-    for (const std::size_t field : {std::size_t{2}, std::size_t{3}}) {  // step, frozen
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}}) {  // the fields `step` and `frozen`
       std::string damaged = state;
       damaged[field * sizeof(std::int64_t) + 7] = '\xff';
       EXPECT_THAT(error(damaged), HasSubstr("damaged"));

@@ -171,7 +171,8 @@ TEST(Strategies, CanChangeInMidRun) {
       for (const std::string& after : strategies) {
         for (const std::string& strategy : {before, after}) {
           DataParallel replicas(world, *net, {.strategy = strategy});
-          replicas.BroadcastOptimizer(optimizer);  // states differ after steps with own gradients
+          // After steps with gradients of their own the ranks' optimizers differ.
+          replicas.BroadcastOptimizer(optimizer);
           if (first == 0) first = data.Loss(net, 0, 1).item<double>();
           Train(net, replicas, optimizer, data, world, 2);
           replicas.Flush();

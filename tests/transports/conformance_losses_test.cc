@@ -172,7 +172,7 @@ constexpr std::uint64_t TagInGroup(std::uint32_t group, std::uint64_t number) {
 TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
   constexpr std::uint32_t kGroup = 0x5A5A5;
   constexpr std::uint32_t kOther = 0x5A5A4;
-  constexpr std::size_t kSmall = 300;  // more than one sweep throws away
+  constexpr std::size_t kSmall = 300;  // more messages than one sweep throws away
   std::atomic<int> step = 0;
   RunRanks(3, [&](RankDriver& me) {
     const auto advance_to = [&](int s) {
@@ -356,7 +356,7 @@ TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
     me.DriveUntil([&] { return me.transport.HasLeft(2); });
     EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
     EXPECT_EQ(never.calls, 0);
-    me.transport.Progress();  // what HasLeft has found is told here
+    me.transport.Progress();  // calls the completions of what HasLeft has found
     if (me.rank == 0) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         EXPECT_EQ(ops[i].calls, 1);

@@ -8,7 +8,7 @@
 namespace tutti::faulty {
 namespace {
 
-// splitmix64's finalizer.
+// The finalizer of the random number generator splitmix64.
 std::uint64_t Mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -72,7 +72,7 @@ void Apply(const Fault& fault, Draws& draws, Fate& fate) {
       fate.damage = draws.Next();
       return;
     case FaultKind::kKill:
-      return;  // kKill is not decided here: see Dies
+      return;  // a rank's death (kKill) is decided in Dies
   }
 }
 

@@ -71,7 +71,7 @@ class InprocTransport final : public Transport {
   void PostRecv(Rank peer, std::uint64_t tag, const PostedRecv& recv);
 
  private:
-  using Key = std::pair<Rank, std::uint64_t>;  // source (of a receive perhaps kAnySource), tag
+  using Key = std::pair<Rank, std::uint64_t>;  // the source (of a receive perhaps kAnySource) and the tag
 
   void Arrived(Message* message);
   // Ends the messages of `group` that have come and that nobody has received.
@@ -107,7 +107,7 @@ class InprocTransport final : public Transport {
   const MakerProcess maker_;
   std::vector<Loss> losses_;
   std::size_t losses_seen_ = 0;     // how many losses Check has returned
-  std::vector<absl::Status> lost_;  // by peer
+  std::vector<absl::Status> lost_;  // by peer: the cause of its loss
   DiscardedGroups discarded_;
   Notes notes_;
   std::vector<bool> left_;                    // by peer: whether the peer has said goodbye

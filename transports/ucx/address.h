@@ -26,7 +26,7 @@ struct PeerAddress {
   std::string socket;  // name of the rank's socket in the abstract namespace
   Nonce nonce = {};    // a secret that a peer must present to that socket
   std::int64_t region_bytes = 0;
-  std::string worker;          // UCX worker address, all devices
+  std::string worker;          // the UCX worker's address with all devices
   std::string network_worker;  // the worker address with network devices only, for ranks on other nodes
 };
 

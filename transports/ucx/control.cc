@@ -14,7 +14,7 @@ struct Header {
   std::uint32_t magic;
   std::uint32_t kind;
   std::int32_t from;
-  std::int32_t value;  // its meaning depends on the kind: see ControlFrame
+  std::int32_t value;  // the meaning depends on the kind: see ControlFrame
   std::uint32_t number;
   std::uint32_t length;
 };

@@ -59,7 +59,7 @@ class PeerHealth {
   void Forget(Rank rank);
 
   std::vector<Peer> peers_;
-  std::vector<Suspicion> suspicions_;  // in the order in which they were recorded
+  std::vector<Suspicion> suspicions_;  // in the order in which suspicions were recorded
   std::vector<Loss> losses_;
 };
 

@@ -26,7 +26,7 @@ constexpr std::int64_t kReadAtOnce = 512 << 10;
 
 // Shutdown's limits; their sum is below the two seconds of its contract.
 constexpr absl::Duration kSendsLimit = absl::Milliseconds(1000);
-constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);  // includes kSendsLimit
+constexpr absl::Duration kGoodbyeLimit = absl::Milliseconds(1500);  // a limit that includes kSendsLimit
 constexpr absl::Duration kCloseLimit = absl::Milliseconds(400);
 // The limits of a rank that aborts, whose callers wait to be told: ranks of its node have heard of the abort through
 // their sockets by then, others hear of it over UCX.

@@ -86,7 +86,7 @@ class UcxTransport final : public Transport {
   // Operations are pooled, so that in the long run nothing allocates.
   struct Operation {
     UcxTransport* transport = nullptr;
-    Completion* completion = nullptr;  // nullptr: free, or orphaned
+    Completion* completion = nullptr;  // nullptr: the operation is free, or its completion has been called already
     void* request = nullptr;
     Rank peer = 0;
     std::uint64_t tag = 0;
@@ -256,7 +256,7 @@ class UcxTransport final : public Transport {
   bool may_match_ = false;  // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
-  std::deque<Read> reads_;                             // the oldest first
+  std::deque<Read> reads_;                             // the oldest read is the first
   std::vector<absl::Span<const std::byte>> secluded_;  // parts of the region that peers no longer see
   // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.
   std::size_t orphans_ = 0;

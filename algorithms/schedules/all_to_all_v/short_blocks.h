@@ -45,7 +45,7 @@ class ShortBlocks {
 
   Ref PlaceFor(Rank to, const Ref& block) const { return slot_.Elements(to * longest_, block.count()); }
 
-  const std::int64_t longest_;  // elements
+  const std::int64_t longest_;  // elements of the longest block
   const Ref slot_;              // a place for each rank, for `longest_` elements
 };
 

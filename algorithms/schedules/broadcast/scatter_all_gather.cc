@@ -20,14 +20,14 @@ void Build(PlanBuilder& b) {
   const int v = tree.FromRoot(b.rank());
   const Ref source = v == 0 ? b.in() : b.out();
 
-  // Scatter.
+  // First the scatter, down the tree.
   const auto subtree = [&](const Ref& whole, int root) {
     return RunOfChunks(whole, n, root, tree.SubtreeEnd(root) - root);
   };
   if (v != 0) b.Recv(tree.RankAt(BinomialTree::Parent(v)), subtree(b.out(), v));
   for (int child : tree.Children(v)) b.Send(tree.RankAt(child), subtree(source, child));
 
-  // All-gather.
+  // Then the all-gather, around the ring.
   const auto has = [&](int position, int chunk) { return chunk >= position && chunk < tree.SubtreeEnd(position); };
   const int next = OnRing(v + 1, n);
   for (int s = 0; s <= n - 2; ++s) {

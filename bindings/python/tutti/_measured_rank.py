@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tutti.torch  # noqa: F401  registers the backend
 
-PROFILED_STEPS = 5  # after the measured ones, which the profiler would slow down
+PROFILED_STEPS = 5  # steps after the measured ones, which the profiler would slow down
 
 
 class Enough(BaseException):

@@ -39,7 +39,7 @@ class GradientExchange {
   // Starts the exchange of a bucket, whose parameters may have changed: DDP cuts its buckets anew after the first step.
   c10::intrusive_ptr<c10::ivalue::Future> Exchange(::c10d::GradBucket& bucket);
 
-  // The functions of the same names in BucketExchange.
+  // These functions do what the functions of the same names in BucketExchange do.
   std::string strategy() const;
   std::int64_t step() const;
   std::string SaveState() const;

@@ -30,11 +30,11 @@ class ModelReplicas {
   ModelReplicas(const ModelReplicas&) = delete;
   ModelReplicas& operator=(const ModelReplicas&) = delete;
 
-  // Throws when the interpreter ends.
+  // The replicas of the model; throws when the interpreter ends.
   nn::Replicas& replicas() const;
   // Makes the optimizer of the strategy `qadam`: see QAdamUpdate. Collective.
   void MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups);
-  // Throws ValueError before MakeQAdam.
+  // The optimizer that MakeQAdam has made; throws ValueError before that.
   nn::QAdamUpdate& qadam() const;
 
  private:

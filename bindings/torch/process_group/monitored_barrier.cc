@@ -19,7 +19,7 @@ bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point dea
   return true;
 }
 
-// "Rank 1" or "Ranks 1, 2".
+// Text such as "Rank 1" or "Ranks 1, 2".
 std::string Ranks(const std::vector<Rank>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "Rank " : "Ranks ", absl::StrJoin(ranks, ", "));
 }
@@ -34,7 +34,7 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
   const std::string round = absl::StrCat("tutti/monitored_barrier/", monitored_barriers_++, "/");
   const std::string verdict_key = absl::StrCat(round, "verdict");
   ::c10d::Store& store = *store_;
-  std::string verdict;  // empty: all are here
+  std::string verdict;  // empty: all ranks have come
   if (getRank() == 0) {
     std::vector<Rank> missing;
     for (Rank rank = 1; rank < getSize() && (wait_all_ranks || missing.empty()); ++rank) {

@@ -161,8 +161,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
   };
   const std::shared_ptr<Membership> membership_ = std::make_shared<Membership>();
 
-  std::mutex mutex_;                               // guards what follows
-  std::optional<std::vector<WorkPtr>> coalesced_;  // between startCoalescing and endCoalescing
+  std::mutex mutex_;                               // guards the members below
+  std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
   // The collectives begun since the last barrier, for which torch need not wait one by one; many of them may have
   // ended.
   std::vector<std::weak_ptr<void>> not_awaited_;

@@ -85,7 +85,7 @@ class ProcessGroupWork : public ::c10d::Work {
   static std::uint64_t NewKey();
   // Calls `then` when all calls have ended, perhaps at once.
   static void OnDone(const std::shared_ptr<State>& state, std::function<void()> then);
-  // Ends the state and this work.
+  // Ends the state, and completes this work.
   void End();
 
   const std::shared_ptr<State> state_;

@@ -33,7 +33,8 @@ class ByteGradReference : public Reference {
     for (int chunk = 0; chunk < size; ++chunk) {
       encoded += EncodedBytes(codec_, ends[chunk] - (chunk == 0 ? 0 : ends[chunk - 1]));
     }
-    if (size == 1 || encoded >= static_cast<std::int64_t>(count * sizeof(float))) {  // would not shrink
+    // A bucket that encoding would not shrink is not encoded.
+    if (size == 1 || encoded >= static_cast<std::int64_t>(count * sizeof(float))) {
       gradients.assign(size, SumInOrder(gradients, divisor_));
       return;
     }

@@ -27,7 +27,7 @@ inline std::int64_t EncodedBytes(const CodecChoice& codec, std::size_t count) {
   return codec.codec->encoded_bytes(static_cast<std::int64_t>(count), codec.options);
 }
 
-// D(Q(values))
+// The values after encoding and decoding, D(Q(values)).
 inline Floats ThroughCodec(const CodecChoice& codec, const Floats& values) {
   if (values.empty()) return {};
   std::vector<std::uint8_t> message(EncodedBytes(codec, values.size()));

@@ -116,7 +116,7 @@ class DataParallel {
   // Collective.
   void CheckReplicas() { replicas_.CheckReplicas(); }
 
-  // The full form of the strategy, with every option.
+  // The strategy name in full, with every option.
   const std::string& strategy() const { return replicas_.synchronizer().strategy(); }
   // The traffic since the last call.
   SyncStatistics TakeStatistics() { return replicas_.synchronizer().TakeStatistics(); }
