@@ -10,7 +10,7 @@
 
 namespace tutti::cli {
 
-// 4, 1K, 256M, 1G; at least 0. InvalidArgument shows these forms.
+// Parses a number of bytes such as 4, 1K, 256M or 1G, at least 0. InvalidArgument shows these forms.
 absl::StatusOr<std::int64_t> ParseBytes(absl::string_view text);
 
 // The inverse of ParseBytes; a number that is no whole number of units stays in bytes.

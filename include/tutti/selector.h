@@ -38,8 +38,8 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 // The schedule for a call whose buffers lie in memory that peers cannot map, where `chosen` serves the same call with
 // mapped buffers. Returns the fastest schedule that touches only scratch of peers, if that schedule begins with the
 // same steps as `chosen`, in which all ranks meet, and is predicted to take less time than `chosen` with a copy of all
-// buffers on the way in and out; otherwise `chosen`. For buffers of up to two segments the result is always `chosen`,
-// except in an all_to_all_v, whose lengths no rank knows.
+// buffers on the way in and out; otherwise, and for buffers of up to two segments, `chosen`. In an all_to_all_v, whose
+// lengths no rank knows, copies are not predicted: the fastest such schedule is returned if there is one.
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 

@@ -11,7 +11,8 @@ bool ChannelNumbers::Closed::AllHaveLeft() const {
 }
 
 std::optional<std::uint32_t> ChannelNumbers::Take() {
-  // While there are fresh numbers, a number that was used before is not worth a long search.
+  // The most closed channels that are searched for a free number while there are fresh numbers: a long search is not
+  // worth its time then.
   constexpr std::ptrdiff_t kLooks = 16;
   const MutexLock lock(mutex_);
   const bool fresh = next_ <= most_;

@@ -119,7 +119,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t staged_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->staged_bytes(); }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
-  // The ranks of the world that are lost: dead, left, or given up.
+  // The ranks of the world that are lost: dead, shut down with an error, or given up.
   std::vector<Rank> LostRanks();
   bool in_forked_child() const { return !maker_.is_this(); }
 

@@ -18,8 +18,8 @@ bool AllHaveCompleted(const Borrowers& borrowers, int lane, std::uint64_t run) {
                      [&](const Borrower& borrower) { return borrower.HasCompleted(lane, run); });
 }
 
-// Resets what the next channel counts from 0. The generation stays, which tells peers of the last channel that the
-// owner has left it, and so do the failures, which carry their generation.
+// Resets what the next channel counts from 0. The generation stays, because it tells peers of the last channel that the
+// owner has left that channel; the records of failures stay, too, because each carries its generation.
 void Clear(ControlBlock& block) {
   for (LaneControl& lane : block.lanes) {
     for (Announcement& half : lane.half) half.signal.store(0, std::memory_order_relaxed);

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// The call that is looked at in place of `spec`: without what only some ranks know, such as the counts of an
-// all_to_all_v, in whose place stand blocks of 64 KiB. A function of what all ranks know: all ranks choose alike.
+// The call for which schedules are compared in place of `spec`: it leaves out what only some ranks know, such as the
+// counts of an all_to_all_v, in whose place it has blocks of 64 KiB. All ranks get the same call, and so choose alike.
 CollectiveSpec Representative(const CollectiveSpec& spec, int size);
 
 }  // namespace tutti

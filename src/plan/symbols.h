@@ -48,7 +48,7 @@ struct Symbol {
   Rank rank = 0;
   std::int32_t divisor = 1;
   std::uint32_t codec = 0;
-  // In a message with stochastic rounding, which encodes equal elements differently each time: its number; otherwise 0.
+  // The number of a message with stochastic rounding, which encodes equal elements differently each time; otherwise 0.
   std::int64_t draw = 0;
   std::vector<Term> terms = {};
   std::vector<Coefficient> coefficients = {};

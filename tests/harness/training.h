@@ -24,7 +24,7 @@ struct Model {
   std::vector<std::int64_t> counts;  // elements of each parameter
   std::int64_t bucket_bytes = 0;
   std::int64_t first_bucket_bytes = 0;
-  // The parameters of each bucket that these limits give: from the last parameter to the first.
+  // The parameters of each bucket that the two limits above give, from the last parameter to the first.
   std::vector<std::vector<int>> buckets;
 
   std::int64_t count() const;

@@ -88,7 +88,8 @@ void ProcessGroupWork::OnDone(const std::shared_ptr<State>& state, std::function
     });
     return;
   }
-  // One more than there are calls: what is left when all of them have been given their callback.
+  // The number of calls that have not ended, and one more, for this function: it counts itself off once every call has
+  // its callback.
   const auto left = std::make_shared<std::atomic<std::size_t>>(state->calls.works.size() + 1);
   const auto one_less = [left, then = std::move(then)] {
     const Callback callback;
