@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -33,8 +34,13 @@ LiveGroups& AllLiveGroups() {
   return *known;
 }
 
+// The time that the interpreter leaves a thread that has just left a call of a group to take the interpreter's lock.
+// The thread then runs Python, and ends in order; one that came for the lock later would end the process.
+constexpr std::chrono::milliseconds kTimeToTakeTheLock{50};
+
 std::atomic<bool> interpreter_ends{false};
-std::thread::id main_thread;  // set before interpreter_ends
+std::atomic<bool> other_threads_call{false};  // a thread other than the main one has called a group
+std::thread::id main_thread;                  // set before interpreter_ends
 thread_local int callbacks_of_this_thread = 0;
 
 }  // namespace
@@ -51,6 +57,8 @@ void EndAllGroups() {
   for (const auto& [group, shutdown] : shutdowns) shutdown();
   std::unique_lock lock(groups.mutex);
   groups.own_thread_ended.wait(lock, [&] { return groups.own_threads == 0; });
+  lock.unlock();
+  if (other_threads_call) std::this_thread::sleep_for(kTimeToTakeTheLock);
 }
 
 void RunOnOwnThread(std::function<void()> function) {
@@ -84,6 +92,8 @@ void Untrack(const void* group) {
 }
 
 void StayIfInterpreterEnds() {
+  static thread_local const bool is_main = gettid() == getpid();
+  if (!is_main && callbacks_of_this_thread == 0 && !other_threads_call) other_threads_call = true;
   if (!interpreter_ends || callbacks_of_this_thread > 0 || std::this_thread::get_id() == main_thread) return;
   // The lock, if this thread has it, is missed by the thread that ends the interpreter.
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) PyEval_SaveThread();
