@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -124,14 +125,21 @@ inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef
       stages.number(), fill, [&](std::int64_t) { MeetAll(b); }, read);
 }
 
-// In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs into a slot, and ranks for which
-// `takes_result` holds read the reduced chunks of all: one round of signals for each stage, and two before the first. A
-// rank reads its own chunk of the inputs where it lies, not from a slot.
-inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
+// In every stage rank r reduces chunk r (see CacheLineChunk) of all inputs and copies the result to a slot, and
+// `reader`, or every rank where there is no `reader`, reads the reduced chunks of the others: one round of signals for
+// each stage, and two before the first. A rank reads its own chunk of the inputs where it lies, not from a slot. The
+// result is not reduced straight into the slot, whose lines a peer has read two stages before: a processor that stores
+// to such lines one by one waits for the peer to give each of them up, but a long copy does not wait
+// (docs/decisions/0022).
+inline void ReduceInStages(PlanBuilder& b, std::optional<Rank> reader = std::nullopt) {
+  const bool reads = reader.value_or(b.rank()) == b.rank();
+  const bool is_read = reader != b.rank();
   const DType dtype = b.in().dtype;
   const Stages stages(b, dtype, b.in().count(), 1);
   const TwoSlots inputs(b, dtype, stages.length());
-  const TwoSlots results(b, dtype, CacheLineChunk(dtype, stages.length(), b.size(), 0).count);
+  const std::int64_t longest_chunk = CacheLineChunk(dtype, stages.length(), b.size(), 0).count;
+  const TwoSlots results(b, dtype, longest_chunk);
+  const Ref kept = b.Scratch(dtype, reads ? 0 : longest_chunk);  // the result of a rank that has no output
   const auto chunk_of = [&](std::int64_t stage, Rank rank) {
     return CacheLineChunk(dtype, stages[stage].count, b.size(), rank);
   };
@@ -151,12 +159,12 @@ inline void ReduceInStages(PlanBuilder& b, bool takes_result) {
     const Range own = chunk_of(stage, b.rank());
     std::vector<Ref> srcs = OnEveryRank(b, inputs[stage].Elements(own.begin, own.count));
     srcs[static_cast<std::size_t>(b.rank())] = place_of(b.in(), stage, own);
-    std::vector<Ref> dsts = {results[stage].Elements(0, own.count)};
-    if (takes_result) dsts.push_back(place_of(b.out(), stage, own));
-    b.Reduce(dsts, srcs, b.spec().op);
+    const Ref result = reads ? place_of(b.out(), stage, own) : kept.Elements(0, own.count);
+    b.Reduce({&result, 1}, srcs, b.spec().op);
+    if (is_read) b.Copy(results[stage].Elements(0, own.count), result);
     if (stage + 1 < stages.number()) fill(stage + 1);
     MeetAll(b);
-    for (int i = 1; takes_result && i < b.size(); ++i) {
+    for (int i = 1; reads && i < b.size(); ++i) {
       const Rank owner = (b.rank() + i) % b.size();
       const Range chunk = chunk_of(stage, owner);
       b.Copy(place_of(b.out(), stage, chunk), results[stage].Elements(0, chunk.count).At(owner));

@@ -159,7 +159,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
         (ref.space == Space::kScratch ? shares_scratch : program->shares_io) = true;
       }
     }
-    instruction.fills_scratch = step.kind == StepKind::kCopy &&
+    instruction.fills_scratch = step.kind == StepKind::kCopy && plan.srcs(step)[0].space != Space::kScratch &&
                                 program->operands[instruction.first_operand].base == BaseOf(Space::kScratch, kSelf);
     program->wire_bytes += instruction.wire_bytes;
     touched_bytes += instruction.touched_bytes;

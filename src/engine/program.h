@@ -44,7 +44,7 @@ struct Instruction {
   bool streaming = false;
   bool touches_output = false;
   bool touches_peer = false;   // reads or writes a peer's memory
-  bool fills_scratch = false;  // copies to this rank's scratch
+  bool fills_scratch = false;  // copies from a buffer of the caller to this rank's scratch
   std::uint16_t codec = 0;
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;

@@ -223,14 +223,14 @@ TEST(CountersTest, TellWhatPassesThroughScratch) {
       EXPECT_EQ(comm.AllReduce(from, to, kCount, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
       return comm.counters().staged_bytes - before;
     };
-    EXPECT_EQ(staged_by(in.data(), out.data()), kCount / 2 * 4) << "the chunk of the peer";
+    EXPECT_EQ(staged_by(in.data(), out.data()), kCount * 4) << "the chunk for the peer, and the sum of the own chunk";
     EXPECT_EQ(std::count(out.begin(), out.end(), 2), kCount);
-    EXPECT_EQ(staged_by(out.data(), out.data()), kCount / 2 * 4);
+    EXPECT_EQ(staged_by(out.data(), out.data()), kCount * 4);
     EXPECT_EQ(std::count(out.begin(), out.end(), 4), kCount);
     EXPECT_EQ(staged_by(arena->data(), arena->data()), 0);
     // Rank 0 has ordinary memory: both ranks take the schedule for ordinary memory.
     void* const mine = comm.rank() == 0 ? static_cast<void*>(out.data()) : arena->data();
-    EXPECT_EQ(staged_by(mine, mine), comm.rank() == 0 ? kCount / 2 * 4 : 0);
+    EXPECT_EQ(staged_by(mine, mine), comm.rank() == 0 ? kCount * 4 : 0);
     EXPECT_EQ(static_cast<const float*>(mine)[kCount - 1], 4);
   });
 }

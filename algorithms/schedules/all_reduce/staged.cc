@@ -2,7 +2,7 @@
 //
 // The steps are those of ReduceInStages (stages.h). Operands are combined in rank order, so every rank ends with the
 // same bits. With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals, 2·(n-1)/n·S bytes
-// read from peers, and (n-1)/n·S bytes copied to slots.
+// read from peers, and S bytes copied to slots.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
 
@@ -12,7 +12,7 @@ namespace {
 void Build(PlanBuilder& b) {
   if (b.in().bytes == 0) return;
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  ReduceInStages(b, /*takes_result=*/true);
+  ReduceInStages(b);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // The steps are those of ReduceInStages (stages.h); only the root reads the chunks of the result.
 // With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals; (n-1)/n·S bytes read from
-// peers, at the root twice as many, and (n-1)/n·S bytes copied to slots.
+// peers, at the root twice as many, and S bytes copied to slots, at the root (n-1)/n·S.
 #include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
 
@@ -12,7 +12,7 @@ namespace {
 void Build(PlanBuilder& b) {
   if (b.spec().count == 0) return;
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  ReduceInStages(b, /*takes_result=*/b.rank() == b.spec().root);
+  ReduceInStages(b, /*reader=*/b.spec().root);
 }
 
 }  // namespace
