@@ -22,12 +22,15 @@ inline constexpr std::int64_t kOneShotBytes = 256;
 // memory of the arena.
 inline constexpr std::int64_t kLaneBytes = 64 << 10;
 
-// OK where peers are mapped, and the `bytes` that a rank copies to scratch before it goes on are at most `most`.
-inline absl::Status SupportsScratchBytes(std::int64_t bytes, std::int64_t most, const PlanOptions& options) {
+// OK where peers are mapped, and the `blocks` blocks of spec.count elements that a rank copies to scratch before it
+// goes on have at most `most` bytes together.
+inline absl::Status SupportsBlocksInScratch(const CollectiveSpec& spec, int blocks, std::int64_t most,
+                                            const PlanOptions& options) {
   if (absl::Status mapped = SupportsMappedPeers({}, 1, options); !mapped.ok()) return mapped;
-  if (bytes <= most) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("the schedule copies ", bytes, " bytes to scratch, and serves calls of up to ", most, " only"));
+  if (blocks == 0 || spec.count <= most / SizeOf(spec.dtype) / blocks) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("the schedule copies ", blocks, " × ", spec.count, " elements of ",
+                                               Name(spec.dtype), " to scratch, and serves calls of up to ", most,
+                                               " bytes only"));
 }
 
 // A barrier: no rank goes on before every rank has come here.

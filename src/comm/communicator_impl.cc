@@ -379,7 +379,8 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   };
   const auto verify = [&](const Plan& plan, const PlanOptions& options) {
     const std::string name = strategy.ToString();
-    const PlanVerifier::Kind kind = {.maker = name,
+    const std::string maker = absl::StrCat(name, options.private_buffers ? " of private buffers" : "");
+    const PlanVerifier::Kind kind = {.maker = maker,
                                      .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
                                                           " round=", round, " on ", size, " ranks ", KeyOf(options))};
     const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
@@ -396,10 +397,16 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   for_private.private_buffers = true;
   absl::StatusOr<Plan> other = plan_of(channel->rank(), for_private);
   if (!other.ok()) return other.status();
-  const bool equal = plan->steps == other->steps && plan->refs == other->refs && plan->deps == other->deps;
-  const StepId beginning = equal ? 0 : SharedBeginning(*plan, *other);
-  if (beginning == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+  // All ranks must come to one decision, and the plans of some ranks may begin alike while those of others do not.
+  for (Rank rank = 0; rank < size; ++rank) {
+    const absl::StatusOr<Plan> one = plan_of(rank, plan_options);
+    const absl::StatusOr<Plan> staged = plan_of(rank, for_private);
+    if (!one.ok()) return one.status();
+    if (!staged.ok()) return staged.status();
+    if (SharedBeginning(*one, *staged) == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+  }
   if (absl::Status status = verify(*other, for_private); !status.ok()) return status;
+  const StepId beginning = SharedBeginning(*plan, *other);
   return BindVerified(Compile(*std::move(plan), *std::move(other), beginning), buffers);
 }
 

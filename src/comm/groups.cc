@@ -201,15 +201,9 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   mine.Open();
   // Groups that are made at the same time differ in their members or in their name.
   const std::string key = absl::BytesToHexString(View(Sha256(absl::StrCat(absl::StrJoin(ranks, ","), "/", name))));
-  const auto lost = [this] {
-    std::vector<Rank> lost_ranks;
-    for (const Rank world_rank : runtime->engine->LostRanks()) {
-      if (const std::optional<Rank> member = channel->RankOf(world_rank)) lost_ranks.push_back(*member);
-    }
-    return lost_ranks;
-  };
+  const auto gone = [this] { return runtime->engine->GoneFrom(*channel); };
   const std::shared_ptr<Store> meeting =
-      MakePrefixStore(MakeLossAwareStore(store, lost), absl::StrCat("make/", key, "/"), ranks);
+      MakePrefixStore(MakeLossAwareStore(store, gone), absl::StrCat("make/", key, "/"), ranks);
   const absl::string_view bytes(reinterpret_cast<const char*>(&mine.seat()), sizeof(Seat));
   const absl::StatusOr<std::vector<std::string>> blobs =
       ExchangeInGroup(*meeting, NameOfGroup(ranks, name), place, {.ranks = ranks, .limit = runtime->timeout}, bytes);

@@ -56,12 +56,16 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
     awaited_run_.store(run, std::memory_order_relaxed);
     if (absl::Status status = engine_->Wait(milestone, run, options_.background, end_ns); !status.ok()) return status;
   }
-  return result();
+  return ResultOf(run);
 }
 
 void Call::Finish(const absl::Status& status) {
-  StoreResult(status);
-  if (!status.ok()) source_.store(kAnySource, std::memory_order_relaxed);
+  if (!status.ok()) {
+    const MutexLock lock(mutex_);
+    error_ = status;
+    failed_run_.store(end_.runs() + 1, std::memory_order_relaxed);
+    source_.store(kAnySource, std::memory_order_relaxed);
+  }
   // A failed run has not passed the milestone of its output: the run passes it here, so that nobody waits for it.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;
@@ -71,22 +75,15 @@ void Call::Finish(const absl::Status& status) {
   if (kept) Release();
 }
 
-// A bound plan may be started again while another thread asks how its last run ended: an OK after an OK writes nothing.
-void Call::StoreResult(const absl::Status& status) {
-  if (status.ok() && !failed_.load(std::memory_order_relaxed)) return;
+// The error of an earlier run stays, because another thread may still ask for it when the call is used again.
+absl::Status Call::ResultOf(std::uint32_t run) const {
+  if (failed_run_.load(std::memory_order_relaxed) != run) return absl::OkStatus();
   const MutexLock lock(mutex_);
-  result_ = status;
-  failed_.store(!status.ok(), std::memory_order_relaxed);
-}
-
-absl::Status Call::result() const {
-  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  const MutexLock lock(mutex_);
-  return result_;
+  return failed_run_.load(std::memory_order_relaxed) == run ? error_ : absl::OkStatus();
 }
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
-  if (done(run)) return callback(result());
+  if (done(run)) return callback(ResultOf(run));
   awaited_run_.store(run, std::memory_order_relaxed);
   engine_->callbacks().Start();
   {
@@ -124,7 +121,8 @@ void Call::TellListeners() {
   }
   if (was_awaited) engine_->EndEagerWait();
   for (Callback& callback : due) {
-    engine_->callbacks().Run([function = std::move(callback.function), status = result()] { function(status); });
+    engine_->callbacks().Run(
+        [function = std::move(callback.function), status = ResultOf(callback.run)] { function(status); });
   }
 }
 

@@ -62,7 +62,7 @@ class Call {
   // (CLOCK_MONOTONIC). DeadlineExceeded when the run has not come so far by then; the run goes on.
   absl::Status Wait(std::uint32_t run, bool output_only, std::int64_t end_ns);
   // How the run that ended last has ended.
-  absl::Status result() const;
+  absl::Status result() const { return ResultOf(end_.runs()); }
   // Calls `callback` when `run` has ended, once, on the engine's thread for callbacks; at once, on this thread, when it
   // has ended already.
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
@@ -109,7 +109,8 @@ class Call {
   Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
   bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
-  void StoreResult(const absl::Status& status);
+  // How `run` has ended, as far as it has: OK also where a later run has failed since.
+  absl::Status ResultOf(std::uint32_t run) const;
   // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.
   void TellListeners();
 
@@ -128,10 +129,10 @@ class Call {
   std::int64_t end_ns_ = 0;
   std::atomic<Rank> source_{kAnySource};
 
-  std::atomic<bool> failed_{false};  // the last run that ended did not end OK
+  std::atomic<std::uint32_t> failed_run_{0};  // the last run that did not end OK; 0: none
   std::atomic<bool> has_listeners_{false};
   mutable Mutex mutex_;
-  absl::Status result_ TUTTI_GUARDED_BY(mutex_);
+  absl::Status error_ TUTTI_GUARDED_BY(mutex_);  // of failed_run_
   std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
   bool awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_) = false;
 };

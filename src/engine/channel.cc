@@ -415,6 +415,12 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
 }
 
+bool Channel::HasLeft(Rank peer) const {
+  const Peer& p = this->peer(peer);
+  const bool closed = p.control != nullptr && p.control->generation.load(std::memory_order_acquire) > p.generation;
+  return closed || left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
+}
+
 Rank Channel::PeerOf(const Instruction& message, Rank source) const {
   if (message.peer != kAnySource) return message.peer;
   return source == kAnySource ? rank_ : RankOf(source).value_or(rank_);

@@ -96,6 +96,8 @@ class Channel {
   // left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other ranks have, and
   // there were some.
   bool HasLeftWithout(const Run& run, Rank peer) const;
+  // Whether `peer` has left this channel or the world.
+  bool HasLeft(Rank peer) const;
   // A mapped peer that has not made the call of `ticket`, a collective; this is `preferred` if that rank has not made
   // the call.
   std::optional<Rank> HasNotCalled(const Ticket& ticket, Rank preferred) const;

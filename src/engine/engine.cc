@@ -343,6 +343,10 @@ absl::Duration Engine::TimeoutOf(const Run& run) const {
 absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
   if (!run.program.point_to_point) {
     if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
+    // A run that has not begun waits for one peer, and would not hear that another one has left.
+    if (!run.started() && run.program.uses_lane) {
+      if (absl::Status status = run.channel.CheckNobodyLeftWithout(run); !status.ok()) return status;
+    }
   }
   if (absl::Status status = CheckLeavers(run); !status.ok()) return status;
   if (run.watch.deadline_ns == 0) return absl::OkStatus();
@@ -479,10 +483,15 @@ std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {
   return absl::StrCat("rank ", *culprit, through);
 }
 
-std::vector<Rank> Engine::LostRanks() {
+std::vector<Rank> Engine::GoneFrom(const Channel& channel) {
   std::vector<Rank> ranks;
   ClaimDriver();
-  for (const Loss& loss : transport_->Check()) ranks.push_back(loss.peer);
+  const absl::Span<const Loss> losses = transport_->Check();
+  for (Rank rank = 0; rank < channel.size(); ++rank) {
+    const bool lost = std::any_of(losses.begin(), losses.end(),
+                                  [&](const Loss& loss) { return loss.peer == channel.peer(rank).world_rank; });
+    if (rank != channel.rank() && (lost || channel.HasLeft(rank))) ranks.push_back(rank);
+  }
   LeaveSeat();
   return ranks;
 }

@@ -119,8 +119,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t staged_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->staged_bytes(); }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
-  // The ranks of the world that are lost: dead, shut down with an error, or given up.
-  std::vector<Rank> LostRanks();
+  // The ranks of `channel` that make no more calls on it: ranks that are lost (dead, shut down with an error, or given
+  // up), and ranks that have left the channel or the world.
+  std::vector<Rank> GoneFrom(const Channel& channel);
   bool in_forked_child() const { return !maker_.is_this(); }
 
  private:

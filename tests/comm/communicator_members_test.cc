@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/harness/world.h"
 
 namespace tutti {
@@ -121,6 +122,17 @@ TEST_P(GroupTest, NamesAMemberThatDoesNotComeAndHarmsNobody) {
     absl::StatusOr<std::unique_ptr<Communicator>> group = world.Group({0, 1, 2}, "all have come");
     ASSERT_TRUE(group.ok()) << group.status();
     EXPECT_EQ(SumOfWorldRanks(**group, world.rank()), 3);
+  });
+}
+
+TEST_P(GroupTest, NamesAMemberThatHasLeft) {
+  RunWorld(3, options(), [](Communicator& world) {
+    if (world.rank() != 0) return;
+    const absl::Time start = absl::Now();
+    const absl::Status status = world.Group({0, 2}, "with a leaver").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 is gone"));
+    EXPECT_LT(absl::Now() - start, absl::Seconds(30));
   });
 }
 

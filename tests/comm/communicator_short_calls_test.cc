@@ -177,6 +177,35 @@ TEST_P(ShortCallsTest, EagerRootsHearOfPeersThatHaveLeft) {
   });
 }
 
+// A root that has made as many calls as it may without a late rank is told of a third rank that has left, although the
+// late rank never comes.
+TEST(ShortCallsOfALateRankTest, HearOfAnotherThatHasLeft) {
+  constexpr int kCallsAhead = 2 * kLanes;
+  std::atomic<bool> root_is_ahead = false;
+  std::atomic<bool> root_is_told = false;
+  const auto await = [](std::atomic<bool>& flag) { flag.wait(false); };
+  const auto set = [](std::atomic<bool>& flag) {
+    flag = true;
+    flag.notify_all();
+  };
+  RunWorld(3, [&](Communicator& world) {
+    if (world.rank() == 1) return await(root_is_told);
+    if (world.rank() == 2) return await(root_is_ahead);
+    const CallOptions eager = {.schedule = *FindSchedule(Collective::kBroadcast, "eager"),
+                               .timeout = absl::Seconds(60)};
+    float data[3] = {};
+    for (int call = 0; call < kCallsAhead; ++call) {
+      EXPECT_EQ(world.Broadcast(data, data, 3, DType::kF32, 0, eager).Wait(), absl::OkStatus());
+    }
+    Work work = world.Broadcast(data, data, 3, DType::kF32, 0, eager);
+    set(root_is_ahead);
+    const absl::Status status = work.Wait();
+    set(root_is_told);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 has left"));
+  });
+}
+
 // Two ranks that both take themselves for the root, at the same time, and wait for nobody: at least one sees the other.
 TEST(ShortCallsOfTwoRootsTest, AreTold) {
   RunWorld(2, [](Communicator& world) {

@@ -17,7 +17,9 @@ namespace tutti {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A run that moves only when the test says so.
 class ScriptedRun final : public Run {
@@ -246,6 +248,15 @@ TEST_F(EngineTest, ARankThatLeavesAfterALossOutsideTheGroupIsToldWithTheLoss) {
   TestClock::step_ns = kSecond / 100;
   EXPECT_THAT(Run(NewCall()).ToString(), AllOf(HasSubstr("UNAVAILABLE: rank 1 has left"),
                                                HasSubstr("for which rank 0 waits; known, too: rank 2 died")));
+}
+
+TEST_F(EngineTest, RanksAreGoneFromAChannelOnceTheyAreLostOrHaveLeft) {
+  EXPECT_THAT(engine().GoneFrom(channel()), IsEmpty());
+  transport().losses = {{1, absl::UnavailableError("rank 1 died")}};
+  EXPECT_THAT(engine().GoneFrom(channel()), ElementsAre(1));
+  transport().losses.clear();
+  transport().left = 1;
+  EXPECT_THAT(engine().GoneFrom(channel()), ElementsAre(1));
 }
 
 TEST_F(EngineTest, AnErrorOfTheExecutorIsKept) {

@@ -115,6 +115,15 @@ TEST_F(HostExecutorTest, AMessageOfAnotherLengthIsAnErrorOfAll) {
   EXPECT_TRUE(executor().idle());
 }
 
+TEST_F(HostExecutorTest, ARunIsNotToldTheErrorOfAnEarlierOne) {
+  Call& call = Add(kRecv, "message", values_.data());
+  ASSERT_GT(call.program().output_steps, 0u);
+  call.Finish(absl::ResourceExhaustedError("the first run"));
+  call.OutputIsFinal();  // of the second run
+  EXPECT_EQ(call.Wait(2, /*output_only=*/true, kNeverNanos), absl::OkStatus());
+  EXPECT_EQ(call.Wait(1, /*output_only=*/false, kNeverNanos), absl::ResourceExhaustedError("the first run"));
+}
+
 // Five collectives, four lanes: the fifth waits, and a later one does not overtake it, but a Recv does.
 TEST_F(HostExecutorTest, CollectivesKeepTheirOrder) {
   std::vector<std::vector<float>> buffers(6, values_);

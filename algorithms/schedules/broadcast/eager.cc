@@ -26,7 +26,7 @@ void Build(PlanBuilder& b) {
 }
 
 absl::Status SupportsEager(const CollectiveSpec& spec, int /*size*/, const PlanOptions& options) {
-  return SupportsScratchBytes(spec.count * SizeOf(spec.dtype), kLaneBytes, options);
+  return SupportsBlocksInScratch(spec, 1, kLaneBytes, options);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void Build(PlanBuilder& b) {
 constexpr std::int64_t kMostBlockBytes = 16 << 10;
 
 absl::Status SupportsEager(const CollectiveSpec& spec, int /*size*/, const PlanOptions& options) {
-  return SupportsScratchBytes(spec.count * SizeOf(spec.dtype), kMostBlockBytes, options);
+  return SupportsBlocksInScratch(spec, 1, kMostBlockBytes, options);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ void Build(PlanBuilder& b) {
 }
 
 absl::Status SupportsEager(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  return SupportsScratchBytes((size - 1) * spec.count * SizeOf(spec.dtype), kLaneBytes, options);
+  return SupportsBlocksInScratch(spec, size - 1, kLaneBytes, options);
 }
 
 }  // namespace
