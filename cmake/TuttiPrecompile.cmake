@@ -1,6 +1,6 @@
 # Headers that many sources include are parsed once for all sources, which saves a third of a test's compile time, and
-# three quarters for a test that includes torch. Presets turn this on (TUTTI_PRECOMPILE); only a build without it finds
-# sources that lack an include.
+# three quarters for a test that includes torch. Presets turn this on (TUTTI_PRECOMPILE); only a build without it, or
+# clang-tidy, finds sources that lack an include.
 option(TUTTI_PRECOMPILE "Parse once what many sources include: standard headers, Abseil's, GoogleTest's and torch's" OFF)
 
 # tutti_precompile(OWNER LIBRARIES LIBRARY... HEADERS HEADER... [OPTIONS OPTION...]): parses headers as those of OWNER,
@@ -25,10 +25,10 @@ function(tutti_use_precompiled program owner)
   endif()
 endfunction()
 
-# Headers that the library's own sources include are precompiled only in builds that lint does not read: clang-tidy
-# cannot read g++'s parsed headers, and the build that lint reads finds sources that lack an include.
+# tutti_precompile_library(LIBRARY HEADER...): LIBRARY's sources start from the headers that most of them include, and
+# from HEADERs.
 function(tutti_precompile_library library)
-  if(TUTTI_PRECOMPILE AND TUTTI_SANITIZE)
+  if(TUTTI_PRECOMPILE)
     target_precompile_headers(${library} PRIVATE <algorithm> <atomic> <cstdint> <functional> <memory> <mutex> <optional>
       <string> <utility> <vector> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>
       <absl/time/time.h> <absl/types/span.h> ${ARGN})

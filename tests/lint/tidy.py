@@ -21,6 +21,8 @@ TIDY = "clang-tidy"
 FOLDERS = ("src/", "algorithms/", "transports/", "bindings/cli/")
 # clang-tidy parses with g++'s command line: options that clang does not know are no findings.
 EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-unused-command-line-argument"]
+# g++'s precompiled headers, which clang cannot read: a source is looked at with what the source itself includes.
+PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S+cmake_pch\.hxx")
 QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -53,9 +55,9 @@ def fingerprint(path, command, build):
     return digest.hexdigest()
 
 
-def check(path, build):
-    """What clang-tidy says of `path`: empty when nothing."""
-    command = [TIDY, "--quiet", f"-p={build}", *EXTRA, str(tree.ROOT / path)]
+def check(path, commands):
+    """What clang-tidy says of `path`, compiled as the folder `commands` says: empty when nothing."""
+    command = [TIDY, "--quiet", f"-p={commands}", *EXTRA, str(tree.ROOT / path)]
     run = subprocess.run(command, capture_output=True, text=True)
     return run.stdout + run.stderr if run.returncode else ""
 
@@ -68,15 +70,20 @@ def main(build):
     passed = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti") / "tidy"
     passed.mkdir(parents=True, exist_ok=True)
     todo = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
+    entries = json.loads((build / "compile_commands.json").read_text())
+    for entry in entries:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
         path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), tree.ROOT)
         if path.startswith(FOLDERS):
             stamp = passed / fingerprint(path, entry["command"], build)
             if not stamp.exists():
                 todo[path] = stamp
+    commands = build / "tidy"
+    commands.mkdir(exist_ok=True)
+    (commands / "compile_commands.json").write_text(json.dumps(entries))
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        for path, output in zip(todo, pool.map(lambda p: check(p, build), todo)):
+        for path, output in zip(todo, pool.map(lambda p: check(p, commands), todo)):
             if output:
                 failed += 1
                 print(output)
