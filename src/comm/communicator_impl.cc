@@ -162,6 +162,10 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
   }
+  if (absl::Status placed = call_->SetBuffersAgain(); !placed.ok()) {
+    if (!call_->program().uses_lane) return Work(placed);
+    call_->RefuseNextRun(std::move(placed));
+  }
   call_->AddReference();
   last_run_ = call_->Submit(options);
   return Work(call_, last_run_);
@@ -206,11 +210,12 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const Rank rank = channel->rank();
   const int size = channel->size();
   BufferBytes bytes;
-  const auto fits_last_plan = [&](const CallPool& last) {
-    bytes = last.buffers();
+  const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
+    bytes = pool.buffers();
+    if (!CheckOptions(options, pool.spec(), rank).ok()) return false;
+    if (last != nullptr && last->was_given(in, out)) return true;
     bool in_place = spec.in_place;
-    return CheckOptions(options, last.spec(), rank).ok() &&
-           PlaceBuffers(last.spec(), bytes, in, out, rank, in_place).ok() && in_place == last.spec().in_place;
+    return PlaceBuffers(pool.spec(), bytes, in, out, rank, in_place).ok() && in_place == pool.spec().in_place;
   };
   tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, fits_last_plan);
   if (call == nullptr) {

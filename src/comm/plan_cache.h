@@ -57,16 +57,16 @@ class PlanCache {
   }
 
   // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
-  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool)` holds. Otherwise
-  // nullptr. A spec that has a plan is valid, so the spec of a call that is made again and again need not be validated.
+  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool, the idle call that was
+  // used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the spec of a call that is made again and again need not be validated.
   // The idle call that was used last is taken without a lock, unless idle calls hold too much memory.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
-    const auto serves = [&](const CallPool& pool) {
-      return pool.schedule() == schedule && DifferAtMostInPlace(pool.spec(), spec) && fits(pool);
+    const auto serves = [&](const CallPool& pool, const Call* last) {
+      return pool.schedule() == schedule && DifferAtMostInPlace(pool.spec(), spec) && fits(pool, last);
     };
     if (Call* const last = idle_->TakeLast(); last != nullptr) {
-      if (serves(*last->pool())) {
+      if (serves(*last->pool(), last)) {
         if (idle_->bytes() > most_idle_bytes_) {
           const MutexLock lock(mutex_);
           Trim();
@@ -76,7 +76,7 @@ class PlanCache {
       CallPool::PutBack(last);
     }
     const MutexLock lock(mutex_);
-    if (pools_.empty() || !serves(*pools_.front().pool)) return nullptr;
+    if (pools_.empty() || !serves(*pools_.front().pool, nullptr)) return nullptr;
     return TakeIdleOfFront();
   }
 

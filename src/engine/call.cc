@@ -36,7 +36,14 @@ void Call::Release() {
   }
 }
 
-absl::Status Call::SetBuffers(const void* in, void* out, void* state) { return run_->SetBuffers(in, out, state); }
+absl::Status Call::SetBuffers(const void* in, void* out, void* state) {
+  in_ = in;
+  out_ = out;
+  state_ = state;
+  return SetBuffersAgain();
+}
+
+absl::Status Call::SetBuffersAgain() { return run_->SetBuffers(in_, out_, state_); }
 
 void Call::RefuseNextRun(absl::Status why) { run_->refusal = std::move(why); }
 
@@ -69,10 +76,12 @@ void Call::Finish(const absl::Status& status) {
   // A failed run has not passed the milestone of its output: the run passes it here, so that nobody waits for it.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;
-  const bool kept = std::exchange(engine_keeps_, false);  // read before the next run may begin
+  // A run that the engine does not keep has begun and ended before Submit returns: nobody waits for such a run yet.
+  if (!engine_keeps_) return end_.PassUnseen();
+  engine_keeps_ = false;  // before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
-  if (kept) Release();
+  Release();
 }
 
 // The error of an earlier run stays, because another thread may still ask for it when the call is used again.

@@ -45,6 +45,10 @@ class Call {
   // ---- the thread that submits, while no run is under way ----
   // Names the memory of the next runs: see Run::SetBuffers.
   absl::Status SetBuffers(const void* in, void* out, void* state);
+  // Names the memory of the last run again: the arena may have withdrawn the memory since (see Arena::Withdraw).
+  absl::Status SetBuffersAgain();
+  // Whether these are the input and the output of the last run.
+  bool was_given(const void* in, const void* out) const { return in == in_ && out == out_; }
   // Makes the next run end with an error on all ranks: on this rank with `why`, the error of SetBuffers, and on its
   // peers with ResourceExhausted that names this rank. The program must use a lane, through which the peers hear of the
   // refusal. OK takes an earlier refusal back.
@@ -121,6 +125,9 @@ class Call {
   std::shared_ptr<CallPool> pool_;
   std::atomic<int> references_{1};
   bool engine_keeps_ = false;  // see KeepForEngine
+  const void* in_ = nullptr;   // what SetBuffers was given last
+  void* out_ = nullptr;
+  void* state_ = nullptr;
   std::uint32_t runs_started_ = 0;
   std::atomic<std::uint32_t> awaited_run_{0};  // the last run that somebody has waited for
   CallOptions options_;

@@ -160,10 +160,15 @@ void Channel::Signal(Run& run) {
     // A rank in place has only an output, and where a collective has a root, other ranks may have only an input or only
     // an output. Peers do not know which, so a rank with one of the two announces it as both.
     const Plan& plan = run.program.plan;
-    mine.in =
+    const std::int64_t in =
         run.private_buffers ? Announcement::kPrivateBuffers : offset_of(plan.in_bytes > 0 ? Space::kIn : Space::kOut);
-    mine.out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
-    mine.scratch = offset_of(Space::kScratch);
+    const std::int64_t out = offset_of(plan.out_bytes > 0 ? Space::kOut : Space::kIn);
+    const std::int64_t scratch = offset_of(Space::kScratch);
+    // A peer that waits reads this line again and again, and takes it away from this processor each time: the stores
+    // follow each other without a computation between them, so that the line is rarely taken in their midst.
+    mine.in = in;
+    mine.out = out;
+    mine.scratch = scratch;
     mine.signature = identity.signature;
     mine.count = identity.count;
     mine.round = identity.round;

@@ -20,6 +20,8 @@ class Milestone {
   std::uint32_t runs() const { return runs_.load(std::memory_order_relaxed); }
   // Tells that the current run has come to this milestone, and wakes whoever sleeps for it.
   void Pass();
+  // Tells the same of a run that no other thread knows of yet, so that nobody can sleep for it.
+  void PassUnseen() { runs_.store(runs() + 1, std::memory_order_release); }
   // Sleeps until `run` has come to this milestone, for at most `most`.
   void Sleep(std::uint32_t run, absl::Duration most);
 

@@ -212,6 +212,37 @@ TEST(HostExecutorMapped, SaysThatItTouchesBuffersOfAPeer) {
   EXPECT_EQ(TimesTouching(kLong, "staged"), 0U) << "only reads scratch of the peer";
 }
 
+// A block that the arena has withdrawn since the last run serves like memory that was never in the arena.
+TEST(HostExecutorMapped, MemoryWithdrawnFromTheArenaIsStagedWhenItIsNamedAgain) {
+  TwoRanks world(/*mapped=*/true);
+  Call* calls[2];
+  std::vector<Buffer> buffers;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    Buffer& buffer = buffers.emplace_back(world.ranks[rank].arena->Allocate(kCount * 4).value());
+    std::fill_n(buffer.as<float>().data(), kCount, static_cast<float>(rank + 1));
+    calls[rank] =
+        world.NewCall(rank, {.collective = Collective::kAllReduce, .count = kCount, .in_place = true}, "direct");
+    ASSERT_EQ(calls[rank]->SetBuffers(nullptr, buffer.data(), nullptr), absl::OkStatus());
+  }
+  world.ranks[0].arena->Withdraw({buffers[0].data(), kCount * 4});
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(calls[rank]->SetBuffersAgain(), absl::OkStatus());
+    calls[rank]->KeepForEngine();
+    world.ranks[rank].executor->Add(calls[rank]->run());
+  }
+  for (int poll = 0; poll < 100 && !(calls[0]->done(1) && calls[1]->done(1)); ++poll) {
+    for (TestRank& rank : world.ranks) rank.executor->Poll();
+  }
+  for (Rank rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(calls[rank]->done(1));
+    EXPECT_EQ(calls[rank]->result(), absl::OkStatus());
+    EXPECT_THAT(buffers[rank].as<float>(), ::testing::Each(3.0f));
+    calls[rank]->Release();
+  }
+  EXPECT_EQ(world.ranks[0].executor->staged_bytes(), 2 * kCount * 4) << "in and out";
+  EXPECT_EQ(world.ranks[1].executor->staged_bytes(), 0);
+}
+
 // The steps of a small call do not ask whether a peer has given the channel up, so the end must.
 TEST(HostExecutorMapped, ACallThatOnlyReadScratchDoesNotEndAfterAPeerHasFailed) {
   TwoRanks world(/*mapped=*/true);
