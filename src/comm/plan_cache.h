@@ -57,9 +57,10 @@ class PlanCache {
   }
 
   // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
-  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool, the idle call that was
-  // used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the spec of a call that is made again and again need not be validated.
-  // The idle call that was used last is taken without a lock, unless idle calls hold too much memory.
+  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool, the idle call that
+  // was used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the spec of a call that is
+  // made again and again need not be validated. The idle call that was used last is taken without a lock, unless idle
+  // calls hold too much memory.
   template <typename Fits>
   Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
     const auto serves = [&](const CallPool& pool, const Call* last) {

@@ -160,8 +160,8 @@ class Channel {
   bool Confirmed(int lane, Rank peer, std::uint64_t run);
   // Whether `peer`, which is mapped, has closed its channel without making the call of `run`.
   static bool HasClosedWithout(const Run& run, const Peer& peer);
-  static LaneControl::Half& HalfOf(ControlBlock& block, const Ticket& ticket) {
-    return block.lanes[static_cast<std::size_t>(ticket.lane)].half[ticket.lane_run & 1];
+  static LaneHalf& HalfOf(ControlBlock& block, const Ticket& ticket) {
+    return block.halves[static_cast<std::size_t>(ticket.lane)][ticket.lane_run & 1];
   }
   // The scratch in `block` of a run of `program`.
   static absl::Span<std::byte> ScratchIn(ControlBlock& block, const Ticket& ticket, const Program& program) {

@@ -53,13 +53,15 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Runs alternate between two halves of their lane: a peer may still read the announcement and the scratch of run i
 // while this rank is in run i + 1; run i + 2 waits until every peer has completed run i.
+//
+// The scratch of a run that needs no more than a cache line of it lies beside its announcement: processors that fetch
+// lines in pairs bring it along when they fetch the announcement.
+struct alignas(128) LaneHalf : Announcement {
+  std::array<std::byte, kShortScratchBytes> scratch;
+};
+
+// What the owner tells of a lane beside the announcements of its runs.
 struct LaneControl {
-  // The scratch of a run that needs no more than a cache line of it lies beside its announcement: processors that fetch
-  // lines in pairs bring it along when they fetch the announcement.
-  struct alignas(128) Half : Announcement {
-    std::array<std::byte, kShortScratchBytes> scratch;
-  };
-  std::array<Half, 2> half;
   alignas(64) std::atomic<std::uint64_t> completed{0};  // runs of this lane that the owner has completed
   // The offset of the scratch of a run in which the owner has gone over to the program for private buffers (see
   // Channel::GoOver), written before the next signal. The announcement keeps the first offset, which a slow peer may
@@ -92,6 +94,11 @@ struct FailureCause {
 
 // What a rank publishes about one of its channels.
 struct ControlBlock {
+  // By lane. Peers read these lines again and again while they wait. What the owner writes in every call, and peers
+  // read seldom, lies on other pages: a processor that reads line after line also fetches the next lines of the page,
+  // and so would take them from the owner.
+  std::array<std::array<LaneHalf, 2>, kLanes> halves;
+  std::array<std::byte, 4096> gap;
   std::array<LaneControl, kLanes> lanes;
   // Even while a channel uses the block, odd from its closing on; grows by one at every opening and closing.
   alignas(64) std::atomic<std::uint64_t> generation{0};

@@ -21,10 +21,10 @@ bool AllHaveCompleted(const Borrowers& borrowers, int lane, std::uint64_t run) {
 // Resets what the next channel counts from 0. The generation stays, because it tells peers of the last channel that the
 // owner has left that channel; the records of failures stay, too, because each carries its generation.
 void Clear(ControlBlock& block) {
-  for (LaneControl& lane : block.lanes) {
-    for (Announcement& half : lane.half) half.signal.store(0, std::memory_order_relaxed);
-    lane.completed.store(0, std::memory_order_relaxed);
+  for (std::array<LaneHalf, 2>& lane : block.halves) {
+    for (LaneHalf& half : lane) half.signal.store(0, std::memory_order_relaxed);
   }
+  for (LaneControl& lane : block.lanes) lane.completed.store(0, std::memory_order_relaxed);
   for (CallRecord& record : block.records) record.number.store(0, std::memory_order_relaxed);
   block.calls.store(0, std::memory_order_relaxed);
 }
@@ -86,6 +86,7 @@ absl::StatusOr<ControlBlock*> ControlBlocks::Open() {
   if (!memory.ok()) return memory.status();
   // `new ControlBlock` would touch, and so make resident, all of the scratch.
   auto* const block = reinterpret_cast<ControlBlock*>(memory->data());
+  for (std::array<LaneHalf, 2>& lane : block->halves) new (&lane) std::array<LaneHalf, 2>;
   for (LaneControl& lane : block->lanes) new (&lane) LaneControl;
   for (CallRecord& record : block->records) new (&record) CallRecord;
   new (&block->generation) std::atomic<std::uint64_t>(0);

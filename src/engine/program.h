@@ -91,7 +91,7 @@ struct Program {
   std::uint32_t output_steps = 0;
   // The program signals or waits for signals, for which its runs need a free lane.
   bool uses_lane = false;
-  // The scratch of a run fits beside its announcement (LaneControl::Half), and lies there.
+  // The scratch of a run fits beside its announcement (LaneHalf), and lies there.
   bool has_short_scratch = false;
   // The steps touch little memory, and none is a message: a caller who is about to wait begins such a run itself.
   bool is_short = false;

@@ -131,7 +131,7 @@ TEST_F(ChannelTest, AnAddressOutsideThePeersRegionIsRefused) {
   const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
   constexpr std::int64_t kHalf = 2048;  // bytes of one of the two chunks: the one that this rank reads at the peer
   for (const std::int64_t offset : {std::int64_t{-64}, region_bytes - kHalf + 1, region_bytes + 64}) {
-    world_.ranks[1].control->lanes[0].half[1].in = offset;
+    world_.ranks[1].control->halves[0][1].in = offset;
     const absl::Status status = channel(0).HasSignalled(mine, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << offset;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 announced a buffer outside its region"));
@@ -153,7 +153,7 @@ TEST_F(ChannelTest, BlocksLieWhereTheCountsOfThePeerSay) {
   const std::int64_t region_bytes = world_.ranks[1].transport->region().bytes;
   for (const std::int64_t in :
        {std::int64_t{-64}, region_bytes - 100 * 4 + 4, region_bytes, std::numeric_limits<std::int64_t>::max() - 7}) {
-    world_.ranks[1].control->lanes[0].half[1].in = in;
+    world_.ranks[1].control->halves[0][1].in = in;
     const absl::Status status = channel(0).HasSignalled(first, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << in;
     EXPECT_THAT(std::string(status.message()), HasSubstr("outside its region"));

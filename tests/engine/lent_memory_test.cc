@@ -83,7 +83,7 @@ TEST_F(LentMemoryTest, AControlBlockIsOpenedAgainWhenItsPeersHaveLeft) {
   absl::StatusOr<ControlBlock*> block = blocks.Open();
   ASSERT_TRUE(block.ok());
   const std::uint64_t generation = (*block)->generation;
-  (*block)->lanes[1].half[0].signal = 3 << 16 | 1;
+  (*block)->halves[1][0].signal = 3 << 16 | 1;
   (*block)->lanes[1].completed = 3;
   blocks.Close(*block, both_, {0, 3, 0, 0});
   EXPECT_EQ((*block)->generation, generation + 1);
@@ -100,7 +100,7 @@ TEST_F(LentMemoryTest, AControlBlockIsOpenedAgainWhenItsPeersHaveLeft) {
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, *block);
   EXPECT_EQ((*again)->generation, generation + 2);
-  EXPECT_EQ((*again)->lanes[1].half[0].signal, 0u);
+  EXPECT_EQ((*again)->halves[1][0].signal, 0u);
   EXPECT_EQ((*again)->lanes[1].completed, 0u);
 }
 
