@@ -123,9 +123,11 @@ struct Presence {
   // completes a run rings where `sleeping` is kAwaitsCompletions.
   alignas(64) std::atomic<std::uint32_t> sleeping{kAwake};
   std::atomic<std::uint32_t> doorbell{0};
-  // For the diagnosis of a hang: written only by a rank that waits, at least every kRestSlice.
+  // Written only by a rank that waits. The first two serve the diagnosis of a hang, and are written at least every
+  // kRestSlice.
   alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // the time of the last heartbeat; CLOCK_MONOTONIC
   std::atomic<std::int32_t> waits_for{-1};                // the rank of the world for which this rank waits; -1: none
+  std::atomic<std::int32_t> processor{-1};                // the processor on which this rank waited last; -1: none
   // Odd while a step of this rank may touch a peer's memory in another way than to read scratch; grows by one when such
   // a step begins and when it ends. A step looks at ControlBlock::failed_by after it has begun, and a peer that gives
   // the channel up looks at this number after it has written there: one of them sees the other.

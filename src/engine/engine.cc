@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -153,6 +155,23 @@ bool Engine::DriveOrSleep(Milestone& milestone, std::uint32_t run, bool backgrou
   return drives;
 }
 
+// Ranks that are not bound may run on one processor although another one is free. To spin there would keep the peer
+// from the very step that this rank waits for, until the system moves one of the two.
+bool Engine::SharesProcessor() const {
+  const int processor = sched_getcpu();
+  if (presence_.processor.load(std::memory_order_relaxed) != processor) {
+    presence_.processor.store(processor, std::memory_order_relaxed);
+  }
+  return std::any_of(options_.presence.begin(), options_.presence.end(), [&](const Presence* theirs) {
+    return theirs != nullptr && theirs != &presence_ && processor >= 0 &&
+           theirs->processor.load(std::memory_order_relaxed) == processor;
+  });
+}
+
+const BackoffPolicy& Engine::PolicyOfWaiter() const {
+  return options_.may_spin && !SharesProcessor() ? kEager : kYielding;
+}
+
 absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool background, std::int64_t end_ns) {
   if (in_forked_child()) return NotInForkedChild(options_.rank);
   while (!milestone.passed(run)) {
@@ -163,7 +182,7 @@ absl::Status Engine::Wait(Milestone& milestone, std::uint32_t run, bool backgrou
           absl::StrCat("rank ", options_.rank, ": the call has not ended in the time given to Wait; it goes on"));
     }
     if (!TryToDrive(background) && !DriveOrSleep(milestone, run, background, absl::Nanoseconds(left_ns))) continue;
-    Drive({.milestone = &milestone, .run = run, .end_ns = end_ns}, options_.may_spin ? kEager : kYielding);
+    Drive({.milestone = &milestone, .run = run, .end_ns = end_ns}, PolicyOfWaiter());
     LeaveSeat();
   }
   return absl::OkStatus();
@@ -208,7 +227,7 @@ void Engine::ThreadMain(std::uint32_t seen) {
     if (const std::int64_t now_ns = options_.now_ns(); IsTimeToLookAround(now_ns)) LookAround(now_ns);
     thread_drives_.store(true, std::memory_order_relaxed);
     const bool eager = eager_waits_.load(std::memory_order_relaxed) > 0;
-    Drive({.eager = eager}, !eager ? kPatient : options_.may_spin ? kEager : kYielding);
+    Drive({.eager = eager}, eager ? PolicyOfWaiter() : kPatient);
     thread_drives_.store(false, std::memory_order_relaxed);
     FreeSeat();
     if (!queue_.empty()) WakeThread();  // submitted while this thread was leaving the seat

@@ -38,7 +38,8 @@ struct EngineOptions {
   // The presence words of every rank, by rank of the world; nullptr where the rank's memory is not mapped. This rank's
   // own entry is never nullptr.
   std::vector<Presence*> presence;
-  // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds.
+  // Ranks on this node do not outnumber its cores: a waiting thread may spin for some microseconds, unless another rank
+  // waited last on the same processor.
   bool may_spin = false;
   // How often a rank, also one that has nothing to do, looks for peers that say goodbye, ask for whom this rank waits,
   // or need a message of theirs to be thrown away.
@@ -134,6 +135,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
     bool eager = false;  // somebody waits elsewhere, so the engine thread polls eagerly
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
+  // Whether another rank of this node waited last on the processor that this thread runs on. Tells peers the processor.
+  bool SharesProcessor() const;
+  // How a thread polls while it waits.
+  const BackoffPolicy& PolicyOfWaiter() const;
   // Takes in what was submitted, and advances all runs; true when anything moved.
   bool Poll() TUTTI_REQUIRES(seat_) {
     const bool taken = TakeSubmissions();

@@ -3,12 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/engine/two_ranks.h"
@@ -205,6 +207,38 @@ TEST_F(EngineTest, InTheBackgroundNobodyPolls) {
   EXPECT_EQ(Run(NewCall(), {.caller_drives = true, .background = true}), absl::OkStatus());
   EXPECT_EQ(naps, 3);
   EXPECT_LE(executor().polls, 2 * naps + 2) << "one before it sleeps, one when it wakes up";
+}
+
+// The number of polls that rank 0 makes before it sleeps, on a processor of its own or on one where rank 1 waited last.
+int PollsBeforeSleep(bool peer_shares_processor) {
+  const auto make = [](Transport&, Presence&) { return std::make_unique<ScriptedExecutor>(); };
+  TwoRanks world(/*mapped=*/true, absl::Seconds(10), make, /*may_spin=*/true);
+  auto& executor = static_cast<ScriptedExecutor&>(*world.ranks[0].executor);
+  world.ranks[1].presence->processor = peer_shares_processor ? sched_getcpu() : -1;
+  Call* const call = world.NewCall(0, {.collective = Collective::kBarrier}, "direct");
+  const std::uint32_t run = call->Submit(kDrives);
+  int polls = 0;
+  std::thread watcher([&] {
+    while (world.ranks[0].presence->sleeping == kAwake) std::this_thread::yield();
+    polls = executor.polls;
+    executor.ends_next = true;
+  });
+  EXPECT_EQ(call->Wait(run, false, kNeverNanos), absl::OkStatus());
+  watcher.join();
+  call->Release();
+  return polls;
+}
+
+TEST(EngineOnASharedProcessor, DoesNotSpin) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(sched_getcpu(), &here);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(here), &here), 0);
+  EXPECT_GT(PollsBeforeSleep(/*peer_shares_processor=*/false), 1000);
+  EXPECT_LT(PollsBeforeSleep(/*peer_shares_processor=*/true), 200);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST_F(EngineTest, WaitMayEndBeforeTheCall) {

@@ -85,9 +85,10 @@ class TwoRanks {
  public:
   using MakeExecutor = std::function<std::unique_ptr<Executor>(Transport&, Presence&)>;
 
-  // `mapped`: the ranks map each other's memory. `timeout`: of the engines, by TestClock.
+  // `mapped`: the ranks map each other's memory. `timeout`: of the engines, by TestClock. `may_spin`: see
+  // EngineOptions.
   explicit TwoRanks(bool mapped, absl::Duration timeout = absl::Seconds(10),
-                    const MakeExecutor& make_executor = MakeHostExecutor) {
+                    const MakeExecutor& make_executor = MakeHostExecutor, bool may_spin = false) {
     TestClock::step_ns = 0;
     const auto hub = MakeInprocHub(2, mapped ? 2 : 1);
     std::vector<std::string> addresses;
@@ -104,7 +105,7 @@ class TwoRanks {
       rank.blocks = std::make_shared<ControlBlocks>(rank.arena);
       rank.control = rank.blocks->Open().value();
     }
-    for (Rank r = 0; r < 2; ++r) Start(r, mapped, timeout, make_executor);
+    for (Rank r = 0; r < 2; ++r) Start(r, mapped, timeout, make_executor, may_spin);
   }
 
   ~TwoRanks() {
@@ -134,11 +135,12 @@ class TwoRanks {
   TestRank ranks[2];
 
  private:
-  void Start(Rank r, bool mapped, absl::Duration timeout, const MakeExecutor& make_executor) {
+  void Start(Rank r, bool mapped, absl::Duration timeout, const MakeExecutor& make_executor, bool may_spin) {
     TestRank& rank = ranks[r];
     EngineOptions options;
     options.rank = r;
     options.timeout = timeout;
+    options.may_spin = may_spin;
     options.now_ns = TestClock::Look;
     options.idle_tick = absl::InfiniteDuration();  // the engine's thread looks at nothing until it is woken
     for (Rank peer = 0; peer < 2; ++peer) {
