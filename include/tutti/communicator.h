@@ -27,11 +27,12 @@ namespace tutti {
 // Options of a communicator, equal on all ranks. An option that is not set here comes from the environment
 // (docs/configuration.md).
 struct CommunicatorOptions {
-  // Every wait for a peer ends after this long with DeadlineExceeded that names the peer; TUTTI_TIMEOUT.
+  // Every wait for a peer ends after this long, which is positive, with DeadlineExceeded that names the peer;
+  // TUTTI_TIMEOUT.
   std::optional<absl::Duration> timeout = std::nullopt;
   // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
   std::optional<std::string> schedules = std::nullopt;
-  // Pipelining unit of message schedules, in bytes.
+  // Pipelining unit of message schedules, in bytes, at least kLeastSegmentBytes.
   std::int64_t segment_bytes = 256 << 10;
   // kAuto maps peers' memory when all peers are on this node, and otherwise sends messages; kNever always sends
   // messages.
@@ -75,9 +76,9 @@ class BoundPlan {
   // Another handle to the run that was started last. Before the first Start, the handle of a call that has ended OK.
   Work LastRun() const;
   // Names other memory, of the same sizes, for the runs from here on; `scratch` stays what it was. FailedPrecondition
-  // while a run is under way; InvalidArgument names a buffer that is missing. ResourceExhausted when the arena has no
-  // room to stage the memory: the next run, which must be started all the same, then ends with that error on all ranks,
-  // and memory must be named anew after it.
+  // while a run is under way; InvalidArgument names a buffer that is missing, or says that input and output overlap.
+  // ResourceExhausted when the arena has no room to stage the memory: the next run, which must be started all the same,
+  // then ends with that error on all ranks, unless there is room by then.
   absl::Status Rebind(const PlanBuffers& buffers);
   const Plan& plan() const;
 
@@ -172,7 +173,7 @@ class Communicator {
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument
-  // names a buffer that is missing.
+  // names a buffer that is missing, or says that input and output overlap.
   //
   // The plan of a call that is made again and again (MPI: a persistent collective), with the schedule of `options`.
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,

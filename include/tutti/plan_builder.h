@@ -30,10 +30,13 @@ struct Range {
 // are one element longer.
 Range ChunkOf(std::int64_t count, int parts, int index);
 
+// The least PlanOptions::segment_bytes: a segment holds an element of most types.
+inline constexpr std::int64_t kLeastSegmentBytes = 8;
+
 struct PlanOptions {
-  // Longer ranges are cut into segments of at most this many bytes (≥ 8). Equal on all ranks. A builder raises the
-  // limit where the call's longest buffer would have more than 65,536 segments, and to one element where an element is
-  // longer.
+  // Longer ranges are cut into segments of at most this many bytes (≥ kLeastSegmentBytes). Equal on all ranks. A
+  // builder raises the limit where the call's longest buffer would have more than 65,536 segments, and to one element
+  // where an element is longer.
   std::int64_t segment_bytes = 256 << 10;
   // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
   bool peers_mapped = false;

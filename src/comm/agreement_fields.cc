@@ -39,19 +39,22 @@ const std::string* Find(const Fields& fields, absl::string_view key) {
   return found == fields.end() ? nullptr : &found->second;
 }
 
+std::string OrNothing(absl::string_view value) { return value.empty() ? "nothing" : std::string(value); }
+
 // The fields of `rank` that differ from those of rank 0.
 void Compare(Rank rank, const Fields& fields, const Fields& of_rank_0, std::vector<std::string>& differences) {
   for (const auto& [key, value] : of_rank_0) {
     const std::string* other = Find(fields, key);
     if (other == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has no ", key, ", rank 0 has ", value));
+      differences.push_back(absl::StrCat("rank ", rank, " has no ", key, ", rank 0 has ", OrNothing(value)));
     } else if (*other != value) {
-      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", *other, ", rank 0 has ", value));
+      differences.push_back(
+          absl::StrCat("rank ", rank, " has ", key, "=", OrNothing(*other), ", rank 0 has ", OrNothing(value)));
     }
   }
   for (const auto& [key, value] : fields) {
     if (Find(of_rank_0, key) == nullptr) {
-      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", value, ", rank 0 has no ", key));
+      differences.push_back(absl::StrCat("rank ", rank, " has ", key, "=", OrNothing(value), ", rank 0 has no ", key));
     }
   }
 }

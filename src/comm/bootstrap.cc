@@ -105,6 +105,10 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
         "this process was forked by one that had joined a job already; a rank is a program of its own: start it by "
         "exec, or fork before the first BootstrapFromEnvironment");
   }
+  if (timeout.has_value() && *timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("BootstrapFromEnvironment: timeout ", absl::FormatDuration(*timeout), " must be positive"));
+  }
   const std::int64_t end_ns = NanosIn(timeout.value_or(config->timeout));
   const MutexLock lock(joined.mutex);
   if (joined.job.store == nullptr) {

@@ -57,7 +57,7 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
   for (const Rank late : missing.ranks) names.push_back(absl::StrCat(NameOf(members, late)));
   missing.text = ListUpTo(kMaxListed, names, ", ");
   if (rank < size) {
-    absl::StrAppend(&missing.text, names.empty() ? "" : ", ", "and perhaps some ",
+    absl::StrAppend(&missing.text, names.empty() ? "" : ", and ", "perhaps some ",
                     members == nullptr ? absl::StrCat("from ", rank, " to ", size - 1)
                                        : absl::StrCat("after ", NameOf(members, rank - 1)));
   }

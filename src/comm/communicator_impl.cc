@@ -131,7 +131,7 @@ CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& option
   return spec;
 }
 
-// InvalidArgument when a buffer is missing that the plan needs.
+// InvalidArgument when a buffer is missing that the plan needs, or input and output overlap.
 absl::Status CheckBuffers(const Plan& plan, const PlanBuffers& buffers) {
   const auto missing = [&](absl::string_view which, std::int64_t bytes) {
     return absl::InvalidArgumentError(
@@ -140,7 +140,19 @@ absl::Status CheckBuffers(const Plan& plan, const PlanBuffers& buffers) {
   if (plan.in_bytes > 0 && buffers.in == nullptr) return missing("in", plan.in_bytes);
   if (plan.out_bytes > 0 && buffers.out == nullptr) return missing("out", plan.out_bytes);
   if (plan.state_bytes > 0 && buffers.state == nullptr) return missing("state", plan.state_bytes);
+  const auto* const in = static_cast<const std::byte*>(buffers.in);
+  const auto* const out = static_cast<const std::byte*>(buffers.out);
+  if (plan.in_bytes > 0 && plan.out_bytes > 0 && in < out + plan.out_bytes && out < in + plan.in_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("plan ", plan.name, " of rank ", plan.rank,
+                                                   ": in and out overlap; a plan has one memory for both only where ",
+                                                   "the call says in_place, and then it is named as out"));
+  }
   return absl::OkStatus();
+}
+
+absl::Status HasNoPlan() {
+  return absl::FailedPreconditionError(
+      "this BoundPlan has no plan: Communicator::Bind has not made it, or it was moved");
 }
 
 }  // namespace
@@ -150,9 +162,13 @@ BoundPlan::~BoundPlan() = default;
 BoundPlan::BoundPlan(BoundPlan&&) noexcept = default;
 BoundPlan& BoundPlan::operator=(BoundPlan&&) noexcept = default;
 BoundPlan::BoundPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Work BoundPlan::Start(const CallOptions& options) { return impl_->Start(options); }
-Work BoundPlan::LastRun() const { return impl_->LastRun(); }
-absl::Status BoundPlan::Rebind(const PlanBuffers& buffers) { return impl_->Rebind(buffers); }
+Work BoundPlan::Start(const CallOptions& options) {
+  return impl_ != nullptr ? impl_->Start(options) : Work(HasNoPlan());
+}
+Work BoundPlan::LastRun() const { return impl_ != nullptr ? impl_->LastRun() : Work(); }
+absl::Status BoundPlan::Rebind(const PlanBuffers& buffers) {
+  return impl_ != nullptr ? impl_->Rebind(buffers) : HasNoPlan();
+}
 const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
@@ -213,7 +229,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
     bytes = pool.buffers();
     if (!CheckOptions(options, pool.spec(), rank).ok()) return false;
-    if (last != nullptr && last->was_given(in, out)) return true;
+    if (last != nullptr && last->was_given(in, out, spec.in_place)) return true;
     bool in_place = spec.in_place;
     return PlaceBuffers(pool.spec(), bytes, in, out, rank, in_place).ok() && in_place == pool.spec().in_place;
   };
@@ -231,6 +247,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     if (!taken.ok()) return Work(taken.status());
     call = *taken;
   }
+  call->SetGiven(in, out, spec.in_place);
   // In place there is one memory, as long as the longer of input and output.
   if (call->program().plan.spec.in_place && bytes.in > bytes.out) out = const_cast<void*>(in);
   if (absl::Status status = call->SetBuffers(in, out, nullptr); !status.ok()) {

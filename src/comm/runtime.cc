@@ -150,12 +150,29 @@ void Runtime::Reclaim() {
   lent->Sweep();
 }
 
+namespace {
+
+absl::Status CheckOptions(const CommunicatorOptions& options, Rank rank) {
+  if (options.timeout.has_value() && *options.timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": timeout ",
+                                                   absl::FormatDuration(*options.timeout), " must be positive"));
+  }
+  if (options.segment_bytes < kLeastSegmentBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": segment_bytes ",
+                                                   options.segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options) {
   const Rank rank = bootstrap.identity.rank;
   const int size = bootstrap.identity.size;
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
+  if (absl::Status status = CheckOptions(options, rank); !status.ok()) return status;
   auto runtime = std::make_shared<Runtime>();
   runtime->store = bootstrap.store;
   runtime->timeout = options.timeout.value_or(config->timeout);

@@ -47,8 +47,10 @@ class Call {
   absl::Status SetBuffers(const void* in, void* out, void* state);
   // Names the memory of the last run again: the arena may have withdrawn the memory since (see Arena::Withdraw).
   absl::Status SetBuffersAgain();
-  // Whether these are the input and the output of the last run.
-  bool was_given(const void* in, const void* out) const { return in == in_ && out == out_; }
+  // What the caller named for the next run, before the call was placed: see was_given.
+  void SetGiven(const void* in, const void* out, bool in_place) { given_ = {in, out, in_place}; }
+  // Whether the caller named the same for the last run.
+  bool was_given(const void* in, const void* out, bool in_place) const { return given_ == Given{in, out, in_place}; }
   // Makes the next run end with an error on all ranks: on this rank with `why`, the error of SetBuffers, and on its
   // peers with ResourceExhausted that names this rank. The program must use a lane, through which the peers hear of the
   // refusal. OK takes an earlier refusal back.
@@ -105,6 +107,14 @@ class Call {
   std::atomic<Call*> next_submitted{nullptr};  // the next call in the submission queue
 
  private:
+  struct Given {
+    const void* in = nullptr;
+    const void* out = nullptr;
+    bool in_place = false;
+
+    bool operator==(const Given&) const = default;
+  };
+
   struct Callback {
     std::uint32_t run;
     std::function<void(const absl::Status&)> function;
@@ -128,6 +138,7 @@ class Call {
   const void* in_ = nullptr;   // what SetBuffers was given last
   void* out_ = nullptr;
   void* state_ = nullptr;
+  Given given_;
   std::uint32_t runs_started_ = 0;
   std::atomic<std::uint32_t> awaited_run_{0};  // the last run that somebody has waited for
   CallOptions options_;

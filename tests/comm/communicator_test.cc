@@ -336,6 +336,54 @@ TEST_P(CommunicatorTest, RefusesBadArguments) {
   });
 }
 
+// Neither is a call right because one with the same input, or the same buffers, was made just before.
+TEST_P(CommunicatorTest, RefusesBadArgumentsAfterACallThatWasRight) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    float* const own = values + 4 * comm.rank();
+    float* const wrong = values + 4 * (1 - comm.rank());
+    for (int round = 0; round < 3; ++round) {
+      EXPECT_EQ(comm.ReduceScatter(values, own, 4, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+      EXPECT_THAT(std::string(comm.ReduceScatter(values, wrong, 4, DType::kF32, ReduceOp::kSum).Wait().message()),
+                  HasSubstr("out must be the block of this rank in in"));
+    }
+    float out[8];
+    CollectiveSpec spec{.collective = Collective::kAllToAll, .count = 4};
+    EXPECT_EQ(comm.Call(spec, values, out).Wait(), absl::OkStatus());
+    spec.in_place = true;
+    EXPECT_THAT(std::string(comm.Call(spec, values, out).Wait().message()), HasSubstr("in_place must be false"));
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+TEST_P(CommunicatorTest, BoundPlansRefuseOverlappingBuffersAndNeedAPlan) {
+  RunWorld(2, options(), [&](Communicator& comm) {
+    absl::StatusOr<Buffer> buffer = comm.Allocate(4096);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    float* const values = buffer->as<float>().data();
+    const CollectiveSpec spec{.collective = Collective::kAllReduce, .count = 100};
+    EXPECT_THAT(std::string(comm.Bind(spec, {.in = values, .out = values + 1}).status().message()),
+                HasSubstr("in and out overlap"));
+    absl::StatusOr<BoundPlan> bound = comm.Bind(spec, {.in = values, .out = values + 100});
+    ASSERT_TRUE(bound.ok()) << bound.status();
+    EXPECT_EQ(bound->Rebind({.in = values, .out = values + 99}).code(), absl::StatusCode::kInvalidArgument);
+    BoundPlan none;
+    EXPECT_EQ(none.Start().Wait().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(none.LastRun().Wait(), absl::OkStatus());
+    EXPECT_EQ(none.Rebind({}).code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST(CommunicatorOptionsTest, AreRefusedWhereTheyMakeNoSense) {
+  const Bootstrap alone{Identity{.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}, MakeMemoryStore()};
+  const auto message = [&](const CommunicatorOptions& options) {
+    return std::string(Communicator::Create(alone, options).status().message());
+  };
+  EXPECT_THAT(message({.timeout = absl::Seconds(-4)}), HasSubstr("timeout -4s must be positive"));
+  EXPECT_THAT(message({.timeout = absl::ZeroDuration()}), HasSubstr("timeout 0 must be positive"));
+  EXPECT_THAT(message({.segment_bytes = -4}), HasSubstr("segment_bytes -4 must be 8 or more"));
+}
+
 TEST(CommunicatorSchedulesTest, AWrongEntryIsNamed) {
   for (const auto& [schedules, text] : std::vector<std::pair<std::string, std::string>>{
            {"ring", "schedules=ring: 'ring' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring"},
