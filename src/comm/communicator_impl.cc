@@ -178,9 +178,11 @@ Work BoundPlan::Impl::Start(const CallOptions& options) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
   }
-  if (absl::Status placed = call_->SetBuffersAgain(); !placed.ok()) {
-    if (!call_->program().uses_lane) return Work(placed);
-    call_->RefuseNextRun(std::move(placed));
+  absl::Status placed = call_->SetBuffersAgain();
+  if (call_->program().uses_lane) {
+    call_->RefuseNextRun(std::move(placed));  // an OK status clears a refusal of Rebind
+  } else if (!placed.ok()) {
+    return Work(placed);
   }
   call_->AddReference();
   last_run_ = call_->Submit(options);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "engine/call_pool.h"
 #include "engine/channel.h"
@@ -11,6 +12,12 @@
 #include "engine/run.h"
 
 namespace tutti {
+namespace {
+
+// The failed runs whose errors a call keeps: somebody may ask for the result of an earlier run of a bound plan.
+constexpr std::size_t kMostFailures = 16;
+
+}  // namespace
 
 Call::Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch)
     : program_(std::move(program)),
@@ -69,8 +76,9 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
 void Call::Finish(const absl::Status& status) {
   if (!status.ok()) {
     const MutexLock lock(mutex_);
-    error_ = status;
-    failed_run_.store(end_.runs() + 1, std::memory_order_relaxed);
+    failures_.push_back({end_.runs() + 1, status});
+    if (failures_.size() > kMostFailures) failures_.pop_front();
+    last_failed_run_.store(end_.runs() + 1, std::memory_order_relaxed);
     source_.store(kAnySource, std::memory_order_relaxed);
   }
   // A failed run has not passed the milestone of its output: the run passes it here, so that nobody waits for it.
@@ -84,11 +92,18 @@ void Call::Finish(const absl::Status& status) {
   Release();
 }
 
-// The error of an earlier run stays, because another thread may still ask for it when the call is used again.
 absl::Status Call::ResultOf(std::uint32_t run) const {
-  if (failed_run_.load(std::memory_order_relaxed) != run) return absl::OkStatus();
+  const auto is_after = [](std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) > 0; };
+  const std::uint32_t last = last_failed_run_.load(std::memory_order_relaxed);
+  if (last == 0 || is_after(run, last)) return absl::OkStatus();
   const MutexLock lock(mutex_);
-  return failed_run_.load(std::memory_order_relaxed) == run ? error_ : absl::OkStatus();
+  for (const Failure& failure : failures_) {
+    if (failure.run == run) return failure.error;
+  }
+  if (failures_.size() < kMostFailures || is_after(run, failures_.front().run)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("how run ", run, " of ", program_->plan.name,
+                                                    " has ended is not known any more: ", kMostFailures,
+                                                    " later runs have failed"));
 }
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -115,6 +116,11 @@ class Call {
     bool operator==(const Given&) const = default;
   };
 
+  struct Failure {
+    std::uint32_t run;
+    absl::Status error;
+  };
+
   struct Callback {
     std::uint32_t run;
     std::function<void(const absl::Status&)> function;
@@ -123,7 +129,7 @@ class Call {
   Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
   bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
-  // How `run` has ended, as far as it has: OK also where a later run has failed since.
+  // How `run` has ended; OK for a run that has not ended. FailedPrecondition where that is forgotten.
   absl::Status ResultOf(std::uint32_t run) const;
   // Hands the callbacks of runs that have ended to the engine, and ends what AwaitElsewhere has begun.
   void TellListeners();
@@ -147,10 +153,10 @@ class Call {
   std::int64_t end_ns_ = 0;
   std::atomic<Rank> source_{kAnySource};
 
-  std::atomic<std::uint32_t> failed_run_{0};  // the last run that did not end OK; 0: none
+  std::atomic<std::uint32_t> last_failed_run_{0};  // the last run that did not end OK; 0: none
   std::atomic<bool> has_listeners_{false};
   mutable Mutex mutex_;
-  absl::Status error_ TUTTI_GUARDED_BY(mutex_);  // of failed_run_
+  std::deque<Failure> failures_ TUTTI_GUARDED_BY(mutex_);  // the last runs that did not end OK
   std::vector<Callback> callbacks_ TUTTI_GUARDED_BY(mutex_);
   bool awaited_elsewhere_ TUTTI_GUARDED_BY(mutex_) = false;
 };

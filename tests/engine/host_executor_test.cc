@@ -122,6 +122,15 @@ TEST_F(HostExecutorTest, ARunIsNotToldTheErrorOfAnEarlierOne) {
   call.OutputIsFinal();  // of the second run
   EXPECT_EQ(call.Wait(2, /*output_only=*/true, kNeverNanos), absl::OkStatus());
   EXPECT_EQ(call.Wait(1, /*output_only=*/false, kNeverNanos), absl::ResourceExhaustedError("the first run"));
+  // Nor is the error of an earlier run forgotten, or taken for OK, when later runs fail.
+  call.Finish(absl::OkStatus());
+  call.Finish(absl::ResourceExhaustedError("the third run"));
+  EXPECT_EQ(call.Wait(1, /*output_only=*/false, kNeverNanos), absl::ResourceExhaustedError("the first run"));
+  EXPECT_EQ(call.Wait(2, /*output_only=*/false, kNeverNanos), absl::OkStatus());
+  EXPECT_EQ(call.result(), absl::ResourceExhaustedError("the third run"));
+  for (int run = 4; run < 40; ++run) call.Finish(absl::AbortedError("enough"));
+  EXPECT_EQ(call.Wait(1, /*output_only=*/false, kNeverNanos).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(call.Wait(39, /*output_only=*/false, kNeverNanos), absl::AbortedError("enough"));
 }
 
 // Five collectives, four lanes: the fifth waits, and a later one does not overtake it, but a Recv does.
