@@ -422,15 +422,18 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
   absl::StatusOr<Plan> other = plan_of(channel->rank(), for_private);
   if (!other.ok()) return other.status();
   // All ranks must come to one decision, and the plans of some ranks may begin alike while those of others do not.
+  StepId beginning = 0;
   for (Rank rank = 0; rank < size; ++rank) {
     const absl::StatusOr<Plan> one = plan_of(rank, plan_options);
     const absl::StatusOr<Plan> staged = plan_of(rank, for_private);
     if (!one.ok()) return one.status();
     if (!staged.ok()) return staged.status();
-    if (SharedBeginning(*one, *staged) == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+    const bool equal = one->steps == staged->steps && one->refs == staged->refs && one->deps == staged->deps;
+    const StepId shared = equal ? 0 : SharedBeginning(*one, *staged);
+    if (shared == 0) return BindVerified(Compile(*std::move(plan)), buffers);
+    if (rank == channel->rank()) beginning = shared;
   }
   if (absl::Status status = verify(*other, for_private); !status.ok()) return status;
-  const StepId beginning = SharedBeginning(*plan, *other);
   return BindVerified(Compile(*std::move(plan), *std::move(other), beginning), buffers);
 }
 

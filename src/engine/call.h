@@ -48,7 +48,7 @@ class Call {
   absl::Status SetBuffers(const void* in, void* out, void* state);
   // Names the memory of the last run again: the arena may have withdrawn the memory since (see Arena::Withdraw).
   absl::Status SetBuffersAgain();
-  // What the caller named for the next run, before the call was placed: see was_given.
+  // Remembers input, output and in_place of the next run as the caller gave them: see was_given.
   void SetGiven(const void* in, const void* out, bool in_place) { given_ = {in, out, in_place}; }
   // Whether the caller named the same for the last run.
   bool was_given(const void* in, const void* out, bool in_place) const { return given_ == Given{in, out, in_place}; }
