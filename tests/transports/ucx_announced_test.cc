@@ -109,6 +109,42 @@ TEST_P(UcxAnnounced, ASendEndsWhenItsMessageHasBeenTaken) {
   });
 }
 
+// Between two ranks UCX has room for 64 messages at a time, and keeps what does not fit until it is moved again.
+TEST_P(UcxAnnounced, EverySendEndsThoughItsReceiverMovesNoMessagesAfterItsReceivesHaveEnded) {
+  constexpr int kReceivers = 2;
+  constexpr int kMessages = 40;
+  const std::string data = Pattern(64 << 10, 1);
+  std::atomic<int> have_all = 0;
+  std::atomic<bool> over = false;
+  const auto await = [](std::atomic<int>& count) {
+    for (int seen = count; seen < kReceivers; seen = count) count.wait(seen);
+  };
+  RunRanks(1 + kReceivers, [&](RankDriver& me) {
+    std::vector<Op> ops(me.rank == 0 ? kReceivers * kMessages : kMessages);
+    const auto all_ended = [&] {
+      return std::all_of(ops.begin(), ops.end(), [](const Op& op) { return op.calls > 0; });
+    };
+    if (me.rank == 0) {
+      for (std::size_t i = 0; i < ops.size(); ++i) me.Send(1 + static_cast<Rank>(i) / kMessages, 5, data, &ops[i]);
+      await(have_all);
+      me.DriveUntil(all_ended);
+      for (const Op& op : ops) EXPECT_EQ(op.status, absl::OkStatus());
+      over = true;
+      over.notify_all();
+      return;
+    }
+    std::vector<std::string> received(kMessages, std::string(data.size(), '\0'));
+    for (int i = 0; i < kMessages; ++i) me.Recv(0, 5, &received[static_cast<std::size_t>(i)], &ops[i]);
+    me.DriveUntil([&] { return received.back() == data; });
+    ++have_all;
+    have_all.notify_all();
+    await(have_all);
+    me.DriveUntil(all_ended);
+    over.wait(false);
+    for (const Op& op : ops) EXPECT_EQ(op.status, absl::OkStatus());
+  });
+}
+
 TEST_P(UcxAnnounced, ADifferenceInLengthNamesBothLengths) {
   for (const std::int64_t expected : {0, 1, 23, 24, 25, 100'000, 2 << 20}) {
     RunRanks(2, [&](RankDriver& me) {

@@ -1,7 +1,9 @@
 // Announced messages of the UCX transport. UCX copies a message within a node twice, fragment by fragment, with both
 // ranks in step. So a longer message from this rank's region is only announced to a peer that maps the region: UCX
 // carries, under the message's own tag and in its place in the order of messages, where the payload lies. The receiver
-// copies the payload once, and then tells the sender, whose Send ends.
+// copies the payload once, and then tells the sender, whose Send ends. The Recv ends when UCX has sent what the
+// receiver tells: UCX keeps that back while the sender's queue is full, and a receiver that has nothing more to wait
+// for would not move UCX.
 //
 // A Send may end with an error before the receiver has taken the message. The memory then belongs to the sender again,
 // and a receiver that still reads there reads something else: its Recv must not end OK. Therefore the sender makes the
@@ -60,9 +62,7 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
     error = WrongLength(peer, operation->tag, bytes, operation->bytes);
   }
   if (error.ok()) return reads_.push_back({operation, region.base + offset, 0, number});
-  TellTaken(peer, number);
-  ended_.End(operation->completion, std::move(error));
-  Release(operation);
+  TellTaken(operation, number, std::move(error));
 }
 
 bool UcxTransport::ReadAnnounced(std::int64_t most) {
@@ -84,14 +84,13 @@ bool UcxTransport::ReadAnnounced(std::int64_t most) {
 void UcxTransport::EndRead(const Read& read) {
   Completion* const completion = read.operation->completion;
   const Rank peer = read.operation->peer;
-  Release(read.operation);
   std::atomic_thread_fence(std::memory_order_acquire);  // the payload is read before the link is looked at
   if (peer != rank_) ReadLinks();
   if (!health_.lost(peer) && !news_[static_cast<std::size_t>(peer)].link_ended) {
-    TellTaken(peer, read.number);
-    ended_.End(completion, absl::OkStatus());
+    TellTaken(read.operation, read.number, absl::OkStatus());
   } else {
     held_.push_back({completion, peer});  // ends with the cause of the peer's end, once the cause is known
+    Release(read.operation);
   }
 }
 
@@ -99,9 +98,7 @@ void UcxTransport::EndReads(absl::FunctionRef<bool(const Operation&)> ends,
                             absl::FunctionRef<absl::Status(const Operation&)> why) {
   std::erase_if(reads_, [&](const Read& read) {
     if (!ends(*read.operation)) return false;
-    TellTaken(read.operation->peer, read.number);
-    ended_.End(read.operation->completion, why(*read.operation));
-    Release(read.operation);
+    TellTaken(read.operation, read.number, why(*read.operation));
     return true;
   });
 }
@@ -115,12 +112,12 @@ void UcxTransport::EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, 
   }
 }
 
-void UcxTransport::TellTaken(Rank peer, std::uint32_t number) {
+void UcxTransport::TellTaken(Operation* receive, std::uint32_t number, absl::Status result) {
   Control taken;
   taken.kind = Control::Kind::kTaken;
   taken.from = rank_;
   taken.message = number;
-  SendControl(endpoints_[static_cast<std::size_t>(peer)], taken);
+  SendControl(endpoints_[static_cast<std::size_t>(receive->peer)], taken, receive, std::move(result));
 }
 
 void UcxTransport::HearTaken(Rank from, std::uint32_t number) {

@@ -1,6 +1,7 @@
 // Sends and receives of the UCX transport. Callbacks of UCX run inside its progress and only queue what has ended.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -264,26 +265,31 @@ void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_r
   if (status != UCS_ERR_CANCELED && self->worker_ != nullptr) self->ReceiveControl();
 }
 
-void UcxTransport::SendControl(UcxEndpoint& to, const Control& control) {
-  if (to.ep == nullptr) return;
-  auto* send = new ControlSend{this, Encode(control)};
-  ucp_request_param_t param = HostMemory(send);
+void UcxTransport::SendControl(UcxEndpoint& to, const Control& control, Operation* receive, absl::Status result) {
+  auto send = std::make_unique<ControlSend>(ControlSend{this, Encode(control), receive, std::move(result)});
+  if (to.ep == nullptr) return EndAfterControl(*send);
+  ucp_request_param_t param = HostMemory(send.get());
   param.cb.send = OnControlSent;
   // A greeting ends only when its peer has taken it in: see GreetAll.
   const auto post = control.kind == Control::Kind::kHello ? ucp_.ucp_tag_send_sync_nbx : ucp_.ucp_tag_send_nbx;
   const ucs_status_ptr_t request = post(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
-  if (UCS_PTR_IS_PTR(request)) {
-    ++control_sends_;
-  } else {
-    delete send;
-  }
+  if (!UCS_PTR_IS_PTR(request)) return EndAfterControl(*send);
+  ++control_sends_;
+  (void)send.release();  // OnControlSent deletes it
+}
+
+// A receive ends also where the message could not be sent: its sender is then lost, and waits for nothing.
+void UcxTransport::EndAfterControl(const ControlSend& send) {
+  if (send.receive == nullptr) return;
+  ended_.End(send.receive->completion, send.result);
+  Release(send.receive);
 }
 
 void UcxTransport::OnControlSent(void* request, ucs_status_t /*status*/, void* send) {
-  auto* sent = static_cast<ControlSend*>(send);
+  const std::unique_ptr<ControlSend> sent(static_cast<ControlSend*>(send));
   --sent->transport->control_sends_;
+  sent->transport->EndAfterControl(*sent);
   sent->transport->ucp_.ucp_request_free(request);
-  delete sent;
 }
 
 void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h /*ep*/, ucs_status_t status) {

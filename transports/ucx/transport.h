@@ -130,9 +130,12 @@ class UcxTransport final : public Transport {
     Rank peer;
     bool announced = false;  // the Send of an announced message
   };
+  // A control message, and the receive, or nullptr, that ends with `result` when UCX has sent the message.
   struct ControlSend {
     UcxTransport* transport;
     ControlFrame frame;
+    Operation* receive;
+    absl::Status result;
   };
   struct PeerNews {
     bool hello = false;
@@ -171,7 +174,8 @@ class UcxTransport final : public Transport {
   void EndReads(absl::FunctionRef<bool(const Operation&)> ends, absl::FunctionRef<absl::Status(const Operation&)> why);
   // Ends the announced sends which have not been taken and which `ends` chooses.
   void EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why);
-  void TellTaken(Rank peer, std::uint32_t number);
+  // Tells the sender of message `number` that `receive` has taken the message, and then ends `receive` with `result`.
+  void TellTaken(Operation* receive, std::uint32_t number, absl::Status result);
   void HearTaken(Rank from, std::uint32_t number);
 
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.
@@ -195,7 +199,9 @@ class UcxTransport final : public Transport {
   absl::Status GreetAll(std::int64_t end_ns);
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
-  void SendControl(UcxEndpoint& to, const Control& control);
+  void SendControl(UcxEndpoint& to, const Control& control, Operation* receive = nullptr, absl::Status result = {});
+  // Ends the receive that was to end when UCX has sent `send`, if there is one.
+  void EndAfterControl(const ControlSend& send);
   void* PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_request_param_t&)> post,
                    ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended);
   void PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
