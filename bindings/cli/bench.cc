@@ -95,6 +95,13 @@ absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<s
   return Launch(launch);
 }
 
+// InvalidArgument when a flag was given that means nothing to the one collective that is measured.
+absl::Status CheckFlagsOfBench(const BenchOptions& options, const std::vector<std::string>& given) {
+  if (options.collective == "all") return absl::OkStatus();
+  const absl::StatusOr<Collective> collective = ParseCollective(options.collective);
+  return CheckFlags(collective.value_or(Collective::kSend), given);
+}
+
 absl::StatusOr<int> Bench(const BenchOptions& options, bool ranks_given, const std::vector<std::string>& arguments) {
   if (options.min_bytes > options.max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("--min-bytes ", FormatBytes(options.min_bytes),
@@ -111,6 +118,10 @@ absl::StatusOr<int> Bench(const BenchOptions& options, bool ranks_given, const s
   }
   if (options.traffic.root >= ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
+  }
+  if (options.transport == "inproc" && ranks > kMaxLocalRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks ", ranks, ": --transport inproc starts threads of this ",
+                                                   "process, for at most ", kMaxLocalRanks, " ranks"));
   }
   if (absl::Status valid = CheckBench(options, ranks); !valid.ok()) return valid;
   // Rank 0 writes the file, after all has been measured.
@@ -185,7 +196,12 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
       "ranks: docs/benchmarking.md. Example: tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json rows.json");
   bench->callback([options, bench, &invocation] {
-    invocation.action = [options, bench, &invocation] {
+    invocation.action = [options, bench, &invocation]() -> absl::StatusOr<int> {
+      std::vector<std::string> given;
+      for (const char* name : {"--op", "--root"}) {
+        if (bench->count(name) > 0) given.emplace_back(name);
+      }
+      if (absl::Status used = CheckFlagsOfBench(*options, given); !used.ok()) return used;
       return Bench(*options, bench->count("--ranks") > 0, invocation.arguments);
     };
   });

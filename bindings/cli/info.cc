@@ -83,6 +83,18 @@ void PrintRecords() {
   }
 }
 
+// The configuration is read before the schedules are known, so it does not say whether TUTTI_SCHEDULE names any.
+absl::Status CheckSchedules(const std::vector<ConfigEntry>& entries) {
+  for (const ConfigEntry& entry : entries) {
+    if (entry.name != "TUTTI_SCHEDULE") continue;
+    const absl::Status named = ParseSchedules(entry.value).status();
+    if (!named.ok()) {
+      return absl::Status(named.code(), absl::StrCat(entry.name, "=", entry.value, ": ", named.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PrintConfiguration() {
   const absl::StatusOr<Identity> identity = IdentityFromEnvironment();
   if (!identity.ok()) return identity.status();
@@ -96,7 +108,7 @@ absl::Status PrintConfiguration() {
     Line(entry.name, absl::StrFormat("%-14s %s", entry.value.empty() ? "-" : entry.value, entry.origin));
   }
   for (const std::string& warning : ConfigWarnings()) Heading(absl::StrCat("warning: ", warning));
-  return absl::OkStatus();
+  return CheckSchedules(*entries);
 }
 
 absl::StatusOr<int> Info() {

@@ -1,11 +1,14 @@
 #include "bindings/cli/local_ranks.h"
 
 #include <cstddef>
+#include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tutti/bootstrap.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
@@ -28,10 +31,15 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport, const Communi
   const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks) : nullptr;
   const std::shared_ptr<Store> store = MakeMemoryStore();
   std::vector<absl::Status> results(static_cast<std::size_t>(ranks));
+  absl::Status first;
   std::vector<std::thread> threads;
   threads.reserve(results.size());
+  // The ranks begin when all have their threads: a few ranks alone would wait for the others.
+  std::promise<bool> all_started;
+  const std::shared_future<bool> may_begin = all_started.get_future().share();
   for (Rank rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
+    const auto run = [&, rank] {
+      if (!may_begin.get()) return;
       const Identity identity{.rank = rank,
                               .size = ranks,
                               .local_rank = rank,
@@ -40,10 +48,17 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport, const Communi
                               .launcher = "single"};
       const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Join({identity, store}, hub, options);
       results[static_cast<std::size_t>(rank)] = communicator.ok() ? body(**communicator) : communicator.status();
-    });
+    };
+    try {
+      threads.emplace_back(run);
+    } catch (const std::system_error& error) {
+      first = absl::ResourceExhaustedError(absl::StrCat("cannot start a thread for rank ", rank, " of ", ranks, ": ",
+                                                        error.what(), "; start fewer ranks, or raise ulimit -u"));
+      break;
+    }
   }
+  all_started.set_value(first.ok());
   for (std::thread& thread : threads) thread.join();
-  absl::Status first;
   for (const absl::Status& result : results) {
     if (!result.ok() && (first.ok() || absl::IsAborted(first))) first = result;
   }

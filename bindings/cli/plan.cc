@@ -17,6 +17,9 @@
 namespace tutti::cli {
 namespace {
 
+// A verification of the plans of so many ranks may take long enough that a user wonders what happens.
+constexpr int kManyRanks = 512;
+
 struct PlanFlags {
   PlanRequest request;
   Rank rank = 0;
@@ -48,13 +51,11 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   const absl::StatusOr<Plan> plan = family->build(flags.rank);
   if (!plan.ok()) return plan.status();
   std::vector<Plan> plans;
-  if (flags.verify || !flags.draw.empty()) {
+  if (!flags.draw.empty()) {
     absl::StatusOr<std::vector<Plan>> all = BuildAll(*family);
     if (!all.ok()) return all.status();
+    if (absl::Status drawable = CheckDrawable(*all, flags.draw); !drawable.ok()) return drawable;
     plans = *std::move(all);
-  }
-  if (!flags.draw.empty()) {
-    if (absl::Status drawable = CheckDrawable(plans, flags.draw); !drawable.ok()) return drawable;
   }
   Print(absl::StrCat(family->explanation, ToText(*plan)));
   Print(absl::StrCat(plan->steps.size(), " steps, ", WireBytes(*plan), " bytes on the wire\n"));
@@ -64,6 +65,15 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
     Print(*table);
   }
   if (flags.verify) {
+    std::fflush(stdout);  // what follows may take long
+    if (family->ranks >= kManyRanks) {
+      std::fprintf(stderr, "tutti: verifying the plans of %d ranks; this can take minutes\n", family->ranks);
+    }
+    if (plans.empty()) {
+      absl::StatusOr<std::vector<Plan>> all = BuildAll(*family);
+      if (!all.ok()) return all.status();
+      plans = *std::move(all);
+    }
     if (absl::Status verified = Verify(plans); !verified.ok()) return verified;
     Print(absl::StrCat("verified: all ", plans.size(),
                        " ranks end with exactly what the collective promises; no deadlock, no race\n"));

@@ -104,6 +104,7 @@ absl::StatusOr<PlanFamily> Resolve(const PlanRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("no collective or algorithm '", parts.first, "'", Suggestion(parts.first, NamesOfAll())));
   }
+  if (absl::Status used = CheckFlags(*collective, request.for_collectives); !used.ok()) return used;
   if (*collective == Collective::kSend || *collective == Collective::kRecv) {
     return ResolveMessage(request, parts.second);
   }

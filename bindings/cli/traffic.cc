@@ -115,6 +115,17 @@ double Traffic::bus_factor() const {
   return IsPerRank(spec.collective) ? (n - 1) / n : 1;
 }
 
+absl::Status CheckFlags(Collective collective, absl::Span<const std::string> given) {
+  for (const std::string& flag : given) {
+    const bool rootless = flag == "--root" && !HasRoot(collective);
+    const bool reduces_nothing = flag == "--op" && !Reduces(collective);
+    if (!rootless && !reduces_nothing) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": ", Name(collective), rootless ? " has no root" : " reduces nothing", "; leave ", flag, " out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Traffic> MakeTraffic(Collective collective, const TrafficOptions& options, std::int64_t bytes,
                                     std::int64_t count, Rank rank, int size) {
   Traffic traffic{.name = std::string(Name(collective)), .spec = {}, .count = count, .rank = rank, .size = size};

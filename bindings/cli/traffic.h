@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tutti/collective.h"
 
 namespace tutti::cli {
@@ -59,6 +60,10 @@ struct Traffic {
   // The factor by which nccl-tests multiplies the algorithm bandwidth (algbw) to get the bus bandwidth (busbw).
   double bus_factor() const;
 };
+
+// InvalidArgument when `given`, flags as the user wrote them, has --root or --op although `collective` has no root or
+// reduces nothing: what such a flag says would be ignored.
+absl::Status CheckFlags(Collective collective, absl::Span<const std::string> given);
 
 // The traffic of `count` elements as CollectiveSpec counts them or, when `count` is negative, of about `bytes` in the
 // sense of Traffic::bytes, one element per block at least. Of kSend and kRecv, options.root is the peer.

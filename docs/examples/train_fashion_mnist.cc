@@ -230,12 +230,15 @@ class Trainer {
 void Train(const Options& options) {
   torch::set_num_threads(options.threads);
   const auto world = tutti::nn::Connect();
+  const bool writes = world->rank() == 0 && !options.json.empty();
+  // Opened before the training, so that a wrong path costs no training; what an older file holds stays until the end.
+  if (writes && !std::ofstream(options.json, std::ios::app)) throw std::runtime_error("cannot write " + options.json);
   const nlohmann::ordered_json row = Trainer(*world, options).Run();
   if (world->rank() != 0) return;
   std::printf("accuracy %.2f %%, %.1f s, %.1f MB on the wire by all ranks (%.3f of f32), equal weights on all ranks\n",
               100 * row["accuracy"].get<double>(), row["seconds"].get<double>(), row["wire_bytes"].get<double>() / 1e6,
               row["wire_ratio"].get<double>());
-  if (options.json.empty()) return;
+  if (!writes) return;
   std::ofstream file(options.json);
   file << row.dump() << "\n";
   if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
@@ -252,7 +255,7 @@ int SayOnce(const CLI::App& app, const CLI::ParseError& error) {
   const auto world = tutti::nn::Connect();
   if (world->rank() == 0) app.exit(error);
   tutti::nn::ThrowIfError(world->Barrier().Wait());
-  return error.get_exit_code();
+  return error.get_exit_code() == 0 ? 0 : 2;  // 0 after --help; 2 is what most programs return for wrong flags
 }
 
 int Run(int argc, char** argv) {
@@ -265,7 +268,8 @@ int Run(int argc, char** argv) {
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
       ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--seed", options.seed, "Of the initial weights and the order of images");
+  app.add_option("--seed", options.seed, "Of the initial weights and the order of images")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
   app.add_option("--lr", options.learning_rate, "Learning rate; 0: 0.05 with sgd, else 0.001")
       ->check(CLI::Range(0.0, 1e9));

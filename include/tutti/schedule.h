@@ -2,6 +2,8 @@
 #ifndef TUTTI_SCHEDULE_H_
 #define TUTTI_SCHEDULE_H_
 
+#include <map>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -36,6 +38,11 @@ absl::Status SupportsMappedPeers(const CollectiveSpec& spec, int size, const Pla
 absl::Span<const Schedule* const> AllSchedules();
 // NotFound lists the names that exist for the collective.
 absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name);
+
+// The schedules that `text`, such as "all_reduce=ring,broadcast=binomial", names: the form of TUTTI_SCHEDULE and
+// CommunicatorOptions::schedules. InvalidArgument or NotFound names the part of the text that is wrong, and what would
+// be right.
+absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text);
 
 // The plan of one rank. InvalidArgument or Unimplemented with the reason when the schedule does not serve the spec.
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -103,28 +104,6 @@ absl::Status FirstCause(Store& store, Rank rank, const absl::Status& mine) {
   return cause;
 }
 
-// "all_reduce=ring,broadcast=binomial", the value of `variable`.
-absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view variable,
-                                                                     absl::string_view text) {
-  std::map<Collective, const Schedule*> schedules;
-  const auto wrong = [&](const absl::Status& why) {
-    return absl::Status(why.code(), absl::StrCat(variable, "=", text, ": ", why.message()));
-  };
-  for (absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    if (!absl::StrContains(entry, '=')) {
-      return wrong(absl::InvalidArgumentError(
-          absl::StrCat("'", entry, "' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring")));
-    }
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
-    absl::StatusOr<Collective> collective = ParseCollective(parts.first);
-    if (!collective.ok()) return wrong(collective.status());
-    absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
-    if (!schedule.ok()) return wrong(schedule.status());
-    schedules[*collective] = *schedule;
-  }
-  return schedules;
-}
-
 }  // namespace
 
 Runtime::~Runtime() {
@@ -178,9 +157,12 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->timeout = options.timeout.value_or(config->timeout);
   const std::int64_t end_ns = NanosIn(runtime->timeout);
   const std::string schedule_names = options.schedules.value_or(config->schedule);
-  absl::StatusOr<std::map<Collective, const Schedule*>> schedules =
-      ParseSchedules(options.schedules.has_value() ? "schedules" : "TUTTI_SCHEDULE", schedule_names);
-  if (!schedules.ok()) return schedules.status();
+  absl::StatusOr<std::map<Collective, const Schedule*>> schedules = ParseSchedules(schedule_names);
+  if (!schedules.ok()) {
+    return absl::Status(schedules.status().code(),
+                        absl::StrCat(options.schedules.has_value() ? "schedules=" : "TUTTI_SCHEDULE=", schedule_names,
+                                     ": ", schedules.status().message()));
+  }
   runtime->schedules = *std::move(schedules);
   runtime->transport = std::move(transport);
   Transport& wire = *runtime->transport;
@@ -239,8 +221,13 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
   auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank], engine_options.may_spin);
-  runtime->engine =
-      std::make_shared<Engine>(runtime->transport, runtime->arena, std::move(executor), std::move(engine_options));
+  try {
+    runtime->engine =
+        std::make_shared<Engine>(runtime->transport, runtime->arena, std::move(executor), std::move(engine_options));
+  } catch (const std::system_error& error) {
+    return give_up(absl::ResourceExhaustedError(absl::StrCat(
+        "rank ", rank, " cannot start the thread of its engine: ", error.what(), "; raise the limit (ulimit -u)")));
+  }
   return runtime;
 }
 

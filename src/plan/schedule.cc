@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace tutti {
 
@@ -42,6 +44,23 @@ absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string
   }
   return absl::NotFoundError(
       absl::StrCat("unknown schedule '", name, "' of ", Name(collective), "; valid: ", absl::StrJoin(valid, ", ")));
+}
+
+absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text) {
+  std::map<Collective, const Schedule*> schedules;
+  for (absl::string_view entry : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    if (!absl::StrContains(entry, '=')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", entry, "' is not of the form COLLECTIVE=SCHEDULE, such as all_reduce=ring"));
+    }
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    absl::StatusOr<Collective> collective = ParseCollective(parts.first);
+    if (!collective.ok()) return collective.status();
+    absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
+    if (!schedule.ok()) return schedule.status();
+    schedules[*collective] = *schedule;
+  }
+  return schedules;
 }
 
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,

@@ -156,7 +156,12 @@ class TcpStoreServer::Impl {
     protocol_ = endpoint.protocol();
     address_ = ToString(acceptor_.local_endpoint());
     Accept();
-    thread_ = std::thread([this] { context_.run(); });
+    try {
+      thread_ = std::thread([this] { context_.run(); });
+    } catch (const std::system_error& no_thread) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("store server: cannot start its thread: ", no_thread.what(), "; raise the limit (ulimit -u)"));
+    }
     return absl::OkStatus();
   }
 

@@ -79,20 +79,21 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
       return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, " holds parameter ", parameter.key, " twice"));
     }
     if (parameter.count < 0 || parameter.count > left) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.key, ": count ", parameter.count,
-                                                     " is not in 0…", left, ": a bucket holds at most ", kMostBytes,
-                                                     " bytes"));
+      return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, ", parameter ", parameter.key, ": count ",
+                                                     parameter.count, " is not in 0…", left,
+                                                     ": a bucket holds at most ", kMostBytes, " bytes"));
     }
     left -= parameter.count;
     const auto before = counts_.find(parameter.key);
     if (before != counts_.end() && before->second != parameter.count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter ", parameter.key, ": count ", parameter.count, " must stay ", before->second));
+      return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, ", parameter ", parameter.key, ": count ",
+                                                     parameter.count, " must stay ", before->second));
     }
     const auto loaded = kept_.find(parameter.key);
     if (loaded != kept_.end() && loaded->second.count != parameter.count) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter ", parameter.key, ": count ", parameter.count,
-                                                     " must be ", loaded->second.count, ", as in the loaded state"));
+      return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, ", parameter ", parameter.key, ": count ",
+                                                     parameter.count, " must be ", loaded->second.count,
+                                                     ", as in the loaded state"));
     }
   }
   const std::int64_t count = CountOf(contents);

@@ -207,7 +207,7 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench all_reduce --rankz 2", "did you mean --ranks?"},
       {"bench all_reduce --ranks 0", "not in range 1 to 65536"},
       {"bench all_reduce -np 2", "--ranks: expected a number from 1 to 65536, found p"},
-      {"bench all_reduce -b 1X", "4, 1K, 256M or 1G"},
+      {"bench all_reduce -b 1X", "4, 1K (1024), 256M or 1G"},
       {"bench all_reduce -b 2K -e 1K", "--min-bytes 2K is more than --max-bytes 1K"},
       {"bench all_reduce --min-time nan", "nan is not in range 1e-06 to 1e+06"},
       {"bench all_reduce -f 1", "not in range 2 to"},
@@ -235,6 +235,9 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
        "transport "
        "(--messages); valid: halving_doubling, recursive_doubling, ring"},
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
+      {"bench all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
+      {"bench send_recv --op max", "--op: send reduces nothing; leave --op out"},
+      {"bench all_reduce --ranks 1025 --transport inproc", "--transport inproc starts threads of this process"},
       {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},
       {"bench all_reduce --op bxor", "op bxor is not defined for f32; valid for f32: sum, avg, min, max, prod"},
   };

@@ -99,6 +99,11 @@ TEST(MainTest, InfoSaysWhichVariableIsWrong) {
   unsetenv("TUTTI_TIMEOUT");
   EXPECT_NE(run.exit_code, 0);
   EXPECT_THAT(run.err, HasSubstr("TUTTI_TIMEOUT=soon"));
+  setenv("TUTTI_SCHEDULE", "all_reduce=rings", 1);
+  const CommandRun scheduled = RunTutti("info");
+  unsetenv("TUTTI_SCHEDULE");
+  EXPECT_NE(scheduled.exit_code, 0);
+  EXPECT_THAT(scheduled.err, HasSubstr("TUTTI_SCHEDULE=all_reduce=rings: unknown schedule 'rings' of all_reduce"));
 }
 
 }  // namespace

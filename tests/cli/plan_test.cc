@@ -198,6 +198,8 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce --cost --bandwidth fast", "fast is not in range 1 to 1e+15"},
       {"plan send --ranks 1", "at least 2"},
       {"plan broadcast --root 5", "root 5"},
+      {"plan all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
+      {"plan all_gather:ring --op max", "--op: all_gather reduces nothing; leave --op out"},
   };
   for (const auto& [arguments, answer] : mistakes) {
     const CommandRun run = RunTutti(arguments);
