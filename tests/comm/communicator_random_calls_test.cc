@@ -125,8 +125,8 @@ TEST_P(RandomCallsTest, HaveTheResultsOfTheirOwnArguments) {
                              .number = number++,
                              .out = out,
                              .out_count = out_count,
-                             .out_within_in = in_place && in_count > out_count});
-            calls.back().work = comm.Call(spec, in, out, {.caller_drives = mine() % 2 == 0});
+                             .out_within_in = in_place && in_count > out_count,
+                             .work = comm.Call(spec, in, out, {.caller_drives = mine() % 2 == 0})});
           }
           for (Call& call : calls) {
             ASSERT_EQ(call.work.Wait(), absl::OkStatus()) << ToString(call.spec);
