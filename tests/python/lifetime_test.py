@@ -239,6 +239,19 @@ def many_groups(rank):
     assert files() <= before + 2
 
 
+def a_thousand_groups(rank):
+    groups = [dist.new_group([0, 1] if i % 2 else [1, 0]) for i in range(1000)]
+    works = [dist.all_reduce(torch.ones(5), group=group, async_op=True) for group in groups]
+    for work in works:
+        work.wait()
+        assert work.result()[0].tolist() == [2] * 5
+    del works
+    for group in groups:
+        dist.destroy_process_group(group)
+    dist.all_reduce(tensor := torch.ones(3))
+    assert tensor.tolist() == [2] * 3
+
+
 def splits_and_aborts(rank):
     group = dist.new_group([0, 1])
     dist.barrier()
@@ -264,7 +277,7 @@ def monitored_barrier(rank):
      (results_arrive_when_the_work_was_dropped, 30),
      (a_barrier_after_calls_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
      (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
-     (splits_and_aborts, 30), (monitored_barrier, 30)],
+     (a_thousand_groups, 30), (splits_and_aborts, 30), (monitored_barrier, 30)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_life(function, timeout):
     run_ranks(2, function, timeout=timeout)

@@ -105,6 +105,19 @@ def accumulates_and_checkpoints(rank):
     assert all(torch.equal(gradients[0], other) for other in gradients)
 
 
+def compiles(rank):
+    """torch.compile cuts the graph at the buckets of DDP, whose all_reduces then run between the parts."""
+    module = Net()
+    del module.unused
+    other = copy.deepcopy(module)
+    model = DistributedDataParallel(module, bucket_cap_mb=0.001)
+    train(torch.compile(model, backend="aot_eager"), rank)
+    expect_equal_replicas(module)
+    train(DistributedDataParallel(other, bucket_cap_mb=0.001), rank)
+    for a, b in zip(module.parameters(), other.parameters()):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
 def hooks(rank):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
@@ -204,7 +217,8 @@ def differentiable_gather(rank):
 
 
 @pytest.mark.parametrize("function", [
-    joins_uneven_inputs, accumulates_and_checkpoints, hooks, fully_shards, distributes_tensors, zero_redundancy,
+    joins_uneven_inputs, accumulates_and_checkpoints, compiles, hooks, fully_shards, distributes_tensors,
+    zero_redundancy,
     differentiable_gather
 ], ids=lambda function: function.__name__)
 def test_way(function):
