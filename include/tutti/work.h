@@ -65,10 +65,11 @@ class Work {
   // two plans, the plan for buffers that peers can map is counted.
   std::int64_t wire_bytes() const;
 
-  // Calls `callback` once, when the call has ended: on the communicator's thread for callbacks, which runs one callback
-  // after the other and holds no lock; or at once on this thread, when the call has ended already. A Work may have
-  // several callbacks, which run in the order in which they were given. A callback may submit calls, wait for them, and
-  // drop the last reference to the communicator; while it blocks, later callbacks wait. Allocates.
+  // Calls `callback` once, when the call has ended: on a thread of the communicator for callbacks, which runs one
+  // callback after the other and holds no lock; or at once on this thread, when the call has ended already. A Work may
+  // have several callbacks, which run in the order in which they were given. A callback may submit calls, wait for
+  // them, and drop the last reference to the communicator. A callback that blocks for more than a millisecond or so
+  // holds up no other: later callbacks then run on another thread. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
   // Declares that somebody waits for this call elsewhere, for example for a future that a callback completes: until the

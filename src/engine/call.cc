@@ -120,6 +120,7 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
 
 void Call::AwaitElsewhere(std::uint32_t run) {
   awaited_run_.store(run, std::memory_order_relaxed);
+  if (!done(run)) CallbackThreads::MayBlock();  // perhaps a callback waits, for a later callback
   {
     const MutexLock lock(mutex_);
     if (done(run) || awaited_elsewhere_) return;

@@ -70,8 +70,8 @@ class Call {
   absl::Status Wait(std::uint32_t run, bool output_only, std::int64_t end_ns);
   // How the run that ended last has ended.
   absl::Status result() const { return ResultOf(end_.runs()); }
-  // Calls `callback` when `run` has ended, once, on the engine's thread for callbacks; at once, on this thread, when it
-  // has ended already.
+  // Calls `callback` when `run` has ended, once, on a thread of the engine for callbacks; at once, on this thread, when
+  // it has ended already.
   void OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback);
   // Whether somebody waits for the run under way, here or elsewhere, or has a callback for it.
   bool awaited() const { return awaited_run_.load(std::memory_order_relaxed) == runs_started_; }

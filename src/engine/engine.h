@@ -16,7 +16,7 @@
 #include "base/fork.h"
 #include "base/mutex.h"
 #include "engine/backoff.h"
-#include "engine/callback_thread.h"
+#include "engine/callback_threads.h"
 #include "engine/channel_numbers.h"
 #include "engine/control_block.h"
 #include "engine/driver_seat.h"
@@ -113,7 +113,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // end of a failed channel takes (above).
   void Close(Channel& channel);
 
-  CallbackThread& callbacks() { return callbacks_; }
+  CallbackThreads& callbacks() { return callbacks_; }
   // Counted by the driver, read by any thread: see Executor.
   std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
   std::int64_t wire_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->wire_bytes(); }
@@ -260,7 +260,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;
-  CallbackThread callbacks_;
+  CallbackThreads callbacks_;
 };
 
 }  // namespace tutti

@@ -1,0 +1,38 @@
+// The threads on which the callbacks of calls run.
+#ifndef TUTTI_ENGINE_CALLBACK_THREADS_H_
+#define TUTTI_ENGINE_CALLBACK_THREADS_H_
+
+#include <functional>
+#include <memory>
+
+namespace tutti {
+
+// Runs functions in the order in which they come, one after the other, on a thread of its own. A function may block,
+// for example until a later one has run: once a function has run for a millisecond, or has said that it may block, the
+// later functions run on another thread. Thread-safe.
+class CallbackThreads {
+ public:
+  CallbackThreads();
+  ~CallbackThreads();
+  CallbackThreads(const CallbackThreads&) = delete;
+  CallbackThreads& operator=(const CallbackThreads&) = delete;
+
+  // Starts the first thread, which Run needs. Throws std::system_error when the system starts no more threads.
+  void Start();
+  // Queues `function` and returns at once.
+  void Run(std::function<void()> function);
+  // Says, on a thread of any CallbackThreads, that the function which runs there may block; does nothing elsewhere.
+  static void MayBlock();
+  // Ends the threads for good and returns when every function has run. When a function calls Stop, Stop returns at
+  // once, and the other functions run all the same. The destructor calls Stop.
+  void Stop();
+
+ private:
+  class Crew;
+
+  const std::shared_ptr<Crew> crew_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_CALLBACK_THREADS_H_
