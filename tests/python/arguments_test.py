@@ -19,6 +19,8 @@ def wrong_arguments(rank):
         (lambda: dist.all_to_all_single(torch.zeros(4), tensor, [1, 2], [2, 2]), "sum to 3"),
         (lambda: dist.send(tensor, 1 - rank, tag=1 << 30), "tag"),
         (lambda: dist.all_gather([torch.zeros(4)], tensor), "2 ranks"),
+        (lambda: dist.all_reduce(torch.zeros(1).expand(4)), "share memory"),
+        (lambda: dist.irecv(torch.zeros(1).expand(4), 1 - rank), "share memory"),
         (lambda: dist.all_to_all([torch.zeros(2)] * 2, [torch.zeros(2, dtype=torch.int32)] * 2), "type"),
     ]
     for number, (call, text) in enumerate(cases):

@@ -166,7 +166,38 @@ def coalesced_after_an_error(rank):
     for _ in range(2):
         with pytest.raises(ValueError, match="tag -5"):
             dist.batch_isend_irecv([dist.P2POp(dist.irecv, torch.zeros(2), other, tag=-5)])
+        dist.all_reduce(tensor := torch.ones(2))
+        assert tensor.tolist() == [dist.get_world_size()] * 2
     coalesced(rank)
+
+
+def inputs_within_outputs(rank):
+    """The input is a part of the output on all ranks, on one of them, or in another place than the output's block."""
+    size = dist.get_world_size()
+    expected = [float(r) for r in range(size) for _ in range(3)]
+    for place in (0, rank, (rank + 1) % size):
+        output = torch.full((3 * size,), -1.0)
+        block = output[3 * place:3 * place + 3].fill_(rank)
+        dist.all_gather_into_tensor(output, block)
+        assert output.tolist() == expected
+    for rank_within in range(size):
+        output = torch.full((3 * size,), -1.0)
+        begin = min(1, 3 * size - 3)
+        block = output[begin:begin + 3].fill_(rank) if rank == rank_within else torch.full((3,), float(rank))
+        dist.all_gather_into_tensor(output, block)
+        assert output.tolist() == expected
+        both = torch.arange(3.0 * size)
+        block = both[3 * rank:3 * rank + 3] if rank == rank_within else torch.zeros(3)
+        dist.reduce_scatter_tensor(block, both)
+        assert block.tolist() == [size * (3.0 * rank + i) for i in range(3)]
+
+
+def splits_on_some_ranks(rank):
+    size = dist.get_world_size()
+    given = [[2] * size, [2] * size] if rank == 0 else []
+    output, tensor = torch.zeros(2 * size), torch.full((2 * size,), float(rank))
+    dist.all_to_all_single(output, tensor, *given)
+    assert output.tolist() == [float(r) for r in range(size) for _ in range(2)]
 
 
 def coalesced_with_a_mistake(rank):
@@ -224,7 +255,7 @@ def modes(rank):
 @pytest.mark.parametrize(
     "function",
     [all_reduces, moves, reduces, gathers_into_tensors, uneven_exchanges, coalesced, coalesced_after_an_error,
-     coalesced_with_a_mistake, sparse, objects, modes],
+     inputs_within_outputs, splits_on_some_ranks, coalesced_with_a_mistake, sparse, objects, modes],
     ids=lambda function: function.__name__)
 def test_collective(size, function):
     run_ranks(size, function)

@@ -118,6 +118,15 @@ def a_then_that_waits_for_a_future(rank):
     assert all(future.wait()[0] == 4 for future in futures)
 
 
+def a_then_that_waits_for_an_earlier_future(rank):
+    """Also across groups: a callback that waits holds up no other."""
+    group = dist.new_group()
+    for _ in range(10):
+        works = [dist.all_reduce(torch.ones(10), async_op=True), dist.all_reduce(torch.ones(10), group=group, async_op=True)]
+        second, first = works[1].get_future(), works[0].get_future()
+        assert first.then(lambda future: future.value()[0] + second.wait()[0]).wait()[0] == 4
+
+
 def tags_out_of_order(rank):
     if rank == 0:
         works = [dist.isend(torch.full((3,), float(tag)), 1, tag=tag) for tag in range(5)]
@@ -223,8 +232,21 @@ def interrupted_waits(rank):
     assert tensor.tolist() == [2] * 3
 
 
-def test_ctrl_c():
-    run_ranks(2, interrupted_waits)
+def an_interrupted_set_up(rank):
+    """Ctrl-C ends the wait for members of a group that do not come."""
+    if rank == 0:
+        interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            dist.new_group([0, 1], use_local_synchronization=True)
+        interrupt.join()
+    dist.all_reduce(tensor := torch.ones(3))
+    assert tensor.tolist() == [2] * 3
+
+
+@pytest.mark.parametrize("function", [interrupted_waits, an_interrupted_set_up], ids=lambda f: f.__name__)
+def test_ctrl_c(function):
+    run_ranks(2, function)
 
 
 def many_groups(rank):
@@ -273,7 +295,8 @@ def monitored_barrier(rank):
 @pytest.mark.parametrize(
     "function, timeout",
     [(another_group_times_out, 30), (another_group_is_collected, 30), (two_groups_on_two_threads, 30),
-     (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
+     (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30),
+     (a_then_that_waits_for_an_earlier_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
      (results_arrive_when_the_work_was_dropped, 30),
      (a_barrier_after_calls_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
      (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),

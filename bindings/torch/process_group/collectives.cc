@@ -42,6 +42,14 @@ void CheckCount(const char* call, const char* argument, const at::Tensor& tensor
                     count, " would be right");
 }
 
+Calls::Prepared Prepare(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
+                        const CallOptions& options) {
+  return {.spec = spec,
+          .in = in.defined() ? in.const_data_ptr() : nullptr,
+          .out = out.defined() ? out.mutable_data_ptr() : nullptr,
+          .options = options};
+}
+
 std::vector<std::int64_t> CountsOf(at::TensorList tensors) {
   std::vector<std::int64_t> counts;
   for (const at::Tensor& tensor : tensors) counts.push_back(tensor.numel());
@@ -55,6 +63,7 @@ bool AllEqual(const std::vector<std::int64_t>& counts) {
 // Lets the results that arrive in `room` go on to `outputs`, where these do not lie in `room`.
 void DistributeAfter(Calls& calls, const at::Tensor& room, at::TensorList outputs) {
   if (room.is_alias_of(outputs[0])) return;
+  for (const at::Tensor& output : outputs) CheckOutput(output);
   calls.finish = [room, list = outputs.vec(), earlier = std::move(calls.finish)] {
     if (earlier) earlier();
     Distribute(room, list);
@@ -86,12 +95,6 @@ std::vector<std::int64_t> ElementsOfRanks(const char* argument, const at::Tensor
 
 }  // namespace
 
-tutti::Work ProcessGroupTutti::Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
-                                     const CallOptions& options) const {
-  return communicator()->Call(spec, in.defined() ? in.const_data_ptr() : nullptr,
-                              out.defined() ? out.mutable_data_ptr() : nullptr, options);
-}
-
 void ProcessGroupTutti::AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options,
                                      Calls& calls) {
   const at::Tensor room = Contiguous(tensor);
@@ -100,7 +103,7 @@ void ProcessGroupTutti::AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp&
                                .dtype = TypeToReduce("all_reduce", tensor),
                                .op = ReduceOpOf("all_reduce", op, own),
                                .count = tensor.numel()};
-  calls.works.push_back(Start(spec, room, room, own));
+  calls.prepared.push_back(Prepare(spec, room, room, own));
   calls.outputs.push_back(tensor);
   DistributeAfter(calls, room, tensor);
 }
@@ -109,12 +112,12 @@ void ProcessGroupTutti::AddAllGather(const at::Tensor& output, const at::Tensor&
                                      Calls& calls) {
   const Moved moved(input);
   const std::int64_t count = input.numel() * moved.per_element;
-  const CollectiveSpec spec = {.collective = Collective::kAllGather, .dtype = moved.dtype, .count = count};
-  // The core takes an input inside the output where it is this rank's own block.
-  const auto* const own_block = static_cast<const char*>(output.const_data_ptr()) + getRank() * input.nbytes();
-  const at::Tensor from = input.const_data_ptr() == own_block ? input : Apart(input, output);
-  calls.held.push_back(from);
-  calls.works.push_back(Start(spec, from, output, options));
+  // All ranks call in place, because a call is in place on all ranks or on none, and an input may be a part of the
+  // output on some ranks only.
+  const at::Tensor block = output.view({-1}).narrow(0, getRank() * input.numel(), input.numel());
+  if (input.const_data_ptr() != block.const_data_ptr()) CopyQuietly(Apart(input, output).view({-1}), block);
+  calls.prepared.push_back(
+      Prepare({.collective = Collective::kAllGather, .dtype = moved.dtype, .count = count}, block, output, options));
 }
 
 void ProcessGroupTutti::AddReduceScatter(const at::Tensor& output, const at::Tensor& input, const ::c10d::ReduceOp& op,
@@ -124,38 +127,36 @@ void ProcessGroupTutti::AddReduceScatter(const at::Tensor& output, const at::Ten
                                .dtype = TypeToReduce("reduce_scatter", input),
                                .op = ReduceOpOf("reduce_scatter", op, own),
                                .count = output.numel()};
-  const auto* const own_block = static_cast<const char*>(input.const_data_ptr()) + getRank() * output.nbytes();
-  const at::Tensor from = output.const_data_ptr() == own_block ? input : Apart(input, output);
-  calls.held.push_back(from);
-  calls.works.push_back(Start(spec, from, output, own));
+  // No rank calls in place, not even where the output is its block of the input: see AddAllGather.
+  calls.held.push_back(Apart(input, output));
+  calls.prepared.push_back(Prepare(spec, calls.held.back(), output, own));
 }
 
 void ProcessGroupTutti::AddAllToAllV(const at::Tensor& output, const std::vector<std::int64_t>& receive,
                                      const at::Tensor& input, const std::vector<std::int64_t>& send,
                                      const CallOptions& options, Calls& calls) {
   const Moved moved(input);
-  // all_to_all_v serves this rank also where its own counts are all equal: those of other ranks may differ, and all
-  // ranks must make the same call.
+  // all_to_all_v serves this rank also where its own counts are all equal, or no splits are given: other ranks may have
+  // others, and all ranks must make the same call.
   CollectiveSpec spec = {.collective = Collective::kAllToAllV, .dtype = moved.dtype};
   for (const std::int64_t count : send) spec.send_counts.push_back(count * moved.per_element);
   for (const std::int64_t count : receive) spec.recv_counts.push_back(count * moved.per_element);
   calls.held.push_back(Apart(input, output));
-  calls.works.push_back(Start(spec, calls.held.back(), output, options));
+  calls.prepared.push_back(Prepare(spec, calls.held.back(), output, options));
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) {
   const QuietCopies quiet;
   const at::Tensor& tensor = OnlyTensor("broadcast", "tensor", tensors);
   CheckRank("broadcast", "src", options.rootRank);
-  ++sequence_number_;
   const at::Tensor room = Contiguous(tensor);
   const Moved moved(tensor);
   Calls calls = {.outputs = {tensor}};
-  calls.works.push_back(Start({.collective = Collective::kBroadcast,
-                               .dtype = moved.dtype,
-                               .count = tensor.numel() * moved.per_element,
-                               .root = static_cast<Rank>(options.rootRank)},
-                              room, room, OptionsFor(options.timeout, options.asyncOp)));
+  calls.prepared.push_back(Prepare({.collective = Collective::kBroadcast,
+                                    .dtype = moved.dtype,
+                                    .count = tensor.numel() * moved.per_element,
+                                    .root = static_cast<Rank>(options.rootRank)},
+                                   room, room, OptionsFor(options.timeout, options.asyncOp)));
   if (options.rootRank != getRank())
     DistributeAfter(calls, room, tensor);
   else
@@ -167,7 +168,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allreduce(Tensors& tensors, const 
   if (tensors.size() == 1 && tensors[0].layout() == at::kSparse) return allreduce_sparse(tensors, options);
   const QuietCopies quiet;
   at::Tensor& tensor = OnlyTensor("all_reduce", "tensor", tensors);
-  ++sequence_number_;
   Calls calls;
   AddAllReduce(tensor, options.reduceOp, OptionsFor(options.timeout, options.asyncOp), calls);
   return Launched(std::move(calls), OpType::ALLREDUCE, "tutti:all_reduce");
@@ -178,7 +178,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allreduce_coalesced(Tensors& tenso
   const QuietCopies quiet;
   TORCH_CHECK_VALUE(!tensors.empty(), "tutti: all_reduce_coalesced: no tensors");
   CheckTensors("all_reduce_coalesced", "tensors", tensors, tensors[0]);
-  ++sequence_number_;
   Calls calls;
   for (at::Tensor& tensor : tensors) {
     AddAllReduce(tensor, options.reduceOp, OptionsFor(options.timeout, options.asyncOp), calls);
@@ -190,7 +189,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const ::c
   const QuietCopies quiet;
   const at::Tensor& tensor = OnlyTensor("reduce", "tensor", tensors);
   CheckRank("reduce", "dst", options.rootRank);
-  ++sequence_number_;
   const at::Tensor room = Contiguous(tensor);
   CallOptions own = OptionsFor(options.timeout, options.asyncOp);
   const CollectiveSpec spec = {.collective = Collective::kReduce,
@@ -201,7 +199,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce(Tensors& tensors, const ::c
   const bool is_root = options.rootRank == getRank();
   Calls calls = {.outputs = {tensor}};
   calls.held.push_back(room);
-  calls.works.push_back(Start(spec, room, is_root ? room : at::Tensor(), own));
+  calls.prepared.push_back(Prepare(spec, room, is_root ? room : at::Tensor(), own));
   if (is_root) DistributeAfter(calls, room, tensor);
   return Launched(std::move(calls), OpType::REDUCE, "tutti:reduce");
 }
@@ -215,7 +213,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather(TensorLists& outputs, Te
                     " tensors; the group has ", getSize(), " ranks");
   CheckTensors("all_gather", "tensor_list", outputs[0], input);
   CheckCount("all_gather", "tensor_list[this rank]", outputs[0][getRank()], input.numel());
-  ++sequence_number_;
   const std::vector<std::int64_t> counts = CountsOf(outputs[0]);
   const at::Tensor room = RoomForAll(outputs[0]);
   Calls calls = {.outputs = outputs[0]};
@@ -248,7 +245,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_into_tensor_coalesced(Te
     CheckTensors("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i]);
     CheckCount("all_gather_into_tensor", "output_tensor", outputs[i], inputs[i].numel() * getSize());
   }
-  ++sequence_number_;
   Calls calls = {.outputs = outputs};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor room = ContiguousRoomFor(outputs[i]);
@@ -264,7 +260,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
   TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize() && !inputs.empty(),
                     "tutti: all_gather_coalesced: ", outputs.size(), " output lists; the group has ", getSize(),
                     " ranks");
-  // Everything is checked before the first call is started: an error afterwards would let go of memory in use.
   TensorLists gathered_from(inputs.size());  // by input: the tensor of each rank
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CheckTensor("all_gather_coalesced", "input_tensor_list", inputs[i]);
@@ -279,7 +274,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::allgather_coalesced(TensorLists& o
       CheckCount("all_gather_coalesced", "output_tensor_lists", tensor, inputs[i].numel());
     }
   }
-  ++sequence_number_;
   Calls calls;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensors& gathered = gathered_from[i];
@@ -307,17 +301,16 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::gather(TensorLists& outputs, Tenso
     TORCH_CHECK_VALUE(outputs.empty() || outputs[0].empty(), "tutti: gather: gather_list is for rank ",
                       options.rootRank, " alone, where the tensors are gathered");
   }
-  ++sequence_number_;
   const Moved moved(input);
   const at::Tensor room = is_root ? RoomForAll(outputs[0]) : at::Tensor();
   Calls calls = {.outputs = is_root ? outputs[0] : Tensors()};
   const at::Tensor from = is_root ? Apart(Contiguous(input), room) : Contiguous(input);
   calls.held.push_back(from);
-  calls.works.push_back(Start({.collective = Collective::kGather,
-                               .dtype = moved.dtype,
-                               .count = input.numel() * moved.per_element,
-                               .root = static_cast<Rank>(options.rootRank)},
-                              from, room, OptionsFor(options.timeout, options.asyncOp)));
+  calls.prepared.push_back(Prepare({.collective = Collective::kGather,
+                                    .dtype = moved.dtype,
+                                    .count = input.numel() * moved.per_element,
+                                    .root = static_cast<Rank>(options.rootRank)},
+                                   from, room, OptionsFor(options.timeout, options.asyncOp)));
   if (is_root) DistributeAfter(calls, room, outputs[0]);
   return Launched(std::move(calls), OpType::GATHER, "tutti:gather");
 }
@@ -338,17 +331,16 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::scatter(Tensors& outputs, TensorLi
     TORCH_CHECK_VALUE(inputs.empty() || inputs[0].empty(), "tutti: scatter: scatter_list is for rank ",
                       options.rootRank, " alone, which has the tensors");
   }
-  ++sequence_number_;
   const Moved moved(output);
   const at::Tensor room = ContiguousRoomFor(output);
   Calls calls = {.outputs = {output}};
   const at::Tensor from = is_root ? Apart(Joined(inputs[0]), room) : at::Tensor();
   if (is_root) calls.held.push_back(from);
-  calls.works.push_back(Start({.collective = Collective::kScatter,
-                               .dtype = moved.dtype,
-                               .count = output.numel() * moved.per_element,
-                               .root = static_cast<Rank>(options.rootRank)},
-                              from, room, OptionsFor(options.timeout, options.asyncOp)));
+  calls.prepared.push_back(Prepare({.collective = Collective::kScatter,
+                                    .dtype = moved.dtype,
+                                    .count = output.numel() * moved.per_element,
+                                    .root = static_cast<Rank>(options.rootRank)},
+                                   from, room, OptionsFor(options.timeout, options.asyncOp)));
   DistributeAfter(calls, room, output);
   return Launched(std::move(calls), OpType::SCATTER, "tutti:scatter");
 }
@@ -362,7 +354,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, T
                     " tensors; the group has ", getSize(), " ranks");
   CheckTensors("reduce_scatter", "input_list", inputs[0], output);
   CheckCount("reduce_scatter", "output", output, inputs[0][getRank()].numel());
-  ++sequence_number_;
   const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
   const at::Tensor room = ContiguousRoomFor(output);
   Calls calls = {.outputs = {output}};
@@ -377,7 +368,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter(Tensors& outputs, T
                                    .count = inputs[0][root].numel(),
                                    .root = root};
       calls.held.push_back(inputs[0][root].clone(at::MemoryFormat::Contiguous));
-      calls.works.push_back(Start(spec, calls.held.back(), root == getRank() ? room : at::Tensor(), factored));
+      calls.prepared.push_back(Prepare(spec, calls.held.back(), root == getRank() ? room : at::Tensor(), factored));
     }
   }
   DistributeAfter(calls, room, output);
@@ -400,10 +391,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     CheckTensor("reduce_scatter_tensor", "output", outputs[i]);
     CheckTensors("reduce_scatter_tensor", "input", inputs[i], outputs[i]);
     CheckCount("reduce_scatter_tensor", "input", inputs[i], outputs[i].numel() * getSize());
-    // The type is checked before any call starts: an error after that would free memory that a call uses.
-    (void)TypeToReduce("reduce_scatter_tensor", inputs[i]);
   }
-  ++sequence_number_;
   Calls calls = {.outputs = outputs};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor room = ContiguousRoomFor(outputs[i]);
@@ -423,20 +411,9 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall_base(at::Tensor& output, 
   CheckTensors("all_to_all_single", "input", input, output);
   const std::vector<std::int64_t> receive = ElementsOfRanks("output", output, output_splits, getSize());
   const std::vector<std::int64_t> send = ElementsOfRanks("input", input, input_splits, getSize());
-  ++sequence_number_;
   const at::Tensor room = ContiguousRoomFor(output);
   Calls calls = {.outputs = {output}};
-  const CallOptions own = OptionsFor(options.timeout, options.asyncOp);
-  const at::Tensor from = Contiguous(input);
-  if (output_splits.empty() && input_splits.empty() && send[0] == receive[0]) {
-    const Moved moved(input);
-    calls.held.push_back(Apart(from, room));
-    calls.works.push_back(
-        Start({.collective = Collective::kAllToAll, .dtype = moved.dtype, .count = send[0] * moved.per_element},
-              calls.held[0], room, own));
-  } else {
-    AddAllToAllV(room, receive, from, send, own, calls);
-  }
+  AddAllToAllV(room, receive, Contiguous(input), send, OptionsFor(options.timeout, options.asyncOp), calls);
   DistributeAfter(calls, room, output);
   return Launched(std::move(calls), OpType::ALLTOALL_BASE, "tutti:all_to_all_single");
 }
@@ -450,7 +427,6 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors
   CheckTensor("all_to_all", "output_tensor_list", outputs[0]);
   CheckTensors("all_to_all", "output_tensor_list", outputs, outputs[0]);
   CheckTensors("all_to_all", "input_tensor_list", inputs, outputs[0]);
-  ++sequence_number_;
   const at::Tensor room = RoomForAll(outputs);
   Calls calls = {.outputs = outputs};
   AddAllToAllV(room, CountsOf(outputs), Joined(inputs), CountsOf(inputs), OptionsFor(options.timeout, options.asyncOp),
@@ -460,9 +436,9 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::alltoall(Tensors& outputs, Tensors
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::barrier(const ::c10d::BarrierOptions& options) {
-  ++sequence_number_;
   Calls calls;
-  calls.works.push_back(communicator()->Barrier(OptionsFor(options.timeout, options.asyncOp)));
+  calls.prepared.push_back(
+      {.spec = {.collective = Collective::kBarrier}, .options = OptionsFor(options.timeout, options.asyncOp)});
   WorkPtr barrier = Launched(std::move(calls), OpType::BARRIER, "tutti:barrier");
   std::vector<WorkPtr> works = TakeUnfinished();
   if (works.empty()) return barrier;

@@ -46,7 +46,8 @@ std::shared_ptr<GradientExchange> GradientExchange::Create(ProcessGroupTutti& gr
 
 GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, std::unique_ptr<BucketExchange> exchange,
                                    const NamedParameters& parameters)
-    : parts_(std::make_shared<Parts>(Parts{std::move(communicator), std::move(exchange)})) {
+    : parts_(std::make_shared<Parts>()) {
+  parts_->live = std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)});
   for (const auto& [name, parameter] : parameters) {
     names_[parameter.unsafeGetTensorImpl()] = name;
     parameters_.push_back(parameter);
@@ -61,19 +62,26 @@ GradientExchange::~GradientExchange() {
   parts_->End();
 }
 
+std::shared_ptr<GradientExchange::Live> GradientExchange::Parts::Get() {
+  const std::lock_guard lock(mutex);
+  return live;
+}
+
 void GradientExchange::Parts::End() {
-  exchange.reset();  // uses the communicator to its end
-  communicator.reset();
+  std::shared_ptr<Live> ended;
+  const std::lock_guard lock(mutex);
+  ended.swap(live);
 }
 
 void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer) {
   reducer.register_comm_hook(std::make_unique<GradientHook>(exchange));
 }
 
-BucketExchange& GradientExchange::exchange() const {
+std::shared_ptr<GradientExchange::Live> GradientExchange::live() const {
   StayIfInterpreterEnds();
-  TORCH_CHECK_WITH(DistBackendError, parts_->exchange != nullptr, "tutti: the interpreter ends: no more exchanges");
-  return *parts_->exchange;
+  std::shared_ptr<Live> live = parts_->Get();
+  TORCH_CHECK_WITH(DistBackendError, live != nullptr, "tutti: the interpreter ends: no more exchanges");
+  return live;
 }
 
 BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) const {
@@ -90,7 +98,7 @@ BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) co
 }
 
 void GradientExchange::SetBucket(int index, BucketContents contents, const at::Tensor& buffer) {
-  nn::ThrowIfError(exchange().SetBucket(index, contents, buffer.mutable_data_ptr()));
+  nn::ThrowIfError(live()->exchange->SetBucket(index, contents, buffer.mutable_data_ptr()));
   // The parameters of this bucket have left the buckets that held them before; these buckets must be set anew.
   if (index >= static_cast<int>(buckets_.size())) buckets_.resize(index + 1);
   for (BucketContents& other : buckets_) {
@@ -110,24 +118,25 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradB
   BucketContents contents = ContentsOf(bucket);
   // In the arena exchanges need no copies. DDP has just filled the bucket, so only a hook of the user on one of its
   // gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
-  MoveToArena(*parts_->communicator, buffer);
+  const std::shared_ptr<Live> live = this->live();
+  MoveToArena(*live->communicator, buffer);
   if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index])) {
     SetBucket(index, std::move(contents), buffer);
   }
   Calls calls = {.outputs = {buffer}};
-  calls.works.push_back(exchange().Exchange(index, buffer.mutable_data_ptr()));
+  calls.works.push_back(live->exchange->Exchange(index, buffer.mutable_data_ptr()));
   return c10::make_intrusive<ProcessGroupWork>(std::move(calls), ::c10d::OpType::ALLREDUCE, "tutti:exchange_gradients",
                                                static_cast<std::uint64_t>(step()),
                                                std::make_shared<const std::string>())
       ->getFuture();
 }
 
-std::string GradientExchange::strategy() const { return exchange().strategy(); }
-std::int64_t GradientExchange::step() const { return exchange().step(); }
-std::string GradientExchange::SaveState() const { return nn::ValueOrThrow(exchange().SaveState()); }
+std::string GradientExchange::strategy() const { return live()->exchange->strategy(); }
+std::int64_t GradientExchange::step() const { return live()->exchange->step(); }
+std::string GradientExchange::SaveState() const { return nn::ValueOrThrow(live()->exchange->SaveState()); }
 void GradientExchange::LoadState(const std::vector<std::string>& states) {
-  nn::ThrowIfError(exchange().LoadState(states));
+  nn::ThrowIfError(live()->exchange->LoadState(states));
 }
-void GradientExchange::SetLossScale(double scale) { nn::ThrowIfError(exchange().SetLossScale(scale)); }
+void GradientExchange::SetLossScale(double scale) { nn::ThrowIfError(live()->exchange->SetLossScale(scale)); }
 
 }  // namespace tutti::dist

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -47,13 +48,20 @@ class GradientExchange {
   void SetLossScale(double scale);
 
  private:
-  // The members that end when the interpreter ends.
-  struct Parts {
+  // The exchange with its communicator, which outlives it.
+  struct Live {
     std::unique_ptr<Communicator> communicator;
     std::unique_ptr<BucketExchange> exchange;
+  };
+  // Ends with the interpreter, or with this object; threads that are in a call at that moment keep what they use.
+  struct Parts {
+    std::mutex mutex;
+    std::shared_ptr<Live> live;
+    std::shared_ptr<Live> Get();
     void End();
   };
-  BucketExchange& exchange() const;
+  // Throws when the interpreter ends.
+  std::shared_ptr<Live> live() const;
   // Makes `contents` known as those of bucket `index`, whose elements are in `buffer`.
   void SetBucket(int index, BucketContents contents, const at::Tensor& buffer);
   BucketContents ContentsOf(const ::c10d::GradBucket& bucket) const;

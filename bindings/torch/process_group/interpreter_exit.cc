@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -17,8 +16,6 @@ namespace {
 struct LiveGroups {
   std::mutex mutex;
   std::map<const void*, std::function<void()>> shutdowns;
-  int own_threads = 0;  // threads of RunOnOwnThread that have not ended
-  std::condition_variable own_thread_ended;
   const pid_t process = getpid();
 };
 
@@ -55,28 +52,7 @@ void EndAllGroups() {
     shutdowns = groups.shutdowns;
   }
   for (const auto& [group, shutdown] : shutdowns) shutdown();
-  std::unique_lock lock(groups.mutex);
-  groups.own_thread_ended.wait(lock, [&] { return groups.own_threads == 0; });
-  lock.unlock();
   if (other_threads_call) std::this_thread::sleep_for(kTimeToTakeTheLock);
-}
-
-void RunOnOwnThread(std::function<void()> function) {
-  LiveGroups& groups = AllLiveGroups();
-  {
-    const std::lock_guard lock(groups.mutex);
-    ++groups.own_threads;
-  }
-  std::thread([&groups, function = std::move(function)]() mutable {
-    {
-      const Callback callback;
-      function();
-      function = nullptr;
-    }
-    const std::lock_guard lock(groups.mutex);
-    --groups.own_threads;
-    groups.own_thread_ended.notify_all();
-  }).detach();
 }
 
 void Track(const void* group, std::function<void()> shutdown) {
@@ -100,7 +76,6 @@ void StayIfInterpreterEnds() {
   while (true) pause();
 }
 
-bool Callback::runs() { return callbacks_of_this_thread > 0; }
 Callback::Callback() { ++callbacks_of_this_thread; }
 Callback::~Callback() { --callbacks_of_this_thread; }
 

@@ -24,14 +24,9 @@ class Callback {
  public:
   Callback();
   ~Callback();
-  // Whether this thread is inside a Callback.
-  static bool runs();
   Callback(const Callback&) = delete;
   Callback& operator=(const Callback&) = delete;
 };
-
-// Runs `function`, which may run callbacks of torch, on a thread of its own.
-void RunOnOwnThread(std::function<void()> function);
 
 }  // namespace tutti::dist
 

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
+#include <utility>
 
 #include "absl/time/clock.h"
 
@@ -19,6 +21,10 @@ void RunSignalHandlers() {
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 
+bool HandlesSignals() { return gettid() == getpid() && Py_IsInitialized() != 0; }
+
+thread_local std::exception_ptr raised_by_handler;
+
 }  // namespace
 
 WithoutInterpreterLock::WithoutInterpreterLock() {
@@ -30,7 +36,7 @@ WithoutInterpreterLock::~WithoutInterpreterLock() {
 }
 
 absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
-  if (gettid() != getpid() || Py_IsInitialized() == 0) return work.Wait(deadline);
+  if (!HandlesSignals()) return work.Wait(deadline);
   while (true) {
     const absl::Time pause = std::min(deadline, absl::Now() + kPatience);
     const absl::Status status = work.Wait(pause);
@@ -38,6 +44,21 @@ absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
     if (work.done() || pause == deadline || !absl::IsDeadlineExceeded(status)) return status;
     RunSignalHandlers();
   }
+}
+
+absl::Status CheckInterrupt() {
+  if (!HandlesSignals()) return absl::OkStatus();
+  try {
+    RunSignalHandlers();
+  } catch (...) {
+    raised_by_handler = std::current_exception();
+    return absl::CancelledError("interrupted by a signal");
+  }
+  return absl::OkStatus();
+}
+
+void RethrowInterrupt() {
+  if (raised_by_handler != nullptr) std::rethrow_exception(std::exchange(raised_by_handler, nullptr));
 }
 
 }  // namespace tutti::dist

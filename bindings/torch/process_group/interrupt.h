@@ -24,6 +24,12 @@ class WithoutInterpreterLock {
 // handlers run within a quarter of a second, and what they raise (KeyboardInterrupt) is thrown; the call goes on then.
 absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline);
 
+// For waits inside the core, which knows no exceptions. Runs Python's handlers of signals where this is the main
+// thread; Cancelled when a handler raises. RethrowInterrupt then throws on this thread what the handler has raised, and
+// does nothing otherwise.
+absl::Status CheckInterrupt();
+void RethrowInterrupt();
+
 }  // namespace tutti::dist
 
 #endif  // TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_

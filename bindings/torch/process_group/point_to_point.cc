@@ -12,12 +12,12 @@ void CheckTag(const char* call, int tag) {
 
 }  // namespace
 
-tutti::Work ProcessGroupTutti::Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const {
+Calls::Prepared ProcessGroupTutti::Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const {
   CallOptions options = OptionsFor(::c10d::kUnsetTimeout, true);
   options.tag = tag;
   const CollectiveSpec spec = {
       .collective = direction, .dtype = DType::kU8, .count = static_cast<std::int64_t>(memory.nbytes()), .root = peer};
-  return Start(spec, memory, memory, options);
+  return {.spec = spec, .in = memory.const_data_ptr(), .out = memory.mutable_data_ptr(), .options = options};
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::send(Tensors& tensors, int to, int tag) {
@@ -26,7 +26,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::send(Tensors& tensors, int to, int
   CheckTag("send", tag);
   Calls calls;
   calls.held.push_back(Contiguous(tensor));
-  calls.works.push_back(Message(Collective::kSend, calls.held[0], to, tag));
+  calls.prepared.push_back(Message(Collective::kSend, calls.held[0], to, tag));
   return Launched(std::move(calls), ::c10d::OpType::SEND, "tutti:send");
 }
 
@@ -36,8 +36,11 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, i
   CheckTag("recv", tag);
   const at::Tensor room = ContiguousRoomFor(tensor);
   Calls calls = {.outputs = {tensor}};
-  calls.works.push_back(Message(Collective::kRecv, room, from, tag));
-  if (!room.is_same(tensor)) calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
+  calls.prepared.push_back(Message(Collective::kRecv, room, from, tag));
+  if (!room.is_same(tensor)) {
+    CheckOutput(tensor);
+    calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
+  }
   return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,
                   from == kAnySource ? "tutti:recv_any_source" : "tutti:recv");
 }

@@ -27,6 +27,7 @@ std::string PlaceOf(const ProcessGroupTutti::Request& request) {
 c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& request) {
   absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
   if (!joined.ok()) {
+    RethrowInterrupt();
     nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
   }
   return c10::make_intrusive<ProcessGroupTutti>(request, *std::move(joined));
@@ -81,13 +82,19 @@ CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, boo
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpType type, const char* title) {
+  const std::shared_ptr<Communicator> communicator = this->communicator();
+  const bool is_message =
+      type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV || type == ::c10d::OpType::RECVANYSOURCE;
+  if (!is_message && !calls.prepared.empty()) ++sequence_number_;
+  calls.works.reserve(calls.prepared.size());
+  for (const Calls::Prepared& call : calls.prepared) {
+    calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
+  }
   auto work =
       c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_);
   const std::lock_guard lock(mutex_);
   if (coalesced_.has_value()) coalesced_->push_back(work);
-  const bool awaited_one_by_one = type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV ||
-                                  type == ::c10d::OpType::RECVANYSOURCE || type == ::c10d::OpType::BARRIER;
-  if (!awaited_one_by_one) {
+  if (!is_message && type != ::c10d::OpType::BARRIER) {
     if (not_awaited_.size() == not_awaited_.capacity()) {
       std::erase_if(not_awaited_, [](const auto& begun) { return begun.expired(); });
     }
@@ -156,7 +163,9 @@ at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions option
 std::unique_ptr<Communicator> ProcessGroupTutti::NewCommunicator() {
   std::vector<Rank> all(getSize());
   std::iota(all.begin(), all.end(), 0);
-  return nn::ValueOrThrow(communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++)));
+  auto made = communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++));
+  if (!made.ok()) RethrowInterrupt();
+  return nn::ValueOrThrow(std::move(made));
 }
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {

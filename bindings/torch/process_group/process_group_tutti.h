@@ -84,7 +84,9 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   // ---- the group ----
   // Calls between startCoalescing and endCoalescing start at once; endCoalescing returns one work for all of them.
-  bool supportsCoalescing() const override { return true; }
+  // Since nothing is gained, torch is told to send batches of messages one by one: after an error in a batch that is
+  // coalesced, torch would go on to collect the group's later calls without making them.
+  bool supportsCoalescing() const override { return false; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
@@ -124,23 +126,21 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // The communicator; throws after shutdown().
   std::shared_ptr<Communicator> communicator() const;
   CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
-  // Returns the work of `calls`, and notes it between startCoalescing and endCoalescing.
+  // Starts the prepared calls and returns their work, which is noted between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
   // The collectives of this rank that have not ended.
   std::vector<WorkPtr> TakeUnfinished();
-  // Starts `spec` from `in` to `out`.
-  tutti::Work Start(const CollectiveSpec& spec, const at::Tensor& in, const at::Tensor& out,
-                    const CallOptions& options) const;
-  // Add the calls of an allreduce, all_gather or reduce_scatter of one tensor to `calls`.
+  // Prepare the calls of an allreduce, all_gather or reduce_scatter of one tensor in `calls`.
   void AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options, Calls& calls);
   void AddAllGather(const at::Tensor& output, const at::Tensor& input, const CallOptions& options, Calls& calls);
   void AddReduceScatter(const at::Tensor& output, const at::Tensor& input, const ::c10d::ReduceOp& op,
                         const CallOptions& options, Calls& calls);
-  // Adds an exchange of blocks of the joined tensors; `send` and `receive` hold the number of elements for each rank.
+  // Prepares an exchange of blocks of the joined tensors; `send` and `receive` hold the number of elements for each
+  // rank.
   void AddAllToAllV(const at::Tensor& output, const std::vector<std::int64_t>& receive, const at::Tensor& input,
                     const std::vector<std::int64_t>& send, const CallOptions& options, Calls& calls);
   void CheckRank(const char* call, const char* argument, std::int64_t rank) const;
-  tutti::Work Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
+  Calls::Prepared Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
 
   const c10::intrusive_ptr<::c10d::Store> store_;
   const Request request_;

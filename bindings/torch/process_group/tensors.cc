@@ -1,6 +1,7 @@
 #include "bindings/torch/process_group/tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
@@ -75,6 +76,13 @@ void CheckTensor(const char* call, const char* argument, const at::Tensor& tenso
                     "init_process_group(\"cpu:tutti,cuda:nccl\")");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", call, ": ", argument, " is a ", tensor.layout(),
                     " tensor; dense tensors are supported, and sparse COO tensors by all_reduce with SUM");
+}
+
+void CheckOutput(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "tutti: elements of an output of shape ",
+                    tensor.sizes(),
+                    " share memory (an expanded tensor?); an output needs memory of its own, such as "
+                    "that of .clone()");
 }
 
 void CheckTensors(const char* call, const char* argument, at::TensorList tensors, const at::Tensor& like) {

@@ -18,6 +18,8 @@ std::optional<DType> DTypeOf(at::ScalarType type);
 // Throws unless `tensor` is defined, dense and on the CPU. `call` and `argument` ("all_reduce", "tensor") name the
 // tensor in the error.
 void CheckTensor(const char* call, const char* argument, const at::Tensor& tensor);
+// Throws where elements of `tensor`, to which a result is to be written, share memory.
+void CheckOutput(const at::Tensor& tensor);
 // CheckTensor for each, and: all have the element type of `like`.
 void CheckTensors(const char* call, const char* argument, at::TensorList tensors, const at::Tensor& like);
 

@@ -162,9 +162,8 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
 c10::intrusive_ptr<c10::ivalue::Future> ProcessGroupWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (future_ != nullptr) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  const auto complete = [self = c10::intrusive_ptr<ProcessGroupWork>::unsafe_reclaim_from_nonowning(this),
-                         future = future_] {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto complete = [self = c10::intrusive_ptr<ProcessGroupWork>::unsafe_reclaim_from_nonowning(this), future] {
     self->End();
     if (self->state_->error != nullptr) {
       future->setError(self->state_->error);
@@ -172,17 +171,9 @@ c10::intrusive_ptr<c10::ivalue::Future> ProcessGroupWork::getFuture() {
       future->markCompleted(self->state_->calls.outputs);
     }
   };
-  // A callback that asks for a future may wait for it, and then blocks the thread for callbacks: another thread must
-  // wait for the calls and complete the future.
-  if (Callback::runs()) {
-    RunOnOwnThread([state = state_, complete] {
-      for (tutti::Work& work : state->calls.works) (void)work.Wait();  // End looks at the status
-      complete();
-    });
-    return future_;
-  }
   for (tutti::Work& work : state_->calls.works) work.AwaitElsewhere();
   OnDone(state_, complete);
+  future_ = std::move(future);  // not before OnDone, which throws where no thread can be started
   return future_;
 }
 

@@ -15,13 +15,24 @@
 
 #include "absl/container/inlined_vector.h"
 #include "bindings/torch/process_group/call_hooks.h"
+#include "tutti/call_options.h"
+#include "tutti/collective.h"
 #include "tutti/work.h"
 
 namespace tutti::dist {
 
-// The calls of the core that one call of torch has made, with the tensors that they use.
+// The calls of the core that one call of torch makes, with the tensors that they use.
 struct Calls {
-  absl::InlinedVector<Work, 1> works = {};
+  // A call whose memory is ready. All calls are prepared before the first one starts: an error between two starts would
+  // let go of tensors that the first call uses.
+  struct Prepared {
+    CollectiveSpec spec;
+    const void* in = nullptr;
+    void* out = nullptr;
+    CallOptions options;
+  };
+  absl::InlinedVector<Prepared, 1> prepared = {};
+  absl::InlinedVector<Work, 1> works = {};  // the calls that have been started
   // Tensors whose memory the calls use, beside the outputs; kept until the calls have ended.
   absl::InlinedVector<at::Tensor, 2> held = {};
   std::vector<at::Tensor> outputs = {};
