@@ -124,6 +124,23 @@ def test_a_scaler_whose_ranks_do_not_agree_is_refused():
     run_ranks(2, scales_without_agreement)
 
 
+def has_a_scaler_that_does_nothing(rank):
+    model, optimizer = wrap("decentralized")
+    scalers = [torch.amp.GradScaler("cpu", enabled=False)]
+    if not torch.cuda.is_available():
+        scalers.append(torch.amp.GradScaler())  # for CUDA, where there is none: torch does not enable it
+    for step, scaler in enumerate(scalers):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, rank, step)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert model.step == len(scalers)
+
+
+def test_a_scaler_that_is_not_enabled_may_be_left_in_a_loop():
+    run_ranks(2, has_a_scaler_that_does_nothing)
+
+
 def residuals_follow_the_scale(rank):
     strategy = "bytegrad:error_feedback=true,codec=uint4_block"
     plain, optimizer = wrap(strategy)

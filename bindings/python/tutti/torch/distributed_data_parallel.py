@@ -35,7 +35,9 @@ def _check_scaler() -> None:
         frame = frame.f_back
         if frame is None:
             return
-        if frame.f_code in steps and not isinstance(frame.f_locals.get("self"), tutti.torch.GradScaler):
+        scaler = frame.f_locals.get("self") if frame.f_code in steps else None
+        # A scaler that is not enabled, as torch.amp.GradScaler() is on a machine without CUDA, skips no step.
+        if scaler is not None and scaler.is_enabled() and not isinstance(scaler, tutti.torch.GradScaler):
             raise ValueError("torch.amp.GradScaler skips a step on one rank alone when gradients overflow there, and "
                              "the other ranks would wait: use tutti.torch.GradScaler(model), whose ranks skip together")
 
