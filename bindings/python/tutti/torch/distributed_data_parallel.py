@@ -1,5 +1,6 @@
 """DistributedDataParallel for every strategy of Tutti, also those that exchange weights or need an optimizer."""
 
+import collections
 import contextlib
 import io
 import operator
@@ -22,6 +23,15 @@ def _places_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], list[Any]]
     """The tables of parameters and of children of all modules inside, and what is in them: quick to compare."""
     return [(table, list(table.values()))
             for inner in module.modules() for table in (inner._parameters, inner._modules)]
+
+
+def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What torch loads of ``state_dict``, with the versions of the modules that wrote it, which torch keeps beside it."""
+    weights = collections.OrderedDict({_EXTRA_STATE: None, **state_dict})
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        weights._metadata = metadata
+    return weights
 
 
 def _check_scaler() -> None:
@@ -280,7 +290,7 @@ class DistributedDataParallel(torch.nn.Module):
         try:
             if all(one.get(_EXTRA_STATE) is not None for one in loaded):
                 strategy_states = [states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded]
-            result = super().load_state_dict({_EXTRA_STATE: None, **mine}, strict, assign)
+            result = super().load_state_dict(_weights_of(mine), strict, assign)
         except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
             error = failed
         failed_anywhere, lacks_anywhere = self._on_any_rank(error is not None, strategy_states is None)
