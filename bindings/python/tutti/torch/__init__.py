@@ -14,6 +14,7 @@ Importing this module makes no thread and no socket.
 
 import atexit
 import functools
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -72,6 +73,29 @@ def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | No
     return backend.empty(list(size), torch.get_default_dtype() if dtype is None else dtype)
 
 
+def _saved_states(state_dict) -> list[bytes]:
+    """The states in what GradientExchange.state_dict() returned, on one rank or on all. ValueError says what is wrong."""
+    every = [state_dict] if isinstance(state_dict, Mapping) else state_dict
+    if not isinstance(every, Sequence) or not every:
+        every = [every]
+    saved = []
+    for one in every:
+        state = one.get("state") if isinstance(one, Mapping) else None
+        if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+            raise ValueError(
+                f"GradientExchange.load_state_dict: rank {dist.get_rank()} got {_words_for(one)}; state_dict is what "
+                "GradientExchange.state_dict() returned on this rank, or the list of what it returned on all ranks")
+        saved.append(states.to_bytes(state))
+    return saved
+
+
+def _words_for(value) -> str:
+    """What ``value`` is, in a few words."""
+    if isinstance(value, Mapping):
+        return f"a {type(value).__name__} with the keys {', '.join(map(repr, [*value][:5])) or '(none)'}"
+    return f"a value of type {type(value).__name__}"
+
+
 class GradientExchange:
     """The exchange of a model's gradients; made by :func:`register`. Used by one thread at a time."""
 
@@ -100,8 +124,17 @@ class GradientExchange:
 
         Collective. ValueError, on every rank, names what does not fit; nothing is changed then.
         """
-        every = [state_dict] if isinstance(state_dict, dict) else list(state_dict)
-        self._exchange.load_state([states.to_bytes(state["state"]) for state in every])
+        saved, mistake = [], None
+        try:
+            saved = _saved_states(state_dict)
+        except ValueError as error:
+            mistake = error
+        try:
+            self._exchange.load_state(saved)  # collective: an empty list is an error on every rank, and nobody waits
+        except ValueError:
+            if mistake is None:
+                raise
+            raise mistake from None
 
     def set_loss_scale(self, scale: float) -> None:
         """Says that losses are multiplied by ``scale`` from here on, so that residuals follow. Collective on a change."""
