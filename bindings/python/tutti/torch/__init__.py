@@ -38,7 +38,22 @@ def _core():
     return _C
 
 
-def _create_backend(options, _backend_options):
+def _check_options(backend_options) -> None:
+    """Raises ValueError for ``pg_options``, of which the backend has none.
+
+    torch gives every backend of a group the same ones, and in a group of "cuda:nccl,cpu:tutti" also those that it makes
+    itself for the backend of the other device: these are passed over.
+    """
+    c10d = dist.distributed_c10d
+    of_others = [getattr(c10d, name).Options for name in ("ProcessGroupNCCL", "ProcessGroupXCCL") if hasattr(c10d, name)]
+    if backend_options is not None and not isinstance(backend_options, tuple(of_others)):
+        raise ValueError(
+            f"pg_options is a {type(backend_options).__name__}, and the backend tutti has no options: leave pg_options "
+            "out. timeout is an argument of its own, and docs/configuration.md lists Tutti's environment variables")
+
+
+def _create_backend(options, backend_options):
+    _check_options(backend_options)
     return _core().create_backend(options)
 
 
@@ -50,6 +65,10 @@ def register_backend() -> None:
 
 def _backend_of(group: dist.ProcessGroup, caller: str):
     """The backend `tutti` of ``group``, also where TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend."""
+    if not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"tutti.torch.{caller}: " + (
+            f"rank {dist.get_rank()} is no member of the process group" if dist.is_initialized() else
+            'there is no process group: call torch.distributed.init_process_group("tutti") first'))
     backend = group._get_backend(torch.device("cpu"))
     backend = getattr(backend, "wrapped_pg", backend)
     if not isinstance(backend, _core().ProcessGroupTutti):
@@ -151,6 +170,12 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
     Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
     :class:`DistributedDataParallel` of this module.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile(model)
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise TypeError(
+            f"register: model is a {type(model).__module__}.{type(model).__qualname__}; wrap it in "
+            "torch.nn.parallel.DistributedDataParallel first, or use tutti.torch.DistributedDataParallel(module, optimizer, "
+            "strategy) instead of register")
     if getattr(model, "_use_python_reducer", False):
         raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")
