@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import tutti.torch
 from ranks import run_ranks
 
 
@@ -43,6 +44,31 @@ def calls_that_do_not_match(rank):
     dist.barrier()
 
 
-@pytest.mark.parametrize("function", [wrong_arguments, calls_that_do_not_match], ids=lambda f: f.__name__)
+def options_of_a_group(rank):
+    for options in dist.ProcessGroupGloo._Options(), {"is_high_priority_stream": True}:
+        with pytest.raises(ValueError, match="pg_options is a .*, and the backend tutti has no options"):
+            dist.new_group([0, 1], pg_options=options)
+    dist.all_reduce(tensor := torch.ones(4), group=dist.new_group([0, 1], pg_options=None))
+    assert tensor.tolist() == [2.0] * 4
+
+
+def things_of_another_kind(rank):
+    group = dist.new_group([0])
+    if rank == 1:
+        with pytest.raises(ValueError, match="rank 1 is no member of the process group"):
+            tutti.torch.empty(3, group=group)
+    for module, name in ((torch.nn.Linear(2, 2), "Linear"), (tutti.torch.DistributedDataParallel(
+            torch.nn.Linear(2, 2)), "tutti.torch.*DistributedDataParallel"), (None, "NoneType")):
+        with pytest.raises(TypeError, match=f"register: model is a .*{name}; wrap it in torch.nn.parallel"):
+            tutti.torch.register(module, "bytegrad")
+
+
+def test_before_there_is_a_group():
+    with pytest.raises(ValueError, match="tutti.torch.empty: there is no process group: call .*init_process_group"):
+        tutti.torch.empty(3)
+
+
+@pytest.mark.parametrize("function", [
+    wrong_arguments, calls_that_do_not_match, options_of_a_group, things_of_another_kind], ids=lambda f: f.__name__)
 def test_mistake(function):
     run_ranks(2, function)

@@ -26,8 +26,8 @@ assert STEPS < 100, "not reached: the measurement ends the script"
 """
 
 
-def compared(tmp_path, steps, *options, expected=0):
-    script = write(tmp_path, SCRIPT.replace("STEPS", str(steps)), "train.py")
+def compared(tmp_path, steps, *options, text=SCRIPT, expected=0):
+    script = write(tmp_path, text.replace("STEPS", str(steps)), "train.py")
     return run([PYTHON, "-m", "tutti.compare", "--pairs", 1, "--steps", 5, *options, script, "--name", "value"], expected)
 
 
@@ -42,6 +42,21 @@ def test_both_backends_are_measured(tmp_path):
     assert result["ratios"] == [gloo / tutti]
     words = ended.stdout.split()
     assert words[:3] == ["backend", "step", "communication"] and f"{gloo / tutti:.2f}" in words, ended.stdout
+
+
+def test_a_script_that_names_no_backend(tmp_path):
+    mesh = """dist.device_mesh.init_device_mesh("cpu", (2,))
+open(f"{__file__}.{dist.get_rank()}.{dist.get_backend_config()}", "w").close()"""
+    text = SCRIPT.replace('dist.init_process_group("gloo")', mesh).replace('backend="gloo"', "")
+    compared(tmp_path, 100, text=text)
+    configs = [file.name.split(".")[-1].split(",")[0] for file in tmp_path.glob("train.py.*")]
+    assert sorted(configs) == ["cpu:gloo"] * 2 + ["cpu:tutti"] * 2
+
+
+def test_a_script_whose_groups_cannot_be_replaced(tmp_path):
+    text = SCRIPT.replace('dist.init_process_group("gloo")', 'dist.init_process_group.__wrapped__("cpu:gloo")')
+    ended = compared(tmp_path, 100, text=text.replace('group = dist.new_group(backend="gloo")', "group = None"), expected=1)
+    assert "under tutti, no process group of " in ended.stderr and "init_process_group" in ended.stderr, ended.stderr
 
 
 def test_too_few_steps(tmp_path):

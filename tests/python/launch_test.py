@@ -34,6 +34,37 @@ def test_mpirun(mpirun, tmp_path):
     check_sums(run([*mpirun, "-n", 3, PYTHON, write(tmp_path, SUM)]).stdout, 3)
 
 
+# What the ranks listen on, as the kernel tells; mpirun leaves a listening socket of its own in every rank.
+LISTENS = SUM.replace("torch.set_num_threads(1)", """
+def listening():
+    mine, found = set(), {}
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            mine.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:  # the one by which the folder is read
+            pass
+    for table in "tcp", "tcp6":
+        for line in open(f"/proc/self/net/{table}").readlines()[1:]:
+            word = line.split()
+            if word[3] == "0A" and f"socket:[{word[9]}]" in mine:
+                found[word[9]] = word[1].split(":")[0]
+    return found
+
+before = listening()
+""").replace("dist.destroy_process_group()", """
+dist.barrier()
+after = {address for inode, address in listening().items() if inode not in before}
+os.write(1, f"<rank {dist.get_rank()} listens at {' '.join(sorted(after))}>\\n".encode())
+dist.destroy_process_group()
+""")
+
+
+def test_ranks_of_one_node_listen_on_loopback_alone(mpirun, tmp_path):
+    text = run([*mpirun, "-n", 2, PYTHON, write(tmp_path, LISTENS)]).stdout
+    lines = sorted(line for line in text.split("\n") if "listens" in line)
+    assert lines == [f"<rank {rank} listens at 0100007F>" for rank in range(2)], text  # 127.0.0.1
+
+
 def test_no_launcher(tmp_path):
     check_sums(run([PYTHON, write(tmp_path, SUM)]).stdout, 1)
 

@@ -34,6 +34,36 @@ def _run(function, rank, size, store, backend, timeout, results, arguments):
         os._exit(1)
 
 
+def _results_of(ranks, results, end, may_die):
+    """The value or the error that each rank has reported, as two dictionaries by rank."""
+    values = {}
+    errors = {}
+    while len(values) + len(errors) < len(ranks):
+        try:
+            rank, value, error = results.get(timeout=0.2)
+            if error is None:
+                values[rank] = value
+            else:
+                errors[rank] = error
+        except queue.Empty:
+            assert time.monotonic() < end, f"ranks {set(range(len(ranks))) - set(values)} did not end; {errors}"
+            gone = [r for r, p in enumerate(ranks) if not p.is_alive() and r not in values and r not in errors]
+            for rank in gone:
+                if results.empty():
+                    values[rank] = None
+                    assert rank in may_die, f"rank {rank} ended with {ranks[rank].exitcode}; {errors}"
+    return values, errors
+
+
+def _check_ends(ranks, end, may_die):
+    """Waits for the ranks, all of which have reported: a rank that hangs or crashes afterwards is a failure, too."""
+    for rank, process in enumerate(ranks):
+        process.join(max(0, end - time.monotonic()))
+        assert not process.is_alive(), f"rank {rank} has reported its result, and did not end"
+        assert process.exitcode == 0 or rank in may_die, (
+            f"rank {rank} has reported its result, and ended with {process.exitcode} afterwards")
+
+
 def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=()):
     """Returns what `function(rank, *arguments)` returned on each rank; None for ranks of `may_die` that ended without.
 
@@ -49,28 +79,13 @@ def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90,
         ]
         for process in ranks:
             process.start()
-        values = {}
-        errors = {}
         end = time.monotonic() + limit
         try:
-            while len(values) + len(errors) < size:
-                try:
-                    rank, value, error = results.get(timeout=0.2)
-                    if error is None:
-                        values[rank] = value
-                    else:
-                        errors[rank] = error
-                except queue.Empty:
-                    assert time.monotonic() < end, f"ranks {set(range(size)) - set(values)} did not end; {errors}"
-                    gone = [r for r, p in enumerate(ranks) if not p.is_alive() and r not in values and r not in errors]
-                    for rank in gone:
-                        if results.empty():
-                            values[rank] = None
-                            assert rank in may_die, f"rank {rank} ended with {ranks[rank].exitcode}; {errors}"
+            values, errors = _results_of(ranks, results, end, may_die)
+            assert not errors, "\n".join(f"rank {rank}:\n{error}" for rank, error in sorted(errors.items()))
+            _check_ends(ranks, end, may_die)
         finally:
             for process in ranks:
-                process.join(10)
-                if process.is_alive():
-                    process.kill()
-        assert not errors, "\n".join(f"rank {rank}:\n{error}" for rank, error in sorted(errors.items()))
+                process.kill()
+                process.join()
         return [values[rank] for rank in range(size)]

@@ -115,6 +115,28 @@ def test_weights_come_from_and_go_to_stock_ddp():
     run_ranks(2, moves_between_wrappers)
 
 
+class Versioned(torch.nn.Linear):
+    """A layer whose _load_from_state_dict, as those of torch's BatchNorm, asks which version of it was saved."""
+
+    _version = 3
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *more):
+        self.found = local_metadata.get("version")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *more)
+
+
+def loads_versions(rank):
+    model, _ = wrap("bytegrad", torch.nn.Sequential(Versioned(2, 2)))
+    model.load_state_dict(loaded(saved(model.state_dict())))
+    assert model.module[0].found == 3
+    model.load_state_dict(dict(model.state_dict()))  # a plain dictionary has no versions
+    assert model.module[0].found is None
+
+
+def test_the_versions_of_saved_modules_are_loaded():
+    run_ranks(2, loads_versions)
+
+
 def broadcasts_optimizers(rank, strategy):
     model, optimizer = wrap(strategy)
     if rank == 0:

@@ -124,6 +124,23 @@ def test_a_scaler_whose_ranks_do_not_agree_is_refused():
     run_ranks(2, scales_without_agreement)
 
 
+def has_a_scaler_that_does_nothing(rank):
+    model, optimizer = wrap("decentralized")
+    scalers = [torch.amp.GradScaler("cpu", enabled=False)]
+    if not torch.cuda.is_available():
+        scalers.append(torch.amp.GradScaler())  # for CUDA, where there is none: torch does not enable it
+    for step, scaler in enumerate(scalers):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, rank, step)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert model.step == len(scalers)
+
+
+def test_a_scaler_that_is_not_enabled_may_be_left_in_a_loop():
+    run_ranks(2, has_a_scaler_that_does_nothing)
+
+
 def residuals_follow_the_scale(rank):
     strategy = "bytegrad:error_feedback=true,codec=uint4_block"
     plain, optimizer = wrap(strategy)
@@ -336,6 +353,85 @@ def buffers_become(rank, mode):
 @pytest.mark.parametrize("mode", ["broadcast", "average", "leave"])
 def test_buffers(mode):
     run_ranks(2, buffers_become, mode)
+
+
+class Mean(torch.nn.Module):
+    """A module that assigns its buffer anew in each forward, as averages of one's own are often written."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 1)
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("later", None)
+
+    def forward(self, inputs):
+        self.mean = 0.5 * self.mean + 0.5 * inputs.mean(0)
+        return self.linear(inputs)
+
+
+def takes_a_step(model, optimizer, rank):
+    optimizer.zero_grad()
+    model(torch.full((2, 4), 2.0 + 4 * rank)).sum().backward()
+    optimizer.step()
+
+
+def assigns_buffers(rank, strategy, mode):
+    module = Mean()
+    model, optimizer = wrap(strategy, module, buffers=mode)
+    for mean in {"broadcast": (1.0, 1.5), "average": (2.0, 3.0), "leave": (1.0 + 2 * rank, 1.5 + 3 * rank)}[mode]:
+        takes_a_step(model, optimizer, rank)
+        assert torch.equal(module.mean, torch.full((4,), mean)), (module.mean, mean)
+    module.later = torch.full((2, 3), 2.0 * rank)  # a buffer that was None,
+    module.append = torch.nn.BatchNorm1d(4, affine=False)  # and a module that has buffers and no parameters
+    module.append.running_mean = torch.full((4,), 2.0 * rank)
+    takes_a_step(model, optimizer, rank)
+    expected = {"broadcast": 0.0, "average": 1.0, "leave": 2.0 * rank}[mode]
+    assert module.later.eq(expected).all() and module.append.running_mean.eq(expected).all()
+    module.later = torch.full((5,), 2.0 * rank)  # another shape
+    model.flush()
+    assert torch.equal(module.later, torch.full((5,), expected))
+    module.later = torch.full((5,), 1.0 + rank)
+    if mode != "leave":
+        with pytest.raises(RuntimeError, match="later"):
+            model.check_replicas()
+    model.broadcast()
+    assert module.later.eq(1).all()
+    model.check_replicas()
+    module.later = None
+    model.flush()
+
+
+@pytest.mark.parametrize("mode", ["broadcast", "average", "leave"])
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized"])
+def test_buffers_that_the_module_assigns_anew(strategy, mode):
+    run_ranks(2, assigns_buffers, strategy, mode)
+
+
+def has_buffers_of_its_own(rank, change):
+    module = Mean()
+    model, optimizer = wrap("gradient_allreduce", module)
+    takes_a_step(model, optimizer, rank)
+    with pytest.raises((ValueError, dist.DistBackendError)) as raised:
+        change(module, rank)
+        takes_a_step(model, optimizer, rank)
+        takes_a_step(model, optimizer, rank)
+    return f"{type(raised.value).__name__}: {raised.value}"
+
+
+def fills_with_another_shape(module, rank):
+    module.later = torch.ones(2 + rank)
+
+
+def fills_on_one_rank(module, rank):
+    if rank == 1:
+        module.later = torch.ones(2)
+
+
+def test_buffers_that_differ_between_ranks():
+    for error in run_ranks(2, has_buffers_of_its_own, fills_with_another_shape):
+        assert error.startswith("ValueError") and "buffer later=Float 3" in error and "rank 1" in error, error
+    for error in run_ranks(2, has_buffers_of_its_own, fills_on_one_rank):
+        assert "rank 1" in error or "rank 0" in error, error
 
 
 def calls_beside_others(rank):

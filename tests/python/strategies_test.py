@@ -60,6 +60,21 @@ def test_a_state_goes_on_bit_for_bit():
     run_ranks(2, goes_on_from_a_state, "bytegrad:error_feedback=true")
 
 
+def loads_a_wrong_file(rank):
+    exchange = tutti.torch.register(DistributedDataParallel(Net()), "bytegrad:error_feedback=true")
+    good = exchange.state_dict()
+    for wrong in ({"model": {}, "epoch": 3}, {"state": {"exp_avg": 1}}, {"state": torch.ones(3)}, None, 7, [], [good, {}]):
+        with pytest.raises(ValueError, match="rank 1"):
+            exchange.load_state_dict(wrong if rank == 1 else good)
+    with pytest.raises(ValueError, match="a dict with the keys 'model', 'epoch'; state_dict is what"):
+        exchange.load_state_dict({"model": {}, "epoch": 3})
+    exchange.load_state_dict(good)
+
+
+def test_a_wrong_file_on_one_rank_is_an_error_of_all():
+    run_ranks(2, loads_a_wrong_file)
+
+
 def mistakes(rank):
     model = DistributedDataParallel(torch.nn.Linear(3, 2))
     for strategy, text in (("bytegrd", "bytegrad"), ("decentralized", "weights"), ("bytegrad:codec=none_such", "codec")):

@@ -12,6 +12,7 @@ import time
 
 import torch.distributed as dist
 from torch.autograd.profiler import profile
+from torch.distributed import device_mesh
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tutti.torch  # noqa: F401  registers the backend
@@ -39,6 +40,8 @@ def replaced(named: str | None, backend: str) -> str:
 def replace_backend(backend: str) -> None:
     """Lets init_process_group and new_group make groups of `backend`, whatever the script names."""
     core = dist.distributed_c10d
+    # What torch takes where nobody names a backend, as in init_device_mesh("cpu", (n,)).
+    dist.Backend.default_device_backend_map["cpu"] = backend
     for name, place in (("init_process_group", 0), ("new_group", 2)):
         original = getattr(core, name)
 
@@ -53,8 +56,14 @@ def replace_backend(backend: str) -> None:
                 named["backend"] = replaced(named.get("backend"), backend)
             return _original(*arguments, **named)
 
-        setattr(core, name, patched)
-        setattr(dist, name, patched)
+        for module in (core, dist, device_mesh):
+            setattr(module, name, patched)
+
+
+def exists_group_of(backend: str) -> bool:
+    """Whether `backend` serves the CPU in any of the process groups that there are now."""
+    configs = dist.distributed_c10d._world.pg_backend_config.values()
+    return any(f"cpu:{backend}" in config.split(",") for config in configs)
 
 
 def covered(spans: list[tuple[float, float]]) -> float:
@@ -80,6 +89,7 @@ class Clock:
         self.step_seconds = []
         self.profiler = None
         self.share = None
+        self.had_backend = False
 
     def __call__(self, optimizer, *_):
         now = time.perf_counter()
@@ -88,6 +98,7 @@ class Clock:
         if optimizer is not self.optimizer or not dist.is_initialized():
             return
         self.count += 1
+        self.had_backend = self.had_backend or exists_group_of(self.backend)
         if self.warmup < self.count <= self.warmup + self.steps:
             self.step_seconds.append(now - self.last)
         self.last = now
@@ -112,7 +123,7 @@ class Clock:
 
     def result(self) -> dict:
         return {"rank": int(os.environ["RANK"]), "backend": self.backend, "optimizer_steps": self.count,
-                "step_seconds": self.step_seconds, "communication_share": self.share}
+                "had_backend": self.had_backend, "step_seconds": self.step_seconds, "communication_share": self.share}
 
 
 def main() -> None:

@@ -65,6 +65,10 @@ def run_once(options, backend: str) -> list[dict]:
     if short:
         raise Failure(f"{options.script} made {short[0]['optimizer_steps']} optimizer steps, and --warmup={options.warmup} "
                       "of them are not counted: let it make more, or lower --warmup")
+    if not all(result["had_backend"] for result in results):
+        raise Failure(f"under {backend}, no process group of {options.script} ran on {backend}, so there is nothing to "
+                      "compare: let the script make its groups by init_process_group, new_group or init_device_mesh, "
+                      "of any backend for the CPU")
     return results
 
 

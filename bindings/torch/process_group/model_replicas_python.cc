@@ -97,6 +97,12 @@ py::bytes BroadcastBytes(const ModelReplicas& model, std::string bytes) {
   });
 }
 
+void SetBuffers(const ModelReplicas& model, const ModelReplicas::NamedTensors& buffers) {
+  std::vector<nn::NamedTensor> named;
+  for (const auto& [name, buffer] : buffers) named.push_back({name, buffer});
+  model.replicas().SetBuffers(named);
+}
+
 py::dict TakeStatistics(const ModelReplicas& model) {
   const SyncStatistics statistics = model.replicas().synchronizer().TakeStatistics();
   py::dict result;
@@ -125,6 +131,7 @@ void DefineModelReplicas(py::module_& module) {
       .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
+      .def("set_buffers", &SetBuffers, py::arg("buffers"))
       .def("broadcast", OfReplicas(&nn::Replicas::Broadcast))
       .def("broadcast_bytes", &BroadcastBytes, py::arg("bytes"))
       .def("flush", OfReplicas(&nn::Replicas::Flush))

@@ -14,6 +14,7 @@ Importing this module makes no thread and no socket.
 
 import atexit
 import functools
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -37,7 +38,22 @@ def _core():
     return _C
 
 
-def _create_backend(options, _backend_options):
+def _check_options(backend_options) -> None:
+    """Raises ValueError for ``pg_options``, of which the backend has none.
+
+    torch gives every backend of a group the same ones, and in a group of "cuda:nccl,cpu:tutti" also those that it makes
+    itself for the backend of the other device: these are passed over.
+    """
+    c10d = dist.distributed_c10d
+    of_others = [getattr(c10d, name).Options for name in ("ProcessGroupNCCL", "ProcessGroupXCCL") if hasattr(c10d, name)]
+    if backend_options is not None and not isinstance(backend_options, tuple(of_others)):
+        raise ValueError(
+            f"pg_options is a {type(backend_options).__name__}, and the backend tutti has no options: leave pg_options "
+            "out. timeout is an argument of its own, and docs/configuration.md lists Tutti's environment variables")
+
+
+def _create_backend(options, backend_options):
+    _check_options(backend_options)
     return _core().create_backend(options)
 
 
@@ -49,6 +65,10 @@ def register_backend() -> None:
 
 def _backend_of(group: dist.ProcessGroup, caller: str):
     """The backend `tutti` of ``group``, also where TORCH_DISTRIBUTED_DEBUG=DETAIL wraps the backend."""
+    if not isinstance(group, dist.ProcessGroup):
+        raise ValueError(f"tutti.torch.{caller}: " + (
+            f"rank {dist.get_rank()} is no member of the process group" if dist.is_initialized() else
+            'there is no process group: call torch.distributed.init_process_group("tutti") first'))
     backend = group._get_backend(torch.device("cpu"))
     backend = getattr(backend, "wrapped_pg", backend)
     if not isinstance(backend, _core().ProcessGroupTutti):
@@ -70,6 +90,29 @@ def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | No
         size = tuple(size[0])
     backend = _backend_of(dist.group.WORLD if group is None else group, "empty")
     return backend.empty(list(size), torch.get_default_dtype() if dtype is None else dtype)
+
+
+def _saved_states(state_dict) -> list[bytes]:
+    """The states in what GradientExchange.state_dict() returned, on one rank or on all. ValueError says what is wrong."""
+    every = [state_dict] if isinstance(state_dict, Mapping) else state_dict
+    if not isinstance(every, Sequence) or not every:
+        every = [every]
+    saved = []
+    for one in every:
+        state = one.get("state") if isinstance(one, Mapping) else None
+        if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+            raise ValueError(
+                f"GradientExchange.load_state_dict: rank {dist.get_rank()} got {_words_for(one)}; state_dict is what "
+                "GradientExchange.state_dict() returned on this rank, or the list of what it returned on all ranks")
+        saved.append(states.to_bytes(state))
+    return saved
+
+
+def _words_for(value) -> str:
+    """What ``value`` is, in a few words."""
+    if isinstance(value, Mapping):
+        return f"a {type(value).__name__} with the keys {', '.join(map(repr, [*value][:5])) or '(none)'}"
+    return f"a value of type {type(value).__name__}"
 
 
 class GradientExchange:
@@ -100,8 +143,17 @@ class GradientExchange:
 
         Collective. ValueError, on every rank, names what does not fit; nothing is changed then.
         """
-        every = [state_dict] if isinstance(state_dict, dict) else list(state_dict)
-        self._exchange.load_state([states.to_bytes(state["state"]) for state in every])
+        saved, mistake = [], None
+        try:
+            saved = _saved_states(state_dict)
+        except ValueError as error:
+            mistake = error
+        try:
+            self._exchange.load_state(saved)  # collective: an empty list is an error on every rank, and nobody waits
+        except ValueError:
+            if mistake is None:
+                raise
+            raise mistake from None
 
     def set_loss_scale(self, scale: float) -> None:
         """Says that losses are multiplied by ``scale`` from here on, so that residuals follow. Collective on a change."""
@@ -118,6 +170,12 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
     Strategies that exchange weights or momentum (``decentralized``, ``async``, ``qadam``) raise ValueError: they need
     :class:`DistributedDataParallel` of this module.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile(model)
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise TypeError(
+            f"register: model is a {type(model).__module__}.{type(model).__qualname__}; wrap it in "
+            "torch.nn.parallel.DistributedDataParallel first, or use tutti.torch.DistributedDataParallel(module, optimizer, "
+            "strategy) instead of register")
     if getattr(model, "_use_python_reducer", False):
         raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")

@@ -5,6 +5,7 @@ torchrun, and scripts that set ``RANK`` and ``WORLD_SIZE`` themselves, are serve
 """
 
 import os
+import socket
 from datetime import timedelta
 from urllib.parse import parse_qsl, urlparse
 
@@ -16,9 +17,18 @@ SCHEME = "tutti"
 _PORT = 29500  # torch's own default for MASTER_PORT, as torchrun has it
 
 
+def _serve_this_node(size: int, timeout: timedelta) -> dist.Store:
+    """torch's store on a free port of loopback. A socket that torch makes itself would listen on every interface."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    return dist.TCPStore("127.0.0.1", port, size, True, timeout, wait_for_workers=False,
+                         master_listen_fd=listener.detach())
+
+
 def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.Store:
     """A store of rank 0 on a free port, which the others learn through a file that only this user can read."""
-    store = dist.TCPStore("127.0.0.1", 0, size, True, timeout, wait_for_workers=False) if rank == 0 else None
+    store = _serve_this_node(size, timeout) if rank == 0 else None
     port = extension.meet(str(store.port) if store else "", timeout.total_seconds())[0]
     return store or dist.TCPStore("127.0.0.1", int(port), size, False, timeout)
 

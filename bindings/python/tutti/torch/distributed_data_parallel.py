@@ -1,5 +1,6 @@
 """DistributedDataParallel for every strategy of Tutti, also those that exchange weights or need an optimizer."""
 
+import collections
 import contextlib
 import io
 import operator
@@ -18,10 +19,27 @@ from tutti.torch.qadam import QAdam
 _EXTRA_STATE = "_extra_state"  # torch's key in state_dict() for what get_extra_state() returns
 
 
-def _places_of(module: torch.nn.Module) -> list[tuple[dict[str, Any], list[Any]]]:
-    """The tables of parameters and of children of all modules inside, and what is in them: quick to compare."""
+_Places = list[tuple[dict[str, Any], list[Any]]]
+
+
+def _places_of(module: torch.nn.Module, kind: str) -> _Places:
+    """The tables of a kind, and those of children, of all modules inside, and what is in them: quick to compare."""
     return [(table, list(table.values()))
-            for inner in module.modules() for table in (inner._parameters, inner._modules)]
+            for inner in module.modules() for table in (getattr(inner, kind), inner._modules)]
+
+
+def _hold(places: _Places) -> bool:
+    """Whether the tables still have in them what they had."""
+    return all(len(table) == len(values) and all(map(operator.is_, table.values(), values)) for table, values in places)
+
+
+def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What torch loads of ``state_dict``, with the versions of the modules that wrote it, which torch keeps beside it."""
+    weights = collections.OrderedDict({_EXTRA_STATE: None, **state_dict})
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        weights._metadata = metadata
+    return weights
 
 
 def _check_scaler() -> None:
@@ -35,7 +53,9 @@ def _check_scaler() -> None:
         frame = frame.f_back
         if frame is None:
             return
-        if frame.f_code in steps and not isinstance(frame.f_locals.get("self"), tutti.torch.GradScaler):
+        scaler = frame.f_locals.get("self") if frame.f_code in steps else None
+        # A scaler that is not enabled, as torch.amp.GradScaler() is on a machine without CUDA, skips no step.
+        if scaler is not None and scaler.is_enabled() and not isinstance(scaler, tutti.torch.GradScaler):
             raise ValueError("torch.amp.GradScaler skips a step on one rank alone when gradients overflow there, and "
                              "the other ranks would wait: use tutti.torch.GradScaler(model), whose ranks skip together")
 
@@ -58,7 +78,8 @@ class DistributedDataParallel(torch.nn.Module):
     ``tutti``; the model gets a communicator of its own there.
 
     ``buffers`` says how ranks keep buffers equal, in every step that they make together: ``"broadcast"`` those of rank
-    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. With ``find_unused_parameters`` a backward need
+    0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. A buffer that the module assigns anew, fills or
+    registers later counts as it is then, and has one shape on all ranks. With ``find_unused_parameters`` a backward need
     not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
     ``bucket_cap_mb`` MiB.
 
@@ -91,7 +112,8 @@ class DistributedDataParallel(torch.nn.Module):
             backend, list(module.named_parameters()), list(module.named_buffers()), strategy, buffers,
             find_unused_parameters, int(bucket_cap_mb * 2**20))
         self._names = dict(module.named_parameters(remove_duplicate=False))
-        self._places = _places_of(module)
+        self._places = _places_of(module, "_parameters")
+        self._buffer_places = _places_of(module, "_buffers")
         self._synchronizes = True
         self._steps_together = False
         self._optimizers: list[torch.optim.Optimizer] = []
@@ -143,7 +165,7 @@ class DistributedDataParallel(torch.nn.Module):
         def after(_optimizer: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
             model = this()
             if model is not None and not model._steps_together:
-                model._replicas.end_update()
+                model._end_update()
 
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
@@ -163,7 +185,7 @@ class DistributedDataParallel(torch.nn.Module):
             raise
         finally:
             self._steps_together = False
-        self._replicas.end_update()
+        self._end_update()
 
     @property
     def require_backward_grad_sync(self) -> bool:
@@ -190,6 +212,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Leaves weights alone that the strategy keeps equal anyway. Collective.
         """
+        self._hand_over_buffers()
         self._replicas.flush()
 
     def broadcast(self) -> None:
@@ -197,6 +220,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Collective.
         """
+        self._hand_over_buffers()
         self._replicas.broadcast()
 
     def broadcast_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -211,6 +235,7 @@ class DistributedDataParallel(torch.nn.Module):
 
         Collective.
         """
+        self._hand_over_buffers()
         self._replicas.check_replicas()
 
     def agree_on_overflow(self, mine: bool) -> bool:
@@ -278,7 +303,7 @@ class DistributedDataParallel(torch.nn.Module):
         try:
             if all(one.get(_EXTRA_STATE) is not None for one in loaded):
                 strategy_states = [states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded]
-            result = super().load_state_dict({_EXTRA_STATE: None, **mine}, strict, assign)
+            result = super().load_state_dict(_weights_of(mine), strict, assign)
         except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
             error = failed
         failed_anywhere, lacks_anywhere = self._on_any_rank(error is not None, strategy_states is None)
@@ -298,9 +323,21 @@ class DistributedDataParallel(torch.nn.Module):
         dist.all_reduce(flags, dist.ReduceOp.MAX, group=self.process_group)
         return [bool(flag) for flag in flags]
 
+    def _end_update(self) -> None:
+        self._hand_over_buffers()
+        self._replicas.end_update()
+
+    def _hand_over_buffers(self) -> None:
+        """Tells the replicas what the buffers are now: a module may assign one anew, fill one that was None, or get one.
+
+        Called before every call that makes buffers equal.
+        """
+        if not _hold(self._buffer_places):
+            self._replicas.set_buffers(list(self.module.named_buffers()))
+            self._buffer_places = _places_of(self.module, "_buffers")
+
     def _check_module(self) -> None:
-        if all(len(table) == len(values) and all(map(operator.is_, table.values(), values))
-               for table, values in self._places):
+        if _hold(self._places):
             return
         now = dict(self.module.named_parameters(remove_duplicate=False))
         for name in [*self._names, *now]:
@@ -310,4 +347,4 @@ class DistributedDataParallel(torch.nn.Module):
                     f"tutti: parameter {name} was {how} after the module was wrapped (load_state_dict(assign=True)?), "
                     "so the ranks do not exchange it as it is now: delete this wrapper, and wrap the module anew after "
                     "every change of its parameters")
-        self._places = _places_of(self.module)  # modules without parameters have come or gone
+        self._places = _places_of(self.module, "_parameters")  # modules without parameters have come or gone

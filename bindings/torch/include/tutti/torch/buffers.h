@@ -37,10 +37,10 @@ inline std::string Name(Buffers buffers) {
 
 // Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective.
 inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOptions& call, Buffers mode,
-                                       const std::vector<torch::Tensor>& buffers) {
+                                       const std::vector<NamedTensor>& buffers) {
   if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
   torch::NoGradGuard no_grad;
-  for (const torch::Tensor& buffer : buffers) {
+  for (const auto& [name, buffer] : buffers) {
     torch::Tensor flat = buffer.contiguous();
     const absl::StatusOr<DType> dtype = DTypeOf(buffer.scalar_type());
     Work work;

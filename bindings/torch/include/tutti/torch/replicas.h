@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tutti/agreement.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
@@ -69,6 +70,10 @@ class Replicas {
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
+  // Tells which tensors the model's buffers are from here on: a model may give a name another tensor. Sends nothing;
+  // the next call that makes buffers equal compares over the ranks what buffers there are, if that has changed, so all
+  // ranks change it before the same call.
+  void SetBuffers(const std::vector<NamedTensor>& buffers);
   // Overwrites the model by that of rank 0, and starts the strategy anew. Collective.
   void Broadcast();
   // Gives `bytes` the value that rank 0 has. Collective.
@@ -104,6 +109,7 @@ class Replicas {
 
  private:
   absl::StatusOr<std::vector<Parameter>> FindTensors();
+  std::vector<NamedTensor> Replicated() const;
   void BeginForward();
   absl::Status MayBeginBackward() const;
   absl::Status CheckPlaces() const;
@@ -111,10 +117,12 @@ class Replicas {
 
   Communicator& communicator_;
   const Buffers buffer_mode_;
-  const ReplicatedModel model_;
+  ReplicatedModel model_;
   std::unique_ptr<Synchronizer> synchronizer_;
-  std::vector<NamedTensor> replicated_;  // parameters and buffers, each once
-  std::vector<torch::Tensor> buffers_;
+  std::vector<NamedTensor> parameters_;  // each once
+  std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter
+  AgreementFields buffers_in_words_;     // what all ranks have in common of `buffers_`
+  bool buffers_changed_ = false;         // the ranks have not yet compared buffers_in_words_
   std::vector<torch::Tensor> trained_;
   std::optional<ErrorPlace> place_;
   std::optional<WeightsWatch> weights_;  // exists for strategies that exchange weights
@@ -147,7 +155,7 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
   std::unordered_set<torch::TensorImpl*> seen;  // modules may share tensors
   for (const auto& [name, parameter] : model_.parameters) {
     if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    replicated_.push_back({name, parameter});
+    parameters_.push_back({name, parameter});
     if (!parameter.requires_grad()) continue;
     absl::StatusOr<Parameter> description = DescribeParameter(name, parameter);
     if (!description.ok()) return description.status();
@@ -158,12 +166,31 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
     descriptions.push_back(*std::move(description));
     trained_.push_back(parameter);
   }
-  for (const auto& [name, buffer] : model_.buffers) {
-    if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
-    buffers_.push_back(buffer);
-    replicated_.push_back({name, buffer});
-  }
+  SetBuffers(std::exchange(model_.buffers, {}));
+  buffers_changed_ = false;  // Broadcast, which follows, compares
   return descriptions;
+}
+
+inline void Replicas::SetBuffers(const std::vector<NamedTensor>& buffers) {
+  std::unordered_set<torch::TensorImpl*> seen;
+  for (const NamedTensor& parameter : parameters_) seen.insert(parameter.tensor.unsafeGetTensorImpl());
+  buffers_.clear();
+  AgreementFields words;
+  for (const auto& [name, buffer] : buffers) {
+    if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
+    buffers_.push_back({name, buffer});
+    words.emplace_back(absl::StrCat("buffer ", name),
+                       absl::StrCat(c10::toString(buffer.scalar_type()), " ", absl::StrJoin(buffer.sizes(), "x")));
+  }
+  if (words == buffers_in_words_) return;
+  buffers_in_words_ = std::move(words);
+  buffers_changed_ = true;
+}
+
+inline std::vector<NamedTensor> Replicas::Replicated() const {
+  std::vector<NamedTensor> all = parameters_;
+  all.insert(all.end(), buffers_.begin(), buffers_.end());
+  return all;
 }
 
 inline Replicas::~Replicas() {
@@ -174,7 +201,7 @@ inline Replicas::~Replicas() {
 }
 
 inline void Replicas::Broadcast() {
-  TensorMemory state(replicated_);
+  TensorMemory state(Replicated());
   place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
   place_->ThrowIfError(synchronizer_->Restart());
@@ -250,13 +277,16 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
 }
 
 inline void Replicas::SynchronizeBuffers() {
+  if (buffer_mode_ == Buffers::kLeave) return;
+  if (buffers_changed_) place_->ThrowIfError(synchronizer_->Agree(buffers_in_words_));
+  buffers_changed_ = false;
   const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
   place_->ThrowIfError(nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_));
 }
 
 inline void Replicas::CheckReplicas() {
   place_->ThrowIfError(synchronizer_->Agree({}, model_.check()));
-  place_->ThrowIfError(synchronizer_->CheckState(TensorMemory(replicated_).memory()));
+  place_->ThrowIfError(synchronizer_->CheckState(TensorMemory(Replicated()).memory()));
 }
 
 }  // namespace tutti::nn
