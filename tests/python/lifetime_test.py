@@ -351,6 +351,24 @@ def loop():
         dist.all_reduce(tensor)
 threading.Thread(target=loop, daemon=True).start()
 time.sleep(0.2)""",
+    "with a thread that trains with a strategy for DDP": """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+tutti.torch.register(model, "bytegrad")
+def loop():
+    while True:
+        model(torch.ones(2, 100)).sum().backward()
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.3)""",
+    "with a thread that trains with the wrapper": """
+module = torch.nn.Linear(100, 100)
+optimizer = torch.optim.SGD(module.parameters(), 0.1)
+model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+def loop():
+    while True:
+        model(torch.ones(2, 100)).sum().backward()
+        optimizer.step()
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.3)""",
     "with an unwaited receive": "work = dist.irecv(tensor, 1 - dist.get_rank())",
 }
 

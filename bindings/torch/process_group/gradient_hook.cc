@@ -71,6 +71,8 @@ void GradientExchange::Parts::End() {
   std::shared_ptr<Live> ended;
   const std::lock_guard lock(mutex);
   ended.swap(live);
+  // A thread in a call of the exchange would hold the group for as long as its peers do not make the call.
+  if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
 }
 
 void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer) {

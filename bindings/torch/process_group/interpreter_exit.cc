@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace tutti::dist {
 namespace {
 
@@ -65,6 +67,10 @@ void Untrack(const void* group) {
   LiveGroups& groups = AllLiveGroups();
   const std::lock_guard lock(groups.mutex);
   groups.shutdowns.erase(group);
+}
+
+absl::Status InterpreterEnds(int rank) {
+  return absl::AbortedError(absl::StrCat("the Python program of rank ", rank, " ended while a thread was in a call"));
 }
 
 void StayIfInterpreterEnds() {

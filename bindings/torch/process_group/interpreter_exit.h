@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "absl/status/status.h"
+
 namespace tutti::dist {
 
 // Shuts down every group that lives, and returns when no thread of Tutti runs Python any more. Called once, by an exit
@@ -14,6 +16,9 @@ void EndAllGroups();
 // From here on EndAllGroups calls `shutdown`; until Untrack(group).
 void Track(const void* group, std::function<void()> shutdown);
 void Untrack(const void* group);
+
+// The error of calls that are under way when the interpreter of `rank` ends.
+absl::Status InterpreterEnds(int rank);
 
 // Once the interpreter ends, a thread other than the main one must not return to Python, which would end the process
 // with std::terminate: such a thread waits here for the end of the process. Threads inside a Callback go on.

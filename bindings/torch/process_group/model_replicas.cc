@@ -45,8 +45,10 @@ std::shared_ptr<ModelReplicas> ModelReplicas::Create(ProcessGroupTutti& group, c
 
 ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::ReplicatedModel model,
                              const nn::ReplicasOptions& options) {
-  parts_->communicator = std::move(communicator);
-  parts_->replicas = std::make_unique<nn::Replicas>(*parts_->communicator, std::move(model), options);
+  auto live = std::make_shared<Live>();
+  live->communicator = std::move(communicator);
+  live->replicas = std::make_unique<nn::Replicas>(*live->communicator, std::move(model), options);
+  parts_->live = std::move(live);
   Track(this, [parts = parts_] { parts->End(); });
 }
 
@@ -57,27 +59,35 @@ ModelReplicas::~ModelReplicas() {
 }
 
 void ModelReplicas::Parts::End() {
-  qadam.reset();
-  replicas.reset();
-  communicator.reset();
+  std::shared_ptr<Live> ended;
+  const std::lock_guard lock(mutex);
+  ended.swap(live);
+  // A thread in a call of the replicas would hold the group for as long as its peers do not make the call.
+  if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
 }
 
-nn::Replicas& ModelReplicas::replicas() const {
+std::shared_ptr<ModelReplicas::Live> ModelReplicas::live() const {
   StayIfInterpreterEnds();
-  TORCH_CHECK_WITH(DistBackendError, parts_->replicas != nullptr, "tutti: the interpreter ends: no more exchanges");
-  return *parts_->replicas;
+  const std::lock_guard lock(parts_->mutex);
+  TORCH_CHECK_WITH(DistBackendError, parts_->live != nullptr, "tutti: the interpreter ends: no more exchanges");
+  return parts_->live;
+}
+
+std::shared_ptr<nn::Replicas> ModelReplicas::replicas() const {
+  const std::shared_ptr<Live> live = this->live();
+  return {live, live->replicas.get()};
 }
 
 void ModelReplicas::MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups) {
-  nn::Replicas& replicas = this->replicas();
-  TORCH_CHECK_VALUE(parts_->qadam == nullptr, "tutti: the model has a QAdam already: there is one for all parameters");
-  parts_->qadam = std::make_unique<nn::QAdamUpdate>(replicas, parameters, std::move(groups));
+  const std::shared_ptr<Live> live = this->live();
+  TORCH_CHECK_VALUE(live->qadam == nullptr, "tutti: the model has a QAdam already: there is one for all parameters");
+  live->qadam = std::make_unique<nn::QAdamUpdate>(*live->replicas, parameters, std::move(groups));
 }
 
-nn::QAdamUpdate& ModelReplicas::qadam() const {
-  (void)replicas();
-  TORCH_CHECK_VALUE(parts_->qadam != nullptr, "tutti: the model has no QAdam");
-  return *parts_->qadam;
+std::shared_ptr<nn::QAdamUpdate> ModelReplicas::qadam() const {
+  const std::shared_ptr<Live> live = this->live();
+  TORCH_CHECK_VALUE(live->qadam != nullptr, "tutti: the model has no QAdam");
+  return {live, live->qadam.get()};
 }
 
 }  // namespace tutti::dist

@@ -3,6 +3,7 @@
 #define TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,23 +31,28 @@ class ModelReplicas {
   ModelReplicas(const ModelReplicas&) = delete;
   ModelReplicas& operator=(const ModelReplicas&) = delete;
 
-  // The replicas of the model; throws when the interpreter ends.
-  nn::Replicas& replicas() const;
+  // The replicas of the model, which live as long as somebody has them; throws when the interpreter ends.
+  std::shared_ptr<nn::Replicas> replicas() const;
   // Makes the optimizer of the strategy `qadam`: see QAdamUpdate. Collective.
   void MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups);
   // The optimizer that MakeQAdam has made; throws ValueError before that.
-  nn::QAdamUpdate& qadam() const;
+  std::shared_ptr<nn::QAdamUpdate> qadam() const;
 
  private:
-  // The members that end when the interpreter ends.
-  struct Parts {
-    ~Parts() { End(); }
-    void End();
-
+  // Each uses those above it to its end.
+  struct Live {
     std::unique_ptr<Communicator> communicator;
     std::unique_ptr<nn::Replicas> replicas;
     std::unique_ptr<nn::QAdamUpdate> qadam;
   };
+  // Ends with the interpreter, or with this object; threads that are in a call at that moment keep what they use.
+  struct Parts {
+    std::mutex mutex;
+    std::shared_ptr<Live> live;
+    void End();
+  };
+  // Throws when the interpreter ends.
+  std::shared_ptr<Live> live() const;
 
   const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
 };

@@ -68,7 +68,7 @@ template <typename Result, typename... Arguments>
 auto OfReplicas(Result (nn::Replicas::*member)(Arguments...)) {
   return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
     const py::gil_scoped_release no_gil;
-    return (model.replicas().*member)(std::move(arguments)...);
+    return ((*model.replicas()).*member)(std::move(arguments)...);
   };
 }
 
@@ -76,7 +76,7 @@ template <typename Result, typename... Arguments>
 auto OfSynchronizer(Result (Synchronizer::*member)(Arguments...)) {
   return [member](const ModelReplicas& model, std::decay_t<Arguments>... arguments) {
     const py::gil_scoped_release no_gil;
-    return (model.replicas().synchronizer().*member)(std::move(arguments)...);
+    return (model.replicas()->synchronizer().*member)(std::move(arguments)...);
   };
 }
 
@@ -92,7 +92,7 @@ py::bytes Saved(const SaveState& save_state) {
 
 py::bytes BroadcastBytes(const ModelReplicas& model, std::string bytes) {
   return Saved([&] {
-    model.replicas().BroadcastBytes(bytes);
+    model.replicas()->BroadcastBytes(bytes);
     return std::move(bytes);
   });
 }
@@ -100,11 +100,11 @@ py::bytes BroadcastBytes(const ModelReplicas& model, std::string bytes) {
 void SetBuffers(const ModelReplicas& model, const ModelReplicas::NamedTensors& buffers) {
   std::vector<nn::NamedTensor> named;
   for (const auto& [name, buffer] : buffers) named.push_back({name, buffer});
-  model.replicas().SetBuffers(named);
+  model.replicas()->SetBuffers(named);
 }
 
 py::dict TakeStatistics(const ModelReplicas& model) {
-  const SyncStatistics statistics = model.replicas().synchronizer().TakeStatistics();
+  const SyncStatistics statistics = model.replicas()->synchronizer().TakeStatistics();
   py::dict result;
   result["steps"] = statistics.steps;
   result["wire_bytes"] = statistics.wire_bytes;
@@ -123,11 +123,11 @@ void DefineModelReplicas(py::module_& module) {
       .def(py::init(&Create), py::arg("group"), py::arg("parameters"), py::arg("buffers"), py::arg("strategy"),
            py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"))
       .def_property_readonly("strategy",
-                             [](const ModelReplicas& model) { return model.replicas().synchronizer().strategy(); })
-      .def_property_readonly("step", [](const ModelReplicas& model) { return model.replicas().synchronizer().step(); })
+                             [](const ModelReplicas& model) { return model.replicas()->synchronizer().strategy(); })
+      .def_property_readonly("step", [](const ModelReplicas& model) { return model.replicas()->synchronizer().step(); })
       .def_property_readonly(
           "exchanges_weights",
-          [](const ModelReplicas& model) { return model.replicas().synchronizer().exchanges_weights(); })
+          [](const ModelReplicas& model) { return model.replicas()->synchronizer().exchanges_weights(); })
       .def("begin_update", OfReplicas(&nn::Replicas::BeginUpdate), py::arg("uses_gradients"))
       .def("end_update", OfReplicas(&nn::Replicas::EndUpdate))
       .def("cancel_update", OfReplicas(&nn::Replicas::CancelUpdate))
@@ -138,7 +138,8 @@ void DefineModelReplicas(py::module_& module) {
       .def("agree_on_overflow", OfReplicas(&nn::Replicas::AgreeOnOverflow), py::arg("mine"))
       .def("set_loss_scale", OfReplicas(&nn::Replicas::SetLossScale), py::arg("scale"))
       .def("check_replicas", OfReplicas(&nn::Replicas::CheckReplicas))
-      .def("save_state", [](const ModelReplicas& model) { return Saved([&] { return model.replicas().SaveState(); }); })
+      .def("save_state",
+           [](const ModelReplicas& model) { return Saved([&] { return model.replicas()->SaveState(); }); })
       .def("load_state", OfReplicas(&nn::Replicas::LoadState), py::arg("states"))
       .def("set_synchronize", OfSynchronizer(&Synchronizer::set_synchronize), py::arg("synchronize"))
       .def("pause", OfSynchronizer(&Synchronizer::Pause))
@@ -147,11 +148,11 @@ void DefineModelReplicas(py::module_& module) {
       .def("take_statistics", &TakeStatistics)
       .def("make_qadam", &MakeQAdam, py::arg("parameters"), py::arg("groups"))
       .def(
-          "step_qadam", [](const ModelReplicas& model) { model.qadam().Step(); }, no_gil)
-      .def_property_readonly("qadam_frozen", [](const ModelReplicas& model) { return model.qadam().frozen(); })
-      .def("save_qadam", [](const ModelReplicas& model) { return Saved([&] { return model.qadam().SaveState(); }); })
+          "step_qadam", [](const ModelReplicas& model) { model.qadam()->Step(); }, no_gil)
+      .def_property_readonly("qadam_frozen", [](const ModelReplicas& model) { return model.qadam()->frozen(); })
+      .def("save_qadam", [](const ModelReplicas& model) { return Saved([&] { return model.qadam()->SaveState(); }); })
       .def(
-          "load_qadam", [](const ModelReplicas& model, const std::string& state) { model.qadam().LoadState(state); },
+          "load_qadam", [](const ModelReplicas& model, const std::string& state) { model.qadam()->LoadState(state); },
           py::arg("state"), no_gil);
 }
 
