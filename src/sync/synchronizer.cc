@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/fork.h"
 #include "plan/limits.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"
@@ -85,7 +86,9 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
 }
 
 Synchronizer::Synchronizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Synchronizer::~Synchronizer() = default;
+Synchronizer::~Synchronizer() {
+  if (impl_ != nullptr && !impl_->maker.is_this()) LeaveToParent(std::move(impl_));
+}
 
 std::uint32_t Synchronizer::number() const { return impl_->context.caller.number(); }
 CallOptions Synchronizer::OwnCall(const CallOptions& options) const {

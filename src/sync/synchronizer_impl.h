@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/fork.h"
 #include "sync/buckets.h"
 #include "sync/caller.h"
 #include "sync/checkpoint.h"
@@ -39,6 +40,7 @@ class Synchronizer::Impl {
   absl::Status Load(absl::Span<const std::string> states);
   absl::StatusOr<bool> AgreeOnOverflow(bool mine);
 
+  const MakerProcess maker;
   SyncContext context;
   const std::string name;  // the strategy name with all options
   int bucket_count = 0;

@@ -12,6 +12,9 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch
 
 from ranks import run_ranks
 
@@ -171,6 +174,18 @@ def a_barrier_after_calls_that_nobody_waits_for(rank):
         assert all(tensor.unique().tolist() == [1 + step] for tensor in tensors)
 
 
+def a_barrier_after_one_that_nobody_waits_for(rank):
+    for wait in (False, True):
+        tensor = torch.full((4_000_000,), float(rank))
+        work = dist.all_reduce(tensor, async_op=True)
+        barrier = dist.barrier(async_op=True)
+        if wait:
+            error_of(lambda: barrier.wait(timedelta(milliseconds=1)))
+        dist.barrier()
+        assert tensor.eq(1).all()
+        del work, barrier
+
+
 def a_work_that_is_asked_again_and_again(rank):
     """Whoever asks has the interpreter's lock, which the end of a call may need to let its tensors go."""
     for _ in range(300):
@@ -298,7 +313,8 @@ def monitored_barrier(rank):
      (a_then_that_calls_and_waits, 30), (a_then_that_waits_for_a_future, 30),
      (a_then_that_waits_for_an_earlier_future, 30), (tags_out_of_order, 30), (a_receive_posted_long_before, 2),
      (results_arrive_when_the_work_was_dropped, 30),
-     (a_barrier_after_calls_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
+     (a_barrier_after_calls_that_nobody_waits_for, 30),
+     (a_barrier_after_one_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
      (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
      (a_thousand_groups, 30), (splits_and_aborts, 30), (monitored_barrier, 30)],
     ids=lambda value: getattr(value, "__name__", ""))
@@ -335,6 +351,35 @@ def forked_children(rank):
     data = torch.utils.data.DataLoader(range(40), batch_size=4, num_workers=2)
     for batch in data:
         dist.all_reduce(batch)
+
+
+def forked_children_of_models(rank):
+    """Children drop the parent's model, and use it and monitored_barrier, which is an error."""
+    module = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "async:warmup_steps=1")
+    ddp = DistributedDataParallel(torch.nn.Linear(4, 2))
+    exchange = tutti.torch.register(ddp, "bytegrad")
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        refused = [isinstance(error_of(call), ValueError) for call in (
+            model.flush, optimizer.step, exchange.state_dict, lambda: backend.monitored_barrier(timeout=timedelta(seconds=5)))]
+        del model, exchange, ddp
+        gc.collect()
+        os._exit(0 if all(refused) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    backend.monitored_barrier(timeout=timedelta(seconds=10))
+    model.flush()
+
+
+def test_forked_children_of_models():
+    run_ranks(2, forked_children_of_models)
 
 
 def test_forked_children():

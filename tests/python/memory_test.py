@@ -142,17 +142,19 @@ def fsdp2(rank, in_arena):
     if in_arena:
         net.set_allocate_memory_from_process_group_for_comm(True)
     gathered = []
-    all_gather = dist.all_gather_into_tensor
+    # torch 2.15 has another name for the call of FSDP2.
+    name = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+    all_gather = getattr(dist, name)
 
     def look(output, *arguments, **keywords):
         gathered.append(shared_mapping_of(output))
         return all_gather(output, *arguments, **keywords)
 
-    dist.all_gather_into_tensor = look
+    setattr(dist, name, look)
     try:
         train(net, rank, steps=3)
     finally:
-        dist.all_gather_into_tensor = all_gather
+        setattr(dist, name, all_gather)
     train(reference, rank, steps=3)
     assert gathered and all(place == in_arena for place in gathered), gathered
     for a, b in zip(net.parameters(), reference.module.parameters()):

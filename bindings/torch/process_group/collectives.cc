@@ -440,7 +440,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::barrier(const ::c10d::BarrierOptio
   calls.prepared.push_back(
       {.spec = {.collective = Collective::kBarrier}, .options = OptionsFor(options.timeout, options.asyncOp)});
   WorkPtr barrier = Launched(std::move(calls), OpType::BARRIER, "tutti:barrier");
-  std::vector<WorkPtr> works = TakeUnfinished();
+  std::vector<WorkPtr> works = Unfinished();
   if (works.empty()) return barrier;
   works.push_back(std::move(barrier));
   return WorkOfAll(std::move(works));

@@ -71,6 +71,8 @@ void GradientExchange::Parts::End() {
   std::shared_ptr<Live> ended;
   const std::lock_guard lock(mutex);
   ended.swap(live);
+  // In a forked child the threads do not exist for which the end would wait.
+  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(std::move(ended)));
   // A thread in a call of the exchange would hold the group for as long as its peers do not make the call.
   if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
 }
@@ -81,6 +83,9 @@ void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchang
 
 std::shared_ptr<GradientExchange::Live> GradientExchange::live() const {
   StayIfInterpreterEnds();
+  TORCH_CHECK_VALUE(parts_->process == getpid(),
+                    "tutti: the exchange belongs to the process that made it, not to a forked "
+                    "child");
   std::shared_ptr<Live> live = parts_->Get();
   TORCH_CHECK_WITH(DistBackendError, live != nullptr, "tutti: the interpreter ends: no more exchanges");
   return live;

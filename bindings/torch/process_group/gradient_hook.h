@@ -2,6 +2,8 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_GRADIENT_HOOK_H_
 #define TUTTI_TORCH_PROCESS_GROUP_GRADIENT_HOOK_H_
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -57,10 +59,11 @@ class GradientExchange {
   struct Parts {
     std::mutex mutex;
     std::shared_ptr<Live> live;
+    const pid_t process = getpid();
     std::shared_ptr<Live> Get();
     void End();
   };
-  // Throws when the interpreter ends.
+  // Throws when the interpreter ends, and in a forked child.
   std::shared_ptr<Live> live() const;
   // Makes `contents` known as those of bucket `index`, whose elements are in `buffer`.
   void SetBucket(int index, BucketContents contents, const at::Tensor& buffer);

@@ -3,6 +3,7 @@
 #define TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_
 
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 
@@ -16,6 +17,12 @@ void EndAllGroups();
 // From here on EndAllGroups calls `shutdown`; until Untrack(group).
 void Track(const void* group, std::function<void()> shutdown);
 void Untrack(const void* group);
+
+// Keeps `object` for good, in a forked child, where the threads do not exist for which its end would wait.
+template <typename T>
+void LeaveToParent(std::unique_ptr<T> object) {
+  (void)object.release();
+}
 
 // The error of calls that are under way when the interpreter of `rank` ends.
 absl::Status InterpreterEnds(int rank);

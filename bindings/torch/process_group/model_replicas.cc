@@ -62,12 +62,17 @@ void ModelReplicas::Parts::End() {
   std::shared_ptr<Live> ended;
   const std::lock_guard lock(mutex);
   ended.swap(live);
+  // In a forked child the threads do not exist for which the end would wait.
+  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(std::move(ended)));
   // A thread in a call of the replicas would hold the group for as long as its peers do not make the call.
   if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
 }
 
 std::shared_ptr<ModelReplicas::Live> ModelReplicas::live() const {
   StayIfInterpreterEnds();
+  TORCH_CHECK_VALUE(parts_->process == getpid(),
+                    "tutti: the model belongs to the process that made it, not to a forked "
+                    "child");
   const std::lock_guard lock(parts_->mutex);
   TORCH_CHECK_WITH(DistBackendError, parts_->live != nullptr, "tutti: the interpreter ends: no more exchanges");
   return parts_->live;

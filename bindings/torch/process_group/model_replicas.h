@@ -2,6 +2,8 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
 #define TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
 
+#include <unistd.h>
+
 #include <memory>
 #include <mutex>
 #include <string>
@@ -49,9 +51,10 @@ class ModelReplicas {
   struct Parts {
     std::mutex mutex;
     std::shared_ptr<Live> live;
+    const pid_t process = getpid();
     void End();
   };
-  // Throws when the interpreter ends.
+  // Throws when the interpreter ends, and in a forked child.
   std::shared_ptr<Live> live() const;
 
   const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();

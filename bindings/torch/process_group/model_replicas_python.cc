@@ -137,6 +137,8 @@ void DefineModelReplicas(py::module_& module) {
       .def("flush", OfReplicas(&nn::Replicas::Flush))
       .def("agree_on_overflow", OfReplicas(&nn::Replicas::AgreeOnOverflow), py::arg("mine"))
       .def("set_loss_scale", OfReplicas(&nn::Replicas::SetLossScale), py::arg("scale"))
+      .def("agree_on_mistake", OfReplicas(&nn::Replicas::AgreeOnMistake), py::arg("mistake"))
+      .def("on_any_rank", OfReplicas(&nn::Replicas::OnAnyRank), py::arg("mine"))
       .def("check_replicas", OfReplicas(&nn::Replicas::CheckReplicas))
       .def("save_state",
            [](const ModelReplicas& model) { return Saved([&] { return model.replicas()->SaveState(); }); })

@@ -2,18 +2,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
+#include "tutti/torch/errors.h"
 
 namespace tutti::dist {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause(5);
+// The time between two looks whether Ctrl-C was pressed.
+constexpr std::chrono::milliseconds kPatience(200);
 
 // Waits until `key` is in the store, at most until `deadline`; returns whether the key is there.
 bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  Clock::time_point looks_for_signals = Clock::now() + kPatience;
   while (!store.check({key})) {
     if (Clock::now() >= deadline) return false;
+    if (Clock::now() >= looks_for_signals) {
+      if (!CheckInterrupt().ok()) RethrowInterrupt();
+      looks_for_signals = Clock::now() + kPatience;
+    }
     std::this_thread::sleep_for(kPause);
   }
   return true;
@@ -29,6 +38,7 @@ std::string Ranks(const std::vector<Rank>& ranks) {
 // Every rank puts a key of its own into the store, and rank 0, which has looked for all of them, puts its verdict
 // there.
 void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, bool wait_all_ranks) {
+  nn::ThrowIfError(communicator()->status());  // also in a forked child
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
   const std::string round = absl::StrCat("tutti/monitored_barrier/", monitored_barriers_++, "/");

@@ -103,16 +103,16 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
   return work;
 }
 
-std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::TakeUnfinished() {
-  std::vector<std::weak_ptr<void>> begun;
-  {
-    const std::lock_guard lock(mutex_);
-    begun.swap(not_awaited_);
-  }
+std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::Unfinished() {
   std::vector<WorkPtr> works;
-  for (const std::weak_ptr<void>& calls : begun) {
-    if (WorkPtr work = ProcessGroupWork::Unfinished(calls); work != nullptr) works.push_back(std::move(work));
-  }
+  const std::lock_guard lock(mutex_);
+  // What has not ended stays in the list: nobody may wait for the barrier that asks, and then a later barrier counts.
+  std::erase_if(not_awaited_, [&](const std::weak_ptr<void>& calls) {
+    WorkPtr work = ProcessGroupWork::Unfinished(calls);
+    if (work == nullptr) return true;
+    works.push_back(std::move(work));
+    return false;
+  });
   return works;
 }
 

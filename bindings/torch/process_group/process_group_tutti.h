@@ -129,7 +129,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // Starts the prepared calls and returns their work, which is noted between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
   // The collectives of this rank that have not ended.
-  std::vector<WorkPtr> TakeUnfinished();
+  std::vector<WorkPtr> Unfinished();
   // Prepare the calls of an allreduce, all_gather or reduce_scatter of one tensor in `calls`.
   void AddAllReduce(at::Tensor& tensor, const ::c10d::ReduceOp& op, const CallOptions& options, Calls& calls);
   void AddAllGather(const at::Tensor& output, const at::Tensor& input, const CallOptions& options, Calls& calls);
@@ -163,8 +163,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   std::mutex mutex_;                               // guards the members below
   std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
-  // The collectives begun since the last barrier, for which torch need not wait one by one; many of them may have
-  // ended.
+  // The collectives for which torch need not wait one by one; many of them may have ended.
   std::vector<std::weak_ptr<void>> not_awaited_;
 };
 

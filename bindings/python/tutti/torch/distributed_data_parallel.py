@@ -42,6 +42,16 @@ def _weights_of(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
     return weights
 
 
+def _strategy_state_of(state_dict: Mapping[str, Any]) -> bytes:
+    """The state of the strategy in what DistributedDataParallel.state_dict() returned."""
+    extra = state_dict[_EXTRA_STATE]
+    state = extra.get("state") if isinstance(extra, Mapping) else None
+    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        raise ValueError(f"load_state_dict: {_EXTRA_STATE!r} holds no state of a strategy: state_dict is what state_dict() "
+                         "of a tutti.torch.DistributedDataParallel returned")
+    return states.to_bytes(state)
+
+
 def _check_scaler() -> None:
     """Raises ValueError where a loss scaler whose ranks do not agree makes the optimizer's step.
 
@@ -290,38 +300,42 @@ class DistributedDataParallel(torch.nn.Module):
         strategy is missing, the strategy starts anew from rank 0's weights. Collective. ValueError, on every rank, says
         what does not fit; the strategy's state is then unchanged.
         """
-        if assign:
-            raise ValueError("load_state_dict(assign=True) gives parameters other memory, where the ranks do not find "
-                             "them: load the module with it before the module is wrapped")
-        every = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
-        if not every:
-            raise ValueError("load_state_dict: the list of the ranks' states is empty")
-        same_world = len(every) in (1, self.process_group.size())
-        mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
-        loaded = [mine] if same_world else every
         result, error, strategy_states = None, None, None
         try:
+            if assign:
+                raise ValueError("load_state_dict(assign=True) gives parameters other memory, where the ranks do not find "
+                                 "them: load the module with it before the module is wrapped")
+            mine, loaded = self._parts_of(state_dict)
             if all(one.get(_EXTRA_STATE) is not None for one in loaded):
-                strategy_states = [states.to_bytes(one[_EXTRA_STATE]["state"]) for one in loaded]
-            result = super().load_state_dict(_weights_of(mine), strict, assign)
+                strategy_states = [_strategy_state_of(one) for one in loaded]
+            result = super().load_state_dict(_weights_of(mine), strict)
         except Exception as failed:  # the other ranks hear of any error, and would wait otherwise
             error = failed
-        failed_anywhere, lacks_anywhere = self._on_any_rank(error is not None, strategy_states is None)
+        try:
+            self._replicas.agree_on_mistake("" if error is None else f"load_state_dict: {error or type(error).__name__}")
+        except ValueError:
+            if error is None:
+                raise
         if error is not None:
             raise error
-        if failed_anywhere:
-            raise ValueError("load_state_dict failed on another rank, which says why; the strategy's state is unchanged")
-        if lacks_anywhere:
+        if self._replicas.on_any_rank(strategy_states is None):
             self.broadcast()
         else:
             self._replicas.load_state(strategy_states)
         return result
 
-    def _on_any_rank(self, *mine: bool) -> list[bool]:
-        """Which of ``mine`` are true on any rank. Collective."""
-        flags = torch.tensor(mine, dtype=torch.int32)
-        dist.all_reduce(flags, dist.ReduceOp.MAX, group=self.process_group)
-        return [bool(flag) for flag in flags]
+    def _parts_of(self, state_dict: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+        """The state dict with this rank's weights, and those with the states of the strategy, in ``state_dict``."""
+        every = [state_dict] if isinstance(state_dict, Mapping) else state_dict
+        wrong = [one for one in every if not isinstance(one, Mapping)] if isinstance(every, Sequence) else [state_dict]
+        if wrong or not every:
+            what = f"a value of type {type(wrong[0]).__name__}" if wrong else "an empty list"
+            raise ValueError(
+                f"load_state_dict: rank {self.process_group.rank()} got {what}; state_dict is what state_dict() returned "
+                "on this rank, or the list of what it returned on all ranks")
+        same_world = len(every) in (1, self.process_group.size())
+        mine = every[0 if len(every) == 1 or not same_world else self.process_group.rank()]
+        return mine, [mine] if same_world else every
 
     def _end_update(self) -> None:
         self._hand_over_buffers()

@@ -97,6 +97,11 @@ class QAdam : public torch::optim::Optimizer {
 inline QAdam::QAdam(DataParallel& replicas, const std::vector<torch::optim::OptimizerParamGroup>& groups,
                     const QAdamOptions& defaults)
     : Optimizer(groups, std::make_unique<QAdamOptions>(defaults)) {
+  // torch 2.15 merges the options of groups with the defaults, but only those of its own optimizers: those of others
+  // get lost.
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].has_options()) param_groups_[i].set_options(groups[i].options().clone());
+  }
   std::vector<std::vector<torch::Tensor>> parameters;
   for (const torch::optim::OptimizerParamGroup& group : param_groups_) parameters.push_back(group.params());
   update_.emplace(replicas.replicas_, parameters, [this] { return Groups(); });

@@ -99,6 +99,11 @@ class Replicas {
   std::string SaveState() const { return synchronizer_->SaveState(); }
   void LoadState(const std::vector<std::string>& states);
 
+  // Throws, on every rank, the mistakes that ranks have found in arguments of theirs; empty: none. Collective.
+  void AgreeOnMistake(const std::string& mistake);
+  // Whether `mine` is true on any rank. Collective.
+  bool OnAnyRank(bool mine);
+
   // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. Collective.
   void CheckReplicas();
 
@@ -282,6 +287,17 @@ inline void Replicas::SynchronizeBuffers() {
   buffers_changed_ = false;
   const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
   place_->ThrowIfError(nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_));
+}
+
+inline void Replicas::AgreeOnMistake(const std::string& mistake) {
+  ThrowIfError(synchronizer_->Agree({}, mistake.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistake)));
+}
+
+inline bool Replicas::OnAnyRank(bool mine) {
+  std::int32_t flag = mine ? 1 : 0;
+  const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
+  place_->ThrowIfError(communicator_.AllReduce(&flag, &flag, 1, DType::kI32, ReduceOp::kMax, call).Wait());
+  return flag != 0;
 }
 
 inline void Replicas::CheckReplicas() {
