@@ -16,7 +16,8 @@ absl::Status CheckGradients(const Algorithm& algorithm) {
   return absl::InvalidArgumentError(
       absl::StrCat("strategy ", algorithm.name, " exchanges ", Name(algorithm.exchanges),
                    ", which a bucket of gradients is not: use ",
-                   "a Synchronizer (tutti/synchronizer.h) or DataParallel (tutti/torch/data_parallel.h)",
+                   "a Synchronizer (tutti/synchronizer.h), DataParallel (tutti/torch/data_parallel.h) or, in Python, "
+                   "tutti.torch.DistributedDataParallel",
                    algorithm.optimizer.empty() ? "" : absl::StrCat(" with ", algorithm.optimizer),
                    ", or a strategy that exchanges gradients"));
 }

@@ -113,9 +113,10 @@ absl::Status GradientExchange::CheckStep(absl::Span<const int> missing) const {
   if (missing.empty() || allow_unused_) return absl::OkStatus();
   const std::string names =
       absl::StrJoin(missing, ", ", [&](std::string* out, int i) { absl::StrAppend(out, context_.parameters[i].name); });
-  return absl::InvalidArgumentError(absl::StrCat("rank ", context_.communicator.rank(),
-                                                 ": backward ended without a gradient of ", names,
-                                                 "; set allow_unused if the loss need not depend on every parameter"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", context_.communicator.rank(), ": backward ended without a gradient of ", names,
+                   "; set allow_unused (in Python: find_unused_parameters) if the loss need not depend "
+                   "on every parameter"));
 }
 
 absl::Status GradientExchange::Finish() {

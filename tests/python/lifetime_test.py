@@ -449,4 +449,10 @@ assert (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))) ==
 
 
 def test_tutti_alone_needs_no_torch():
-    subprocess.run([sys.executable, "-c", "import sys, tutti; assert 'torch' not in sys.modules"], check=True)
+    program = """
+import sys, tutti
+assert 'torch' not in sys.modules
+assert not hasattr(tutti, "torsh") and 'torch' not in sys.modules
+tutti.torch.register
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -228,6 +228,12 @@ def wrong_arguments(rank):
         ddp(module, buffers="sum")
     with pytest.raises(TypeError, match="torch.optim.Optimizer"):
         ddp(module, [module.parameters()], "decentralized")
+    with pytest.raises(TypeError, match="strategy is a SGD; .* module, optimizer, strategy"):
+        ddp(module, "decentralized", torch.optim.SGD(module.parameters(), 0.1))
+    with pytest.raises(ValueError, match="no parameter of the module"):
+        ddp(net(), torch.optim.SGD(net().parameters(), 0.1), "decentralized")
+    with pytest.raises(ValueError, match="wrap its .module"):
+        ddp(torch.nn.parallel.DistributedDataParallel(net()))
     with pytest.raises(ValueError, match="gloo"):
         ddp(module, process_group=dist.new_group(backend="gloo"))
     with pytest.raises(ValueError, match="buffers"):
@@ -259,7 +265,7 @@ def wrong_qadams(rank):
         tutti.torch.DistributedDataParallel(net(), torch.optim.SGD(module.parameters(), 0.1), "qadam")
     with pytest.raises(ValueError, match="qadam"):
         tutti.torch.DistributedDataParallel(other := net(), tutti.torch.QAdam(other.parameters()), "bytegrad")
-    with pytest.raises(ValueError, match="none of DataParallel's"):
+    with pytest.raises(ValueError, match="no parameter of the module"):
         tutti.torch.DistributedDataParallel(net(), tutti.torch.QAdam(net().parameters()), "qadam")
     other = net()
     with pytest.raises(ValueError, match="0.bias is missing"):

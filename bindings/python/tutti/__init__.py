@@ -8,6 +8,15 @@ from tutti._version import __version__
 __all__ = ["__version__", "cmake_dir"]
 
 
+def __getattr__(name: str):
+    """Imports ``tutti.torch`` when it is first used, so that ``import tutti`` alone needs no torch."""
+    if name != "torch":
+        raise AttributeError(f"module 'tutti' has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module("tutti.torch")
+
+
 def cmake_dir() -> str:
     """The folder for CMake's ``-Dtutti_DIR=``: C++ programs find this installation by ``find_package(tutti)``.
 

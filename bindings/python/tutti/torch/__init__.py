@@ -92,6 +92,13 @@ def empty(*size, dtype: torch.dtype | None = None, group: dist.ProcessGroup | No
     return backend.empty(list(size), torch.get_default_dtype() if dtype is None else dtype)
 
 
+def _check_strategy(strategy, arguments: str) -> None:
+    """Raises TypeError unless ``strategy`` is a str; ``arguments`` names the caller's arguments in their order."""
+    if not isinstance(strategy, str):
+        raise TypeError(f"strategy is a {type(strategy).__name__}; give a str such as \"bytegrad\" (the arguments are "
+                        f"{arguments})")
+
+
 def _saved_states(state_dict) -> list[bytes]:
     """The states in what GradientExchange.state_dict() returned, on one rank or on all. ValueError says what is wrong."""
     every = [state_dict] if isinstance(state_dict, Mapping) else state_dict
@@ -176,6 +183,7 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
             f"register: model is a {type(model).__module__}.{type(model).__qualname__}; wrap it in "
             "torch.nn.parallel.DistributedDataParallel first, or use tutti.torch.DistributedDataParallel(module, optimizer, "
             "strategy) instead of register")
+    _check_strategy(strategy, "model, strategy")
     if getattr(model, "_use_python_reducer", False):
         raise ValueError("register: torch._dynamo.config.optimize_ddp is \"python_reducer\", where DDP exchanges "
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")

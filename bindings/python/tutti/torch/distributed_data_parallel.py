@@ -111,6 +111,10 @@ class DistributedDataParallel(torch.nn.Module):
         super().__init__()
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"module is a {type(module).__name__}; DistributedDataParallel wraps a torch.nn.Module")
+        if isinstance(module, (DistributedDataParallel, torch.nn.parallel.DistributedDataParallel)):
+            raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
+                             "wrap its .module")
+        tutti.torch._check_strategy(strategy, "module, optimizer, strategy")
         if optimizer is None:
             optimizer = []
         elif isinstance(optimizer, torch.optim.Optimizer):
@@ -155,10 +159,14 @@ class DistributedDataParallel(torch.nn.Module):
             raise TypeError(f"an optimizer is a torch.optim.Optimizer, not a {type(optimizer).__name__}")
         if any(optimizer is known for known in self._optimizers):
             raise ValueError("DistributedDataParallel knows this optimizer already")
+        if self.strategy.startswith("qadam") and not isinstance(optimizer, QAdam):
+            raise ValueError(f"the strategy {self.strategy} needs tutti.torch.QAdam, not {type(optimizer).__name__}")
+        mine = set(map(id, self.module.parameters()))
+        if not any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"]):
+            raise ValueError(f"the {type(optimizer).__name__} has no parameter of the module: make it from "
+                             "module.parameters() of the module that is wrapped")
         if isinstance(optimizer, QAdam):
             optimizer._attach(self._replicas)
-        elif self.strategy.startswith("qadam"):
-            raise ValueError(f"the strategy {self.strategy} needs tutti.torch.QAdam, not {type(optimizer).__name__}")
         self._optimizers.append(optimizer)
         # The optimizer does not keep the model alive.
         this = weakref.ref(self)
