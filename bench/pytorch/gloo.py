@@ -105,10 +105,17 @@ def convolutions():
         torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(512, 10))
 
 
+def leaves_gradients(_state, bucket):
+    """The exchange of a bucket without any: what is left of DDP's work are its own copies and hooks."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
 def steps(make, inputs, strategies, repeats):
     def measure(rounds):
-        def step_of(model):
-            optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+        def step_of(model, optimizer=None):
+            optimizer = optimizer or torch.optim.SGD(model.parameters(), 1e-4)
 
             def step():
                 optimizer.zero_grad()
@@ -116,13 +123,22 @@ def steps(make, inputs, strategies, repeats):
                 optimizer.step()
             return step
 
-        variants = {"no exchange": step_of(make()),
+        copies = DistributedDataParallel(make())
+        copies.register_comm_hook(None, leaves_gradients)
+        variants = {"no exchange": step_of(make()), "DDP without exchange": step_of(copies),
                     "gloo": step_of(DistributedDataParallel(make(), process_group=GLOO)),
                     "tutti": step_of(DistributedDataParallel(make()))}
         for strategy in strategies:
             model = DistributedDataParallel(make())
             tutti.torch.register(model, strategy)
             variants[f"tutti, {strategy}"] = step_of(model)
+        views = DistributedDataParallel(make(), gradient_as_bucket_view=True)
+        tutti.torch.register(views, strategies[0])
+        variants[f"tutti, {strategies[0]}, views"] = step_of(views)
+        module = make()
+        optimizer = torch.optim.SGD(module.parameters(), 1e-4)
+        wrapped = tutti.torch.DistributedDataParallel(module, optimizer, strategies[0])
+        variants[f"tutti, wrapper, {strategies[0]}"] = step_of(wrapped, optimizer)
         return interleaved(variants, rounds, repeats)
     return measure
 
@@ -197,7 +213,9 @@ variants took turns; a round's time is that of the slowest rank. Each rank compu
 `pytorch.json`.
 
 `tutti` is stock code on the backend `tutti`; `tutti, arena` has its tensor from `tutti.torch.empty`; `tutti, bytegrad` is
-DDP after `tutti.torch.register(model, "bytegrad")`. On the link `{MEMORY}` all ranks are on one host; otherwise each is on a
+DDP after `tutti.torch.register(model, "bytegrad")`, `views` with `gradient_as_bucket_view=True` as well, `wrapper`
+`tutti.torch.DistributedDataParallel`. `DDP without exchange` has a hook that leaves every bucket as it is: the copies of
+stock DDP cost as much, whatever exchanges the buckets. On the link `{MEMORY}` all ranks are on one host; otherwise each is on a
 host of its own, a network namespace whose link has that rate. `added` is the time of a step above that of the same step
 without any exchange.
 
