@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 
 namespace {
 
@@ -41,16 +41,11 @@ absl::Status SeveralCallsAtOnce(Communicator& world) {
 // The callback runs on a thread of the communicator, and may itself make calls and wait for them.
 absl::Status CallsBack(Communicator& world) {
   float value = 1;
-  absl::Notification done;
-  absl::Status ended;
+  std::promise<absl::Status> ended;
   tutti::Work work = world.AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kMax);
-  work.OnDone([&](const absl::Status& status) {
-    ended = status;
-    done.Notify();
-  });
+  work.OnDone([&](const absl::Status& status) { ended.set_value(status); });
   work.AwaitElsewhere();  // this thread waits for the callback and not in Wait
-  done.WaitForNotification();
-  return ended;
+  return ended.get_future().get();
 }
 // [callback]
 
