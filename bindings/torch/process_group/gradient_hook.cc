@@ -68,11 +68,11 @@ std::shared_ptr<GradientExchange::Live> GradientExchange::Parts::Get() {
 }
 
 void GradientExchange::Parts::End() {
+  // In a forked child the threads do not exist for which the end would wait, and one of them may have held the mutex.
+  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(live));
   std::shared_ptr<Live> ended;
   const std::lock_guard lock(mutex);
   ended.swap(live);
-  // In a forked child the threads do not exist for which the end would wait.
-  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(std::move(ended)));
   // A thread in a call of the exchange would hold the group for as long as its peers do not make the call.
   if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
 }
