@@ -46,49 +46,24 @@ std::shared_ptr<GradientExchange> GradientExchange::Create(ProcessGroupTutti& gr
 
 GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, std::unique_ptr<BucketExchange> exchange,
                                    const NamedParameters& parameters)
-    : parts_(std::make_shared<Parts>()) {
-  parts_->live = std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)});
+    : live_(std::make_shared<EndsWithInterpreter<Live>>(
+          std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)}), "exchange")) {
   for (const auto& [name, parameter] : parameters) {
     names_[parameter.unsafeGetTensorImpl()] = name;
     parameters_.push_back(parameter);
   }
-  Track(this, [parts = parts_] { parts->End(); });
+  Track(this, [live = live_] { live->End(); });
 }
 
 // Whoever leaves a group waits for the group's threads, one of which may need the interpreter's lock.
 GradientExchange::~GradientExchange() {
   Untrack(this);
   const WithoutInterpreterLock without_lock;
-  parts_->End();
-}
-
-std::shared_ptr<GradientExchange::Live> GradientExchange::Parts::Get() {
-  const std::lock_guard lock(mutex);
-  return live;
-}
-
-void GradientExchange::Parts::End() {
-  // In a forked child the threads do not exist for which the end would wait, and one of them may have held the mutex.
-  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(live));
-  std::shared_ptr<Live> ended;
-  const std::lock_guard lock(mutex);
-  ended.swap(live);
-  // A thread in a call of the exchange would hold the group for as long as its peers do not make the call.
-  if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
+  live_->End();
 }
 
 void GradientExchange::Register(const std::shared_ptr<GradientExchange>& exchange, ::c10d::Reducer& reducer) {
   reducer.register_comm_hook(std::make_unique<GradientHook>(exchange));
-}
-
-std::shared_ptr<GradientExchange::Live> GradientExchange::live() const {
-  StayIfInterpreterEnds();
-  TORCH_CHECK_VALUE(parts_->process == getpid(),
-                    "tutti: the exchange belongs to the process that made it, not to a forked "
-                    "child");
-  std::shared_ptr<Live> live = parts_->Get();
-  TORCH_CHECK_WITH(DistBackendError, live != nullptr, "tutti: the interpreter ends: no more exchanges");
-  return live;
 }
 
 BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) const {

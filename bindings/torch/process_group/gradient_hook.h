@@ -2,11 +2,8 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_GRADIENT_HOOK_H_
 #define TUTTI_TORCH_PROCESS_GROUP_GRADIENT_HOOK_H_
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -14,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
 #include "tutti/bucket_exchange.h"
 
@@ -55,21 +53,13 @@ class GradientExchange {
     std::unique_ptr<Communicator> communicator;
     std::unique_ptr<BucketExchange> exchange;
   };
-  // Ends with the interpreter, or with this object; threads that are in a call at that moment keep what they use.
-  struct Parts {
-    std::mutex mutex;
-    std::shared_ptr<Live> live;
-    const pid_t process = getpid();
-    std::shared_ptr<Live> Get();
-    void End();
-  };
-  // Throws when the interpreter ends, and in a forked child.
-  std::shared_ptr<Live> live() const;
   // Makes `contents` known as those of bucket `index`, whose elements are in `buffer`.
   void SetBucket(int index, BucketContents contents, const at::Tensor& buffer);
   BucketContents ContentsOf(const ::c10d::GradBucket& bucket) const;
 
-  const std::shared_ptr<Parts> parts_;
+  std::shared_ptr<Live> live() const { return live_->Get(); }
+
+  const std::shared_ptr<EndsWithInterpreter<Live>> live_;
   std::unordered_map<const at::TensorImpl*, std::string> names_;
   std::vector<at::Tensor> parameters_;   // kept, so that no other tensor takes the address of one of them
   std::vector<BucketContents> buckets_;  // as they were set last

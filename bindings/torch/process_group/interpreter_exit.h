@@ -2,8 +2,13 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_
 #define TUTTI_TORCH_PROCESS_GROUP_INTERPRETER_EXIT_H_
 
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -17,12 +22,6 @@ void EndAllGroups();
 // From here on EndAllGroups calls `shutdown`; until Untrack(group).
 void Track(const void* group, std::function<void()> shutdown);
 void Untrack(const void* group);
-
-// Keeps `object` for good, in a forked child, where the threads do not exist for which its end would wait.
-template <typename T>
-void LeaveToParent(std::unique_ptr<T> object) {
-  (void)object.release();
-}
 
 // The error of calls that are under way when the interpreter of `rank` ends.
 absl::Status InterpreterEnds(int rank);
@@ -38,6 +37,42 @@ class Callback {
   ~Callback();
   Callback(const Callback&) = delete;
   Callback& operator=(const Callback&) = delete;
+};
+
+// Holds a T that ends with the interpreter, or with its owner; a thread that is in a call at that moment keeps the T
+// until the call has ended. T has a member `communicator`, which the calls use. Thread-safe.
+template <typename T>
+class EndsWithInterpreter {
+ public:
+  // `what` names the T in error texts.
+  EndsWithInterpreter(std::shared_ptr<T> live, const char* what) : live_(std::move(live)), what_(what) {}
+
+  // Throws when the interpreter ends, and in a forked child.
+  std::shared_ptr<T> Get() {
+    StayIfInterpreterEnds();
+    TORCH_CHECK_VALUE(process_ == getpid(), "tutti: the ", what_,
+                      " belongs to the process that made it, not to a forked child");
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK_WITH(DistBackendError, live_ != nullptr, "tutti: the interpreter ends: no more exchanges");
+    return live_;
+  }
+
+  void End() {
+    // A forked child leaves the T to its parent: the threads do not exist for which the end would wait, and one of them
+    // may have held the mutex.
+    if (process_ != getpid()) return (void)new std::shared_ptr<T>(live_);
+    std::shared_ptr<T> ended;
+    const std::lock_guard lock(mutex_);
+    ended.swap(live_);
+    // A thread in a call would hold the group for as long as its peers do not make the call.
+    if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<T> live_;
+  const char* const what_;
+  const pid_t process_ = getpid();
 };
 
 }  // namespace tutti::dist

@@ -12,10 +12,6 @@
 namespace tutti::dist {
 namespace {
 
-// The longest time until a signal is handled. To look for signals takes the interpreter's lock, and far less time than
-// this.
-constexpr absl::Duration kPatience = absl::Milliseconds(200);
-
 void RunSignalHandlers() {
   const pybind11::gil_scoped_acquire lock;
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
@@ -46,8 +42,9 @@ absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
   }
 }
 
-absl::Status CheckInterrupt() {
-  if (!HandlesSignals()) return absl::OkStatus();
+absl::Status SignalWatch::Look() {
+  if (!HandlesSignals() || absl::Now() < next_look_) return absl::OkStatus();
+  next_look_ = absl::Now() + kPatience;
   try {
     RunSignalHandlers();
   } catch (...) {

@@ -3,10 +3,15 @@
 #define TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tutti/work.h"
 
 namespace tutti::dist {
+
+// The longest time until a signal is handled. To look for signals takes the interpreter's lock, and far less time than
+// this.
+inline constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
 // Lets go of the interpreter's lock, if this thread has it, for as long as the WithoutInterpreterLock lives.
 class WithoutInterpreterLock {
@@ -24,10 +29,16 @@ class WithoutInterpreterLock {
 // handlers run within a quarter of a second, and what they raise (KeyboardInterrupt) is thrown; the call goes on then.
 absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline);
 
-// For waits inside the core, which knows no exceptions. Runs Python's handlers of signals where this is the main
-// thread; Cancelled when a handler raises. RethrowInterrupt then throws on this thread what the handler has raised, and
-// does nothing otherwise.
-absl::Status CheckInterrupt();
+// For loops that wait inside the core, which knows no exceptions. Look runs Python's handlers of signals a few times a
+// second, where this is the main thread; Cancelled when a handler raises. RethrowInterrupt then throws on this thread
+// what the handler has raised, and does nothing otherwise.
+class SignalWatch {
+ public:
+  absl::Status Look();
+
+ private:
+  absl::Time next_look_ = absl::Now() + kPatience;
+};
 void RethrowInterrupt();
 
 }  // namespace tutti::dist

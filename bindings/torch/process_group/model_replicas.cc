@@ -48,49 +48,29 @@ ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::Rep
   auto live = std::make_shared<Live>();
   live->communicator = std::move(communicator);
   live->replicas = std::make_unique<nn::Replicas>(*live->communicator, std::move(model), options);
-  parts_->live = std::move(live);
-  Track(this, [parts = parts_] { parts->End(); });
+  live_ = std::make_shared<EndsWithInterpreter<Live>>(std::move(live), "model");
+  Track(this, [live = live_] { live->End(); });
 }
 
 ModelReplicas::~ModelReplicas() {
   Untrack(this);
   const WithoutInterpreterLock without_lock;
-  parts_->End();
-}
-
-void ModelReplicas::Parts::End() {
-  // In a forked child the threads do not exist for which the end would wait, and one of them may have held the mutex.
-  if (process != getpid()) return LeaveToParent(std::make_unique<std::shared_ptr<Live>>(live));
-  std::shared_ptr<Live> ended;
-  const std::lock_guard lock(mutex);
-  ended.swap(live);
-  // A thread in a call of the replicas would hold the group for as long as its peers do not make the call.
-  if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
-}
-
-std::shared_ptr<ModelReplicas::Live> ModelReplicas::live() const {
-  StayIfInterpreterEnds();
-  TORCH_CHECK_VALUE(parts_->process == getpid(),
-                    "tutti: the model belongs to the process that made it, not to a forked "
-                    "child");
-  const std::lock_guard lock(parts_->mutex);
-  TORCH_CHECK_WITH(DistBackendError, parts_->live != nullptr, "tutti: the interpreter ends: no more exchanges");
-  return parts_->live;
+  live_->End();
 }
 
 std::shared_ptr<nn::Replicas> ModelReplicas::replicas() const {
-  const std::shared_ptr<Live> live = this->live();
+  const std::shared_ptr<Live> live = live_->Get();
   return {live, live->replicas.get()};
 }
 
 void ModelReplicas::MakeQAdam(const std::vector<std::vector<at::Tensor>>& parameters, nn::QAdamUpdate::Groups groups) {
-  const std::shared_ptr<Live> live = this->live();
+  const std::shared_ptr<Live> live = live_->Get();
   TORCH_CHECK_VALUE(live->qadam == nullptr, "tutti: the model has a QAdam already: there is one for all parameters");
   live->qadam = std::make_unique<nn::QAdamUpdate>(*live->replicas, parameters, std::move(groups));
 }
 
 std::shared_ptr<nn::QAdamUpdate> ModelReplicas::qadam() const {
-  const std::shared_ptr<Live> live = this->live();
+  const std::shared_ptr<Live> live = live_->Get();
   TORCH_CHECK_VALUE(live->qadam != nullptr, "tutti: the model has no QAdam");
   return {live, live->qadam.get()};
 }

@@ -2,14 +2,12 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
 #define TUTTI_TORCH_PROCESS_GROUP_MODEL_REPLICAS_H_
 
-#include <unistd.h>
-
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
 #include "tutti/communicator.h"
 #include "tutti/torch/qadam_update.h"
@@ -47,17 +45,8 @@ class ModelReplicas {
     std::unique_ptr<nn::Replicas> replicas;
     std::unique_ptr<nn::QAdamUpdate> qadam;
   };
-  // Ends with the interpreter, or with this object; threads that are in a call at that moment keep what they use.
-  struct Parts {
-    std::mutex mutex;
-    std::shared_ptr<Live> live;
-    const pid_t process = getpid();
-    void End();
-  };
-  // Throws when the interpreter ends, and in a forked child.
-  std::shared_ptr<Live> live() const;
 
-  const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
+  std::shared_ptr<EndsWithInterpreter<Live>> live_;
 };
 
 }  // namespace tutti::dist

@@ -11,18 +11,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause(5);
-// The time between two looks whether Ctrl-C was pressed.
-constexpr std::chrono::milliseconds kPatience(200);
 
 // Waits until `key` is in the store, at most until `deadline`; returns whether the key is there.
 bool Appears(::c10d::Store& store, const std::string& key, Clock::time_point deadline) {
-  Clock::time_point looks_for_signals = Clock::now() + kPatience;
+  SignalWatch signals;
   while (!store.check({key})) {
     if (Clock::now() >= deadline) return false;
-    if (Clock::now() >= looks_for_signals) {
-      if (!CheckInterrupt().ok()) RethrowInterrupt();
-      looks_for_signals = Clock::now() + kPatience;
-    }
+    if (!signals.Look().ok()) RethrowInterrupt();
     std::this_thread::sleep_for(kPause);
   }
   return true;

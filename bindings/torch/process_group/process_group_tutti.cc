@@ -90,6 +90,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
   for (const Calls::Prepared& call : calls.prepared) {
     calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
   }
+  calls.prepared.clear();
   auto work =
       c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_);
   const std::lock_guard lock(mutex_);
@@ -106,7 +107,8 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
 std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::Unfinished() {
   std::vector<WorkPtr> works;
   const std::lock_guard lock(mutex_);
-  // What has not ended stays in the list: nobody may wait for the barrier that asks, and then a later barrier counts.
+  // A collective stays in the list until it has ended, and not only until a barrier has seen it: if nobody waits for
+  // that barrier, the next barrier must still wait for the collective.
   std::erase_if(not_awaited_, [&](const std::weak_ptr<void>& calls) {
     WorkPtr work = ProcessGroupWork::Unfinished(calls);
     if (work == nullptr) return true;

@@ -16,8 +16,6 @@ namespace {
 
 constexpr absl::Duration kFirstPause = absl::Microseconds(100);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(20);
-// The time between two looks whether Ctrl-C was pressed.
-constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
 class TorchStore : public Store {
  public:
@@ -33,14 +31,11 @@ class TorchStore : public Store {
   }
 
   absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline, OnGone) override {
-    absl::Time checked = absl::Now();
+    SignalWatch signals;
     for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       absl::StatusOr<std::string> value = Look(key, deadline);
       if (!absl::IsNotFound(value.status())) return value;
-      if (absl::Now() - checked > kPatience) {
-        if (absl::Status status = CheckInterrupt(); !status.ok()) return status;
-        checked = absl::Now();
-      }
+      if (absl::Status status = signals.Look(); !status.ok()) return status;
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) {
         return absl::DeadlineExceededError(absl::StrCat("torch's store has no value for the key ", key));
