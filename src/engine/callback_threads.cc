@@ -86,20 +86,23 @@ class CallbackThreads::Crew : public std::enable_shared_from_this<CallbackThread
   // thread has to end. `stands_by`: whether the calling thread is the one that stands by.
   std::function<void()> Next(bool& stands_by) {
     const MutexLock lock(mutex_);
+    std::function<void()> next = TakeNext(stands_by);
+    if (next == nullptr && --threads_ == 0) ended_.NotifyAll();
+    return next;
+  }
+
+  std::function<void()> TakeNext(bool& stands_by) TUTTI_REQUIRES(mutex_) {
     if (duty_ == std::this_thread::get_id()) {
       busy_since_ns_ = 0;
-    } else if (!stands_by && has_standby_) {
-      EndThread();
-      return nullptr;
-    } else if (has_standby_ = true; !AwaitDuty()) {
-      EndThread();
-      return nullptr;
+    } else {
+      if (has_standby_ && !stands_by) return nullptr;
+      has_standby_ = true;
+      if (!AwaitDuty()) return nullptr;
+      stands_by = false;
     }
-    stands_by = false;
     work_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return ends_ || !functions_.empty(); });
     if (functions_.empty()) {
       LeaveDuty();
-      EndThread();
       return nullptr;
     }
     std::function<void()> next = std::move(functions_.front());
@@ -133,10 +136,6 @@ class CallbackThreads::Crew : public std::enable_shared_from_this<CallbackThread
     duty_ = std::this_thread::get_id();
     busy_since_ns_ = 0;
     return true;
-  }
-
-  void EndThread() TUTTI_REQUIRES(mutex_) {
-    if (--threads_ == 0) ended_.NotifyAll();
   }
 
   inline static const std::thread::id kNobody{};
