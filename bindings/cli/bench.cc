@@ -197,10 +197,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       "ranks: docs/benchmarking.md. Example: tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json rows.json");
   bench->callback([options, bench, &invocation] {
     invocation.action = [options, bench, &invocation]() -> absl::StatusOr<int> {
-      std::vector<std::string> given;
-      for (const char* name : {"--op", "--root"}) {
-        if (bench->count(name) > 0) given.emplace_back(name);
-      }
+      const std::vector<std::string> given = GivenAmong(*bench, {"--op", "--root"});
       if (absl::Status used = CheckFlagsOfBench(*options, given); !used.ok()) return used;
       return Bench(*options, bench->count("--ranks") > 0, invocation.arguments);
     };

@@ -3,8 +3,10 @@
 #define TUTTI_BINDINGS_CLI_FLAGS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -36,6 +38,15 @@ inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
             return absl::StrCat("expected a number from ", low, " to ", high, ", found ", text);
           },
           range.get_description()};
+}
+
+// Those of `names` that the user has given, with their dashes.
+inline std::vector<std::string> GivenAmong(const CLI::App& app, std::initializer_list<const char*> names) {
+  std::vector<std::string> given;
+  for (const char* name : names) {
+    if (app.count(name) > 0) given.emplace_back(name);
+  }
+  return given;
 }
 
 // A flag that `parse` reads into `value`. The help shows `shown_default` unless it is empty.

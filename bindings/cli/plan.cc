@@ -155,9 +155,7 @@ void AddPlan(CLI::App& app, Invocation& invocation) {
   AddFlags(*plan, *flags);
   plan->footer("Example: tutti plan all_reduce:ring --ranks 8 --bytes 1M --verify --draw ring.svg");
   plan->callback([plan, flags, &invocation] {
-    for (const char* name : {"--op", "--root", "--in-place"}) {
-      if (plan->count(name) > 0) flags->request.for_collectives.emplace_back(name);
-    }
+    flags->request.for_collectives = GivenAmong(*plan, {"--op", "--root", "--in-place"});
     invocation.action = [flags] { return ShowPlan(*flags); };
   });
 }
