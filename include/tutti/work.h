@@ -83,6 +83,15 @@ class Work {
   absl::Status status_;
 };
 
+// A function that a program wants to run on threads that wait; any thread may call the function.
+using WaitWatch = absl::Status (*)();
+
+// Lets every thread that waits in this process without a deadline of its own (Work::Wait(), Work::WaitForOutput(), and
+// calls of a Synchronizer) call `watch` about five times a second: for a language whose handlers of signals run on such
+// a thread. An error of `watch` aborts the communicator whose call is awaited, on all ranks, as Communicator::Abort
+// does, and the wait ends with that error. Null takes the watch away. Thread-safe.
+void SetWaitWatch(WaitWatch watch);
+
 }  // namespace tutti
 
 #endif  // TUTTI_WORK_H_

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/wait_watch.h"
 #include "engine/call_pool.h"
 #include "engine/channel.h"
 #include "engine/engine.h"
@@ -68,9 +69,24 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
   Milestone& milestone = output_only ? output() : end_;
   if (!milestone.passed(run)) {
     awaited_run_.store(run, std::memory_order_relaxed);
-    if (absl::Status status = engine_->Wait(milestone, run, options_.background, end_ns); !status.ok()) return status;
+    absl::Status status = end_ns == kNeverNanos && WaitsAreWatched()
+                              ? WaitWatched(milestone, run)
+                              : engine_->Wait(milestone, run, options_.background, end_ns);
+    if (!status.ok()) return status;
   }
   return ResultOf(run);
+}
+
+absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
+  while (true) {
+    absl::Status status = engine_->Wait(milestone, run, options_.background, NanosIn(kWaitWatchPeriod));
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    const absl::Status look = LookWhileWaiting(engine_->options().rank);
+    if (look.ok()) continue;
+    // The buffers of the call are in use until the call has ended, so this thread waits on.
+    engine_->AbortUnlessPassed(milestone, run, run_->channel, look);
+    return engine_->Wait(milestone, run, options_.background, kNeverNanos);
+  }
 }
 
 void Call::Finish(const absl::Status& status) {

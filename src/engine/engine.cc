@@ -576,4 +576,11 @@ void Engine::Abort(Channel& channel, const absl::Status& cause) {
   WakeThread();
 }
 
+void Engine::AbortUnlessPassed(const Milestone& milestone, std::uint32_t run, Channel& channel,
+                               const absl::Status& cause) {
+  ClaimDriver();
+  if (!milestone.passed(run)) Fail(channel, cause);
+  LeaveSeat();
+}
+
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/wait_watch.h"
 
 namespace tutti {
 namespace {
@@ -45,7 +46,7 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
     MutexLock lock(mutex_);
     if (is_due && snapshot_ == Snapshot::kTravels) {
       const std::int64_t begin_ns = MonotonicNanos();
-      changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
+      WaitForRound([this]() TUTTI_REQUIRES(mutex_) { return snapshot_ != Snapshot::kTravels; });
       statistics.exposed += absl::Nanoseconds(MonotonicNanos() - begin_ns);
     }
     if (!error_.ok()) return error_;
@@ -71,8 +72,17 @@ absl::Status AsyncAverage::Step(SyncStatistics& statistics) {
   return absl::OkStatus();
 }
 
+template <typename Predicate>
+void AsyncAverage::WaitForRound(Predicate predicate) {
+  while (!changed_.WaitUntil(mutex_, NanosIn(kWaitWatchPeriod), predicate)) {
+    mutex_.Unlock();
+    if (absl::Status look = LookWhileWaiting(communicator_->rank()); !look.ok()) communicator_->Abort(look);
+    mutex_.Lock();
+  }
+}
+
 AsyncAverage::Snapshot AsyncAverage::TakeRound() {
-  changed_.Wait(mutex_, [this]() TUTTI_REQUIRES(mutex_) { return !promised_; });
+  WaitForRound([this]() TUTTI_REQUIRES(mutex_) { return !promised_; });
   return std::exchange(snapshot_, Snapshot::kNone);
 }
 

@@ -67,6 +67,10 @@ class AsyncAverage {
   std::int32_t NextAnswer();
   // Called when all ranks go on: hands the snapshot, once it is complete, to the background thread.
   void SendSnapshot();
+  // Waits until `predicate` holds, which the background thread makes true at the end of a round. An error of the
+  // program's watch (SetWaitWatch) ends the round.
+  template <typename Predicate>
+  void WaitForRound(Predicate predicate) TUTTI_REQUIRES(mutex_);
   // Waits until no round is under way, and resets the snapshot to kNone; returns what the snapshot was.
   Snapshot TakeRound() TUTTI_REQUIRES(mutex_);
   // Runs one round; false when no further round follows.

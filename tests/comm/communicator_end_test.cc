@@ -126,6 +126,37 @@ TEST_P(CommunicatorEndTest, AbortWithAnOkStatusIsAnError) {
   });
 }
 
+// A watch interrupts one thread, once it is asked to: other tests of this program wait, too.
+class InterruptsWaits {
+ public:
+  InterruptsWaits() {
+    SetWaitWatch([] { return interrupted ? absl::CancelledError("Ctrl-C was pressed") : absl::OkStatus(); });
+  }
+  ~InterruptsWaits() { SetWaitWatch(nullptr); }
+
+  static inline thread_local bool interrupted = false;
+};
+
+TEST_P(CommunicatorEndTest, AWatchEndsAWaitAndAbortsTheGroup) {
+  const InterruptsWaits watch;
+  RunWorld(2, GetParam().options, [](Communicator& comm) {
+    if (comm.rank() == 1) {
+      // The Recv of rank 0 waits for this rank, which ends it by no call of its own.
+      float value = 0;
+      EXPECT_THAT(comm.Recv(&value, 1, DType::kF32, 0).Wait().ToString(), HasSubstr("rank 0: Ctrl-C was pressed"));
+      return;
+    }
+    std::vector<float> values(1000);
+    Work recv = comm.Recv(values.data(), 1000, DType::kF32, 1);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(recv.Wait(absl::Now() + absl::Milliseconds(10))));  // the watch is not asked
+    InterruptsWaits::interrupted = true;
+    EXPECT_EQ(recv.Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    EXPECT_TRUE(recv.done());
+    EXPECT_EQ(comm.Barrier().Wait(), absl::CancelledError("rank 0: Ctrl-C was pressed"));
+    InterruptsWaits::interrupted = false;
+  });
+}
+
 TEST_P(CommunicatorEndTest, AbsurdSizesAreRefused) {
   RunWorld(1, GetParam().options, [](Communicator& comm) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();

@@ -9,15 +9,29 @@ import pytest
 EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
 
 
+def run_example(ranks, name, *arguments):
+    """The words that an example prints on some ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    run = subprocess.run([*command, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.split()
+
+
 @pytest.mark.parametrize("example, loss", [
     ("ddp.py", 0.01), ("fsdp2.py", 0.2), ("bytegrad_ddp.py", 0.01), ("decentralized.py", 0.01),
     ("decentralized.py low_precision_decentralized", 0.01), ("decentralized.py bytegrad", 0.01), ("qadam.py", 0.01),
     ("async.py", 0.01)
 ])
 def test_example(example, loss):
-    name, *arguments = example.split()
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", EXAMPLES / name]
-    run = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    words = run.stdout.split()
-    assert words[0] == "loss" and float(words[1]) < loss and words[2:] == ["on", "2", "ranks"], run.stdout
+    words = run_example(2, *example.split())
+    assert words[0] == "loss" and float(words[1]) < loss and words[2:] == ["on", "2", "ranks"], words
+
+
+def test_checkpoint(tmp_path):
+    losses = []
+    for start, ranks in enumerate([2, 2, 3, 1], 1):
+        words = run_example(ranks, "checkpoint.py", tmp_path)
+        assert words[2:] == f"on {ranks} ranks after {100 * start} steps".split(), words
+        losses.append(float(words[1]))
+    assert all(loss < 0.01 for loss in losses), losses
+    assert sorted(path.name for path in (tmp_path / "step300").iterdir()) == ["rank0.pt", "rank1.pt", "rank2.pt"]

@@ -264,6 +264,43 @@ def test_ctrl_c(function):
     run_ranks(2, function)
 
 
+def interrupted_training(rank, strategy, wait):
+    """Ctrl-C ends what a model waits for on this rank, and tells the other rank."""
+    module = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    model = tutti.torch.DistributedDataParallel(module, optimizer, strategy)
+
+    def step(steps=3):  # the exchange of the next step may have begun on both ranks
+        for _ in range(steps):
+            model(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+
+    step(1)
+    if rank == 0:
+        interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        interrupt.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            (step if wait == "step" else model.flush)()
+        interrupt.join()
+        took = time.monotonic() - begin
+        dist.send(torch.ones(1), 1)
+        return took
+    dist.recv(torch.zeros(1), 0)  # until then this rank does not make the step
+    with pytest.raises(dist.DistBackendError, match="rank 0.*interrupted by a signal"):
+        step()
+        model.flush()
+    return 0
+
+
+@pytest.mark.parametrize("strategy, wait", [
+    ("gradient_allreduce", "step"), ("decentralized", "step"), ("decentralized", "flush"),
+    ("async:warmup_steps=0,sync_interval_ms=1", "flush")
+])
+def test_ctrl_c_in_training(strategy, wait):
+    assert max(run_ranks(2, interrupted_training, strategy, wait)) < 5
+
+
 def many_groups(rank):
     files = lambda: len(os.listdir("/proc/self/fd"))
     before = None

@@ -3,8 +3,11 @@
 import copy
 import gc
 import math
+import os
+import signal
 import subprocess
 import sys
+import time
 import weakref
 
 import pytest
@@ -432,6 +435,31 @@ def test_buffers_that_differ_between_ranks():
         assert error.startswith("ValueError") and "buffer later=Float 3" in error and "rank 1" in error, error
     for error in run_ranks(2, has_buffers_of_its_own, fills_on_one_rank):
         assert "rank 1" in error or "rank 0" in error, error
+    assert any("buffer later of rank 1" in error for error in run_ranks(2, has_buffers_of_its_own, fills_on_one_rank))
+
+
+def has_a_buffer_that_does_not_fit(rank, buffer, reason):
+    module = torch.nn.Linear(3, 2)
+    module.register_buffer("odd", buffer())
+    with pytest.raises(NotImplementedError, match=f"buffer odd.*{reason}"):
+        wrap("gradient_allreduce", module)
+
+
+@pytest.mark.parametrize("buffer, reason", [
+    (lambda: torch.eye(3).to_sparse(), "Sparse"), (lambda: torch.ones(3, device="meta"), "meta"),
+    (lambda: torch.ones(1).expand(3), "share memory")
+])
+def test_buffers_that_cannot_be_exchanged(buffer, reason):
+    run_ranks(2, has_a_buffer_that_does_not_fit, buffer, reason)
+
+
+def is_lazy(rank):
+    with pytest.raises(ValueError, match="weight is not initialized"):
+        wrap("gradient_allreduce", torch.nn.LazyLinear(3), lr=0.1)
+
+
+def test_lazy_parameters_are_refused():
+    run_ranks(2, is_lazy)
 
 
 def calls_beside_others(rank):
@@ -470,6 +498,23 @@ def async_pauses(rank):
 
 def test_async_runs_at_the_pace_of_each_rank():
     run_ranks(2, async_pauses)
+
+
+def dies_in_async(rank):
+    """The others hear of a rank that is killed in a step, also where they wait for nobody."""
+    model, optimizer = wrap("async:sync_interval_ms=1,warmup_steps=2")
+    train(model, optimizer, rank, 5)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    with pytest.raises(dist.DistBackendError, match="rank 1"):
+        while time.monotonic() < begin + 20:
+            train(model, optimizer, rank)
+    return time.monotonic() - begin
+
+
+def test_async_that_lost_a_rank():
+    assert run_ranks(2, dies_in_async, may_die=[1])[0] < 5
 
 
 def copies_and_drops(rank):

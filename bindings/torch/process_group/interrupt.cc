@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "tutti/torch/errors.h"
 
 namespace tutti::dist {
 namespace {
@@ -19,7 +20,19 @@ void RunSignalHandlers() {
 
 bool HandlesSignals() { return gettid() == getpid() && Py_IsInitialized() != 0; }
 
-thread_local std::exception_ptr raised_by_handler;
+// Never destroyed: what a handler has raised is a value of Python, which may have ended before this thread.
+thread_local std::exception_ptr& raised_by_handler = *new std::exception_ptr;
+
+absl::Status LookForSignals() {
+  if (!HandlesSignals()) return absl::OkStatus();
+  try {
+    RunSignalHandlers();
+  } catch (...) {
+    raised_by_handler = std::current_exception();
+    return absl::CancelledError("interrupted by a signal");
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -43,19 +56,18 @@ absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) {
 }
 
 absl::Status SignalWatch::Look() {
-  if (!HandlesSignals() || absl::Now() < next_look_) return absl::OkStatus();
+  if (absl::Now() < next_look_) return absl::OkStatus();
   next_look_ = absl::Now() + kPatience;
-  try {
-    RunSignalHandlers();
-  } catch (...) {
-    raised_by_handler = std::current_exception();
-    return absl::CancelledError("interrupted by a signal");
-  }
-  return absl::OkStatus();
+  return LookForSignals();
 }
 
 void RethrowInterrupt() {
   if (raised_by_handler != nullptr) std::rethrow_exception(std::exchange(raised_by_handler, nullptr));
+}
+
+void HearOfSignalsInWaits() {
+  SetWaitWatch(&LookForSignals);
+  nn::throw_what_a_signal_raised = &RethrowInterrupt;
 }
 
 }  // namespace tutti::dist

@@ -41,6 +41,10 @@ class SignalWatch {
 };
 void RethrowInterrupt();
 
+// From here on waits of the core without a deadline, in the exchange of a model for one, look for signals, too. What a
+// handler raises aborts the exchange on all ranks, and is thrown in place of the error of the call.
+void HearOfSignalsInWaits();
+
 }  // namespace tutti::dist
 
 #endif  // TUTTI_TORCH_PROCESS_GROUP_INTERRUPT_H_

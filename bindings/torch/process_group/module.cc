@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "bindings/torch/process_group/gradient_hook.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/model_replicas_python.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
 #include "tutti/bootstrap.h"
@@ -48,6 +49,7 @@ std::vector<py::bytes> Meet(const std::string& value, double timeout) {
 PYBIND11_MODULE(_C, module) {
   using tutti::dist::ProcessGroupTutti;
   py::module_::import("torch._C._distributed_c10d");  // the types that the backend is made of
+  tutti::dist::HearOfSignalsInWaits();
   module.attr("__version__") = std::string(tutti::Version());
   py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>, ::c10d::Backend>(
       module, "ProcessGroupTutti", "The backend \"tutti\" of torch.distributed.")

@@ -27,7 +27,6 @@ std::string PlaceOf(const ProcessGroupTutti::Request& request) {
 c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& request) {
   absl::StatusOr<std::shared_ptr<Communicator>> joined = JoinGroup(request);
   if (!joined.ok()) {
-    RethrowInterrupt();
     nn::ThrowIfError(absl::Status(joined.status().code(), absl::StrCat(joined.status().message(), PlaceOf(request))));
   }
   return c10::make_intrusive<ProcessGroupTutti>(request, *std::move(joined));
@@ -165,9 +164,7 @@ at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions option
 std::unique_ptr<Communicator> ProcessGroupTutti::NewCommunicator() {
   std::vector<Rank> all(getSize());
   std::iota(all.begin(), all.end(), 0);
-  auto made = communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++));
-  if (!made.ok()) RethrowInterrupt();
-  return nn::ValueOrThrow(std::move(made));
+  return nn::ValueOrThrow(communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++)));
 }
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {

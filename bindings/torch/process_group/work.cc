@@ -187,6 +187,10 @@ class CoalescedWork : public ::c10d::Work {
   bool isCompleted() override {
     return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
   }
+#ifdef C10D_BACKEND_HAS_HOOKS
+  // torch's recorder knows one call: the last one, which is the barrier where a barrier waits for earlier calls.
+  std::uint64_t getCompletionKey() const override { return works_.empty() ? 0 : works_.back()->getCompletionKey(); }
+#endif
   bool isSuccess() const override {
     return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isSuccess(); });
   }

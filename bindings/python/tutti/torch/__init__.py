@@ -128,6 +128,9 @@ class GradientExchange:
     def __init__(self, exchange):
         self._exchange = exchange
 
+    def __repr__(self) -> str:
+        return f"GradientExchange(strategy={self.strategy!r}, step={self.step})"
+
     @property
     def strategy(self) -> str:
         """The strategy name in full, with every option."""
@@ -189,7 +192,11 @@ def register(model: torch.nn.parallel.DistributedDataParallel, strategy: str) ->
                          "gradients without its reducer; set it to \"ddp_optimizer\" before the model is wrapped")
     backend = _backend_of(model.process_group, "register")
     exchange = _core().GradientExchange(backend, list(model.module.named_parameters()), strategy)
-    exchange.register(model.reducer)
+    try:
+        exchange.register(model.reducer)
+    except RuntimeError as error:
+        raise ValueError("register: the model has a communication hook already, of an earlier tutti.torch.register or "
+                         "register_comm_hook; DDP takes one: wrap the module in DistributedDataParallel anew") from error
     return GradientExchange(exchange)
 
 

@@ -114,6 +114,11 @@ class DistributedDataParallel(torch.nn.Module):
         if isinstance(module, (DistributedDataParallel, torch.nn.parallel.DistributedDataParallel)):
             raise ValueError("module is wrapped in DistributedDataParallel already, and its gradients would travel twice: "
                              "wrap its .module")
+        lazy = [name for name, parameter in module.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
+        lazy += [name for name, buffer in module.named_buffers() if torch.nn.parameter.is_lazy(buffer)]
+        if lazy:
+            raise ValueError(f"{lazy[0]} is not initialized, so that the ranks do not know its shape: run one forward of the "
+                             "module, whose layers are lazy, before it is wrapped")
         tutti.torch._check_strategy(strategy, "module, optimizer, strategy")
         if optimizer is None:
             optimizer = []

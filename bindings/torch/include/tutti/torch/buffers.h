@@ -2,6 +2,7 @@
 #ifndef TUTTI_TORCH_BUFFERS_H_
 #define TUTTI_TORCH_BUFFERS_H_
 
+#include <ATen/MemoryOverlap.h>
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "tutti/communicator.h"
 #include "tutti/torch/tensors.h"
 
@@ -33,6 +35,20 @@ inline std::string Name(Buffers buffers) {
       return "kLeave";
   }
   return "unknown";
+}
+
+// Unimplemented, with the reason, where ranks cannot write one another's values to `buffer`.
+inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& buffer) {
+  if (!buffer.device().is_cpu() || buffer.layout() != torch::kStrided) {
+    return absl::UnimplementedError(c10::str("buffer ", name, " is a ", buffer.layout(), " tensor on ", buffer.device(),
+                                             "; supported: dense tensors on the CPU"));
+  }
+  if (at::has_internal_overlap(buffer) == at::MemOverlap::Yes) {
+    return absl::UnimplementedError(absl::StrCat("elements of buffer ", name,
+                                                 " share memory, as those of a tensor that expand() returned: register "
+                                                 "its clone()"));
+  }
+  return absl::OkStatus();
 }
 
 // Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective.

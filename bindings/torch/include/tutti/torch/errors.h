@@ -14,10 +14,15 @@
 
 namespace tutti::nn {
 
+// An adapter for a language whose handlers of signals run while a thread waits (SetWaitWatch) sets this function: it
+// throws what a handler on this thread has raised, if one has.
+inline void (*throw_what_a_signal_raised)() = nullptr;
+
 // Throws c10::ValueError for a wrong argument or a call at a wrong time, c10::NotImplementedError for what Tutti
 // does not support, and c10::DistBackendError for everything that went wrong between the ranks.
 inline void ThrowIfError(const absl::Status& status) {
   if (status.ok()) return;
+  if (absl::IsCancelled(status) && throw_what_a_signal_raised != nullptr) throw_what_a_signal_raised();
   const std::string message(status.message());
   const bool is_misuse = absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
   TORCH_CHECK_WITH(ValueError, !is_misuse, "tutti: ", message);

@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -72,7 +73,7 @@ class Replicas {
 
   // Tells which tensors the model's buffers are from here on: a model may give a name another tensor. Sends nothing;
   // the next call that makes buffers equal compares over the ranks what buffers there are, if that has changed, so all
-  // ranks change it before the same call.
+  // ranks change it before the same call. Buffers that cannot be exchanged are an error of that call, on all ranks.
   void SetBuffers(const std::vector<NamedTensor>& buffers);
   // Overwrites the model by that of rank 0, and starts the strategy anew. Collective.
   void Broadcast();
@@ -127,6 +128,8 @@ class Replicas {
   std::vector<NamedTensor> parameters_;  // each once
   std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter
   AgreementFields buffers_in_words_;     // what all ranks have in common of `buffers_`
+  absl::Status buffers_fit_;             // the error of a buffer that cannot be exchanged
+  std::string changed_buffer_;           // a buffer that differs from what the ranks compared last
   bool buffers_changed_ = false;         // the ranks have not yet compared buffers_in_words_
   std::vector<torch::Tensor> trained_;
   std::optional<ErrorPlace> place_;
@@ -173,6 +176,7 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
   }
   SetBuffers(std::exchange(model_.buffers, {}));
   buffers_changed_ = false;  // Broadcast, which follows, compares
+  if (!buffers_fit_.ok()) return buffers_fit_;
   return descriptions;
 }
 
@@ -180,14 +184,18 @@ inline void Replicas::SetBuffers(const std::vector<NamedTensor>& buffers) {
   std::unordered_set<torch::TensorImpl*> seen;
   for (const NamedTensor& parameter : parameters_) seen.insert(parameter.tensor.unsafeGetTensorImpl());
   buffers_.clear();
+  buffers_fit_ = absl::OkStatus();
   AgreementFields words;
   for (const auto& [name, buffer] : buffers) {
     if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
     buffers_.push_back({name, buffer});
+    buffers_fit_.Update(CheckBuffer(name, buffer));
     words.emplace_back(absl::StrCat("buffer ", name),
                        absl::StrCat(c10::toString(buffer.scalar_type()), " ", absl::StrJoin(buffer.sizes(), "x")));
   }
   if (words == buffers_in_words_) return;
+  const auto differs = std::mismatch(words.begin(), words.end(), buffers_in_words_.begin(), buffers_in_words_.end());
+  changed_buffer_ = differs.first != words.end() ? differs.first->first : differs.second->first;
   buffers_in_words_ = std::move(words);
   buffers_changed_ = true;
 }
@@ -283,10 +291,21 @@ inline void Replicas::LoadState(const std::vector<std::string>& states) {
 
 inline void Replicas::SynchronizeBuffers() {
   if (buffer_mode_ == Buffers::kLeave) return;
-  if (buffers_changed_) place_->ThrowIfError(synchronizer_->Agree(buffers_in_words_));
-  buffers_changed_ = false;
-  const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
-  place_->ThrowIfError(nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_));
+  const std::string changed = std::exchange(buffers_changed_, false) ? changed_buffer_ : "";
+  absl::Status status;
+  if (!changed.empty()) status = synchronizer_->Agree(buffers_in_words_, buffers_fit_);
+  if (status.ok()) {
+    const CallOptions call = synchronizer_->OwnCall({.caller_drives = true});
+    status = nn::SynchronizeBuffers(communicator_, call, buffer_mode_, buffers_);
+  }
+  // Where the other ranks have changed no buffer, they make another call than this rank.
+  if (!changed.empty() && !status.ok()) {
+    status =
+        absl::Status(status.code(), absl::StrCat(status.message(), " (", changed, " of rank ", communicator_.rank(),
+                                                 " has come, gone or changed its type or shape in this step, as it "
+                                                 "must on all ranks)"));
+  }
+  place_->ThrowIfError(status);
 }
 
 inline void Replicas::AgreeOnMistake(const std::string& mistake) {
