@@ -178,9 +178,12 @@ def a_barrier_after_one_that_nobody_waits_for(rank):
     for wait in (False, True):
         tensor = torch.full((4_000_000,), float(rank))
         work = dist.all_reduce(tensor, async_op=True)
+        if wait and rank == 1:
+            dist.recv(torch.zeros(1), 0)  # until then this rank is in no barrier
         barrier = dist.barrier(async_op=True)
-        if wait:
+        if wait and rank == 0:
             error_of(lambda: barrier.wait(timedelta(milliseconds=1)))
+            dist.send(torch.ones(1), 1)
         dist.barrier()
         assert tensor.eq(1).all()
         del work, barrier
