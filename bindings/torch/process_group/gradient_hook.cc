@@ -52,7 +52,7 @@ GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, s
     names_[parameter.unsafeGetTensorImpl()] = name;
     parameters_.push_back(parameter);
   }
-  Track(this, [live = live_] { live->End(); });
+  Track(this, live_);
 }
 
 // Whoever leaves a group waits for the group's threads, one of which may need the interpreter's lock.

@@ -17,7 +17,7 @@ namespace {
 
 struct LiveGroups {
   std::mutex mutex;
-  std::map<const void*, std::function<void()>> shutdowns;
+  std::map<const void*, std::shared_ptr<Tracked>> groups;  // by their owners
   const pid_t process = getpid();
 };
 
@@ -33,6 +33,12 @@ LiveGroups& AllLiveGroups() {
   return *known;
 }
 
+// The live groups at this moment: a group that ends takes the mutex.
+std::map<const void*, std::shared_ptr<Tracked>> Copied(LiveGroups& live) {
+  const std::lock_guard lock(live.mutex);
+  return live.groups;
+}
+
 // The time that the interpreter leaves a thread that has just left a call of a group to take the interpreter's lock.
 // The thread then runs Python, and ends in order; one that came for the lock later would end the process.
 constexpr std::chrono::milliseconds kTimeToTakeTheLock{50};
@@ -45,28 +51,26 @@ thread_local int callbacks_of_this_thread = 0;
 }  // namespace
 
 void EndAllGroups() {
-  LiveGroups& groups = AllLiveGroups();
   main_thread = std::this_thread::get_id();
   interpreter_ends = true;
-  std::map<const void*, std::function<void()>> shutdowns;
-  {
-    const std::lock_guard lock(groups.mutex);
-    shutdowns = groups.shutdowns;
-  }
-  for (const auto& [group, shutdown] : shutdowns) shutdown();
+  for (const auto& [owner, group] : Copied(AllLiveGroups())) group->End();
   if (other_threads_call) std::this_thread::sleep_for(kTimeToTakeTheLock);
 }
 
-void Track(const void* group, std::function<void()> shutdown) {
-  LiveGroups& groups = AllLiveGroups();
-  const std::lock_guard lock(groups.mutex);
-  groups.shutdowns[group] = std::move(shutdown);
+void AbortAllGroups(const std::string& reason) {
+  for (const auto& [owner, group] : Copied(AllLiveGroups())) group->Abort(reason);
 }
 
-void Untrack(const void* group) {
-  LiveGroups& groups = AllLiveGroups();
-  const std::lock_guard lock(groups.mutex);
-  groups.shutdowns.erase(group);
+void Track(const void* owner, std::shared_ptr<Tracked> group) {
+  LiveGroups& live = AllLiveGroups();
+  const std::lock_guard lock(live.mutex);
+  live.groups[owner] = std::move(group);
+}
+
+void Untrack(const void* owner) {
+  LiveGroups& live = AllLiveGroups();
+  const std::lock_guard lock(live.mutex);
+  live.groups.erase(owner);
 }
 
 absl::Status InterpreterEnds(int rank) {

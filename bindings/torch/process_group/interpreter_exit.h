@@ -5,12 +5,13 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
-#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 
 namespace tutti::dist {
 
@@ -19,9 +20,23 @@ namespace tutti::dist {
 // this. Does nothing in a forked child.
 void EndAllGroups();
 
-// From here on EndAllGroups calls `shutdown`; until Untrack(group).
-void Track(const void* group, std::function<void()> shutdown);
-void Untrack(const void* group);
+// Something of this process that exchanges with other ranks. Any thread may call the functions.
+class Tracked {
+ public:
+  virtual ~Tracked() = default;
+  // Leaves the other ranks.
+  virtual void End() = 0;
+  // Ends all calls on all ranks with an error that says "rank R " and `reason`; nothing after End, and in a forked
+  // child.
+  virtual void Abort(const std::string& reason) = 0;
+};
+
+// From here on EndAllGroups ends `group`, and AbortAllGroups aborts it; until Untrack(owner).
+void Track(const void* owner, std::shared_ptr<Tracked> group);
+void Untrack(const void* owner);
+
+// Aborts every group that lives: this rank has failed, and goes on in none of them. Thread-safe.
+void AbortAllGroups(const std::string& reason);
 
 // The error of calls that are under way when the interpreter of `rank` ends.
 absl::Status InterpreterEnds(int rank);
@@ -42,7 +57,7 @@ class Callback {
 // Holds a T that ends with the interpreter, or with its owner; a thread that is in a call at that moment keeps the T
 // until the call has ended. T has a member `communicator`, which the calls use. Thread-safe.
 template <typename T>
-class EndsWithInterpreter {
+class EndsWithInterpreter : public Tracked {
  public:
   // `what` names the T in error texts.
   EndsWithInterpreter(std::shared_ptr<T> live, const char* what) : live_(std::move(live)), what_(what) {}
@@ -57,7 +72,7 @@ class EndsWithInterpreter {
     return live_;
   }
 
-  void End() {
+  void End() override {
     // A forked child leaves the T to its parent: the threads do not exist for which the end would wait, and one of them
     // may have held the mutex.
     if (process_ != getpid()) return (void)new std::shared_ptr<T>(live_);
@@ -66,6 +81,14 @@ class EndsWithInterpreter {
     ended.swap(live_);
     // A thread in a call would hold the group for as long as its peers do not make the call.
     if (ended.use_count() > 1) ended->communicator->Abort(InterpreterEnds(ended->communicator->rank()));
+  }
+
+  void Abort(const std::string& reason) override {
+    if (process_ != getpid()) return;
+    const std::lock_guard lock(mutex_);
+    if (live_ == nullptr) return;
+    auto& communicator = *live_->communicator;
+    communicator.Abort(absl::AbortedError(absl::StrCat("rank ", communicator.rank(), " ", reason)));
   }
 
  private:

@@ -49,7 +49,7 @@ ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::Rep
   live->communicator = std::move(communicator);
   live->replicas = std::make_unique<nn::Replicas>(*live->communicator, std::move(model), options);
   live_ = std::make_shared<EndsWithInterpreter<Live>>(std::move(live), "model");
-  Track(this, [live = live_] { live->End(); });
+  Track(this, live_);
 }
 
 ModelReplicas::~ModelReplicas() {

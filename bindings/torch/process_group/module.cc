@@ -10,6 +10,7 @@
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/model_replicas_python.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
+#include "tutti/algorithm.h"
 #include "tutti/bootstrap.h"
 #include "tutti/torch/errors.h"
 #include "tutti/version.h"
@@ -102,6 +103,16 @@ PYBIND11_MODULE(_C, module) {
       "The host:port where rank 0 of a job on several nodes can serve.");
   module.def("meet", &tutti::dist::Meet, py::arg("value"), py::arg("timeout"),
              "Gives every rank of the launcher's job the values of all ranks.");
+  module.def(
+      "parse_strategy",
+      [](const std::string& name) {
+        const tutti::Strategy strategy = tutti::nn::ValueOrThrow(tutti::ParseStrategy(name));
+        return py::make_tuple(strategy.ToString(), std::string(tutti::Name(strategy.algorithm->exchanges)));
+      },
+      py::arg("name"), "The strategy name in full, and what its ranks exchange.");
+  module.def("abort_all_groups", &tutti::dist::AbortAllGroups, py::arg("reason"),
+             py::call_guard<py::gil_scoped_release>(),
+             "Ends all calls of every group and model on all ranks; the reason follows the rank in their errors.");
   module.def("end_all_groups", &tutti::dist::EndAllGroups, py::call_guard<py::gil_scoped_release>(),
              "Leaves every process group; the interpreter ends.");
 }

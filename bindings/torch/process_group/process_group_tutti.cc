@@ -40,7 +40,7 @@ ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Com
       timeout_ms_(request.timeout.count()) {
   membership_->communicator = std::move(communicator);
   init();
-  Track(this, [membership = membership_] { membership->End(); });
+  Track(this, membership_);
 }
 
 ProcessGroupTutti::~ProcessGroupTutti() {
@@ -52,6 +52,12 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 std::shared_ptr<Communicator> ProcessGroupTutti::Membership::Get() {
   const std::lock_guard lock(mutex);
   return communicator;
+}
+
+void ProcessGroupTutti::Membership::Abort(const std::string& reason) {
+  const std::shared_ptr<Communicator> communicator = Get();
+  if (communicator == nullptr) return;
+  communicator->Abort(absl::AbortedError(absl::StrCat("rank ", communicator->rank(), " ", reason)));
 }
 
 void ProcessGroupTutti::Membership::End() {
@@ -197,11 +203,7 @@ void ProcessGroupTutti::registerAbortHook(std::int64_t id, ::c10d::AbortHook hoo
 void ProcessGroupTutti::unregisterAbortHook(std::int64_t id) { hooks_->RemoveAbort(id); }
 #endif
 
-void ProcessGroupTutti::abort() {
-  if (const std::shared_ptr<Communicator> communicator = membership_->Get(); communicator != nullptr) {
-    communicator->Abort(absl::AbortedError(absl::StrCat("rank ", getRank(), " has aborted the process group")));
-  }
-}
+void ProcessGroupTutti::abort() { membership_->Abort("has aborted the process group"); }
 
 void ProcessGroupTutti::shutdown() { membership_->End(); }
 

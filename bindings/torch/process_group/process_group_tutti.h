@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/process_group/call_hooks.h"
+#include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/work.h"
 #include "tutti/communicator.h"
 
@@ -152,12 +153,13 @@ class ProcessGroupTutti : public ::c10d::Backend {
   int new_communicators_ = 0;
 
   // The group's communicator, null once the group was shut down.
-  struct Membership {
+  struct Membership : public Tracked {
     std::mutex mutex;
     std::shared_ptr<Communicator> communicator;
     std::shared_ptr<Communicator> Get();
     // Leaves the group: the communicator is destroyed unless a call holds it.
-    void End();
+    void End() override;
+    void Abort(const std::string& reason) override;
   };
   const std::shared_ptr<Membership> membership_ = std::make_shared<Membership>();
 

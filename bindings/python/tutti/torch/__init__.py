@@ -15,6 +15,7 @@ Importing this module makes no thread and no socket.
 import atexit
 import functools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,9 +24,11 @@ from tutti.torch import _extension, _launch, states
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 from tutti.torch.grad_scaler import GradScaler
 from tutti.torch.qadam import QAdam
+from tutti.torch.sync_batchnorm import convert_sync_batchnorm, revert_sync_batchnorm
 
 __all__ = [
-    "DistributedDataParallel", "GradScaler", "GradientExchange", "QAdam", "empty", "register", "register_backend"
+    "DistributedDataParallel", "GradScaler", "GradientExchange", "QAdam", "Strategy", "convert_sync_batchnorm", "empty",
+    "parse_strategy", "register", "register_backend", "revert_sync_batchnorm"
 ]
 
 
@@ -97,6 +100,24 @@ def _check_strategy(strategy, arguments: str) -> None:
     if not isinstance(strategy, str):
         raise TypeError(f"strategy is a {type(strategy).__name__}; give a str such as \"bytegrad\" (the arguments are "
                         f"{arguments})")
+
+
+class Strategy(NamedTuple):
+    """What a strategy name says; see :func:`parse_strategy`."""
+
+    name: str  # in full, with every option
+    exchanges: str  # "gradients", "weights", "weight differences" or "momentum"
+
+
+def parse_strategy(name: str) -> Strategy:
+    """Reads a strategy name such as ``"bytegrad:codec=bf16"``. ValueError lists what would be right.
+
+    Needs no process group. Names whose ranks exchange gradients suit :func:`register`; the others need
+    :class:`DistributedDataParallel`.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"parse_strategy: name is a {type(name).__name__}; give a str such as \"bytegrad\"")
+    return Strategy(*_core().parse_strategy(name))
 
 
 def _saved_states(state_dict) -> list[bytes]:

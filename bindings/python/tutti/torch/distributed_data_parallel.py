@@ -70,6 +70,12 @@ def _check_scaler() -> None:
                              "the other ranks would wait: use tutti.torch.GradScaler(model), whose ranks skip together")
 
 
+def _calls_closure_first(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether step(closure) is known to call its closure once, before it changes any weight."""
+    module = type(optimizer).step.__module__
+    return isinstance(optimizer, QAdam) or module.startswith("torch.optim.") and module != "torch.optim.lbfgs"
+
+
 class DistributedDataParallel(torch.nn.Module):
     """Keeps the replicas of ``module`` in step by ``strategy`` while it trains on all ranks of ``process_group``.
 
@@ -177,13 +183,23 @@ class DistributedDataParallel(torch.nn.Module):
         this = weakref.ref(self)
         checks_scaler = self._replicas.exchanges_weights
 
-        def before(_optimizer: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> None:
+        def before(known: torch.optim.Optimizer, arguments: tuple, keywords: dict) -> tuple[tuple, dict] | None:
             model = this()
             if model is not None and checks_scaler:
                 _check_scaler()
-            if model is not None and not model._steps_together:
-                has_closure = len(arguments) > 1 and arguments[1] is not None or keywords.get("closure") is not None
-                model._replicas.begin_update(uses_gradients=not has_closure)
+            if model is None or model._steps_together:
+                return None
+            closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")
+            if closure is None or not _calls_closure_first(known):
+                model._replicas.begin_update(uses_gradients=closure is None)
+                return None
+            # The closure runs before the update: an exchange that is under way has the time of forward and backward.
+            with torch.enable_grad():
+                loss = closure()
+            model._replicas.begin_update(uses_gradients=True)
+            if len(arguments) > 1:
+                return (arguments[0], lambda: loss, *arguments[2:]), keywords
+            return arguments, {**keywords, "closure": lambda: loss}
 
         def after(_optimizer: torch.optim.Optimizer, _arguments: tuple, _keywords: dict) -> None:
             model = this()
@@ -300,6 +316,13 @@ class DistributedDataParallel(torch.nn.Module):
 
     def set_extra_state(self, state: Any) -> None:
         """Does nothing: this module's own ``load_state_dict`` loads the state after the weights."""
+
+    def load_strategy_state(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """Loads what ``get_extra_state()`` returned on this rank or, for a world of another size, on all saved ranks.
+
+        The weights are those of the checkpoint already. Collective. ValueError, on every rank, says what does not fit.
+        """
+        self._replicas.load_state([states.to_bytes(one["state"]) for one in saved])
 
     def load_state_dict(
         self,
