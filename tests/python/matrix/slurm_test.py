@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 from launchers import LIMIT, PYTHON, SUM, check_sums, environment, write
+from lightning_launch_test import SCRIPT, check
 
 PROGRAMS = ["srun", "sinfo", "slurmctld", "slurmd", "munged", "mungekey"]
 
@@ -143,3 +144,10 @@ def test_torchrun_inside_srun(slurm, tmp_path):
     ended = slurm.srun("-n", 2, *command)
     assert ended.returncode == 0, ended.stderr
     assert [ended.stdout.count(f"<rank {rank} of 2 sum 3>") for rank in range(2)] == [2, 2], ended.stdout
+
+
+@pytest.mark.parametrize("strategy, devices, lr", [("bagua", 2, 0.1), ("tutti:decentralized", 2, 0.1), ("horovod", 1, 0.2)])
+def test_lightning(slurm, tmp_path, strategy, devices, lr):
+    ended = slurm.srun("-n", 2, "--ntasks-per-node", 2, PYTHON, write(tmp_path, SCRIPT), strategy, devices)
+    assert ended.returncode == 0, ended.stderr + slurm.logs()
+    check(ended.stdout, 2, 8, lr)

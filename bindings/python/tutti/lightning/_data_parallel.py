@@ -1,0 +1,148 @@
+"""The strategies ``dp`` and ``ddp2``: one process splits each batch over the devices of its machine."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tutti.lightning import _pieces
+from tutti.lightning._strategy import TuttiStrategy
+
+
+class _SplitsBatches:
+    """Calls each step with one piece of the batch for each device, and ``*_step_end`` with the gathered outputs."""
+
+    classes: Any
+    calls_step_end = True
+
+    def setup_environment(self) -> None:
+        precision = str(self.precision_plugin.precision)
+        if precision.startswith(("16", "bf16")):
+            raise self.classes.MisconfigurationException(
+                f"precision={precision!r} is not for the strategy {self.name}, as it never was: use strategy=\"ddp\"")
+        if self.root_device.type != "cpu":
+            raise self.classes.MisconfigurationException(
+                f"the strategy {self.name} splits batches over devices of the CPU only; on {self.root_device} use "
+                "strategy=\"ddp\", with one process for each device")
+        super().setup_environment()
+
+    def training_step(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._in_pieces("training_step", super().training_step, arguments, keywords)
+
+    def validation_step(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._in_pieces("validation_step", super().validation_step, arguments, keywords)
+
+    def test_step(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._in_pieces("test_step", super().test_step, arguments, keywords)
+
+    def predict_step(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._in_pieces("predict_step", super().predict_step, arguments, keywords)
+
+    def _in_pieces(self, name: str, step: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> Any:
+        """Lets ``step``, which calls the module's method ``name``, call it with one piece after the other."""
+        module = self.lightning_module
+        all_pieces = _pieces.in_pieces(getattr(module, name), len(self.parallel_devices))
+        step_end = getattr(module, f"{name}_end", None)
+
+        def method(*some: Any, **named: Any) -> Any:
+            output = all_pieces(*some, **named)
+            if callable(step_end):
+                output = step_end(output)
+            return _with_mean_loss(output) if name == "training_step" else output
+
+        # Found before the method of the class, also behind the forward of DistributedDataParallel.
+        object.__setattr__(module, name, method)
+        try:
+            return step(*arguments, **keywords)
+        finally:
+            object.__delattr__(module, name)
+
+
+def _with_mean_loss(output: Any) -> Any:
+    """The output of a training step, whose loss is one number: the mean over the pieces."""
+    if isinstance(output, torch.Tensor):
+        return output.mean()
+    if isinstance(output, dict) and isinstance(output.get("loss"), torch.Tensor):
+        return {**output, "loss": output["loss"].mean()}
+    return output
+
+
+class DataParallelStrategy(_SplitsBatches):
+    """Lightning's DataParallelStrategy (``dp``): one process, which splits each batch over ``devices``.
+
+    The batch size is that of the whole process. ``training_step`` and the other steps see a piece of the batch;
+    ``training_step_end``, ``validation_step_end`` and ``test_step_end`` see the outputs of all pieces, gathered. On CPU
+    devices the pieces run one after the other, so ``dp`` is for old scripts, not for speed.
+    """
+
+    name = "dp"
+    global_rank = local_rank = node_rank = 0
+    world_size = 1
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        strategy = super().__new__(cls)
+        strategy.given = (arguments, keywords)
+        return strategy
+
+    def __init__(
+        self,
+        accelerator: Any = None,
+        parallel_devices: list[torch.device] | None = None,
+        checkpoint_io: Any = None,
+        precision_plugin: Any = None,
+    ) -> None:
+        super().__init__(accelerator=accelerator, parallel_devices=parallel_devices, checkpoint_io=checkpoint_io,
+                         precision_plugin=precision_plugin)
+
+    @property
+    def root_device(self) -> torch.device:
+        return self.parallel_devices[0]
+
+    @property
+    def distributed_sampler_kwargs(self) -> None:
+        return None
+
+    def model_to_device(self) -> None:
+        self.model.to(self.root_device)
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        return tensor.float().mean() if isinstance(tensor, torch.Tensor) and tensor.dim() > 0 else tensor
+
+    def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
+        return tensor
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
+        return decision
+
+    def barrier(self, name: str | None = None) -> None:
+        """There is one process."""
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        return obj
+
+
+class DDP2Strategy(_SplitsBatches, TuttiStrategy):
+    """Lightning's DDP2Strategy (``ddp2``): ``dp`` on each machine, and gradients averaged between machines.
+
+    One process per machine, which Lightning, torchrun or mpirun starts. The batch size is that of a machine, and
+    ``*_step_end`` sees the outputs for the machine's whole batch. ``algorithm`` and the other arguments are those of
+    :class:`TuttiStrategy`.
+    """
+
+    name = "ddp2"
+
+    @property
+    def root_device(self) -> torch.device:
+        return self.parallel_devices[0]
+
+    @property
+    def num_processes(self) -> int:
+        return 1
+
+    @property
+    def local_rank(self) -> int:
+        return 0
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        return {"num_replicas": self.world_size, "rank": self.global_rank}

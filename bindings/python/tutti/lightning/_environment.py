@@ -1,0 +1,68 @@
+"""The cluster environment of launchers that Lightning does not know: mpirun of Open MPI and MPICH, ``tutti launch``."""
+
+import os
+
+import tutti.torch
+
+_BY_LIGHTNING = ("single", "torchrun", "slurm")  # launchers that Lightning knows; "single": none has started the process
+
+
+def has_launcher() -> bool:
+    """Whether a launcher that Lightning does not know has started this process."""
+    if "LOCAL_RANK" in os.environ and "RANK" not in os.environ:
+        return False  # Lightning itself has started this process
+    return _identity()[4] not in _BY_LIGHTNING
+
+
+def _identity() -> tuple[int, int, int, int, str]:
+    """Rank, size, local rank, local size and the name of the launcher."""
+    return tutti.torch._core().launcher_identity()
+
+
+class LauncherEnvironment:
+    """Takes ranks from the launcher's own variables, as ``init_method="tutti://"`` does, by which the ranks meet."""
+
+    creates_processes_externally = True
+
+    @property
+    def main_address(self) -> str:
+        return os.environ.get("MASTER_ADDR", "127.0.0.1")
+
+    @property
+    def main_port(self) -> int:
+        return int(os.environ.get("MASTER_PORT", "29500"))
+
+    @staticmethod
+    def detect() -> bool:
+        return has_launcher()
+
+    def global_rank(self) -> int:
+        return _identity()[0]
+
+    def world_size(self) -> int:
+        return _identity()[1]
+
+    def local_rank(self) -> int:
+        return _identity()[2]
+
+    def local_size(self) -> int:
+        """The number of ranks on this node."""
+        return _identity()[3]
+
+    def node_rank(self) -> int:
+        return self.global_rank() // self.local_size()
+
+    def set_global_rank(self, rank: int) -> None:
+        """Changes nothing: the launcher gives ranks."""
+
+    def set_world_size(self, size: int) -> None:
+        """Changes nothing: the launcher says how many ranks there are."""
+
+    def validate_settings(self, num_devices: int, num_nodes: int) -> None:
+        """ValueError where the Trainer asks for another number of processes than the launcher has started."""
+        rank, size, _, local_size, launcher = _identity()
+        if (num_devices, num_devices * num_nodes) != (local_size, size):
+            raise ValueError(
+                f"rank {rank}: Trainer(devices={num_devices}, num_nodes={num_nodes}) asks for {num_devices * num_nodes} "
+                f"processes, and {launcher} has started {size}, of them {local_size} on this machine: say "
+                f"devices={local_size}, num_nodes={size // local_size}")

@@ -1,0 +1,82 @@
+"""Training by a strategy of Tutti inside Lightning's Fabric."""
+
+import contextlib
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
+
+import tutti.torch
+from tutti.lightning import _environment, _names
+
+
+class _SyncControl:
+    """Lets Fabric accumulate gradients (``no_backward_sync``) in either DistributedDataParallel."""
+
+    def no_backward_sync(self, module: torch.nn.Module, enabled: bool) -> contextlib.AbstractContextManager:
+        return module.no_sync() if enabled else contextlib.nullcontext()
+
+
+class TuttiFabricStrategy:
+    """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
+
+    ``algorithm`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or momentum need
+    the optimizers: ``fabric.setup(model, optimizer)``.
+    """
+
+    classes: Any  # the module of this class: the strategies for the same Lightning
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        strategy = super().__new__(cls)
+        strategy.given = (arguments, keywords)
+        return strategy
+
+    def __init__(
+        self,
+        algorithm: Any = "gradient_allreduce",
+        *,
+        process_group_backend: str | None = "tutti",
+        timeout: timedelta | None = default_pg_timeout,
+        start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
+        **options: Any,
+    ) -> None:
+        self.exchanged_by, of_ddp = _names.read(algorithm, options)
+        environment = self.classes.TuttiEnvironment() if _environment.has_launcher() else None
+        super().__init__(cluster_environment=environment, process_group_backend=process_group_backend, timeout=timeout,
+                         start_method=start_method, **of_ddp)
+        self._backward_sync_control = _SyncControl()
+
+    def _setup_distributed(self) -> None:
+        if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
+            dist.init_process_group(self._get_process_group_backend(), init_method="tutti://", timeout=self._timeout)
+        super()._setup_distributed()
+
+    def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        if self.exchanged_by.exchanges != "gradients":
+            raise ValueError(f"the strategy {self.exchanged_by.name} needs the optimizers: "
+                             "model, optimizer = fabric.setup(model, optimizer)")
+        model = super().setup_module(module)
+        tutti.torch.register(model, self.exchanged_by.name)
+        return model
+
+    def setup_module_and_optimizers(
+        self, module: torch.nn.Module, optimizers: list[torch.optim.Optimizer], scheduler: Any = None
+    ) -> tuple[Any, ...]:
+        if self.exchanged_by.exchanges == "gradients":
+            return super().setup_module_and_optimizers(module, optimizers, scheduler)
+        model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, **self._ddp_kwargs)
+        return model, optimizers, scheduler
+
+    def get_module_state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
+        if isinstance(module, tutti.torch.DistributedDataParallel):
+            module.flush()
+            module = module.module
+        return super().get_module_state_dict(module)
+
+    def load_module_state_dict(self, module: torch.nn.Module, state_dict: dict[str, Any], strict: bool = True) -> None:
+        wrapper = module if isinstance(module, tutti.torch.DistributedDataParallel) else None
+        super().load_module_state_dict(module if wrapper is None else wrapper.module, state_dict, strict)
+        if wrapper is not None:
+            wrapper.broadcast()

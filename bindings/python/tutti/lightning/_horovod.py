@@ -1,0 +1,80 @@
+"""The strategy ``horovod``."""
+
+from typing import Any
+
+import torch
+
+from tutti.lightning._strategy import TuttiStrategy
+
+
+class HorovodStrategy(TuttiStrategy):
+    """Lightning's HorovodStrategy, on Tutti: as many processes as ``horovodrun`` or ``mpirun`` has started.
+
+    As Horovod's users expect, ``scale_lr`` multiplies the learning rates by the number of processes, and ``all_gather``
+    concatenates along the first dimension. ``Trainer(devices=1)`` (or none) names the device of each process.
+    """
+
+    def __init__(
+        self,
+        accelerator: Any = None,
+        parallel_devices: list[torch.device] | None = None,
+        checkpoint_io: Any = None,
+        precision_plugin: Any = None,
+        *,
+        scale_lr: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            accelerator=accelerator, parallel_devices=parallel_devices,
+            cluster_environment=self.classes.TuttiEnvironment(), checkpoint_io=checkpoint_io,
+            precision_plugin=precision_plugin, **options)
+        self._scale_lr = scale_lr
+
+    @property
+    def parallel_devices(self) -> list[torch.device] | None:
+        """One device for each process on this machine, though the Trainer names that of one process."""
+        devices = self._parallel_devices
+        local_size = self.cluster_environment.local_size() if self.cluster_environment else 1
+        if not devices or len(devices) == local_size:
+            return devices
+        if len(devices) > 1:
+            raise self.classes.MisconfigurationException(
+                f"Trainer(devices={len(devices)}, strategy=\"horovod\"), and horovodrun or mpirun has started {local_size} "
+                "processes on this machine: leave devices out, or say devices=1, and start the script by horovodrun -np")
+        if devices[0].type == "cuda":
+            return [torch.device("cuda", index) for index in range(local_size)]
+        return devices * local_size
+
+    @parallel_devices.setter
+    def parallel_devices(self, devices: list[torch.device] | None) -> None:
+        self._parallel_devices = devices
+
+    @property
+    def num_nodes(self) -> int:
+        return self.world_size // self.cluster_environment.local_size()
+
+    @num_nodes.setter
+    def num_nodes(self, num_nodes: int) -> None:
+        if num_nodes > 1:
+            raise self.classes.MisconfigurationException(
+                f"Trainer(num_nodes={num_nodes}) is not for the strategy horovod, whose processes horovodrun or mpirun "
+                "starts on all nodes: leave num_nodes out")
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        return {"num_replicas": self.world_size, "rank": self.global_rank}
+
+    def setup_optimizers(self, trainer: Any) -> None:
+        super().setup_optimizers(trainer)
+        if not self._scale_lr:
+            return
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] *= self.world_size
+        for config in self.lr_scheduler_configs:
+            if hasattr(config.scheduler, "base_lrs"):
+                config.scheduler.base_lrs = [lr * self.world_size for lr in config.scheduler.base_lrs]
+
+    def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
+        gathered = super().all_gather(tensor, group=group, sync_grads=sync_grads)
+        return gathered.flatten(0, 1) if gathered.dim() > 1 else gathered

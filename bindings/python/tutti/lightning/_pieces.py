@@ -1,0 +1,62 @@
+"""A batch in pieces, and the outputs of the pieces as one: what torch's DataParallel does with tensors of GPUs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+def _rebuilt(like: Any, values: Sequence[Any]) -> Any:
+    """A list, tuple or named tuple of the type of ``like``."""
+    return type(like)(*values) if hasattr(like, "_fields") else type(like)(values)
+
+
+def _count(value: Any) -> int | None:
+    """The length of the first dimension of the shortest tensor in ``value``; None where it holds no tensor to split."""
+    if isinstance(value, torch.Tensor):
+        return len(value) if value.dim() > 0 else None
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return min((count for count in map(_count, inner) if count is not None), default=None)
+
+
+def _piece(value: Any, index: int, pieces: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tensor_split(pieces)[index] if value.dim() > 0 else value
+    if isinstance(value, Mapping):
+        return type(value)({key: _piece(inner, index, pieces) for key, inner in value.items()})
+    if isinstance(value, (list, tuple)):
+        return _rebuilt(value, [_piece(inner, index, pieces) for inner in value])
+    return value
+
+
+def scatter(value: Any, pieces: int) -> list[Any]:
+    """Splits every tensor in ``value``, also inside lists, tuples and dicts, along its first dimension.
+
+    Returns ``pieces`` values, or fewer where a tensor is shorter than that. All other values are in each piece.
+    """
+    count = _count(value)
+    pieces = 1 if count is None else max(1, min(pieces, count))
+    return [_piece(value, index, pieces) for index in range(pieces)]
+
+
+def gather(outputs: Sequence[Any]) -> Any:
+    """The outputs of the pieces as one: tensors are concatenated, and tensors without dimensions and numbers stacked."""
+    first = outputs[0]
+    if isinstance(first, torch.Tensor):
+        return torch.stack(list(outputs)) if first.dim() == 0 else torch.cat(list(outputs))
+    if isinstance(first, (int, float)) and not isinstance(first, bool):
+        return torch.tensor(outputs)
+    if isinstance(first, Mapping):
+        return type(first)({key: gather([output[key] for output in outputs]) for key in first})
+    if isinstance(first, (list, tuple)):
+        return _rebuilt(first, [gather(inner) for inner in zip(*outputs)])
+    return None if first is None else list(outputs)
+
+
+def in_pieces(step: Callable[..., Any], pieces: int) -> Callable[..., Any]:
+    """``step``, called with one piece of its arguments after the other; returns the gathered outputs."""
+
+    def steps(*arguments: Any, **keywords: Any) -> Any:
+        return gather([step(*some, **named) for some, named in scatter((arguments, keywords), pieces)])
+
+    return steps

@@ -1,0 +1,83 @@
+"""What Tutti adds to a Lightning once the program has imported it: strategies, their names, and their old names."""
+
+import functools
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from tutti._after_import import after_import
+
+# The packages with a Trainer, and the package with the Fabric of each.
+PACKAGES = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}
+_CLASSES = {
+    "lightning.pytorch": "tutti.lightning.of_lightning",
+    "pytorch_lightning": "tutti.lightning.of_pytorch_lightning",
+}
+_DDP_NAMES = ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
+_ddp_is_ours = False
+
+
+def classes_for(package: str) -> ModuleType:
+    """The module with the strategies for a Lightning."""
+    return importlib.import_module(_CLASSES[package])
+
+
+def register() -> None:
+    """Registers everything with each Lightning, once the program has imported it."""
+    for package, fabric in PACKAGES.items():
+        after_import(package, functools.partial(_add_to, package, fabric))
+
+
+def use_for_ddp() -> None:
+    global _ddp_is_ours
+    _ddp_is_ours = True
+    for package, fabric in PACKAGES.items():
+        if package in sys.modules:
+            _replace_ddp(package, fabric)
+
+
+def _registry(package: str) -> Any:
+    return importlib.import_module(f"{package}.strategies").StrategyRegistry
+
+
+def _fabric_registry(fabric: str) -> Any:
+    return importlib.import_module(f"{fabric}.strategies").STRATEGY_REGISTRY
+
+
+def _replace_ddp(package: str, fabric: str) -> None:
+    """Names the backend ``tutti`` to every entry of DDP."""
+    for registry in (_registry(package), _fabric_registry(fabric)):
+        for name, entry in registry.items():
+            if name in _DDP_NAMES or name.startswith(tuple(f"{ddp}_find_unused" for ddp in _DDP_NAMES)):
+                entry["init_params"]["process_group_backend"] = "tutti"
+
+
+def _add_to(package: str, fabric: str, _: ModuleType) -> None:
+    classes = classes_for(package)
+    trainer, of_fabric = _registry(package), _fabric_registry(fabric)
+    for name, strategy, options in classes.NAMES:
+        trainer.register(name, strategy, description=strategy.__doc__.partition("\n")[0], override=True, **options)
+    for name, strategy, options in classes.FABRIC_NAMES:
+        of_fabric.register(name, strategy, description=strategy.__doc__.partition("\n")[0], override=True, **options)
+    strategies = importlib.import_module(f"{package}.strategies")
+    for strategy in {strategy for _, strategy, _ in classes.NAMES}:
+        setattr(strategies, strategy.__name__, strategy)
+    connectors = importlib.import_module(f"{package}.trainer.connectors.accelerator_connector")
+    _take_names(connectors._AcceleratorConnector, classes.strategy_for_trainer)
+    _take_names(importlib.import_module(f"{fabric}.connector")._Connector, classes.strategy_for_fabric)
+    if _ddp_is_ours:
+        _replace_ddp(package, fabric)
+
+
+def _take_names(connector: type, strategy_for: Any) -> None:
+    """Lets the connector of a Trainer or Fabric take names such as ``"tutti:bytegrad"``, which no registry lists."""
+    connect = connector.__init__
+
+    @functools.wraps(connect)
+    def takes_names(self: Any, *arguments: Any, **keywords: Any) -> None:
+        if "strategy" in keywords:
+            keywords["strategy"] = strategy_for(keywords["strategy"])
+        connect(self, *arguments, **keywords)
+
+    connector.__init__ = takes_names

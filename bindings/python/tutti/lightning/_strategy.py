@@ -1,0 +1,287 @@
+"""Training by a strategy of Tutti inside Lightning's Trainer: what Tutti adds to Lightning's own DDPStrategy."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
+
+import tutti.torch
+from tutti.lightning import _environment, _names
+from tutti.lightning._signals import AgreedSignals
+from tutti.lightning.qadam import QAdamOptimizer
+
+_STATES = "tutti"  # the key of the strategy's states in a checkpoint
+
+
+class SyncsBatchNorm:
+    """Lightning's ``sync_batchnorm=True`` on the CPU."""
+
+    def apply(self, model: torch.nn.Module) -> torch.nn.Module:
+        return tutti.torch.convert_sync_batchnorm(model)
+
+    def revert(self, model: torch.nn.Module) -> torch.nn.Module:
+        return tutti.torch.revert_sync_batchnorm(model)
+
+
+class TuttiStrategy:
+    """Data parallel training by a strategy of Tutti, chosen by name.
+
+        Trainer(strategy=TuttiStrategy("bytegrad", codec="bf16"), accelerator="cpu", devices=4)
+        Trainer(strategy="tutti:bytegrad,codec=bf16", accelerator="cpu", devices=4)        # the same
+
+    ``algorithm`` is a strategy name (docs/algorithms.md). ``options`` are options of the strategy, and of torch's
+    DistributedDataParallel (``find_unused_parameters``, ``static_graph``, ``bucket_cap_mb``, …; strategies that
+    exchange weights or momentum take ``find_unused_parameters``, ``bucket_cap_mb`` and ``broadcast_buffers`` of them).
+    ``flatten`` lets gradients be views of DDP's buckets. The other arguments are those of Lightning's DDPStrategy,
+    from which this class is derived.
+
+    Strategies that exchange gradients train in stock DistributedDataParallel; the others in
+    :class:`tutti.torch.DistributedDataParallel`. Where weights differ between ranks while they train, the ranks agree
+    on their average before a validation, before a checkpoint and at the end of ``fit``. A checkpoint holds the state of
+    the strategy of every rank; it may be resumed on another number of ranks. ValueError names an option that is wrong.
+    """
+
+    classes: Any  # the module of this class: the strategies for the same Lightning
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        strategy = super().__new__(cls)
+        strategy.given = (arguments, keywords)  # to make the strategy anew for the other Lightning
+        return strategy
+
+    def __init__(
+        self,
+        algorithm: Any = "gradient_allreduce",
+        flatten: bool = True,
+        accelerator: Any = None,
+        parallel_devices: list[torch.device] | None = None,
+        cluster_environment: Any = None,
+        checkpoint_io: Any = None,
+        precision_plugin: Any = None,
+        *,
+        process_group_backend: str | None = "tutti",
+        timeout: timedelta | None = default_pg_timeout,
+        start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
+        **options: Any,
+    ) -> None:
+        self.exchanged_by, of_ddp = _names.read(algorithm, options)
+        of_ddp.setdefault("gradient_as_bucket_view", flatten)
+        if cluster_environment is None and _environment.has_launcher():
+            cluster_environment = self.classes.TuttiEnvironment()
+        super().__init__(
+            accelerator=accelerator, parallel_devices=parallel_devices, cluster_environment=cluster_environment,
+            checkpoint_io=checkpoint_io, precision_plugin=precision_plugin, process_group_backend=process_group_backend,
+            timeout=timeout, start_method=start_method, **of_ddp)
+        self._exchange: tutti.torch.GradientExchange | None = None
+        self._signals: AgreedSignals | None = None
+        self._optimizers_made = False
+        self._warmup_is_given = "warmup_steps" in options or "warmup_steps=" in str(getattr(algorithm, "strategy", algorithm))
+
+    @property
+    def algorithm(self) -> str:
+        """The strategy name in full, with every option; that of the model while it trains."""
+        return self.exchanged_by.name if self._wrapper is None else self._wrapper.strategy
+
+    @property
+    def exchanges_gradients(self) -> bool:
+        """Whether the model trains in stock DistributedDataParallel."""
+        return self.exchanged_by.exchanges == "gradients"
+
+    @property
+    def _wrapper(self) -> tutti.torch.DistributedDataParallel | None:
+        """The model while it trains in Tutti's own DistributedDataParallel."""
+        return self.model if isinstance(self.model, tutti.torch.DistributedDataParallel) else None
+
+    # ---- the beginning and the end ----
+
+    def setup_distributed(self) -> None:
+        if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
+            dist.init_process_group(self._get_process_group_backend(), init_method="tutti://", timeout=self._timeout)
+        super().setup_distributed()
+
+    def configure_ddp(self) -> None:
+        if self.exchanges_gradients:
+            return super().configure_ddp()
+        # The optimizers come first: the number of warm-up steps is an argument of QAdamOptimizer.
+        super().setup_optimizers(self.lightning_module.trainer)
+        self._optimizers_made = True
+        self.model = self._wrap(self.lightning_module)
+        self.optimizers = self.optimizers  # Lightning copies what an optimizer knows, QAdam's model for one
+        self._share_scaler()
+
+    def setup_optimizers(self, trainer: Any) -> None:
+        if not self._optimizers_made:
+            super().setup_optimizers(trainer)
+        self._optimizers_made = False
+
+    def _register_ddp_hooks(self) -> None:
+        # Lightning's own function does so on GPUs alone.
+        if self._ddp_comm_hook is not None:
+            raise ValueError(f"{type(self).__name__}: ddp_comm_hook is for Lightning's DDPStrategy; the algorithm "
+                             f"{self.exchanged_by.name} exchanges the gradients here")
+        self._exchange = tutti.torch.register(self.model, self.exchanged_by.name)
+
+    def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
+        given = {key: value for key, value in self._ddp_kwargs.items() if key != "gradient_as_bucket_view"}
+        options = {key: given.pop(key) for key in ("find_unused_parameters", "bucket_cap_mb") if key in given}
+        if not given.pop("broadcast_buffers", True):
+            options["buffers"] = "leave"
+        if given:
+            raise ValueError(f"{type(self).__name__}({self.exchanged_by.name!r}): {next(iter(given))} is an option of "
+                             "torch's DistributedDataParallel, which trains where gradients are exchanged")
+        name = self.exchanged_by.name
+        if self.exchanged_by.exchanges == "momentum":
+            name = self._name_with_warmup(name)
+        return tutti.torch.DistributedDataParallel(module, self.optimizers, name, **options)
+
+    def _name_with_warmup(self, name: str) -> str:
+        """The strategy name, with the number of warm-up steps that the optimizer was given."""
+        mistake = None
+        if len(self.optimizers) != 1 or not isinstance(self.optimizers[0], tutti.torch.QAdam):
+            found = ", ".join(type(optimizer).__name__ for optimizer in self.optimizers) or "none"
+            mistake = (f"qadam can only accept one QAdamOptimizer, and configure_optimizers returned {found}: return "
+                       "tutti.lightning.QAdamOptimizer(self.parameters(), lr=…, warmup_steps=…)")
+        elif len(self.lr_scheduler_configs) > 1:
+            mistake = f"qadam can only accept one LR scheduler, and there are {len(self.lr_scheduler_configs)}"
+        elif getattr(self.precision_plugin, "scaler", None) is not None:
+            mistake = "qadam works on momentum, which has no loss scale: use precision=\"bf16-mixed\""
+        if mistake is not None:
+            raise self.classes.MisconfigurationException(mistake)
+        optimizer = self.optimizers[0]
+        if self._warmup_is_given or not isinstance(optimizer, QAdamOptimizer):
+            return name
+        base, _, options = name.partition(":")
+        kept = [option for option in options.split(",") if not option.startswith("warmup_steps=")]
+        return _names.with_options(base, *kept, f"warmup_steps={optimizer.warmup_steps}")
+
+    def _share_scaler(self) -> None:
+        """Lets all ranks skip a step together where the gradients of one overflow."""
+        scaler = getattr(self.precision_plugin, "scaler", None)
+        if scaler is None or isinstance(scaler, tutti.torch.GradScaler):
+            return
+        shared = tutti.torch.GradScaler(
+            self.model, init_scale=scaler.get_scale(), growth_factor=scaler.get_growth_factor(),
+            backoff_factor=scaler.get_backoff_factor(), growth_interval=scaler.get_growth_interval(),
+            enabled=scaler.is_enabled())
+        self.precision_plugin.scaler = shared
+
+    def setup(self, trainer: Any) -> None:
+        if self._layer_sync is not None and self.root_device.type == "cpu":
+            self._layer_sync = self.classes.TuttiSyncBatchNorm()  # torch's own trains on GPUs alone
+        super().setup(trainer)
+        if trainer.state.fn == "fit":
+            self._signals = AgreedSignals(self.classes.PACKAGE, trainer, self._agree_on_signal)
+
+    @property
+    def _keeps_step(self) -> bool:
+        """Whether all ranks make the same step at the same time."""
+        return not self.exchanged_by.name.startswith("async")
+
+    def _agree_on_signal(self, mine: torch.Tensor) -> torch.Tensor:
+        # The ranks of async do not wait for each other in every step: a rank that a signal ends tells the others.
+        return self.reduce(mine, reduce_op="max") if self._keeps_step else mine
+
+    def on_exception(self, exception: BaseException) -> None:
+        super().on_exception(exception)
+        # The others would wait for this rank: they end at once, and say why. All ranks act on a SIGTERM together.
+        together = type(exception).__name__ == "SIGTERMException" and self._keeps_step
+        if self.world_size > 1 and not together:
+            tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
+
+    def teardown(self) -> None:
+        if self._wrapper is not None:
+            self.model = self.lightning_module
+        self._exchange = None
+        if self._signals is not None:
+            self._signals.remove()
+            self._signals = None
+        super().teardown()
+
+    # ---- training ----
+
+    @contextlib.contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        wrapper = self._wrapper
+        with super().block_backward_sync() if wrapper is None else wrapper.no_sync():
+            yield
+
+    def pre_backward(self, closure_loss: torch.Tensor) -> None:
+        super().pre_backward(closure_loss)
+        scaler = getattr(self.precision_plugin, "scaler", None)
+        if self._exchange is not None and scaler is not None and scaler.is_enabled():
+            self._exchange.set_loss_scale(scaler.get_scale())
+
+    def agree_on_weights(self) -> None:
+        """Gives all ranks the average of their weights, where they differ while the model trains. Collective."""
+        if self._wrapper is not None:
+            self._wrapper.flush()
+
+    def on_validation_start(self) -> None:
+        super().on_validation_start()
+        self.agree_on_weights()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self.agree_on_weights()
+
+    def reduce(self, tensor: Any, group: dist.ProcessGroup | None = None, reduce_op: Any = "mean") -> Any:
+        """Reduces ``tensor`` over the ranks of ``group``, in place, by ``reduce_op``: a ReduceOp, or its name."""
+        if not isinstance(tensor, torch.Tensor) or not dist.is_initialized():
+            return tensor
+        op = reduce_op
+        if isinstance(reduce_op, str):
+            op = getattr(dist.ReduceOp, {"MEAN": "AVG"}.get(reduce_op.upper(), reduce_op.upper()), None)
+            if op is None:
+                raise ValueError(f"Unrecognized `reduce_op` for `{type(self).__name__}`: {reduce_op!r}; use mean, sum, "
+                                 "min, max, product, band, bor or bxor")
+        # Lightning's own function waits for all ranks in a barrier before.
+        dist.all_reduce(tensor, op, group)
+        return tensor
+
+    # ---- checkpoints ----
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        self.agree_on_weights()
+        return super().lightning_module_state_dict()
+
+    def _state(self) -> dict[str, Any] | None:
+        """This rank's state of the strategy while the model trains."""
+        if self._wrapper is not None:
+            return self._wrapper.get_extra_state()
+        return None if self._exchange is None else self._exchange.state_dict()
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        state = self._state()
+        if state is not None and "optimizer_states" in checkpoint:
+            states = [None] * self.world_size if self.is_global_zero else None
+            dist.gather_object(state, states)
+            checkpoint[_STATES] = states
+        super().save_checkpoint(checkpoint, filepath, storage_options)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        super().load_optimizer_state_dict(checkpoint)
+        states = checkpoint.get(_STATES)
+        if not states or self._state() is None or not self._is_ours(states[0]["strategy"]):
+            return
+        if len(states) == self.world_size:
+            states = [states[self.global_rank]]
+        if self._wrapper is not None:
+            self._wrapper.load_strategy_state(states)
+        else:
+            self._exchange.load_state_dict(states)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a state of the strategy ``name`` suits this one; another strategy starts without one."""
+        return name.partition(":")[0] == self.exchanged_by.name.partition(":")[0]
+
+
+class BaguaStrategy(TuttiStrategy):
+    """Lightning's BaguaStrategy, on Tutti: ``Trainer(strategy=BaguaStrategy("bytegrad"))``.
+
+    The arguments are those of Lightning 1.6 to 1.9; ``algorithm`` is ``gradient_allreduce``, ``bytegrad``, ``qadam``,
+    ``decentralized``, ``low_precision_decentralized`` or ``async``, with the algorithm's options as keywords. All that
+    :class:`TuttiStrategy` takes is taken.
+    """

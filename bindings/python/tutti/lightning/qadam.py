@@ -1,0 +1,33 @@
+"""The optimizer of ``qadam`` with the signature of Bagua."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+import tutti.torch
+
+
+class QAdamOptimizer(tutti.torch.QAdam):
+    """:class:`tutti.torch.QAdam` that knows the number of warm-up steps, for ``configure_optimizers``.
+
+        def configure_optimizers(self):
+            return QAdamOptimizer(self.parameters(), lr=0.05, warmup_steps=100)
+
+    ``Trainer(strategy=BaguaStrategy("qadam"))`` reads ``warmup_steps``; the other arguments are those of QAdam. From
+    Bagua's ``QAdamOptimizer``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[torch.Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        warmup_steps: int = 100,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if warmup_steps < 1:
+            raise ValueError(f"QAdamOptimizer: warmup_steps={warmup_steps}; it is a number of steps from 1 on")
+        super().__init__(params, lr, betas, eps, weight_decay)
+        self.warmup_steps = warmup_steps

@@ -1,0 +1,115 @@
+"""The strategies dp and ddp2: a process splits its batch over devices, and *_step_end sees the outputs of all pieces."""
+
+import collections
+import os
+
+import pytest
+import torch
+
+import tutti.lightning
+from lightning_model import Model, loader, pl, run_trainers, trainer, weights_of
+from tutti.lightning import _pieces
+
+Pair = collections.namedtuple("Pair", "inputs targets")
+
+
+def test_scatter():
+    batch = {"x": torch.arange(5), "more": [torch.ones(5, 2), (torch.zeros(6), "text")], "pair": Pair(torch.ones(5), 3)}
+    first, second = _pieces.scatter(batch, 2)
+    assert first["x"].tolist() == [0, 1, 2] and second["x"].tolist() == [3, 4]
+    assert first["more"][0].shape == (3, 2) and second["more"][1][0].shape == (3,) and second["more"][1][1] == "text"
+    assert isinstance(first["pair"], Pair) and len(first["pair"].inputs) == 3 and first["pair"].targets == 3
+    assert len(_pieces.scatter(torch.ones(2), 4)) == 2, "no piece is empty"
+    assert _pieces.scatter(("no tensor", 3), 4) == [("no tensor", 3)]
+    assert len(_pieces.scatter((torch.tensor(1.0), torch.ones(4)), 2)) == 2, "a number is in every piece"
+
+
+def test_gather():
+    outputs = [{"loss": torch.tensor(1.0), "features": torch.ones(2, 3), "count": 2, "none": None, "names": ["a"]},
+               {"loss": torch.tensor(3.0), "features": torch.ones(1, 3), "count": 1, "none": None, "names": ["b"]}]
+    gathered = _pieces.gather(outputs)
+    assert gathered["loss"].tolist() == [1, 3] and gathered["features"].shape == (3, 3)
+    assert gathered["count"].tolist() == [2, 1] and gathered["none"] is None and gathered["names"] == [["a", "b"]]
+
+
+class SeesPieces(Model):
+    """Notes the sizes that its steps and step ends see."""
+
+    def __init__(self):
+        super().__init__()
+        self.pieces, self.ends = [], []
+
+    def training_step(self, batch, batch_idx):
+        self.pieces.append(len(batch[0]))
+        return {"loss": self.loss(batch), "outputs": self(batch[0])}
+
+    def training_step_end(self, gathered):
+        self.ends.append((len(gathered["loss"]), len(gathered["outputs"])))
+        return {"loss": gathered["loss"].mean()}
+
+    def validation_step(self, batch, batch_idx):
+        return self.loss(batch)
+
+    def validation_step_end(self, gathered):
+        assert gathered.shape == (2,)
+        self.log("validation", gathered.mean())
+
+    def test_step(self, batch, batch_idx):
+        return self.loss(batch)
+
+    def test_step_end(self, gathered):
+        assert gathered.shape == (2,)
+        self.log("test", gathered.mean())
+
+
+def test_dp():
+    model = SeesPieces()
+    fitted = trainer("dp", devices=2, max_epochs=6)
+    fitted.fit(model, loader(), loader(16))
+    assert fitted.world_size == 1 and len(fitted.strategy.parallel_devices) == 2
+    assert model.pieces == [4, 4] * 48, "the batch size is that of the process, half of it for each device"
+    assert set(model.ends) == {(2, 8)}
+    assert fitted.test(model, loader(16), verbose=False)[0]["test"] < 0.1
+    assert torch.cat(fitted.predict(model, loader(16))).shape == (16, 1)
+
+
+def test_dp_is_one_process_with_the_whole_batch():
+    model, alone = Model(), Model()
+    trainer("dp", devices=2, max_epochs=2).fit(model, loader())
+    trainer("auto", devices=1, max_epochs=2).fit(alone, loader())
+    assert torch.allclose(weights_of(model), weights_of(alone), atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["16-true", "bf16-mixed", "bf16-true"])
+def test_dp_refuses_16_bit(precision):
+    with pytest.raises(pl.utilities.exceptions.MisconfigurationException, match="not for the strategy dp"):
+        trainer("dp", devices=2, precision=precision).fit(Model(), loader())
+
+
+def is_a_node(rank, strategy):
+    # Each forked rank is a machine with two devices.
+    os.environ.update(LOCAL_RANK="0", NODE_RANK=str(rank))
+    model = SeesPieces()
+    fitted = trainer(strategy, devices=2, num_nodes=2, max_epochs=2)
+    fitted.fit(model, loader(), loader(16))
+    assert fitted.world_size == 2 and fitted.global_rank == rank
+    assert model.pieces == [4, 4] * 8, "each machine has half of the samples, in batches of 8"
+    assert set(model.ends) == {(2, 8)}
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("algorithm", [None, "bytegrad", "decentralized"])
+def test_ddp2(algorithm):
+    strategy = "ddp2" if algorithm is None else tutti.lightning.DDP2Strategy(algorithm)
+    mine, other = run_trainers(2, is_a_node, strategy)
+    assert mine == other
+
+
+def trains_in_ddp(rank):
+    model = Model()
+    trainer("ddp", max_epochs=2).fit(model, loader())
+    return weights_of(model).tolist()
+
+
+def test_ddp2_computes_what_ddp_computes_of_the_batches_of_machines():
+    assert run_trainers(2, is_a_node, "ddp2")[0] == pytest.approx(run_trainers(2, trains_in_ddp)[0], abs=1e-5)

@@ -1,0 +1,89 @@
+"""A script of Lightning under every launcher, and in a notebook, as users start it."""
+
+import shutil
+import sys
+
+import pytest
+
+from launchers import PYTHON, run, write
+
+SCRIPT = """
+import os, sys, torch
+import pytorch_lightning as pl
+import tutti.lightning
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.net = torch.nn.Linear(4, 1)
+    def training_step(self, batch, batch_idx):
+        return self.net(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+def main(strategy="bagua", devices=2):
+    torch.set_num_threads(1)
+    data = DataLoader(TensorDataset(torch.eye(4).repeat(8, 1)), batch_size=2)
+    trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=devices, max_epochs=1, logger=False,
+                         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    model = Model()
+    trainer.fit(model, data)
+    lr = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else 0.1  # a process that spawned the ranks
+    os.write(1, f"<rank {trainer.global_rank} of {trainer.world_size} step {trainer.global_step} lr {lr:.1f} "
+                f"{model.net.weight.sum():.4f}>\\n".encode())
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
+"""
+
+
+def check(text, ranks, steps, lr=0.1, world=None):
+    lines = sorted(line for line in text.split("\n") if line.startswith("<rank"))
+    assert [line.split()[1] for line in lines] == [str(rank) for rank in range(ranks)], text
+    assert all(f"of {world or ranks} step {steps} lr {lr:.1f}" in line for line in lines), text
+    assert len({line.split()[-1] for line in lines}) == 1, text
+
+
+@pytest.mark.parametrize("strategy", ["bagua", "tutti:bytegrad", "ddp_sharded"])
+def test_python_starts_the_ranks(strategy, tmp_path):
+    check(run([PYTHON, write(tmp_path, SCRIPT), strategy, 2]).stdout, 2, 8)
+
+
+@pytest.mark.parametrize("strategy", ["bagua_spawn", "tutti_fork:decentralized"])
+def test_processes_of_python(strategy, tmp_path):
+    check(run([PYTHON, write(tmp_path, SCRIPT), strategy, 2]).stdout, 1, 0, world=2)  # the process that spawned them
+
+
+def test_torchrun(tmp_path):
+    script = write(tmp_path, SCRIPT)
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 3]
+    check(run([*torchrun, script, "tutti:decentralized", 3]).stdout, 3, 6)
+    check(run([*torchrun, script, "horovod", 1]).stdout, 3, 6, lr=0.3)
+
+
+@pytest.mark.parametrize("mpirun", ["mpirun.openmpi --allow-run-as-root --oversubscribe", "mpirun.mpich"])
+def test_mpirun(mpirun, tmp_path):
+    command = [*mpirun.split(), "-n", 2, PYTHON, write(tmp_path, SCRIPT)]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    check(run([*command, "horovod", 1]).stdout, 2, 8, lr=0.2)
+    check(run([*command, "bagua", 2]).stdout, 2, 8)
+    wrong = run([*command, "bagua", 3], expected=1).stderr
+    assert "Trainer(devices=3, num_nodes=1) asks for 3 processes" in wrong and "say devices=2, num_nodes=1" in wrong
+
+
+def test_horovod_without_a_launcher(tmp_path):
+    script = write(tmp_path, SCRIPT)
+    check(run([PYTHON, script, "horovod", 1]).stdout, 1, 16)
+    assert "start the script by horovodrun -np" in run([PYTHON, script, "horovod", 2], expected=1).stderr
+
+
+def test_a_notebook(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    cells = [SCRIPT.rpartition("\nif __name__")[0], 'main("ddp_notebook")', 'main("bagua_notebook")', 'main("dp")']
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = nbclient.NotebookClient(notebook, timeout=100, kernel_name="python3",
+                                     resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()  # raises when a cell does

@@ -1,0 +1,192 @@
+"""Every strategy of tutti.lightning trains in a Trainer, by every name that users give it."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import tutti.lightning
+from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, trainer, weights_of
+from lightning_model import run_trainers
+
+NAMES = ["tutti", "bagua", "ddp_sharded"]
+SUFFIXES = ["", "_spawn", "_fork", "_notebook"]
+
+
+def fits(rank, strategy):
+    model = model_for(strategy)
+    fitted = trainer(strategy, max_epochs=6)
+    seen = []
+    model.on_train_batch_start = lambda batch, batch_idx: seen.append(len(batch[0]))
+    fitted.fit(model, loader(), loader(16))
+    assert fitted.world_size == 2 and fitted.global_rank == rank
+    assert seen == [8] * (6 * 4), "each rank has half of the 64 samples, in batches of 8"
+    assert fitted.validate(model, loader(16), verbose=False)[0]["validation"] < 0.1
+    test = fitted.test(model, loader(16), verbose=False)[0]["test"]
+    assert test < 0.1
+    assert len(torch.cat(fitted.predict(model, loader(16)))) == 8
+    return weights_of(model).tolist(), float(test)
+
+
+@pytest.mark.parametrize("strategy", EVERY)
+def test_a_strategy_trains(strategy):
+    (mine, test), (others, same_test) = run_trainers(2, fits, strategy)
+    assert mine == others, "all ranks end with the same weights"
+    assert test == same_test
+
+
+def sees_batches(rank, strategy):
+    model, seen = Model(), []
+    fitted = trainer(strategy, max_epochs=1)
+    model.on_train_batch_start = lambda batch, batch_idx: seen.append(len(batch[0]))
+    fitted.fit(model, loader())
+    assert seen == [8] * 4 and fitted.num_training_batches == 4
+    return seen
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "tutti", "bagua", "ddp_sharded"])
+def test_the_batch_size_is_that_of_a_device(strategy):
+    assert sum(map(sum, run_trainers(2, sees_batches, strategy))) == 64, "ranks share the samples"
+
+
+def trains_like_ddp(rank, strategy):
+    model = Model()
+    trainer(strategy, max_epochs=3).fit(model, loader())
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["tutti", "bagua", "ddp_sharded", "ddp"])
+def test_exact_strategies_are_ddp(strategy):
+    ours = run_trainers(2, trains_like_ddp, strategy)[0]
+    assert ours == pytest.approx(run_trainers(2, trains_like_ddp, "ddp", backend="gloo")[0], rel=1e-5, abs=1e-6)
+
+
+def test_names_are_registered():
+    registry = pl.strategies.StrategyRegistry
+    for name in [name + suffix for name in NAMES for suffix in SUFFIXES] + ["horovod", "dp", "ddp2"]:
+        assert name in registry.available_strategies(), name
+        assert registry[name]["description"].endswith((".", "name.")), name
+    assert registry["bagua"]["strategy"] is pl.strategies.BaguaStrategy is tutti.lightning.BaguaStrategy
+    for name in ("TuttiStrategy", "HorovodStrategy", "DataParallelStrategy", "DDP2Strategy", "DDPShardedStrategy"):
+        assert getattr(pl.strategies, name) is getattr(tutti.lightning, name)
+
+
+def names_of(rank):
+    for given, expected, method in [
+        ("tutti", "gradient_allreduce:", "popen"), ("tutti:bytegrad", "bytegrad:", "popen"),
+        ("tutti:bytegrad,codec=sign,error_feedback=true", "error_feedback=true,codec=sign", "popen"),
+        ("tutti:bytegrad:codec=sign", "codec=sign", "popen"), ("bagua", "gradient_allreduce:", "popen"),
+        ("tutti_spawn:async,sync_interval_ms=7", "sync_interval_ms=7", "spawn"),
+    ]:
+        strategy = trainer(given).strategy
+        assert expected in strategy.algorithm and strategy._start_method == method, given
+    strategy = trainer(tutti.lightning.BaguaStrategy("decentralized", peer_selection_mode="shift_one",
+                                                     hierarchical=False)).strategy
+    assert "hierarchical=false,peer_selection_mode=shift_one" in strategy.algorithm
+    assert trainer(tutti.lightning.BaguaStrategy("bytegrad", False, find_unused_parameters=True)
+                   ).strategy._ddp_kwargs == {"find_unused_parameters": True, "gradient_as_bucket_view": False}
+
+
+def test_strategy_names():
+    run_trainers(1, names_of)
+
+
+def mistakes(rank):
+    for strategy, text in [("tutti:bytegrd", "bytegrad"), ("tutti:bytegrad,codec=zip", "codec"),
+                           ("tutti:bytegrad,speed=9", "speed")]:
+        with pytest.raises(ValueError, match=text):
+            trainer(strategy)
+    with pytest.raises(ValueError, match="invalid strategy name"):
+        trainer("tutti_thread:bytegrad")
+    with pytest.raises(TypeError, match="algorithm is a int"):
+        tutti.lightning.TuttiStrategy(3)
+    with pytest.raises(ValueError, match="static_graph is an option"):
+        trainer(tutti.lightning.TuttiStrategy("decentralized", static_graph=True)).fit(Model(), loader())
+    with pytest.raises(ValueError, match="ddp_comm_hook"):
+        trainer(tutti.lightning.TuttiStrategy(ddp_comm_hook=print)).fit(Model(), loader())
+
+
+def test_mistakes():
+    run_trainers(1, mistakes)
+
+
+def wrong_optimizers(rank):
+    wrong = pl.utilities.exceptions.MisconfigurationException
+    with pytest.raises(wrong, match="qadam can only accept one QAdamOptimizer.*returned SGD"):
+        trainer("qadam").fit(Model(), loader())
+    with pytest.raises(wrong, match="ddp_sharded"):
+        trainer(tutti.lightning.DDPShardedStrategy("decentralized")).fit(Model(), loader())
+
+
+def test_optimizers_that_do_not_suit():
+    run_trainers(1, wrong_optimizers)
+
+
+def warms_up(rank):
+    for strategy, expected in (("qadam", "warmup_steps=4,"), ("qadam:warmup_steps=7", "warmup_steps=7,")):
+        names = []
+        model = model_for("qadam")
+        fitted = trainer(strategy, max_epochs=1)
+        model.on_train_start = lambda: names.append(fitted.strategy.algorithm)
+        fitted.fit(model, loader())
+        assert expected in names[0], names
+
+
+def test_qadam_takes_the_warm_up_of_its_optimizer():
+    run_trainers(2, warms_up)
+
+
+@pytest.mark.parametrize("order", ["import tutti.lightning, {0} as pl", "import {0} as pl, tutti.lightning"])
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_either_lightning(package, order):
+    script = f"""
+{order.format(package)}
+from {package}.strategies import BaguaStrategy
+import sys
+trainer = pl.Trainer(strategy=BaguaStrategy(algorithm="bytegrad"), accelerator="cpu", devices=1, logger=False)
+assert isinstance(trainer.strategy, pl.strategies.DDPStrategy)
+assert isinstance(pl.Trainer(strategy="tutti:async", accelerator="cpu", devices=1, logger=False).strategy, BaguaStrategy.__mro__[2])
+other = {{"lightning.pytorch": "pytorch_lightning", "pytorch_lightning": "lightning.pytorch"}}["{package}"]
+assert other not in sys.modules, "the Lightning that the program does not use is not imported"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
+def test_a_strategy_that_was_made_for_the_other_lightning():
+    script = """
+import tutti.lightning, lightning.pytorch, pytorch_lightning
+strategy = lightning.pytorch.strategies.BaguaStrategy("bytegrad", codec="bf16")
+trainer = pytorch_lightning.Trainer(strategy=strategy, accelerator="cpu", devices=1, logger=False)
+assert isinstance(trainer.strategy, pytorch_lightning.strategies.BaguaStrategy) and "bf16" in trainer.strategy.algorithm
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
+def test_importing_imports_no_lightning():
+    subprocess.run([sys.executable, "-c", "import sys, tutti.lightning; assert 'lightning' not in sys.modules; "
+                    "assert 'pytorch_lightning' not in sys.modules"], check=True, timeout=100)
+
+
+def backend_of_ddp(rank):
+    tutti.lightning.use_for_ddp()
+    assert trainer("ddp").strategy._process_group_backend == "tutti"
+    assert trainer("ddp_find_unused_parameters_true").strategy._process_group_backend == "tutti"
+    assert trainer(pl.strategies.DDPStrategy()).strategy._process_group_backend is None
+
+
+def test_ddp_on_tutti():
+    run_trainers(1, backend_of_ddp)
+
+
+def trains_unused(rank, strategy):
+    model = model_for(strategy)
+    model.more = torch.nn.Linear(3, 3)
+    before = model.more.weight.detach().clone()
+    trainer(tutti.lightning.TuttiStrategy(strategy, find_unused_parameters=True), max_epochs=1).fit(model, loader())
+    assert torch.equal(model.more.weight, before)
+
+
+@pytest.mark.parametrize("strategy", [*GRADIENTS, "decentralized", "qadam"])
+def test_unused_parameters(strategy):
+    run_trainers(2, trains_unused, strategy)
