@@ -1,0 +1,49 @@
+"""Hugging Face's Accelerate and Trainer on the backend ``tutti``.
+
+    import tutti.accelerate
+    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="tutti")])
+    arguments = TrainingArguments(..., use_cpu=True, ddp_backend="tutti")         # of transformers
+
+Accelerate takes no backend by name that it does not know; the import teaches it this one. A process that no launcher
+started trains alone, as with other backends where none is named. ``tutti.torch.register(model, "bytegrad")`` works on
+the model that ``accelerator.prepare`` returned.
+"""
+
+import functools
+from types import ModuleType
+from typing import Any
+
+import tutti.torch
+from tutti._after_import import after_import
+
+_BACKEND = "tutti"
+
+
+def _teach(state: ModuleType) -> None:
+    """Lets ``accelerate.state.PartialState`` take the backend ``tutti`` wherever it would take gloo."""
+    partial_state = state.PartialState
+    prepare, make = partial_state._prepare_backend, partial_state.__init__
+
+    @functools.wraps(prepare)
+    def prepare_backend(self: Any, cpu: bool = False, sagemaker_dp: bool = False, backend: str | None = None) -> tuple:
+        chosen, kind = prepare(self, cpu, sagemaker_dp, None if backend == _BACKEND else backend)
+        if backend != _BACKEND:
+            return chosen, kind
+        if kind not in (state.DistributedType.MULTI_CPU, state.DistributedType.NO):
+            raise ValueError(f"the backend {_BACKEND} exchanges tensors of the CPU, and Accelerate has chosen {kind.value}: "
+                             "say Accelerator(cpu=True), or TrainingArguments(use_cpu=True)")
+        return _BACKEND, kind
+
+    @functools.wraps(make)
+    def make_state(self: Any, cpu: bool = False, **options: Any) -> None:
+        if options.get("backend") == _BACKEND:
+            _, kind = prepare_backend(self, cpu, False, _BACKEND)
+            if kind is state.DistributedType.NO:
+                options.pop("backend")  # there is one process, and no group
+        make(self, cpu, **options)
+
+    partial_state._prepare_backend = prepare_backend
+    partial_state.__init__ = make_state
+
+
+after_import("accelerate.state", _teach)
