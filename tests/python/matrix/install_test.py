@@ -76,6 +76,14 @@ def test_cmake_finds_the_installation(installed, project, program):
     run(build / program)
 
 
+def test_the_package_that_owns_the_old_names(installed):
+    _, python, place = installed
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "bindings/python/old_names",
+        cwd=place / "clone")
+    text = run(python.parent / "horovodrun", "-np", 2, python, "docs/examples/old_horovod.py", cwd=place / "clone")
+    assert text.endswith(" on 2 ranks\n"), text
+
+
 def test_another_torch_is_refused(installed):
     environment, python, place = installed
     other = "torch-2.15" if environment == "torch-2.11" else "torch-2.11"

@@ -1,0 +1,1 @@
+"""What old scripts import as ``horovod``."""

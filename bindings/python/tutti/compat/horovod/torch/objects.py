@@ -1,0 +1,55 @@
+"""Horovod's exchange of parameters, of optimizers' states, and of any objects that can be pickled."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tutti.compat.horovod.torch import world
+from tutti.compat.horovod.torch.collectives import broadcast_
+
+
+def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, torch.Tensor]], root_rank: int) -> None:
+    """Gives all ranks the values of ``root_rank``; ``params`` is a ``state_dict()`` or ``named_parameters()``.
+
+    Not needed with DistributedDataParallel, which does so by itself.
+    """
+    for name, value in params.items() if isinstance(params, Mapping) else list(params):
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(
+                f"hvd.broadcast_parameters: rank {world.rank()}: {name!r} is a {type(value).__name__}; give "
+                "tensors only, and other values to hvd.broadcast_object")
+        broadcast_tensor(value.detach(), root_rank)
+
+
+def broadcast_tensor(tensor: torch.Tensor, root_rank: int) -> None:
+    """Gives ``tensor``, which need not be contiguous, the value that it has on ``root_rank``."""
+    if tensor.is_contiguous():
+        broadcast_(tensor, root_rank)
+    else:
+        tensor.copy_(broadcast_(tensor.contiguous(), root_rank))
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    """Gives all ranks the state and the options that ``optimizer`` has on ``root_rank``."""
+    state = broadcast_object(optimizer.state_dict(), root_rank)
+    if world.rank() != root_rank:
+        optimizer.load_state_dict(state)
+
+
+def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+    """The object that ``root_rank`` gives. Today: ``torch.distributed.broadcast_object_list``."""
+    world.check_initialized()
+    objects = [obj]
+    dist.broadcast_object_list(objects, root_rank)
+    return objects[0]
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The objects of all ranks. Today: ``torch.distributed.all_gather_object``."""
+    objects: list[Any] = [None] * world.size()
+    dist.all_gather_object(objects, obj)
+    return objects

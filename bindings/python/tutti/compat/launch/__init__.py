@@ -1,0 +1,1 @@
+"""The commands ``baguarun`` and ``horovodrun``: ranks by torchrun, hosts by ssh."""
