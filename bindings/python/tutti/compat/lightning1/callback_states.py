@@ -1,0 +1,49 @@
+"""States of callbacks as in Lightning 1: returned by on_save_checkpoint, and given to on_load_checkpoint."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tutti.compat.lightning1.deprecation import say_once
+
+
+def _overrides(callback: Any, name: str, package: ModuleType) -> bool:
+    return getattr(type(callback), name) is not getattr(package.Callback, name)
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def _save(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: Any,
+          checkpoint: dict[str, Any]) -> None:
+    """Calls on_save_checkpoint, without the checkpoint as in Lightning 1.0 if need be, and keeps what it returns."""
+    state = function(*(trainer, pl_module, checkpoint)[:max(2, len(_parameters(function)))])
+    if state is not None:
+        checkpoint.setdefault("callbacks", {})[callback.state_key] = state
+        say_once(f"{type(callback).__name__}.on_save_checkpoint returns a state, as in Lightning 1: return it from "
+                 "def state_dict(self)")
+
+
+def _load(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: Any,
+          checkpoint: dict[str, Any]) -> None:
+    """Calls on_load_checkpoint with the state alone; without a state there is nothing to call it with."""
+    state = checkpoint.get("callbacks", {}).get(callback.state_key)
+    if state is not None:
+        function(*(trainer, pl_module, state)[3 - len(_parameters(function)):])
+
+
+def adapted(callback: Any, package: ModuleType) -> dict[str, Callable[..., None]]:
+    """{hook: what today's Lightning is to call in its place} for the two hooks of ``callback``."""
+    found: dict[str, Callable[..., None]] = {}
+    if _overrides(callback, "on_save_checkpoint", package):
+        found["on_save_checkpoint"] = functools.partial(_save, callback, callback.on_save_checkpoint)
+    if _overrides(callback, "on_load_checkpoint", package):
+        parameters = _parameters(callback.on_load_checkpoint)
+        if len(parameters) == 1 or parameters[-1] == "callback_state":
+            found["on_load_checkpoint"] = functools.partial(_load, callback, callback.on_load_checkpoint)
+            say_once(f"{type(callback).__name__}.on_load_checkpoint({', '.join(parameters)}) is of Lightning 1: write "
+                     "def load_state_dict(self, state_dict)")
+    return found

@@ -1,0 +1,217 @@
+"""Hooks whose arguments were others in Lightning 1: a table, and calls in the old order for models that ask for it."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from tutti.compat.lightning1 import callback_states
+from tutti.compat.lightning1.deprecation import say_once
+
+
+class Hook(NamedTuple):
+    """A row of the table: the arguments after self that the hook has ``today``, and those that it had (``old``)."""
+
+    name: str
+    today: tuple[str, ...]
+    old: tuple[str, ...]
+
+
+def _hook(name: str, today: str, old: str) -> Hook:
+    return Hook(name, tuple(today.split()), tuple(old.split()))
+
+
+HOOKS: tuple[Hook, ...] = (
+    _hook("optimizer_step", "epoch batch_idx optimizer optimizer_closure",
+          "epoch batch_idx optimizer optimizer_idx optimizer_closure on_tpu using_native_amp using_lbfgs"),
+    _hook("optimizer_zero_grad", "epoch batch_idx optimizer", "epoch batch_idx optimizer optimizer_idx"),
+    _hook("lr_scheduler_step", "scheduler metric", "scheduler optimizer_idx metric"),
+    _hook("configure_gradient_clipping", "optimizer gradient_clip_val gradient_clip_algorithm",
+          "optimizer optimizer_idx gradient_clip_val gradient_clip_algorithm"),
+    _hook("on_before_optimizer_step", "optimizer", "optimizer optimizer_idx"),
+    _hook("backward", "loss", "loss optimizer optimizer_idx"),
+    _hook("transfer_batch_to_device", "batch device dataloader_idx", "batch device"),
+    _hook("on_train_batch_start", "batch batch_idx", "batch batch_idx dataloader_idx"),
+    _hook("on_train_batch_end", "outputs batch batch_idx", "outputs batch batch_idx dataloader_idx"),
+    _hook("on_train_epoch_end", "", "outputs"),
+    *(_hook(f"on_{stage}_batch_start", "batch batch_idx", "batch batch_idx dataloader_idx")
+      for stage in ("validation", "test", "predict")),
+    *(_hook(f"on_{stage}_batch_end", "outputs batch batch_idx", "outputs batch batch_idx dataloader_idx")
+      for stage in ("validation", "test", "predict")),
+    _hook("on_predict_epoch_end", "", "results"),
+)
+_BY_NAME = {row.name: row for row in HOOKS}
+
+
+def _optimizer_index(trainer: Any, values: dict[str, Any]) -> int | None:
+    optimizer = values["optimizer"] if "optimizer" in values else _optimizer(trainer, values)
+    plain = getattr(optimizer, "optimizer", optimizer)
+    return next((index for index, one in enumerate(trainer.optimizers) if one is plain),
+                None if optimizer is None else 0)
+
+
+def _optimizer(trainer: Any, values: dict[str, Any]) -> Any:
+    """The optimizer of a backward: with manual optimization Lightning 1 gave None."""
+    return trainer.optimizers[0] if trainer.lightning_module.automatic_optimization else None
+
+
+# What only the old order has, from the trainer and the arguments of today.
+_OLD_VALUES: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "optimizer": _optimizer,
+    "optimizer_idx": _optimizer_index,
+    "on_tpu": lambda trainer, values: False,
+    "using_native_amp": lambda trainer, values: "mixed" in str(trainer.precision),
+    "using_lbfgs": lambda trainer, values: "LBFGS" in type(getattr(values["optimizer"], "optimizer", None)).__name__,
+    "dataloader_idx": lambda trainer, values: 0,
+    "outputs": lambda trainer, values: trainer.fit_loop._lightning1_outputs,
+    "results": lambda trainer, values: trainer.predict_loop._predictions,
+}
+
+
+def _positional(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """The positional parameters of ``function`` without self; None where it takes any number."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return None
+    return [one for one in parameters if one.kind in (inspect.Parameter.POSITIONAL_ONLY,
+                                                      inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+
+
+def _has_old_order(function: Callable[..., Any], row: Hook, leading: int) -> bool:
+    parameters = _positional(function)
+    if parameters is None:
+        return False
+    if len(row.old) < len(row.today):
+        return len(parameters) - leading == len(row.old)
+    if row.old[:len(row.today)] == row.today:  # more at the end, which does not matter where it has a default
+        parameters = [one for one in parameters if one.default is inspect.Parameter.empty]
+    return len(parameters) - leading > len(row.today)
+
+
+def _call(owner: Any, function: Callable[..., Any], name: str, leading: int, *args: Any, **kwargs: Any) -> Any:
+    """Calls ``function`` in the old order; ``leading`` arguments (a callback's trainer, model) are first in both."""
+    row = _BY_NAME[name]
+    first, rest = args[:leading], args[leading:]
+    trainer = first[0] if leading else owner.trainer
+    values = dict(zip(row.today if len(rest) <= len(row.today) else row.old, rest))
+    values |= {key: kwargs.pop(key) for key in row.today if key in kwargs}
+    number = len(_positional(function)) - leading
+    given = [values[key] if key in values else _OLD_VALUES[key](trainer, values) for key in row.old[:number]]
+    return function(*first, *given, **kwargs)
+
+
+class OldOrder:
+    """Lets model, data module and callbacks be called in the old order, where their hooks ask for it, until undo()."""
+
+    def __init__(self, package: ModuleType, trainer: Any) -> None:
+        self._undo: list[Callable[[], None]] = []
+        for owner in filter(None, (trainer.lightning_module, trainer.datamodule)):
+            self._adapt(owner, 0)
+        for callback in trainer.callbacks:
+            self._adapt(callback, 2)
+            for name, hook in callback_states.adapted(callback, package).items():
+                self._set(callback, name, hook)
+
+    def _adapt(self, owner: Any, leading: int) -> None:
+        for row in HOOKS:
+            function = getattr(owner, row.name, None)
+            if not callable(function) or not _has_old_order(function, row, leading):
+                continue
+            self._set(owner, row.name, functools.partial(_call, owner, function, row.name, leading))
+            arguments = ", ".join(["self", *["trainer", "pl_module"][:leading], *row.today])
+            say_once(f"{type(owner).__name__}.{row.name} has arguments of Lightning 1: write "
+                     f"def {row.name}({arguments})")
+
+    def _set(self, owner: Any, name: str, hook: Callable[..., Any]) -> None:
+        self._undo.append(functools.partial(_restore, owner, name, vars(owner).get(name)))
+        setattr(owner, name, hook)
+
+    def undo(self) -> None:
+        """Gives the hooks back as they were."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def is_adapted(owner: Any, name: str) -> bool:
+    """Whether the hook ``name`` of ``owner`` is called in the old order now."""
+    return getattr(vars(owner).get(name), "func", None) is _call
+
+
+def _restore(owner: Any, name: str, before: Any) -> None:
+    delattr(owner, name)
+    if before is not None:
+        setattr(owner, name, before)
+
+
+def check_training_step(model: Any) -> None:
+    """Raises TypeError where training_step asks for what Lightning 2 cannot give."""
+    parameters = inspect.signature(model.training_step).parameters
+    name = type(model).__name__
+    if "optimizer_idx" in parameters:
+        raise TypeError(
+            f"{name}.training_step has the argument optimizer_idx, and Lightning 2 calls it once for a batch. "
+            "Write self.automatic_optimization = False in __init__, and in training_step, for each optimizer of "
+            "self.optimizers(): optimizer.zero_grad(); self.manual_backward(loss); optimizer.step()")
+    if "hiddens" in parameters or getattr(model, "truncated_bptt_steps", None):
+        raise TypeError(
+            f"{name} asks for truncated backpropagation through time (hiddens, truncated_bptt_steps), and Lightning 2 "
+            "has none. Write self.automatic_optimization = False in __init__, and split the batch in training_step")
+
+
+def _accept_old_order(method: Callable[..., Any], row: Hook) -> Callable[..., Any]:
+    """``method`` of the base class, which an overriding hook may call in the old order."""
+
+    @functools.wraps(method)
+    def either_order(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) + len(kwargs) > len(row.today):
+            values = dict(zip(row.old, args)) | kwargs
+            args, kwargs = (), {key: values[key] for key in row.today if key in values}
+        return method(self, *args, **kwargs)
+
+    return either_order
+
+
+def _without_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
+    """backward or manual_backward, which were given the optimizer and its index after the loss."""
+
+    @functools.wraps(method)
+    def either_order(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and (args[0] is None or hasattr(args[0], "param_groups")):
+            args = args[2:]
+        return method(self, loss, *args, **kwargs)
+
+    return either_order
+
+
+def _toggle_with_index(method: Callable[..., Any]) -> Callable[..., Any]:
+    """toggle_optimizer, which was given the optimizer's index, too."""
+
+    @functools.wraps(method)
+    def either_order(self: Any, optimizer: Any, optimizer_idx: int | None = None) -> None:
+        method(self, optimizer)
+
+    return either_order
+
+
+def _untoggle_by_index(method: Callable[..., Any]) -> Callable[..., Any]:
+    """untoggle_optimizer, which was given the optimizer's index in place of the optimizer."""
+
+    @functools.wraps(method)
+    def either_argument(self: Any, optimizer: Any = None, optimizer_idx: int | None = None) -> None:
+        index = optimizer if isinstance(optimizer, int) else optimizer_idx
+        method(self, optimizer if index is None else self.trainer.optimizers[index])
+
+    return either_argument
+
+
+def patch(package: ModuleType) -> None:
+    """Lets the hooks of LightningModule be called by ``super()`` in the old order."""
+    base = package.LightningModule
+    for name in ("optimizer_step", "optimizer_zero_grad", "lr_scheduler_step", "configure_gradient_clipping",
+                 "on_before_optimizer_step", "on_train_batch_start", "on_train_batch_end"):
+        setattr(base, name, _accept_old_order(getattr(base, name), _BY_NAME[name]))
+    for name in ("backward", "manual_backward"):
+        setattr(base, name, _without_optimizer(getattr(base, name)))
+    base.toggle_optimizer = _toggle_with_index(base.toggle_optimizer)
+    base.untoggle_optimizer = _untoggle_by_index(base.untoggle_optimizer)

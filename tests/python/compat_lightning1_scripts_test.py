@@ -1,0 +1,152 @@
+"""Whole scripts for Lightning 1, on two processes: what the pages of that time showed, run as it was written."""
+
+import pathlib
+
+import pytest
+
+from launchers import PYTHON, run, write
+from lightning1 import in_both
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
+START = "from tutti.compat import lightning1\nlightning1.activate()\n"
+MODEL = """
+import os, torch, torch.distributed as dist
+import pytorch_lightning as pl
+
+torch.set_num_threads(1)
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).mean()
+        self.log("train_loss", loss, on_step=True, on_epoch=True, sync_dist=True)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(8, 3), batch_size=2)
+
+def say(text):
+    os.write(1, f"<{text}>\\n".encode())
+
+QUIET = dict(max_epochs=1, logger=False, checkpoint_callback=False, progress_bar_refresh_rate=0, weights_summary=None)
+"""
+# The example of the pages on metrics: outputs of every process are gathered at the end of the epoch.
+ALL_GATHER = MODEL + """
+from pytorch_lightning.core.lightning import LightningModule
+
+class Gathers(Model):
+    def test_step(self, batch, batch_idx):
+        return batch[:, 0] + 10 * self.global_rank
+
+    def test_dataloader(self):
+        return torch.utils.data.DataLoader(torch.arange(8.).view(8, 1), batch_size=2)
+
+    def test_epoch_end(self, outputs):
+        mean = torch.mean(self.all_gather(torch.cat(outputs)))
+        if self.trainer.is_global_zero:
+            self.log("my_reduced_metric", mean, rank_zero_only=True)
+        say(f"rank {self.global_rank} mean {mean:.1f} on {dist.get_backend()}")
+
+if __name__ == "__main__":
+    trainer = pl.Trainer(gpus=2, accelerator="ACCELERATOR", replace_sampler_ddp=True, **QUIET)
+    trainer.test(Gathers())
+"""
+# The oldest pages: a process group and a DDP class of the model's own.
+IN_THE_MODEL = MODEL + """
+from pytorch_lightning.overrides.data_parallel import LightningDistributedDataParallel
+
+class MyDDP(LightningDistributedDataParallel):
+    pass
+
+class Owner(Model):
+    def init_ddp_connection(self, global_rank, world_size, is_slurm_managing_tasks=True):
+        assert os.environ["MASTER_ADDR"] and os.environ["MASTER_PORT"] and not is_slurm_managing_tasks
+        dist.init_process_group("tutti", rank=global_rank, world_size=world_size)
+        say(f"rank {global_rank} of {world_size} made the group")
+
+    def configure_ddp(self, model, device_ids):
+        assert model is self and device_ids is None
+        return MyDDP(model, device_ids=device_ids)
+
+    def training_epoch_end(self, outputs):
+        say(f"rank {self.global_rank} trained {len(outputs)} steps by {type(self.trainer.strategy.model).__name__} "
+            f"on {dist.get_backend()} weight {self.layer.weight.sum():.4f}")
+
+if __name__ == "__main__":
+    import tutti.torch
+    pl.seed_everything(1)
+    trainer = pl.Trainer(gpus=2, distributed_backend="ddp", **QUIET)
+    trainer.fit(Owner())
+"""
+# Later pages: both in the strategy, which was a plugin.
+IN_THE_PLUGIN = MODEL + """
+from pytorch_lightning.plugins import DDPPlugin
+
+class MyPlugin(DDPPlugin):
+    def init_dist_connection(self, global_rank, world_size):
+        say(f"rank {global_rank} of {world_size} made the group")
+        super().init_dist_connection(global_rank, world_size)
+
+    def configure_ddp(self):
+        say(f"rank {self.global_rank} configures")
+        super().configure_ddp()
+
+if __name__ == "__main__":
+    trainer = pl.Trainer(gpus=2, accelerator="ddp", plugins=MyPlugin(find_unused_parameters=False), **QUIET)
+    trainer.fit(Model())
+    say(f"rank {trainer.global_rank} {type(trainer.strategy).__name__}")
+"""
+NO_GROUP = IN_THE_MODEL.replace('dist.init_process_group("tutti", rank=global_rank, world_size=world_size)', "pass")
+
+
+def said(tmp_path, text, package, expected=0):
+    """What the ranks of the script said, sorted, and what the script wrote on its standard error."""
+    script = write(tmp_path, START + text.replace("pytorch_lightning", package))
+    ended = run([PYTHON, script], expected, TUTTI_COMPAT_GPUS="cpu", PL_TORCH_DISTRIBUTED_BACKEND="tutti")
+    return sorted(line[1:-1] for line in ended.stdout.split("\n") if line.startswith("<")), ended.stderr
+
+
+@pytest.mark.parametrize("package, accelerator", [("pytorch_lightning", "ddp_spawn"), ("lightning.pytorch", "ddp")])
+def test_outputs_are_gathered_at_the_end_of_an_epoch(tmp_path, package, accelerator):
+    lines, warned = said(tmp_path, ALL_GATHER.replace("ACCELERATOR", accelerator), package)
+    assert lines == ["rank 0 mean 8.5 on tutti", "rank 1 mean 8.5 on tutti"]
+    assert warned.count('write DDPStrategy(process_group_backend="tutti")') == 1, warned
+    assert warned.count("Gathers.test_epoch_end(outputs) is of Lightning 1") == 1, warned
+    assert warned.count("Trainer(gpus=2) is of Lightning 1") == 1, warned
+    assert warned.count("core.lightning.LightningModule is of Lightning 1") == 1, warned
+
+
+@in_both
+def test_a_group_and_a_ddp_class_in_the_model(tmp_path, package):
+    lines, warned = said(tmp_path, IN_THE_MODEL, package)
+    assert [line for line in lines if "made" in line] == [f"rank {rank} of 2 made the group" for rank in range(2)]
+    trained = [line.split(" ", 2)[2] for line in lines if "trained" in line]
+    assert len(trained) == 2 and len(set(trained)) == 1, lines
+    assert trained[0].startswith("trained 2 steps by MyDDP on tutti"), lines
+    for name in "init_ddp_connection", "configure_ddp":
+        assert warned.count(f"Owner.{name} is of Lightning 1") == 1, warned
+
+
+def test_a_group_that_the_model_does_not_make(tmp_path):
+    _, error = said(tmp_path, NO_GROUP, "pytorch_lightning", expected=1)
+    assert "rank 0: Owner.init_ddp_connection has made no process group" in error, error
+
+
+def test_a_group_and_a_ddp_class_in_the_plugin(tmp_path):
+    lines, _ = said(tmp_path, IN_THE_PLUGIN, "pytorch_lightning")
+    texts = ("MyPlugin", "configures", "of 2 made the group")
+    assert lines == [f"rank {rank} {text}" for rank in range(2) for text in texts]
+
+
+def test_the_example_of_the_docs(tmp_path):
+    before, after = ((EXAMPLES / f"lightning{version}.py").read_text() for version in (1, 2))
+    ended = [run([PYTHON, write(tmp_path, text)], **more)
+             for text, more in ((START + before, {"PL_TORCH_DISTRIBUTED_BACKEND": "tutti"}), (after, {}))]
+    losses = [[line for line in one.stdout.split("\n") if line.startswith("loss")] for one in ended]
+    assert losses[0] == losses[1] and len(losses[0]) == 3 and losses[0][0].endswith("on 2 ranks"), losses
