@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tutti.lightning
+import tutti.torch
 from lightning_model import EVERY, Model, loader, model_for, pl, run_trainers, trainer, weights_of
 
 # Rounds of async come at times of their own; in its warm-up a training is exact.
@@ -61,6 +62,25 @@ def test_what_a_checkpoint_holds(tmp_path):
     assert [state["strategy"].partition(":")[0] for state in checkpoint["tutti"]] == ["low_precision_decentralized"] * 2
     model = Model()
     model.load_state_dict(checkpoint["state_dict"])
+
+
+def loads_into_the_wrapper(rank, strategy, path):
+    """A checkpoint of Lightning resumes a training without Lightning, and so (states are the same bytes) in C++."""
+    checkpoint = torch.load(path, weights_only=False)
+    model = model_for(strategy)
+    model.load_state_dict(checkpoint["state_dict"])
+    optimizer = model.configure_optimizers()
+    optimizer.load_state_dict(checkpoint["optimizer_states"][0])
+    wrapped = tutti.torch.DistributedDataParallel(model, optimizer, checkpoint["tutti"][rank]["strategy"])
+    wrapped.load_strategy_state([checkpoint["tutti"][rank]])
+    assert wrapped.step == 8
+    wrapped.check_replicas()
+
+
+@pytest.mark.parametrize("strategy", ["low_precision_decentralized", "qadam"])
+def test_a_checkpoint_is_for_the_wrapper_too(strategy, tmp_path):
+    run_trainers(2, saves, strategy, str(tmp_path), 2)
+    run_trainers(2, loads_into_the_wrapper, strategy, str(tmp_path / "last.ckpt"))
 
 
 def changes_strategy(rank, path):

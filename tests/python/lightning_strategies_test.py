@@ -56,6 +56,19 @@ def trains_like_ddp(rank, strategy):
     return weights_of(model).tolist()
 
 
+def losses_of(rank, strategy):
+    model, losses = Model(), []
+    model.on_train_batch_end = lambda outputs, batch, batch_idx: losses.append(float(outputs["loss"]))
+    trainer(strategy, max_steps=200, max_epochs=-1).fit(model, loader(256))
+    return losses
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "tutti", "bagua"])
+def test_the_loss_curve_is_that_of_gloo(strategy):
+    ours, gloos = run_trainers(2, losses_of, strategy)[1], run_trainers(2, losses_of, "ddp", backend="gloo")[1]
+    assert len(ours) == 200 and ours == pytest.approx(gloos, rel=1e-5, abs=1e-7)
+
+
 @pytest.mark.parametrize("strategy", ["tutti", "bagua", "ddp_sharded", "ddp"])
 def test_exact_strategies_are_ddp(strategy):
     ours = run_trainers(2, trains_like_ddp, strategy)[0]

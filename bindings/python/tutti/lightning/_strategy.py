@@ -15,6 +15,7 @@ from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import QAdamOptimizer
 
 _STATES = "tutti"  # the key of the strategy's states in a checkpoint
+_WRAPPER = "wrapper"  # the key, in a state, of the DistributedDataParallel that has made the state: torch's or Tutti's
 
 
 class SyncsBatchNorm:
@@ -248,10 +249,10 @@ class TuttiStrategy:
         return super().lightning_module_state_dict()
 
     def _state(self) -> dict[str, Any] | None:
-        """This rank's state of the strategy while the model trains."""
+        """This rank's state of the strategy while the model trains, and the wrapper that the state belongs to."""
         if self._wrapper is not None:
-            return self._wrapper.get_extra_state()
-        return None if self._exchange is None else self._exchange.state_dict()
+            return {**self._wrapper.get_extra_state(), _WRAPPER: "tutti"}
+        return None if self._exchange is None else {**self._exchange.state_dict(), _WRAPPER: "torch"}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         state = self._state()
@@ -264,7 +265,8 @@ class TuttiStrategy:
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         super().load_optimizer_state_dict(checkpoint)
         states = checkpoint.get(_STATES)
-        if not states or self._state() is None or not self._is_ours(states[0]["strategy"]):
+        mine = self._state()
+        if not states or mine is None or not _suits(states[0], mine):
             return
         if len(states) == self.world_size:
             states = [states[self.global_rank]]
@@ -273,9 +275,10 @@ class TuttiStrategy:
         else:
             self._exchange.load_state_dict(states)
 
-    def _is_ours(self, name: str) -> bool:
-        """Whether a state of the strategy ``name`` suits this one; another strategy starts without one."""
-        return name.partition(":")[0] == self.exchanged_by.name.partition(":")[0]
+
+def _suits(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> bool:
+    """Whether a saved state is one of this strategy; another strategy starts without a state."""
+    return saved[_WRAPPER] == mine[_WRAPPER] and saved["strategy"].partition(":")[0] == mine["strategy"].partition(":")[0]
 
 
 class BaguaStrategy(TuttiStrategy):
