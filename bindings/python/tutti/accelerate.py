@@ -10,6 +10,7 @@ the model that ``accelerator.prepare`` returned.
 """
 
 import functools
+import os
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ import tutti.torch
 from tutti._after_import import after_import
 
 _BACKEND = "tutti"
+_ON_CPU = "say Accelerator(cpu=True), or TrainingArguments(use_cpu=True)"
 
 
 def _teach(state: ModuleType) -> None:
@@ -31,7 +33,7 @@ def _teach(state: ModuleType) -> None:
             return chosen, kind
         if kind not in (state.DistributedType.MULTI_CPU, state.DistributedType.NO):
             raise ValueError(f"the backend {_BACKEND} exchanges tensors of the CPU, and Accelerate has chosen {kind.value}: "
-                             "say Accelerator(cpu=True), or TrainingArguments(use_cpu=True)")
+                             f"{_ON_CPU}")
         return _BACKEND, kind
 
     @functools.wraps(make)
@@ -39,6 +41,9 @@ def _teach(state: ModuleType) -> None:
         if options.get("backend") == _BACKEND:
             _, kind = prepare_backend(self, cpu, False, _BACKEND)
             if kind is state.DistributedType.NO:
+                if "LOCAL_RANK" in os.environ or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                    raise ValueError(f"a launcher has started this process as one of several, and Accelerate would train "
+                                     f"alone: {_ON_CPU}")
                 options.pop("backend")  # there is one process, and no group
         make(self, cpu, **options)
 

@@ -4,11 +4,13 @@
     trainer = Trainer(strategy="tutti:bytegrad", accelerator="cpu", devices=4)
 
 The import registers, with ``lightning`` and with ``pytorch_lightning`` (whichever the program imports, before or
-after), these strategies for Trainer and Fabric:
+after), these strategies for the Trainer:
 
 - ``tutti`` and ``bagua``; ``tutti:NAME`` takes every strategy name of Tutti, with options after commas;
-- ``horovod``, ``dp``, ``ddp2`` and ``ddp_sharded`` (``dp``, ``ddp2`` and ``horovod`` for the Trainer alone);
+- ``horovod``, ``dp``, ``ddp2`` and ``ddp_sharded``;
 - each of them, ``dp``, ``ddp2`` and ``horovod`` excepted, with ``_spawn``, ``_fork`` and ``_notebook``.
+
+Fabric gets ``tutti``, ``bagua`` and ``tutti:NAME``.
 
 The classes behind the names are attributes of this module, and of ``lightning.pytorch.strategies``.
 :func:`use_for_ddp` lets ``ddp`` itself run on the backend ``tutti``.

@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Any
 
-from tutti.lightning import _data_parallel, _environment, _fabric, _horovod, _names, _sharded, _strategy
+from tutti.lightning import _data_parallel, _environment, _fabric, _failures, _horovod, _names, _sharded, _strategy
 
 # The classes, with Lightning's class that each is derived from.
 _TRAINER = {
@@ -36,6 +36,8 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
     environment = _environment.LauncherEnvironment
     module["TuttiEnvironment"] = type("TuttiEnvironment", (environment, environments.ClusterEnvironment), {
         "__doc__": environment.__doc__, "__module__": name})
+    callback = importlib.import_module(f"{package}.callbacks").Callback
+    module["TellsOthersFirst"] = type("TellsOthersFirst", (_failures.TellsOthersFirst, callback), {"__module__": name})
     layer_sync = importlib.import_module(f"{package}.plugins.layer_sync").LayerSync
     module["TuttiSyncBatchNorm"] = type("TuttiSyncBatchNorm", (_strategy.SyncsBatchNorm, layer_sync), {"__module__": name})
     of_trainer = importlib.import_module(f"{package}.strategies")
@@ -58,6 +60,9 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
             found = _names.split(strategy)
             return strategy if found is None else named(found[1], start_method=found[0])
         if isinstance(strategy, others) and not isinstance(strategy, tuple(module.get(part.__name__) for part in others)):
+            if type(strategy).__name__ not in module:
+                raise TypeError(f"{type(strategy).__qualname__} is derived from a strategy for another Lightning than "
+                                f"{package}: import both from one of lightning and pytorch_lightning")
             arguments, keywords = strategy.given
             return module[type(strategy).__name__](*arguments, **keywords)
         return strategy

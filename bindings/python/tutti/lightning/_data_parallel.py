@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from tutti.lightning import _pieces
-from tutti.lightning._strategy import TuttiStrategy
+from tutti.lightning._environment import LauncherEnvironment
+from tutti.lightning._strategy import Remade, TuttiStrategy
 
 
 class _SplitsBatches:
@@ -16,10 +17,6 @@ class _SplitsBatches:
     calls_step_end = True
 
     def setup_environment(self) -> None:
-        precision = str(self.precision_plugin.precision)
-        if precision.startswith(("16", "bf16")):
-            raise self.classes.MisconfigurationException(
-                f"precision={precision!r} is not for the strategy {self.name}, as it never was: use strategy=\"ddp\"")
         if self.root_device.type != "cpu":
             raise self.classes.MisconfigurationException(
                 f"the strategy {self.name} splits batches over devices of the CPU only; on {self.root_device} use "
@@ -47,15 +44,19 @@ class _SplitsBatches:
         def method(*some: Any, **named: Any) -> Any:
             output = all_pieces(*some, **named)
             if callable(step_end):
-                output = step_end(output)
+                changed = step_end(output)
+                output = output if changed is None else changed
             return _with_mean_loss(output) if name == "training_step" else output
 
         # Found before the method of the class, also behind the forward of DistributedDataParallel.
-        object.__setattr__(module, name, method)
+        own = vars(module).get(name)
+        vars(module)[name] = method
         try:
             return step(*arguments, **keywords)
         finally:
-            object.__delattr__(module, name)
+            vars(module).pop(name)
+            if own is not None:
+                vars(module)[name] = own
 
 
 def _with_mean_loss(output: Any) -> Any:
@@ -67,7 +68,7 @@ def _with_mean_loss(output: Any) -> Any:
     return output
 
 
-class DataParallelStrategy(_SplitsBatches):
+class DataParallelStrategy(_SplitsBatches, Remade):
     """Lightning's DataParallelStrategy (``dp``): one process, which splits each batch over ``devices``.
 
     The batch size is that of the whole process. ``training_step`` and the other steps see a piece of the batch;
@@ -79,11 +80,6 @@ class DataParallelStrategy(_SplitsBatches):
     global_rank = local_rank = node_rank = 0
     world_size = 1
 
-    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
-        strategy = super().__new__(cls)
-        strategy.given = (arguments, keywords)
-        return strategy
-
     def __init__(
         self,
         accelerator: Any = None,
@@ -93,6 +89,13 @@ class DataParallelStrategy(_SplitsBatches):
     ) -> None:
         super().__init__(accelerator=accelerator, parallel_devices=parallel_devices, checkpoint_io=checkpoint_io,
                          precision_plugin=precision_plugin)
+
+    def setup_environment(self) -> None:
+        precision = str(self.precision_plugin.precision)
+        if precision.startswith(("16", "bf16")):
+            raise self.classes.MisconfigurationException(
+                f"precision={precision!r} is not for the strategy dp, as it never was: use strategy=\"ddp\"")
+        super().setup_environment()
 
     @property
     def root_device(self) -> torch.device:
@@ -130,6 +133,14 @@ class DDP2Strategy(_SplitsBatches, TuttiStrategy):
     """
 
     name = "ddp2"
+
+    def setup_environment(self) -> None:
+        environment = self.cluster_environment
+        if isinstance(environment, LauncherEnvironment) and environment.local_size() > 1:
+            raise self.classes.MisconfigurationException(
+                f"the strategy ddp2 has one process on each machine, and {environment.local_size()} were started on this "
+                "one: start one, which uses all devices")
+        super().setup_environment()
 
     @property
     def root_device(self) -> torch.device:

@@ -24,6 +24,11 @@ class LauncherEnvironment:
 
     creates_processes_externally = True
 
+    def __init__(self, any_devices: bool = False) -> None:
+        """``any_devices``: the Trainer need not ask for as many processes as the launcher has started."""
+        super().__init__()
+        self._any_devices = any_devices
+
     @property
     def main_address(self) -> str:
         return os.environ.get("MASTER_ADDR", "127.0.0.1")
@@ -50,7 +55,11 @@ class LauncherEnvironment:
         return _identity()[3]
 
     def node_rank(self) -> int:
-        return self.global_rank() // self.local_size()
+        if "GROUP_RANK" in os.environ:  # of torchrun
+            return int(os.environ["GROUP_RANK"])
+        # Ranks may go round the nodes (mpirun --map-by node): the first rank of a node is on node 0 only if it is rank 0.
+        is_first_elsewhere = self.local_rank() == 0 and self.global_rank() > 0
+        return max(int(is_first_elsewhere), self.global_rank() // self.local_size())
 
     def set_global_rank(self, rank: int) -> None:
         """Changes nothing: the launcher gives ranks."""
@@ -61,6 +70,8 @@ class LauncherEnvironment:
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
         """ValueError where the Trainer asks for another number of processes than the launcher has started."""
         rank, size, _, local_size, launcher = _identity()
+        if self._any_devices:
+            return
         if (num_devices, num_devices * num_nodes) != (local_size, size):
             raise ValueError(
                 f"rank {rank}: Trainer(devices={num_devices}, num_nodes={num_nodes}) asks for {num_devices * num_nodes} "

@@ -1,6 +1,7 @@
 """Training by a strategy of Tutti inside Lightning's Fabric."""
 
 import contextlib
+import weakref
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
 from tutti.lightning import _environment, _names
+from tutti.lightning._scaler import scale_of, shared_scaler
+from tutti.lightning._strategy import Remade
 
 
 class _SyncControl:
@@ -19,19 +22,12 @@ class _SyncControl:
         return module.no_sync() if enabled else contextlib.nullcontext()
 
 
-class TuttiFabricStrategy:
+class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
     ``algorithm`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or momentum need
     the optimizers: ``fabric.setup(model, optimizer)``.
     """
-
-    classes: Any  # the module of this class: the strategies for the same Lightning
-
-    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
-        strategy = super().__new__(cls)
-        strategy.given = (arguments, keywords)
-        return strategy
 
     def __init__(
         self,
@@ -47,6 +43,7 @@ class TuttiFabricStrategy:
         super().__init__(cluster_environment=environment, process_group_backend=process_group_backend, timeout=timeout,
                          start_method=start_method, **of_ddp)
         self._backward_sync_control = _SyncControl()
+        self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
 
     def _setup_distributed(self) -> None:
         if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
@@ -58,7 +55,7 @@ class TuttiFabricStrategy:
             raise ValueError(f"the strategy {self.exchanged_by.name} needs the optimizers: "
                              "model, optimizer = fabric.setup(model, optimizer)")
         model = super().setup_module(module)
-        tutti.torch.register(model, self.exchanged_by.name)
+        self._exchanges[model] = tutti.torch.register(model, self.exchanged_by.name)
         return model
 
     def setup_module_and_optimizers(
@@ -67,7 +64,15 @@ class TuttiFabricStrategy:
         if self.exchanged_by.exchanges == "gradients":
             return super().setup_module_and_optimizers(module, optimizers, scheduler)
         model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, **self._ddp_kwargs)
+        if getattr(self.precision, "scaler", None) is not None:
+            self.precision.scaler = shared_scaler(model, self.precision.scaler)
         return model, optimizers, scheduler
+
+    def backward(self, tensor: torch.Tensor, module: torch.nn.Module | None, *arguments: Any, **keywords: Any) -> None:
+        scale = scale_of(self.precision)
+        if module in self._exchanges and scale is not None:
+            self._exchanges[module].set_loss_scale(scale)
+        super().backward(tensor, module, *arguments, **keywords)
 
     def get_module_state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
         if isinstance(module, tutti.torch.DistributedDataParallel):

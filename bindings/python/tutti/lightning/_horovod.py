@@ -7,6 +7,18 @@ import torch
 from tutti.lightning._strategy import TuttiStrategy
 
 
+# The learning rates in a group of parameters: the present one, and those from which schedulers compute others.
+_RATES = {"lr", "initial_lr", "max_lr", "min_lr"}
+
+
+def _scale_scheduler(scheduler: Any, factor: int) -> None:
+    """Multiplies the rates of ``scheduler``, and of those that it is made of."""
+    if hasattr(scheduler, "base_lrs"):
+        scheduler.base_lrs = [lr * factor for lr in scheduler.base_lrs]
+    for inner in getattr(scheduler, "_schedulers", ()):
+        _scale_scheduler(inner, factor)
+
+
 class HorovodStrategy(TuttiStrategy):
     """Lightning's HorovodStrategy, on Tutti: as many processes as ``horovodrun`` or ``mpirun`` has started.
 
@@ -26,7 +38,7 @@ class HorovodStrategy(TuttiStrategy):
     ) -> None:
         super().__init__(
             accelerator=accelerator, parallel_devices=parallel_devices,
-            cluster_environment=self.classes.TuttiEnvironment(), checkpoint_io=checkpoint_io,
+            cluster_environment=self.classes.TuttiEnvironment(any_devices=True), checkpoint_io=checkpoint_io,
             precision_plugin=precision_plugin, **options)
         self._scale_lr = scale_lr
 
@@ -69,11 +81,14 @@ class HorovodStrategy(TuttiStrategy):
         if not self._scale_lr:
             return
         for optimizer in self.optimizers:
+            if getattr(optimizer, "scaled_by_horovod", 1) != 1:
+                continue  # configure_optimizers has returned the optimizer of an earlier fit
+            optimizer.scaled_by_horovod = self.world_size
             for group in optimizer.param_groups:
-                group["lr"] *= self.world_size
+                for name in _RATES & group.keys():
+                    group[name] *= self.world_size
         for config in self.lr_scheduler_configs:
-            if hasattr(config.scheduler, "base_lrs"):
-                config.scheduler.base_lrs = [lr * self.world_size for lr in config.scheduler.base_lrs]
+            _scale_scheduler(config.scheduler, self.world_size)
 
     def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
         gathered = super().all_gather(tensor, group=group, sync_grads=sync_grads)

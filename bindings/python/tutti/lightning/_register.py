@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import importlib.util
 import sys
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,13 @@ def register() -> None:
     """Registers everything with each Lightning, once the program has imported it."""
     for package, fabric in PACKAGES.items():
         after_import(package, functools.partial(_add_to, package, fabric))
+        # A program that uses Fabric alone may never import the package with the Trainer, whose strategies these are.
+        after_import(fabric, functools.partial(_import, package))
+
+
+def _import(package: str, _: ModuleType) -> None:
+    if importlib.util.find_spec(package.partition(".")[0]) is not None:
+        importlib.import_module(package)
 
 
 def use_for_ddp() -> None:

@@ -19,8 +19,14 @@ def _sharded(optimizer: torch.optim.Optimizer) -> ZeroRedundancyOptimizer:
 
 
 def _move_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
-    """Gives ``scheduler`` another optimizer; schedulers of torch count the steps that an optimizer makes."""
+    """Gives ``scheduler``, and those that it is made of, another optimizer."""
     scheduler.optimizer = optimizer
+    for inner in getattr(scheduler, "_schedulers", ()):
+        _move_scheduler(inner, optimizer)
+
+
+def _count_steps(optimizer: torch.optim.Optimizer) -> None:
+    """Lets ``optimizer`` count its steps, as the schedulers of torch expect of the optimizer that they were made for."""
     step = optimizer.step
 
     @functools.wraps(step)
@@ -52,4 +58,5 @@ class DDPShardedStrategy(TuttiStrategy):
             scheduler = config.scheduler
             index = next((i for i, one in enumerate(whole) if one is getattr(scheduler, "optimizer", None)), None)
             if index is not None:
+                _count_steps(self.optimizers[index])
                 _move_scheduler(scheduler, self.optimizers[index])

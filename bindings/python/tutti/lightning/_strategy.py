@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _environment, _names
+from tutti.lightning import _environment, _failures, _names
+from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import QAdamOptimizer
 
@@ -28,7 +29,18 @@ class SyncsBatchNorm:
         return tutti.torch.revert_sync_batchnorm(model)
 
 
-class TuttiStrategy:
+class Remade:
+    """Keeps the arguments of an object, to make the object anew of the class for another Lightning."""
+
+    classes: Any  # the module of the class: the strategies for the same Lightning
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        made = super().__new__(cls)
+        made.given = (arguments, keywords)
+        return made
+
+
+class TuttiStrategy(Remade):
     """Data parallel training by a strategy of Tutti, chosen by name.
 
         Trainer(strategy=TuttiStrategy("bytegrad", codec="bf16"), accelerator="cpu", devices=4)
@@ -46,13 +58,6 @@ class TuttiStrategy:
     the strategy of every rank; it may be resumed on another number of ranks. ValueError names an option that is wrong.
     """
 
-    classes: Any  # the module of this class: the strategies for the same Lightning
-
-    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
-        strategy = super().__new__(cls)
-        strategy.given = (arguments, keywords)  # to make the strategy anew for the other Lightning
-        return strategy
-
     def __init__(
         self,
         algorithm: Any = "gradient_allreduce",
@@ -68,6 +73,10 @@ class TuttiStrategy:
         start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
         **options: Any,
     ) -> None:
+        for name in ("ddp_comm_state", "ddp_comm_hook", "ddp_comm_wrapper", "model_averaging_period"):
+            if name in options:
+                raise ValueError(f"{type(self).__name__}: {name} is for Lightning's DDPStrategy; here algorithm says how "
+                                 "gradients are exchanged")
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
         of_ddp.setdefault("gradient_as_bucket_view", flatten)
         if cluster_environment is None and _environment.has_launcher():
@@ -78,6 +87,10 @@ class TuttiStrategy:
             timeout=timeout, start_method=start_method, **of_ddp)
         self._exchange: tutti.torch.GradientExchange | None = None
         self._signals: AgreedSignals | None = None
+        self._first_callback: Any = None
+        self._scaler: torch.amp.GradScaler | None = None  # the user's, while another one is in its place
+        self._last_state: dict[str, Any] | None = None  # at the end of the last fit
+        self._is_alone = False  # an exception has ended the training: other ranks may make no more collectives
         self._optimizers_made = False
         self._warmup_is_given = "warmup_steps" in options or "warmup_steps=" in str(getattr(algorithm, "strategy", algorithm))
 
@@ -105,13 +118,19 @@ class TuttiStrategy:
 
     def configure_ddp(self) -> None:
         if self.exchanges_gradients:
-            return super().configure_ddp()
+            super().configure_ddp()
+            if self._exchange is None:  # the DistributedDataParallel of a module that overrides configure_ddp
+                self._register_ddp_hooks()
+            return
         # The optimizers come first: the number of warm-up steps is an argument of QAdamOptimizer.
         super().setup_optimizers(self.lightning_module.trainer)
         self._optimizers_made = True
         self.model = self._wrap(self.lightning_module)
-        self.optimizers = self.optimizers  # Lightning copies what an optimizer knows, QAdam's model for one
-        self._share_scaler()
+        # Lightning's own view of an optimizer is a copy of its attributes, which QAdam has got more of meanwhile.
+        self.optimizers = self.optimizers
+        self._scaler = getattr(self.precision_plugin, "scaler", None)
+        if self._scaler is not None:
+            self.precision_plugin.scaler = shared_scaler(self.model, self._scaler)
 
     def setup_optimizers(self, trainer: Any) -> None:
         if not self._optimizers_made:
@@ -120,9 +139,6 @@ class TuttiStrategy:
 
     def _register_ddp_hooks(self) -> None:
         # Lightning's own function does so on GPUs alone.
-        if self._ddp_comm_hook is not None:
-            raise ValueError(f"{type(self).__name__}: ddp_comm_hook is for Lightning's DDPStrategy; the algorithm "
-                             f"{self.exchanged_by.name} exchanges the gradients here")
         self._exchange = tutti.torch.register(self.model, self.exchanged_by.name)
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
@@ -158,47 +174,57 @@ class TuttiStrategy:
         kept = [option for option in options.split(",") if not option.startswith("warmup_steps=")]
         return _names.with_options(base, *kept, f"warmup_steps={optimizer.warmup_steps}")
 
-    def _share_scaler(self) -> None:
-        """Lets all ranks skip a step together where the gradients of one overflow."""
-        scaler = getattr(self.precision_plugin, "scaler", None)
-        if scaler is None or isinstance(scaler, tutti.torch.GradScaler):
-            return
-        shared = tutti.torch.GradScaler(
-            self.model, init_scale=scaler.get_scale(), growth_factor=scaler.get_growth_factor(),
-            backoff_factor=scaler.get_backoff_factor(), growth_interval=scaler.get_growth_interval(),
-            enabled=scaler.is_enabled())
-        self.precision_plugin.scaler = shared
-
     def setup(self, trainer: Any) -> None:
-        if self._layer_sync is not None and self.root_device.type == "cpu":
-            self._layer_sync = self.classes.TuttiSyncBatchNorm()  # torch's own trains on GPUs alone
+        self._is_alone, self._last_state = False, None
+        # torch's own layers train on GPUs alone.
+        if type(self._layer_sync).__name__ == "TorchSyncBatchNorm" and self.root_device.type == "cpu":
+            self._layer_sync = self.classes.TuttiSyncBatchNorm()
+        self._first_callback = self.classes.TellsOthersFirst()
+        trainer.callbacks.insert(0, self._first_callback)
         super().setup(trainer)
-        if trainer.state.fn == "fit":
-            self._signals = AgreedSignals(self.classes.PACKAGE, trainer, self._agree_on_signal)
+        if trainer.state.fn == "fit" and self.world_size > 1:
+            self._signals = AgreedSignals(self.classes.PACKAGE, trainer, self._agree_on_signals)
 
     @property
     def _keeps_step(self) -> bool:
         """Whether all ranks make the same step at the same time."""
         return not self.exchanged_by.name.startswith("async")
 
-    def _agree_on_signal(self, mine: torch.Tensor) -> torch.Tensor:
+    def _agree_on_signals(self, mine: torch.Tensor) -> torch.Tensor:
         # The ranks of async do not wait for each other in every step: a rank that a signal ends tells the others.
         return self.reduce(mine, reduce_op="max") if self._keeps_step else mine
 
+    def note_failure(self, exception: BaseException) -> None:
+        """Tells the others that ``exception`` has ended this rank's training; called before anything is done about it."""
+        # All ranks act on a SIGTERM together.
+        if self._is_alone or type(exception).__name__ == "SIGTERMException" and self._keeps_step:
+            return
+        self._is_alone = True
+        _failures.tell_others(exception)
+
     def on_exception(self, exception: BaseException) -> None:
+        self.note_failure(exception)
         super().on_exception(exception)
-        # The others would wait for this rank: they end at once, and say why. All ranks act on a SIGTERM together.
-        together = type(exception).__name__ == "SIGTERMException" and self._keeps_step
-        if self.world_size > 1 and not together:
-            tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
+
+    def barrier(self, *arguments: Any, **keywords: Any) -> None:
+        if not self._is_alone:
+            super().barrier(*arguments, **keywords)
 
     def teardown(self) -> None:
+        if not self._is_alone:
+            self._last_state = self._state()
         if self._wrapper is not None:
             self.model = self.lightning_module
         self._exchange = None
+        if self._scaler is not None:
+            self._scaler.load_state_dict(self.precision_plugin.scaler.state_dict())
+            self.precision_plugin.scaler, self._scaler = self._scaler, None
         if self._signals is not None:
             self._signals.remove()
             self._signals = None
+        trainer = getattr(self.lightning_module, "_trainer", None)
+        if trainer is not None and self._first_callback in trainer.callbacks:
+            trainer.callbacks.remove(self._first_callback)
         super().teardown()
 
     # ---- training ----
@@ -211,21 +237,27 @@ class TuttiStrategy:
 
     def pre_backward(self, closure_loss: torch.Tensor) -> None:
         super().pre_backward(closure_loss)
-        scaler = getattr(self.precision_plugin, "scaler", None)
-        if self._exchange is not None and scaler is not None and scaler.is_enabled():
-            self._exchange.set_loss_scale(scaler.get_scale())
+        scale = scale_of(self.precision_plugin)
+        if self._exchange is not None and scale is not None:
+            self._exchange.set_loss_scale(scale)
 
     def agree_on_weights(self) -> None:
         """Gives all ranks the average of their weights, where they differ while the model trains. Collective."""
-        if self._wrapper is not None:
+        if self._wrapper is not None and not self._is_alone:
             self._wrapper.flush()
+
+    def _act_on_signals(self) -> None:
+        if self._signals is not None:
+            self._signals.act()
 
     def on_validation_start(self) -> None:
         super().on_validation_start()
+        self._act_on_signals()
         self.agree_on_weights()
 
     def on_train_end(self) -> None:
         super().on_train_end()
+        self._act_on_signals()
         self.agree_on_weights()
 
     def reduce(self, tensor: Any, group: dist.ProcessGroup | None = None, reduce_op: Any = "mean") -> Any:
@@ -249,13 +281,13 @@ class TuttiStrategy:
         return super().lightning_module_state_dict()
 
     def _state(self) -> dict[str, Any] | None:
-        """This rank's state of the strategy while the model trains, and the wrapper that the state belongs to."""
+        """This rank's state of the strategy, and the wrapper that the state belongs to; after a fit, that at its end."""
         if self._wrapper is not None:
             return {**self._wrapper.get_extra_state(), _WRAPPER: "tutti"}
-        return None if self._exchange is None else {**self._exchange.state_dict(), _WRAPPER: "torch"}
+        return self._last_state if self._exchange is None else {**self._exchange.state_dict(), _WRAPPER: "torch"}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        state = self._state()
+        state = None if self._is_alone else self._state()
         if state is not None and "optimizer_states" in checkpoint:
             states = [None] * self.world_size if self.is_global_zero else None
             dist.gather_object(state, states)

@@ -61,11 +61,11 @@ class _Synchronized:
     process_group: dist.ProcessGroup | None = None
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        if not self.training and self.track_running_stats or not dist.is_initialized():
+        if not self.training or not dist.is_initialized():
             return super().forward(batch)
         self._check_input_dim(batch)
         output, mean, variance, total = _Normalize.apply(batch, self.weight, self.bias, self.eps, self.process_group)
-        if self.training and self.track_running_stats:
+        if self.track_running_stats:
             self._follow(mean, variance, float(total))
         return output
 
@@ -99,7 +99,7 @@ _PLAIN = {synchronized: plain for plain, synchronized in _SYNCHRONIZED.items()}
 def convert_sync_batchnorm(
     module: torch.nn.Module, process_group: dist.ProcessGroup | None = None
 ) -> torch.nn.Module:
-    """Lets every BatchNorm1d, 2d and 3d in ``module`` normalize by the batches of all ranks of ``process_group``.
+    """Lets every BatchNorm1d, 2d and 3d in ``module`` (derived classes excepted) normalize by the batches of all ranks of ``process_group``.
 
     ``torch.nn.SyncBatchNorm`` trains on GPUs alone; these layers train on the CPU, under any backend. They are changed
     in place, keep their parameters and buffers, and are as before in ``eval()`` and where there is no process group.

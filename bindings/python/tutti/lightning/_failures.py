@@ -1,0 +1,48 @@
+"""What a rank that fails does for the others, before anything else of Lightning does something about the failure."""
+
+import time
+from typing import Any
+
+import torch.distributed as dist
+
+import tutti.torch
+
+# Ranks that fail in so short a time have failed together, and no other waits for them.
+_TOGETHER_S = 0.5
+_PAUSE_S = 0.01
+_shared = 0  # how often all ranks have failed together: equal on all ranks
+
+
+def tell_others(exception: BaseException) -> None:
+    """Ends the calls of all other ranks at once, with an error that names this rank and ``exception``.
+
+    Where all ranks fail within half a second (each has raised the same exception), the groups stay as they are: the
+    program may catch the exception and make the next Trainer.
+    """
+    global _shared
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    if _all_fail(f"tutti/failures/{_shared}"):
+        _shared += 1
+    else:
+        tutti.torch._core().abort_all_groups(f"failed: {type(exception).__name__}: {exception}")
+
+
+def _all_fail(key: str) -> bool:
+    end = time.monotonic() + _TOGETHER_S
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        failed = store.add(key, 1)
+        while failed < dist.get_world_size() and time.monotonic() < end:
+            time.sleep(_PAUSE_S)
+            failed = store.add(key, 0)
+        return failed == dist.get_world_size()
+    except RuntimeError:  # rank 0, which has the store, has gone
+        return False
+
+
+class TellsOthersFirst:
+    """A callback that comes before those of the user, which may save a checkpoint when an exception ends the training."""
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        trainer.strategy.note_failure(exception)
