@@ -262,6 +262,27 @@ def test_lightning_runs_the_script_again_under_the_switch(fabric, words, tmp_pat
     assert ended.stdout.split() == [PYTHON, "-m", "tutti.compat", *again, "-x"], ended.stderr
 
 
+POOL = """
+import multiprocessing, sys
+
+class Value:
+    def __init__(self, number):
+        self.number = number
+
+def grow(value):
+    return Value(value.number + 1)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(*[value.number for value in pool.map(grow, [Value(1), Value(2)])])
+"""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+def test_children_send_objects_of_the_script_back(start_method, tmp_path):
+    assert run([*COMPAT, write(tmp_path, POOL), start_method]).stdout.strip() == "2 3"
+
+
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_spawned_children_find_the_names(start_method, tmp_path):
     """A child runs the script again as __mp_main__, unpickles an object of an old name, and has a child of its own."""

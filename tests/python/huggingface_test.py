@@ -36,6 +36,14 @@ accelerator.end_training()
 """
 
 
+def test_a_rank_does_not_train_alone(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(BACKEND.replace("cpu=True, ", ""))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    assert ended.returncode != 0 and "say Accelerator(cpu=True)" in ended.stderr, ended.stderr
+
+
 def test_the_backend_is_tutti_and_ddp_takes_an_algorithm(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(BACKEND)

@@ -9,6 +9,7 @@ import torch
 import tutti.lightning
 from lightning_model import EVERY, GRADIENTS, Model, loader, model_for, pl, trainer, weights_of
 from lightning_model import run_trainers
+from tutti.lightning import _horovod
 
 NAMES = ["tutti", "bagua", "ddp_sharded"]
 SUFFIXES = ["", "_spawn", "_fork", "_notebook"]
@@ -203,3 +204,29 @@ def trains_unused(rank, strategy):
 @pytest.mark.parametrize("strategy", [*GRADIENTS, "decentralized", "qadam"])
 def test_unused_parameters(strategy):
     run_trainers(2, trains_unused, strategy)
+
+
+SCHEDULERS = {
+    "lambda": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
+    "one cycle": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=9),
+    "cyclic": lambda optimizer: torch.optim.lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=3),
+    "sequential": lambda optimizer: torch.optim.lr_scheduler.SequentialLR(optimizer, [
+        torch.optim.lr_scheduler.ConstantLR(optimizer, 0.5, 2), torch.optim.lr_scheduler.StepLR(optimizer, 2)], [3]),
+    "cosine": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_horovod_multiplies_the_rates_of_schedulers(name):
+    def rates(factor):
+        optimizer = torch.optim.SGD([torch.zeros(1)], 0.1, momentum=0.9)
+        scheduler, seen = SCHEDULERS[name](optimizer), []
+        _horovod.scale_optimizer(optimizer, factor)
+        _horovod.scale_scheduler(scheduler, factor)
+        for _ in range(8):
+            seen.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+        return seen
+
+    assert rates(4) == pytest.approx([4 * rate for rate in rates(1)])

@@ -42,6 +42,23 @@ def test_a_layer_normalizes_the_batches_of_all_ranks(kind, options):
     run_ranks(3, normalizes, kind, options)
 
 
+def is_used_in_odd_ways(rank):
+    layer = tutti.torch.convert_sync_batchnorm(torch.nn.BatchNorm1d(3, track_running_stats=False))
+    if rank == 0:
+        layer.eval()(torch.randn(4, 3))  # a rank may evaluate alone
+    layer = tutti.torch.convert_sync_batchnorm(torch.nn.BatchNorm1d(3))
+    assert layer(torch.empty(0, 3)).shape == (0, 3)
+    assert layer.running_mean.tolist() == [0, 0, 0], "batches that are all empty change nothing"
+    batch = torch.randn(4, 3, requires_grad=True)
+    gradient, = torch.autograd.grad(layer(batch).square().sum(), batch, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_odd_uses():
+    run_ranks(2, is_used_in_odd_ways)
+
+
 def converts(rank):
     module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
     keys, parameters = list(module.state_dict()), list(module.parameters())

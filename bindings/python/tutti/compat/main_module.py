@@ -20,7 +20,7 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     file = os.path.join(os.getcwd(), path)
     if os.path.isdir(path) or zipfile.is_zipfile(path):  # with a __main__.py inside
         sys.path[0] = os.path.abspath(path)
-        sys.modules["__main__"] = _new_main()
+        _new_main()
         runpy._run_module_as_main("__main__", alter_argv=False)
         return
     try:
@@ -36,7 +36,7 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
 def run_module(name: str, arguments: Sequence[str]) -> None:
     """Runs the module ``name`` as ``python -m name`` does."""
     _prepare("-m", arguments, os.getcwd())
-    sys.modules["__main__"] = _new_main()
+    _new_main()
     # Python itself calls this function for -m; run_module, its public sister, leaves another module as __main__.
     runpy._run_module_as_main(name)
 
@@ -56,14 +56,18 @@ def _prepare(name: str, arguments: Sequence[str], folder: str) -> None:
 
 
 def _execute(code: types.CodeType, **variables: Any) -> None:
-    main = sys.modules["__main__"] = _new_main()
+    main = _new_main()
     main.__dict__.update(variables)
     exec(code, main.__dict__)
 
 
 def _new_main() -> types.ModuleType:
+    """Puts an empty module in the place of ``__main__``, and returns the module."""
     main = types.ModuleType("__main__")
     main.__dict__.update(__annotations__={}, __builtins__=sys.modules["builtins"])
+    sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # what multiprocessing takes for the main module of spawned children
+        sys.modules["__mp_main__"] = main
     return main
 
 

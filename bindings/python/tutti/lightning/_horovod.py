@@ -11,12 +11,20 @@ from tutti.lightning._strategy import TuttiStrategy
 _RATES = {"lr", "initial_lr", "max_lr", "min_lr"}
 
 
-def _scale_scheduler(scheduler: Any, factor: int) -> None:
-    """Multiplies the rates of ``scheduler``, and of those that it is made of."""
-    if hasattr(scheduler, "base_lrs"):
-        scheduler.base_lrs = [lr * factor for lr in scheduler.base_lrs]
+def scale_optimizer(optimizer: torch.optim.Optimizer, factor: int) -> None:
+    """Multiplies the rates of ``optimizer``."""
+    for group in optimizer.param_groups:
+        for name in _RATES & group.keys():
+            group[name] *= factor
+
+
+def scale_scheduler(scheduler: Any, factor: int) -> None:
+    """Multiplies the rates that ``scheduler`` has of its own, and those of the schedulers that it is made of."""
+    for name in ("base_lrs", "max_lrs"):
+        if hasattr(scheduler, name):
+            setattr(scheduler, name, [lr * factor for lr in getattr(scheduler, name)])
     for inner in getattr(scheduler, "_schedulers", ()):
-        _scale_scheduler(inner, factor)
+        scale_scheduler(inner, factor)
 
 
 class HorovodStrategy(TuttiStrategy):
@@ -80,15 +88,12 @@ class HorovodStrategy(TuttiStrategy):
         super().setup_optimizers(trainer)
         if not self._scale_lr:
             return
-        for optimizer in self.optimizers:
-            if getattr(optimizer, "scaled_by_horovod", 1) != 1:
-                continue  # configure_optimizers has returned the optimizer of an earlier fit
+        new = [optimizer for optimizer in self.optimizers if not hasattr(optimizer, "scaled_by_horovod")]
+        for optimizer in new:  # configure_optimizers may return the optimizer of an earlier fit
             optimizer.scaled_by_horovod = self.world_size
-            for group in optimizer.param_groups:
-                for name in _RATES & group.keys():
-                    group[name] *= self.world_size
+            scale_optimizer(optimizer, self.world_size)
         for config in self.lr_scheduler_configs:
-            _scale_scheduler(config.scheduler, self.world_size)
+            scale_scheduler(config.scheduler, self.world_size)
 
     def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
         gathered = super().all_gather(tensor, group=group, sync_grads=sync_grads)

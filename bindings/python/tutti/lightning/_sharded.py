@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,11 +11,28 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from tutti.lightning._strategy import TuttiStrategy
 
 
+_OF_EVERY_OPTIMIZER = set(vars(torch.optim.SGD([torch.zeros(1)]))) | {"_opt_called", "step"}
+
+
 def _sharded(optimizer: torch.optim.Optimizer) -> ZeroRedundancyOptimizer:
-    """An optimizer like ``optimizer``, of whose state each rank keeps a part."""
+    """An optimizer like ``optimizer``, of whose state each rank keeps a part. ValueError where it cannot be made anew."""
     kind = type(optimizer)
-    taken = inspect.signature(kind.__init__).parameters
-    options = {name: value for name, value in optimizer.defaults.items() if name in taken}
+    taken = [parameter for name, parameter in inspect.signature(kind.__init__).parameters.items()
+             if name not in ("self", "params") and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
+    unknown = sorted({parameter.name for parameter in taken} - optimizer.defaults.keys())
+    unknown += sorted(vars(optimizer).keys() - _OF_EVERY_OPTIMIZER)
+    hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+             "_optimizer_state_dict_post_hooks")
+    unknown += [name for name in hooks if getattr(optimizer, name, None)]
+    if unknown and not kind.__module__.startswith("torch.optim."):
+        raise ValueError(f"ddp_sharded makes the optimizers anew, each with a part of the parameters, and {unknown[0]} of "
+                         f"{kind.__name__} is known neither from its defaults nor from its groups: use an optimizer of "
+                         "torch.optim, or strategy=\"tutti\"")
+    if unknown and unknown[-1] in hooks:
+        raise ValueError(f"ddp_sharded makes the optimizers anew, and {kind.__name__} has hooks: register hooks in "
+                         "on_fit_start, on self.optimizers(), or use strategy=\"tutti\"")
+    options = {parameter.name: optimizer.defaults[parameter.name]
+               for parameter in taken if parameter.name in optimizer.defaults}
     return ZeroRedundancyOptimizer(optimizer.param_groups, kind, **options)
 
 
@@ -60,3 +78,8 @@ class DDPShardedStrategy(TuttiStrategy):
             if index is not None:
                 _count_steps(self.optimizers[index])
                 _move_scheduler(scheduler, self.optimizers[index])
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer in self.optimizers:
+            optimizer.optim.state.clear()  # a state that is empty, as before the first step, would leave this one
+        super().load_optimizer_state_dict(checkpoint)

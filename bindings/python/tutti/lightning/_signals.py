@@ -5,11 +5,15 @@ in different orders. Here the handler takes a note, and all ranks act at the sam
 """
 
 import importlib
+import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+_IMPATIENCE_S = 2  # a second SIGTERM after that time ends the process at once
 
 
 class AgreedSignals:
@@ -23,6 +27,7 @@ class AgreedSignals:
         self._trainer = trainer
         self._agree = agree
         self._terminates, self._requeues = False, False
+        self._noted_at = 0.0
         self._connector = connector = trainer._signal_connector
         self._requeue = connector._slurm_sigusr_handler_fn
         # Lightning registers these as handlers, and calls the last one before each batch.
@@ -48,10 +53,15 @@ class AgreedSignals:
         self._connector.received_sigterm |= self._terminates
 
     def _note_sigterm(self, signum: int, _frame: Any) -> None:
-        launcher = self._trainer.strategy.launcher
-        if not self._terminates and launcher is not None:
-            launcher.kill(signum)  # processes that Lightning has started hear of it, too
-        self._terminates = True
+        if self._terminates:
+            # Launchers may send the signal twice at once; later it means that the training takes too long to end.
+            if time.monotonic() - self._noted_at > _IMPATIENCE_S:
+                signal.signal(signum, signal.SIG_DFL)
+                os.kill(os.getpid(), signum)
+            return
+        self._terminates, self._noted_at = True, time.monotonic()
+        if self._trainer.strategy.launcher is not None:
+            self._trainer.strategy.launcher.kill(signum)  # processes that Lightning has started hear of it, too
 
     def _note_requeue(self, _signum: int, _frame: Any) -> None:
         self._requeues = True

@@ -115,6 +115,10 @@ class TuttiStrategy(Remade):
         if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
             dist.init_process_group(self._get_process_group_backend(), init_method="tutti://", timeout=self._timeout)
         super().setup_distributed()
+        if dist.get_backend() != self._get_process_group_backend():
+            raise ValueError(f"{type(self).__name__}: the process group runs on {dist.get_backend()}, made by an earlier "
+                             "Trainer or by the script, and this strategy needs tutti: call "
+                             "torch.distributed.destroy_process_group() before, or start another process")
 
     def configure_ddp(self) -> None:
         if self.exchanges_gradients:
@@ -152,6 +156,7 @@ class TuttiStrategy(Remade):
         name = self.exchanged_by.name
         if self.exchanged_by.exchanges == "momentum":
             name = self._name_with_warmup(name)
+            self.exchanged_by = tutti.torch.parse_strategy(name)
         return tutti.torch.DistributedDataParallel(module, self.optimizers, name, **options)
 
     def _name_with_warmup(self, name: str) -> str:
@@ -254,6 +259,12 @@ class TuttiStrategy(Remade):
         super().on_validation_start()
         self._act_on_signals()
         self.agree_on_weights()
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        # A callback has written weights (StochasticWeightAveraging), on all ranks: training goes on from their average.
+        if self._wrapper is not None and self._wrapper.weights_were_written():
+            self._wrapper.flush()
 
     def on_train_end(self) -> None:
         super().on_train_end()

@@ -262,6 +262,14 @@ class DistributedDataParallel(torch.nn.Module):
         self._hand_over_buffers()
         self._replicas.broadcast()
 
+    def weights_were_written(self) -> bool:
+        """Whether weights that are exchanged were written since the last step, other than by a step.
+
+        The next ``backward()`` would say so in an error; ``flush()`` makes them equal on all ranks, and ``broadcast()``
+        takes rank 0's.
+        """
+        return self._replicas.weights_were_written()
+
     def broadcast_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gives all ranks the state of rank 0's optimizer, for a training that is resumed. Collective."""
         saved = io.BytesIO()

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -30,9 +31,9 @@ class _Normalize(torch.autograd.Function):
         every = torch.empty(dist.get_world_size(group), len(mine), dtype=mine.dtype)
         dist.all_gather_into_tensor(every.view(-1), mine, group)
         counts, means, squares = every[:, :1], *every[:, 1:].chunk(2, 1)
-        total = counts.sum()
-        mean = (counts * means).sum(0) / total
-        variance = (squares + counts * (means - mean).square()).sum(0) / total
+        total = counts.sum()  # 0 where the batches of all ranks are empty
+        mean = (counts * means).sum(0) / total.clamp(min=1)
+        variance = (squares + counts * (means - mean).square()).sum(0) / total.clamp(min=1)
         scale = (variance + eps).rsqrt()
         normal = (values - _per_channel(mean, values)) * _per_channel(scale, values)
         output = normal if weight is None else normal * _per_channel(weight, values) + _per_channel(bias, values)
@@ -42,6 +43,7 @@ class _Normalize(torch.autograd.Function):
         return output.to(batch.dtype), mean, variance, total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
         normal, scale, weight, total = ctx.saved_tensors
         dims = [0, *range(2, grad.dim())]
@@ -49,7 +51,7 @@ class _Normalize(torch.autograd.Function):
         sums = torch.stack([upstream.sum(dims), (upstream * normal).sum(dims)])
         grad_bias, grad_weight = (None, None) if weight is None else (sums[0].clone(), sums[1].clone())
         dist.all_reduce(sums, group=ctx.group)
-        means = sums / total
+        means = sums / total.clamp(min=1)
         inner = upstream - _per_channel(means[0], grad) - normal * _per_channel(means[1], grad)
         factor = scale if weight is None else scale * weight
         return (inner * _per_channel(factor, grad)).to(grad.dtype), grad_weight, grad_bias, None, None
@@ -65,7 +67,7 @@ class _Synchronized:
             return super().forward(batch)
         self._check_input_dim(batch)
         output, mean, variance, total = _Normalize.apply(batch, self.weight, self.bias, self.eps, self.process_group)
-        if self.track_running_stats:
+        if self.track_running_stats and total > 0:
             self._follow(mean, variance, float(total))
         return output
 
@@ -103,7 +105,8 @@ def convert_sync_batchnorm(
 
     ``torch.nn.SyncBatchNorm`` trains on GPUs alone; these layers train on the CPU, under any backend. They are changed
     in place, keep their parameters and buffers, and are as before in ``eval()`` and where there is no process group.
-    All ranks call ``forward`` of the layers in the same order; batches may be of different sizes. Returns ``module``.
+    All ranks call ``forward`` of the layers in the same order; batches may be of different sizes. A second derivative
+    (``create_graph=True``) is an error. Returns ``module``.
     """
     for layer in module.modules():
         if type(layer) in _SYNCHRONIZED:

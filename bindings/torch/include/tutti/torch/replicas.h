@@ -105,6 +105,9 @@ class Replicas {
   // Whether `mine` is true on any rank. Collective.
   bool OnAnyRank(bool mine);
 
+  // Whether weights that are exchanged were written since the last update, other than by an update.
+  bool WeightsWereWritten() { return weights_.has_value() && weights_->FindWritten() != WeightsWatch::kNone; }
+
   // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. Collective.
   void CheckReplicas();
 

@@ -1,0 +1,224 @@
+"""Trainings that fail or are interrupted: what other ranks hear, what is saved, and what works afterwards."""
+
+import os
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import tutti.lightning
+from lightning_model import Model, loader, model_for, pl, run_trainers, trainer, weights_of
+
+SAVERS = {
+    "on_exception": lambda folder: pl.callbacks.OnExceptionCheckpoint(folder),
+    "save_on_exception": lambda folder: pl.callbacks.ModelCheckpoint(folder, save_on_exception=True),
+}
+
+
+class Fails(Model):
+
+    failing = (1,)
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 2 and self.global_rank in self.failing:
+            raise ArithmeticError("a wrong sample")
+        return super().training_step(batch, batch_idx)
+
+
+def saves_on_exception(rank, strategy, saver, failing, folder):
+    model = Fails()
+    model.failing = (failing,)
+    fitted = trainer(strategy, max_epochs=9, enable_checkpointing=True, callbacks=[SAVERS[saver](folder)])
+    with pytest.raises(ArithmeticError if rank == failing else dist.DistBackendError, match="a wrong sample"):
+        fitted.fit(model, loader())
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "bytegrad", "decentralized"])
+def test_a_checkpoint_on_an_exception(strategy, saver, failing, tmp_path):
+    run_trainers(2, saves_on_exception, strategy, saver, failing, str(tmp_path))
+    saved = torch.load(next(tmp_path.glob("*.ckpt")), weights_only=False)
+    assert saved["global_step"] == 2 and "tutti" not in saved
+
+
+def goes_on_after_an_exception_of_all(rank, strategy):
+    model = Fails()
+    model.failing = (0, 1)
+    for _ in range(2):
+        with pytest.raises(ArithmeticError):
+            trainer(strategy, max_epochs=1).fit(model, loader())
+    well = model_for(strategy)
+    trainer(strategy, max_epochs=1).fit(well, loader())
+    return weights_of(well).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "low_precision_decentralized"])
+def test_an_exception_of_all_ranks_may_be_caught(strategy):
+    mine, others = run_trainers(2, goes_on_after_an_exception_of_all, strategy)
+    assert mine == others
+
+
+def gets_a_signal(rank, size, when):
+    model, callback = Model(), None
+    fitted = trainer("decentralized", max_epochs=2)
+    def send(*_):
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+    if when == "last validation":
+        model.on_validation_batch_start = lambda batch, batch_idx: fitted.current_epoch == 1 and send()
+    else:
+        model.on_train_batch_start = lambda batch, batch_idx: (
+            batch_idx == 0 and fitted.current_epoch == 1 and send() and None)
+    with pytest.raises(BaseException) as raised:
+        fitted.fit(model, loader(), loader(16))
+    assert type(raised.value).__name__ == "SIGTERMException"
+
+
+@pytest.mark.parametrize("when", ["last validation", "last epoch"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_sigterm(size, when):
+    if size == 1 and when == "last validation":
+        pytest.skip("one rank has Lightning's own handlers, which act in the next training batch")
+    run_trainers(size, gets_a_signal, size, when)
+
+
+def scales_twice(rank, strategy):
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=2)
+    fitted = trainer(strategy, max_epochs=1, plugins=[pl.plugins.MixedPrecision("16-mixed", "cpu", scaler)])
+    model = Model()
+    fitted.fit(model, loader())
+    assert fitted.precision_plugin.scaler is scaler and scaler.get_scale() == 1024.0
+    fitted.fit_loop.max_epochs = 2
+    fitted.fit(model, loader())
+    assert scaler.get_scale() == 4096.0
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "async:sync_interval_ms=1"])
+def test_a_scaler_goes_on_in_the_next_fit(strategy):
+    run_trainers(2, scales_twice, strategy)
+
+
+def saves_after_fit(rank, strategy, path):
+    model = model_for(strategy)
+    fitted = trainer(strategy, max_epochs=1)
+    fitted.fit(model, loader())
+    fitted.save_checkpoint(path)
+    states = torch.load(path, weights_only=False)["tutti"]
+    assert len(states) == 2 and all(len(state["state"]) > 0 for state in states)
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad:error_feedback=true", "low_precision_decentralized", "qadam"])
+def test_a_checkpoint_after_fit_has_the_state_of_the_strategy(strategy, tmp_path):
+    run_trainers(2, saves_after_fit, strategy, str(tmp_path / "last.ckpt"))
+
+
+class Normalizes(Model):
+
+    def __init__(self):
+        super().__init__()
+        self.net.insert(1, torch.nn.BatchNorm1d(16))
+
+
+def averages_with_batch_norm(rank, strategy):
+    model = Normalizes()
+    swa = pl.callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    trainer(strategy, max_epochs=4, callbacks=[swa]).fit(model, loader())
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "decentralized", "low_precision_decentralized"])
+def test_averages_of_weights_with_batch_norm(strategy):
+    mine, others = run_trainers(2, averages_with_batch_norm, strategy)
+    assert mine == pytest.approx(others, abs=1e-6)
+
+
+def a_group_of_another_backend(rank):
+    with pytest.raises(ValueError, match="runs on gloo"):
+        trainer("tutti").fit(Model(), loader())
+
+
+def test_a_process_group_on_gloo():
+    run_trainers(2, a_group_of_another_backend, backend="gloo")
+
+
+class Shrinks(torch.optim.SGD):
+
+    def __init__(self, params, lr, shrink=1.0):
+        super().__init__(params, lr)
+        self.shrink = shrink
+
+
+def shards_what_it_can(rank):
+    model = Model()
+    def fit(make):
+        model.configure_optimizers = lambda: make(model.parameters())
+        trainer("ddp_sharded", max_epochs=1).fit(model, loader())
+    for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop):
+        fit(lambda parameters: kind(parameters, lr=0.001))
+    with pytest.raises(ValueError, match="shrink of Shrinks"):
+        fit(lambda parameters: Shrinks(parameters, 0.1))
+
+    def hooked(parameters):
+        optimizer = torch.optim.SGD(parameters, 0.1)
+        optimizer.register_step_post_hook(lambda *_: None)
+        return optimizer
+
+    with pytest.raises(ValueError, match="SGD has hooks"):
+        fit(hooked)
+
+
+def test_optimizers_that_cannot_be_sharded():
+    run_trainers(1, shards_what_it_can)
+
+
+def finds_a_rate(rank, strategy, find):
+    model = Model()
+    callbacks = [pl.callbacks.LearningRateFinder(num_training_steps=3, early_stop_threshold=None,
+                                                 update_attr=False)] if find else []
+    trainer(strategy, max_epochs=1, callbacks=callbacks, default_root_dir=os.environ["TUNER_FOLDER"]).fit(model, loader())
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["ddp_sharded", "gradient_allreduce"])
+def test_a_rate_finder_leaves_no_trace(strategy, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNER_FOLDER", str(tmp_path))
+    assert run_trainers(2, finds_a_rate, strategy, True) == run_trainers(2, finds_a_rate, strategy, False)
+
+
+def warms_up(optimizer):
+    schedulers = torch.optim.lr_scheduler
+    return schedulers.SequentialLR(optimizer, [
+        schedulers.ConstantLR(optimizer, 0.5, 2), schedulers.StepLR(optimizer, 1, 0.5)], [2])
+
+
+SCHEDULERS = {
+    "sequential": warms_up,
+    "one cycle": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10),
+    "cosine": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+}
+
+
+def rates_of(rank, strategy, name, resume, folder):
+    def make():
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        model.configure_optimizers = lambda: ([optimizer], [SCHEDULERS[name](optimizer)])
+        model.on_train_epoch_start = lambda: rates.append(model.optimizers().param_groups[0]["lr"])
+        return model
+
+    rates, path = [], f"{folder}/rates.ckpt"
+    fitted = trainer(strategy, max_epochs=3 if resume else 6)
+    fitted.fit(make(), loader())
+    if resume:
+        fitted.save_checkpoint(path)
+        trainer(strategy, max_epochs=6).fit(make(), loader(), ckpt_path=path)
+    return rates
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_rates_of_schedulers(name, resume, tmp_path):
+    expected = run_trainers(2, rates_of, "ddp", name, False, str(tmp_path))[0]
+    assert run_trainers(2, rates_of, "ddp_sharded", name, resume, str(tmp_path))[0] == pytest.approx(expected)
