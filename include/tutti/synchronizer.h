@@ -14,6 +14,7 @@
 #include "tutti/agreement.h"
 #include "tutti/communicator.h"
 #include "tutti/dtype.h"
+#include "tutti/tuning.h"
 
 namespace tutti {
 
@@ -39,6 +40,9 @@ struct SynchronizerOptions {
   // unless gradients were accumulated there before), and the ranks agree on which parameters no rank has used: see
   // Synchronizer::used. When false, such parameters are an error that names them.
   bool allow_unused = false;
+  // Backwards that exchange gradients try in the beginning which bucket sizes, schedule and hierarchy are fastest, and
+  // keep the best (docs/autotuning.md). Each BeginBackward may then give gradients other memory: see moves().
+  bool autotune = false;
 };
 
 // What a rank has exchanged since the last call of TakeStatistics.
@@ -126,6 +130,11 @@ class Synchronizer {
   // Memory of gradient `i`, in its bucket; zero at first. The memory stays valid while anyone holds the pointer, also
   // after the synchronizer is gone.
   std::shared_ptr<void> GradientView(int i) const;
+  // How often gradients were given other memory, with the values they had: by BeginBackward, with autotune. Whoever
+  // keeps views compares the number after each BeginBackward, and takes new views when it has changed.
+  std::int64_t moves() const;
+  // What autotuning has tried and chosen.
+  const TuningReport& tuning() const;
 
   // Begins the forward of a step; further calls within the step have no effect.
   absl::Status BeginForward();

@@ -143,6 +143,9 @@ constexpr Variable kVariables[] = {
                                  "1: the latency and bandwidth of messages are measured at set-up between two ranks of "
                                  "a node and two of different nodes, and schedules are chosen for them. Equal on all "
                                  "ranks."),
+    Make<&Config::autotune>("TUTTI_AUTOTUNE",
+                            "1: models whose wrapper is not told otherwise (autotune) try in their first steps how "
+                            "gradients travel fastest (docs/autotuning.md). Equal on all ranks."),
 };
 
 const Variable* FindVariable(absl::string_view name) {

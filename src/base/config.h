@@ -42,6 +42,9 @@ struct Config {
   std::string schedule;
   std::string verify = "auto";
   bool measure_links = false;
+
+  // Settings of training.
+  bool autotune = false;
 };
 
 // InvalidArgument names the variable, its value and what would be right.

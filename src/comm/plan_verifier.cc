@@ -105,8 +105,10 @@ absl::Status PlanVerifier::Check(const Kind& kind, const Plan& own, PlanOfRank p
   bool too_many = false;
   {
     const MutexLock lock(mutex_);
-    // Calls are counted whether the result is known or not, because ranks may know different results.
-    too_many = mode_ == Mode::kAuto && made[kind.maker]++ >= kMostKinds;
+    // Kinds are counted whether the result is known or not, because ranks may know different results.
+    absl::flat_hash_set<std::string>& kinds = made[kind.maker];
+    too_many = mode_ == Mode::kAuto && kinds.size() >= kMostKinds && !kinds.contains(kind.call);
+    if (!too_many && mode_ == Mode::kAuto) kinds.insert(kind.call);
     if (!too_many) {
       // A rank that is a thread of this process may be verifying the same plans.
       changed_.Wait(mutex_, [&]() TUTTI_REQUIRES(mutex_) {

@@ -34,7 +34,7 @@ class PlanVerifier {
   static constexpr std::size_t kMostSteps = 200'000;
   // The plans of a schedule or a strategy are run unverified in Mode::kAuto, too, once a communicator has made this
   // many calls of different kinds by it.
-  static constexpr int kMostKinds = 1000;
+  static constexpr std::size_t kMostKinds = 1000;
 
   explicit PlanVerifier(Mode mode) : mode_(mode) {}
   // The verifier of this process, with the mode that TUTTI_VERIFY gives.
@@ -46,8 +46,8 @@ class PlanVerifier {
     absl::string_view maker;
     std::string call;  // everything that the plans depend on
   };
-  // The number of kinds of calls that one communicator has made, by maker.
-  using KindsMade = absl::flat_hash_map<std::string, int>;
+  // The kinds of calls that one communicator has made, by maker: up to kMostKinds of each.
+  using KindsMade = absl::flat_hash_map<std::string, absl::flat_hash_set<std::string>>;
   // OK when the plans of the call have been verified, now or before, or need not be verified: where the plans are
   // beyond the limits, rank 0 says so on standard error, once for each maker. Errors are those of
   // VerifyPlansOfAllRanks. Only this class touches `made`.

@@ -77,6 +77,7 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
       {"bucket_bytes", absl::StrCat(options.bucket_bytes)},
       {"first_bucket_bytes", absl::StrCat(options.first_bucket_bytes)},
       {"allow_unused", options.allow_unused ? "true" : "false"},
+      {"autotune", options.autotune ? "true" : "false"},
       {"parameters", absl::StrCat(parameters.size())},
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -1,11 +1,15 @@
 #include "sync/exchange.h"
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "sync/agreement.h"
 #include "sync/background_exchange.h"
 #include "sync/gradient_exchange.h"
+#include "sync/tuned_exchange.h"
+#include "sync/tuning_space.h"
 #include "sync/weight_exchange.h"
 #include "tutti/algorithm.h"
 
@@ -20,10 +24,25 @@ absl::StatusOr<std::unique_ptr<Exchange>> OnAllRanks(SyncContext& context, absl:
   return *std::move(made);
 }
 
+// Says on rank 0 that the options of the strategy stay as they are.
+void SayNothingToTune(SyncContext& context, const std::string& reason) {
+  context.tuning.state = TuningState::kNothingToTune;
+  context.tuning.reason = reason;
+  if (context.communicator.rank() != 0) return;
+  std::fprintf(stderr, "tutti: autotuning has nothing to tune: %s\n", reason.c_str());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Exchange>> MakeExchange(SyncContext& context, const Layout& layout,
                                                        const SynchronizerOptions& options) {
+  if (options.autotune) {
+    const TuningSpace space = TuningSpaceOf(context.strategy, context.parameters, options, context.communicator.size(),
+                                            context.communicator.plan_options());
+    if (space.reason.empty())
+      return OnAllRanks(context, TunedExchange::Create(context, layout, space, options.allow_unused));
+    SayNothingToTune(context, space.reason);
+  }
   const Algorithm& algorithm = *context.strategy.algorithm;
   if (algorithm.phase == Phase::kBackground) return MakeBackgroundExchange(context, layout, options.allow_unused);
   switch (algorithm.exchanges) {

@@ -1,6 +1,7 @@
 #include "sync/gradient_exchange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -170,6 +171,18 @@ absl::Status GradientExchange::SetLossScale(double scale) {
   for (ExchangeBucket& bucket : buckets_) bucket.ScaleResiduals(scale / context_.loss_scale);
   context_.loss_scale = scale;
   return absl::OkStatus();
+}
+
+void GradientExchange::TakeOver(const GradientExchange& former) {
+  for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
+    const Parameter& parameter = context_.parameters[i];
+    if (parameter.count == 0) continue;
+    std::memcpy(GradientView(i).get(), former.GradientView(i).get(),
+                static_cast<std::size_t>(parameter.count * SizeOf(parameter.dtype)));
+  }
+  if (used_.data() != nullptr) std::memcpy(used_.data(), former.used_.data(), context_.parameters.size());
+  holds_sums_ = former.holds_sums_;
+  exchanged_ = former.exchanged_;
 }
 
 void GradientExchange::EndLoad(bool /*same_world*/) { exchanged_ = false; }

@@ -46,6 +46,9 @@ class GradientExchange : public Exchange {
   absl::Status Begin(bool synchronize, MomentumSource* momentum);
   // Finishes a backward without counting a step.
   absl::Status Finish();
+  // Takes over the gradients of `former`, an exchange of the same parameters in other buckets, and what is known of
+  // them. Between backwards, before the first one of this exchange.
+  void TakeOver(const GradientExchange& former);
 
  protected:
   GradientExchange(SyncContext& context, const Strategy& strategy, const Layout& layout, bool allow_unused);

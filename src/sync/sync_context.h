@@ -9,6 +9,7 @@
 #include "tutti/algorithm.h"
 #include "tutti/communicator.h"
 #include "tutti/synchronizer.h"
+#include "tutti/tuning.h"
 
 namespace tutti {
 
@@ -30,6 +31,9 @@ struct SyncContext {
   // on.
   std::uint64_t round = 1;
   SyncStatistics statistics = {};
+  int bucket_count = 0;
+  std::int64_t moves = 0;  // how often gradients were given other memory
+  TuningReport tuning = {};
 
   void EndStep() {
     ++step;

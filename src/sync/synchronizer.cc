@@ -94,7 +94,9 @@ std::uint32_t Synchronizer::number() const { return impl_->context.caller.number
 CallOptions Synchronizer::OwnCall(const CallOptions& options) const {
   return impl_->exchange->Call(Purpose::kUser, options);
 }
-int Synchronizer::bucket_count() const { return impl_->bucket_count; }
+int Synchronizer::bucket_count() const { return impl_->context.bucket_count; }
+std::int64_t Synchronizer::moves() const { return impl_->context.moves; }
+const TuningReport& Synchronizer::tuning() const { return impl_->context.tuning; }
 const std::string& Synchronizer::strategy() const { return impl_->name; }
 std::int64_t Synchronizer::step() const { return impl_->context.step; }
 bool Synchronizer::exchanges_gradients() const { return impl_->exchange->exchanges_gradients(); }

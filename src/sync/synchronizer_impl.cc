@@ -9,7 +9,7 @@
 namespace tutti {
 
 absl::Status Synchronizer::Impl::Make(const Layout& layout, const SynchronizerOptions& options) {
-  bucket_count = static_cast<int>(layout.buckets.size());
+  context.bucket_count = static_cast<int>(layout.buckets.size());
   absl::StatusOr<std::unique_ptr<Exchange>> made = MakeExchange(context, layout, options);
   if (!made.ok()) return made.status();
   exchange = *std::move(made);

@@ -43,7 +43,6 @@ class Synchronizer::Impl {
   const MakerProcess maker;
   SyncContext context;
   const std::string name;  // the strategy name with all options
-  int bucket_count = 0;
   std::unique_ptr<Exchange> exchange;
 
  private:

@@ -127,7 +127,7 @@ TEST(PlanVerifierTest, APlanOfTheUsersIsVerifiedForAllRanks) {
 class LimitsTest : public testing::Test {
  protected:
   // Verifies a call; calls with equal `number` are of one kind.
-  absl::Status Check(PlanVerifier& verifier, int number, const std::string& maker = "all_reduce:no_average",
+  absl::Status Check(PlanVerifier& verifier, std::size_t number, const std::string& maker = "all_reduce:no_average",
                      std::int64_t count = 1) {
     const auto plan_of = [&](Rank rank) {
       if (rank == 1) ++asked_;
@@ -137,7 +137,7 @@ class LimitsTest : public testing::Test {
   }
 
   ReduceOp op_ = ReduceOp::kSum;
-  int asked_ = 0;
+  std::size_t asked_ = 0;
   PlanVerifier::KindsMade made_;
 };
 
@@ -170,7 +170,7 @@ TEST_F(LimitsTest, ManyStepsAreSaidOnceToBeUnverified) {
 
 TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
-  for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
   EXPECT_EQ(asked_, PlanVerifier::kMostKinds);
@@ -184,15 +184,23 @@ TEST_F(LimitsTest, SoAreManyKindsOfCalls) {
       << "each schedule has a limit of its own";
 }
 
+// A model that binds its buckets anew binds calls of the same kinds again.
+TEST_F(LimitsTest, CallsOfOneKindCountOnce) {
+  PlanVerifier verifier(PlanVerifier::Mode::kAuto);
+  for (std::size_t time = 0; time <= PlanVerifier::kMostKinds; ++time) EXPECT_EQ(Check(verifier, 5), absl::OkStatus());
+  op_ = ReduceOp::kAvg;
+  EXPECT_EQ(Check(verifier, 6).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 // A rank may already know a result that its peers still have to find. All must reach the limit of kinds at the same
 // call.
 TEST_F(LimitsTest, KindsCountForEachCommunicatorWhetherTheyAreKnownOrNot) {
   PlanVerifier verifier(PlanVerifier::Mode::kAuto);
-  for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
   made_.clear();  // as in a communicator that has made no calls yet
-  for (int number = 1; number <= PlanVerifier::kMostKinds; ++number) {
+  for (std::size_t number = 1; number <= PlanVerifier::kMostKinds; ++number) {
     EXPECT_EQ(Check(verifier, number), absl::OkStatus());
   }
   EXPECT_EQ(asked_, PlanVerifier::kMostKinds);

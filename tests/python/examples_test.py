@@ -27,6 +27,11 @@ def test_example(example, loss):
     assert words[0] == "loss" and float(words[1]) < loss and words[2:] == ["on", "2", "ranks"], words
 
 
+def test_autotune():
+    words = run_example(2, "autotune.py")
+    assert words[0] == "done:" and int(words[1]) >= 3 and words[5].startswith("steps") and "saves" in words, words
+
+
 def test_checkpoint(tmp_path):
     losses = []
     for start, ranks in enumerate([2, 2, 3, 1], 1):

@@ -98,6 +98,11 @@ def names_of(rank):
     strategy = trainer(tutti.lightning.BaguaStrategy("decentralized", peer_selection_mode="shift_one",
                                                      hierarchical=False)).strategy
     assert "hierarchical=false,peer_selection_mode=shift_one" in strategy.algorithm
+    strategy = trainer("tutti:bytegrad,find_unused_parameters=true,codec=sign,bucket_cap_mb=3").strategy
+    assert "codec=sign" in strategy.algorithm and strategy._ddp_kwargs["find_unused_parameters"] is True
+    assert strategy._ddp_kwargs["bucket_cap_mb"] == 3
+    with pytest.raises(ValueError, match="static_graph=maybe"):
+        trainer("tutti:bytegrad,static_graph=maybe")
     assert trainer(tutti.lightning.BaguaStrategy("bytegrad", False, find_unused_parameters=True)
                    ).strategy._ddp_kwargs == {"find_unused_parameters": True, "gradient_as_bucket_view": False}
 

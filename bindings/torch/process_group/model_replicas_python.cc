@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -26,10 +27,12 @@ nn::Buffers BuffersNamed(const std::string& name) {
 
 std::shared_ptr<ModelReplicas> Create(ProcessGroupTutti& group, const ModelReplicas::NamedTensors& parameters,
                                       const ModelReplicas::NamedTensors& buffers, const std::string& strategy,
-                                      const std::string& buffer_mode, bool allow_unused, std::int64_t bucket_bytes) {
+                                      const std::string& buffer_mode, bool allow_unused, std::int64_t bucket_bytes,
+                                      std::optional<bool> autotune) {
   nn::ReplicasOptions options = {.strategy = strategy, .bucket_bytes = bucket_bytes};
   options.first_bucket_bytes = std::min(options.first_bucket_bytes, bucket_bytes);
   options.allow_unused = allow_unused;
+  options.autotune = autotune;
   options.buffers = BuffersNamed(buffer_mode);
   // The lock is released here, not by a call_guard, which would also cover what pybind11 writes about the new object.
   const py::gil_scoped_release no_gil;
@@ -114,6 +117,34 @@ py::dict TakeStatistics(const ModelReplicas& model) {
   return result;
 }
 
+py::dict DictOf(const TuningTrial& trial) {
+  py::dict result;
+  result["bucket_bytes"] = trial.tuning.bucket_bytes;
+  result["first_bucket_bytes"] = trial.tuning.first_bucket_bytes;
+  result["schedule"] = trial.tuning.schedule;
+  result["hierarchical"] = trial.tuning.hierarchical;
+  result["seconds"] = trial.seconds;
+  return result;
+}
+
+py::dict TuningOf(const ModelReplicas& model) {
+  const TuningReport report = model.replicas()->synchronizer().tuning();
+  py::list trials;
+  for (const TuningTrial& trial : report.trials) trials.append(DictOf(trial));
+  py::dict result;
+  result["state"] = std::string(Name(report.state));
+  result["reason"] = report.reason;
+  result["backwards"] = report.backwards;
+  result["most_backwards"] = report.most_backwards;
+  result["trials"] = trials;
+  if (!report.trials.empty()) {
+    result["start"] = DictOf(report.start);
+    result["choice"] = DictOf(report.choice);
+    result["gain"] = report.gain();
+  }
+  return result;
+}
+
 }  // namespace
 
 void DefineModelReplicas(py::module_& module) {
@@ -121,7 +152,7 @@ void DefineModelReplicas(py::module_& module) {
   py::class_<ModelReplicas, std::shared_ptr<ModelReplicas>>(module, "ModelReplicas",
                                                             "Keeps the replicas of one model in step.")
       .def(py::init(&Create), py::arg("group"), py::arg("parameters"), py::arg("buffers"), py::arg("strategy"),
-           py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"))
+           py::arg("buffer_mode"), py::arg("allow_unused"), py::arg("bucket_bytes"), py::arg("autotune"))
       .def_property_readonly("strategy",
                              [](const ModelReplicas& model) { return model.replicas()->synchronizer().strategy(); })
       .def_property_readonly("step", [](const ModelReplicas& model) { return model.replicas()->synchronizer().step(); })
@@ -149,6 +180,7 @@ void DefineModelReplicas(py::module_& module) {
       .def("resume", OfSynchronizer(&Synchronizer::Resume))
       .def("stop", OfSynchronizer(&Synchronizer::Stop))
       .def("take_statistics", &TakeStatistics)
+      .def_property_readonly("tuning", &TuningOf)
       .def("make_qadam", &MakeQAdam, py::arg("parameters"), py::arg("groups"))
       .def(
           "step_qadam", [](const ModelReplicas& model) { model.qadam()->Step(); }, no_gil)

@@ -110,6 +110,9 @@ PYBIND11_MODULE(_C, module) {
         return py::make_tuple(strategy.ToString(), std::string(tutti::Name(strategy.algorithm->exchanges)));
       },
       py::arg("name"), "The strategy name in full, and what its ranks exchange.");
+  module.def(
+      "autotunes_by_default", [] { return tutti::nn::ValueOrThrow(tutti::AutotunesByDefault()); },
+      "Whether TUTTI_AUTOTUNE=1 asks for autotuning.");
   module.def("abort_all_groups", &tutti::dist::AbortAllGroups, py::arg("reason"),
              py::call_guard<py::gil_scoped_release>(),
              "Ends all calls of every group and model on all ranks; the reason follows the rank in their errors.");

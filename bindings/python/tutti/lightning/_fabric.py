@@ -25,8 +25,8 @@ class _SyncControl:
 class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
-    ``algorithm`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or momentum need
-    the optimizers: ``fabric.setup(model, optimizer)``.
+    ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or
+    momentum, and ``autotune``, need the optimizers: ``fabric.setup(model, optimizer)``.
     """
 
     def __init__(
@@ -36,8 +36,10 @@ class TuttiFabricStrategy(Remade):
         process_group_backend: str | None = "tutti",
         timeout: timedelta | None = default_pg_timeout,
         start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
+        autotune: bool | None = None,
         **options: Any,
     ) -> None:
+        algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
         environment = self.classes.TuttiEnvironment() if _environment.has_launcher() else None
         super().__init__(cluster_environment=environment, process_group_backend=process_group_backend, timeout=timeout,
@@ -51,9 +53,10 @@ class TuttiFabricStrategy(Remade):
         super()._setup_distributed()
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        if self.exchanged_by.exchanges != "gradients":
-            raise ValueError(f"the strategy {self.exchanged_by.name} needs the optimizers: "
-                             "model, optimizer = fabric.setup(model, optimizer)")
+        autotunes = _names.autotunes(self._autotune)
+        if self.exchanged_by.exchanges != "gradients" or autotunes:
+            raise ValueError(f"the strategy {self.exchanged_by.name}{', with autotune,' if autotunes else ''} needs "
+                             "the optimizers: model, optimizer = fabric.setup(model, optimizer)")
         model = super().setup_module(module)
         self._exchanges[model] = tutti.torch.register(model, self.exchanged_by.name)
         return model
@@ -61,9 +64,11 @@ class TuttiFabricStrategy(Remade):
     def setup_module_and_optimizers(
         self, module: torch.nn.Module, optimizers: list[torch.optim.Optimizer], scheduler: Any = None
     ) -> tuple[Any, ...]:
-        if self.exchanged_by.exchanges == "gradients":
+        autotunes = _names.autotunes(self._autotune)
+        if self.exchanged_by.exchanges == "gradients" and not autotunes:
             return super().setup_module_and_optimizers(module, optimizers, scheduler)
-        model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, **self._ddp_kwargs)
+        model = tutti.torch.DistributedDataParallel(
+            module, optimizers, self.exchanged_by.name, autotune=autotunes, **self._ddp_kwargs)
         if getattr(self.precision, "scaler", None) is not None:
             self.precision.scaler = shared_scaler(model, self.precision.scaler)
         return model, optimizers, scheduler

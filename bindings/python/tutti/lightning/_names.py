@@ -39,6 +39,41 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def take_autotune(algorithm: Any, given: bool | None) -> tuple[Any, bool | None]:
+    """``algorithm`` without the option ``autotune``, and whether to tune: what the option says, else ``given``."""
+    name, colon, options = str(getattr(algorithm, "strategy", algorithm)).partition(":")
+    parts = options.split(",")
+    chosen = [part for part in parts if part.partition("=")[0] == "autotune"]
+    if not chosen:
+        return algorithm, given
+    values = {"autotune=true": True, "autotune=false": False}
+    if len(chosen) > 1 or chosen[0] not in values or given is not None:
+        raise ValueError(f"strategy {name + colon + options!r}: give autotune=true or autotune=false, once")
+    return with_options(name, *(part for part in parts if part not in chosen)), values[chosen[0]]
+
+
+def autotunes(given: bool | None) -> bool:
+    """Whether to tune: ``given``, or for None what ``TUTTI_AUTOTUNE`` says."""
+    return tutti.torch._core().autotunes_by_default() if given is None else given
+
+
+def _ddp_options_of(name: str) -> tuple[str, dict[str, Any]]:
+    """The strategy name without the options of DDP in it, and these: ``"bytegrad:find_unused_parameters=true"``."""
+    before, _, given = name.partition(":")
+    own, of_ddp = [], {}
+    for part in given.split(","):
+        key, _, value = part.partition("=")
+        if key not in _DDP_OPTIONS:
+            own.append(part)
+        elif value in ("true", "false"):
+            of_ddp[key] = value == "true"
+        elif key == "bucket_cap_mb":
+            of_ddp[key] = float(value)
+        else:
+            raise ValueError(f"strategy {name!r}: {key}={value}; say true or false, or give {key} to TuttiStrategy")
+    return with_options(before, *own), of_ddp
+
+
 def read(algorithm: Any, options: dict[str, Any]) -> tuple[tutti.torch.Strategy, dict[str, Any]]:
     """The strategy that ``algorithm`` and ``options`` name, and those of the options that are DDP's.
 
@@ -47,6 +82,9 @@ def read(algorithm: Any, options: dict[str, Any]) -> tuple[tutti.torch.Strategy,
     name = getattr(algorithm, "strategy", algorithm)
     if not isinstance(name, str):
         raise TypeError(f"algorithm is a {type(algorithm).__name__}; give a strategy name such as \"bytegrad\"")
-    of_ddp = {key: value for key, value in options.items() if key in _DDP_OPTIONS}
+    name, in_name = _ddp_options_of(name)
+    for key in in_name.keys() & options.keys():
+        raise ValueError(f"{key} is given twice: as an option, and in the name of the strategy")
+    of_ddp = {key: value for key, value in {**in_name, **options}.items() if key in _DDP_OPTIONS}
     own = (f"{key}={_text(value)}" for key, value in options.items() if key not in of_ddp)
     return tutti.torch.parse_strategy(with_options(name, *own)), of_ddp

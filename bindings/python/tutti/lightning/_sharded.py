@@ -69,6 +69,10 @@ class DDPShardedStrategy(TuttiStrategy):
             raise self.classes.MisconfigurationException(
                 f"ddp_sharded cannot share out what the algorithm {self.algorithm} keeps: use gradient_allreduce or "
                 "bytegrad, or the strategy tutti")
+        if self.autotunes:
+            raise self.classes.MisconfigurationException(
+                "ddp_sharded trains in torch's DistributedDataParallel, whose buckets autotune cannot change: leave "
+                "out autotune and TUTTI_AUTOTUNE=1, or use the strategy tutti")
         super().setup_optimizers(trainer)
         whole = self.optimizers
         self.optimizers = [_sharded(optimizer) for optimizer in whole]

@@ -49,10 +49,11 @@ class TuttiStrategy(Remade):
     ``algorithm`` is a strategy name (docs/algorithms.md). ``options`` are options of the strategy, and of torch's
     DistributedDataParallel (``find_unused_parameters``, ``static_graph``, ``bucket_cap_mb``, …; strategies that
     exchange weights or momentum take ``find_unused_parameters``, ``bucket_cap_mb`` and ``broadcast_buffers`` of them).
-    ``flatten`` lets gradients be views of DDP's buckets. The other arguments are those of Lightning's DDPStrategy,
-    from which this class is derived.
+    ``flatten`` lets gradients be views of DDP's buckets. ``autotune`` tries in the first steps how gradients travel
+    fastest (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says. The other arguments are those of Lightning's
+    DDPStrategy, from which this class is derived.
 
-    Strategies that exchange gradients train in stock DistributedDataParallel; the others in
+    Strategies that exchange gradients train in stock DistributedDataParallel; the others, and with ``autotune`` all, in
     :class:`tutti.torch.DistributedDataParallel`. Where weights differ between ranks while they train, the ranks agree
     on their average before a validation, before a checkpoint and at the end of ``fit``. A checkpoint holds the state of
     the strategy of every rank; it may be resumed on another number of ranks. ValueError names an option that is wrong.
@@ -71,12 +72,14 @@ class TuttiStrategy(Remade):
         process_group_backend: str | None = "tutti",
         timeout: timedelta | None = default_pg_timeout,
         start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
+        autotune: bool | None = None,
         **options: Any,
     ) -> None:
         for name in ("ddp_comm_state", "ddp_comm_hook", "ddp_comm_wrapper", "model_averaging_period"):
             if name in options:
                 raise ValueError(f"{type(self).__name__}: {name} is for Lightning's DDPStrategy; here algorithm says how "
                                  "gradients are exchanged")
+        algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
         of_ddp.setdefault("gradient_as_bucket_view", flatten)
         if cluster_environment is None and _environment.has_launcher():
@@ -101,8 +104,13 @@ class TuttiStrategy(Remade):
 
     @property
     def exchanges_gradients(self) -> bool:
-        """Whether the model trains in stock DistributedDataParallel."""
+        """Whether the ranks exchange gradients."""
         return self.exchanged_by.exchanges == "gradients"
+
+    @property
+    def autotunes(self) -> bool:
+        """Whether the first steps try how gradients travel fastest, which stock DistributedDataParallel cannot."""
+        return _names.autotunes(self._autotune)
 
     @property
     def _wrapper(self) -> tutti.torch.DistributedDataParallel | None:
@@ -121,7 +129,7 @@ class TuttiStrategy(Remade):
                              "torch.distributed.destroy_process_group() before, or start another process")
 
     def configure_ddp(self) -> None:
-        if self.exchanges_gradients:
+        if self.exchanges_gradients and not self.autotunes:
             super().configure_ddp()
             if self._exchange is None:  # the DistributedDataParallel of a module that overrides configure_ddp
                 self._register_ddp_hooks()
@@ -152,12 +160,13 @@ class TuttiStrategy(Remade):
             options["buffers"] = "leave"
         if given:
             raise ValueError(f"{type(self).__name__}({self.exchanged_by.name!r}): {next(iter(given))} is an option of "
-                             "torch's DistributedDataParallel, which trains where gradients are exchanged")
+                             "torch's DistributedDataParallel, which trains where gradients are exchanged "
+                             "without autotune")
         name = self.exchanged_by.name
         if self.exchanged_by.exchanges == "momentum":
             name = self._name_with_warmup(name)
             self.exchanged_by = tutti.torch.parse_strategy(name)
-        return tutti.torch.DistributedDataParallel(module, self.optimizers, name, **options)
+        return tutti.torch.DistributedDataParallel(module, self.optimizers, name, autotune=self.autotunes, **options)
 
     def _name_with_warmup(self, name: str) -> str:
         """The strategy name, with the number of warm-up steps that the optimizer was given."""

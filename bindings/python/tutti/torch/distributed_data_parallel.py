@@ -97,7 +97,8 @@ class DistributedDataParallel(torch.nn.Module):
     0, ``"average"`` floating buffers, or ``"leave"`` each rank its own. A buffer that the module assigns anew, fills or
     registers later counts as it is then, and has one shape on all ranks. With ``find_unused_parameters`` a backward need
     not reach all parameters: ``grad`` of those that no rank used stays None. Gradients travel in buckets of
-    ``bucket_cap_mb`` MiB.
+    ``bucket_cap_mb`` MiB. With ``autotune`` the first steps try other buckets and schedules, and the fastest are kept
+    (docs/autotuning.md); None: as ``TUTTI_AUTOTUNE`` says.
 
     ValueError names an argument or a call that is wrong; DistBackendError names the rank that died or is missing, and
     is also raised by ``backward()``. Used by one thread at a time. All ranks drop the model at the same step.
@@ -113,6 +114,7 @@ class DistributedDataParallel(torch.nn.Module):
         buffers: str = "broadcast",
         find_unused_parameters: bool = False,
         bucket_cap_mb: float = 25,
+        autotune: bool | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(module, torch.nn.Module):
@@ -135,7 +137,7 @@ class DistributedDataParallel(torch.nn.Module):
         self.module = module
         self._replicas = tutti.torch._core().ModelReplicas(
             backend, list(module.named_parameters()), list(module.named_buffers()), strategy, buffers,
-            find_unused_parameters, int(bucket_cap_mb * 2**20))
+            find_unused_parameters, int(bucket_cap_mb * 2**20), autotune)
         self._names = dict(module.named_parameters(remove_duplicate=False))
         self._places = _places_of(module, "_parameters")
         self._buffer_places = _places_of(module, "_buffers")
@@ -314,6 +316,17 @@ class DistributedDataParallel(torch.nn.Module):
     def take_statistics(self) -> dict[str, int | float]:
         """The traffic since the last call: steps, bytes on the wire and of the values, seconds exposed and in all."""
         return self._replicas.take_statistics()
+
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """What ``autotune`` has tried and chosen so far, equal on all ranks.
+
+        ``state`` is ``"off"``, ``"nothing to tune"`` (``reason`` says why), ``"tuning"`` or ``"done"``. ``trials`` are
+        dictionaries of the options tried and their ``seconds``; ``start`` and ``choice`` are the options that were
+        given and those that are best, and ``gain`` is the share of the time that they save. At most ``most_backwards``
+        backward passes are exchanged for it; ``backwards`` were.
+        """
+        return self._replicas.tuning
 
     def get_extra_state(self) -> dict[str, Any]:
         """What later steps depend on beside weights, buffers and gradients; a part of ``state_dict()``.

@@ -118,6 +118,8 @@ class DataParallel {
 
   // The strategy name in full, with every option.
   const std::string& strategy() const { return replicas_.synchronizer().strategy(); }
+  // What autotuning (DataParallelOptions::autotune) has tried and chosen.
+  const TuningReport& tuning() const { return replicas_.synchronizer().tuning(); }
   // The traffic since the last call.
   SyncStatistics TakeStatistics() { return replicas_.synchronizer().TakeStatistics(); }
 

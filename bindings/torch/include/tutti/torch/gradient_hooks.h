@@ -84,6 +84,7 @@ class GradientHooks : private BackwardScope::Owner {
   };
 
   void OnGradient(int i);
+  void FollowMoves();
   void BeforeGradient(int i);
   void FollowAccumulator(int i);
   void CountOnce(int i);
@@ -102,8 +103,9 @@ class GradientHooks : private BackwardScope::Owner {
   const ErrorPlace& place_;
   const bool allow_unused_;
   const std::function<absl::Status()> may_begin_;
-  bool sums_ = false;      // the strategy adds gradients up, and does not divide
-  bool momentum_ = false;  // the strategy exchanges momentum in some steps
+  std::int64_t moves_ = 0;  // those of the synchronizer when the views were taken
+  bool sums_ = false;       // the strategy adds gradients up, and does not divide
+  bool momentum_ = false;   // the strategy exchanges momentum in some steps
   std::vector<Trained> trained_;
   std::vector<Accumulator> accumulators_;
   std::vector<unsigned> before_;  // torch's numbers of the hooks that run before autograd adds to p.grad()
@@ -228,6 +230,16 @@ inline void GradientHooks::BeginBackward() {
   accumulates_ = exchanges_gradients && !synchronizer_.synchronize();
   exchanges_ = exchanges_gradients && !accumulates_ ? Trained::Exchanged::kGradient : Trained::Exchanged::kNothing;
   place_.ThrowIfError(synchronizer_.BeginBackward());
+  FollowMoves();
+}
+
+// Takes new views when autotuning has moved the gradients. A p.grad() in the old memory is copied by its hook, as any
+// other tensor.
+inline void GradientHooks::FollowMoves() {
+  if (std::exchange(moves_, synchronizer_.moves()) == synchronizer_.moves()) return;
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    trained_[i].gradient = GradientAlias(synchronizer_.GradientView(static_cast<int>(i)), trained_[i].parameter);
+  }
 }
 
 inline void GradientHooks::FinishBackward() {

@@ -28,6 +28,7 @@
 #include "tutti/torch/gradient_hooks.h"
 #include "tutti/torch/tensors.h"
 #include "tutti/torch/weights_watch.h"
+#include "tutti/tuning.h"
 
 namespace tutti::nn {
 
@@ -39,6 +40,8 @@ struct ReplicasOptions {
   bool allow_unused = SynchronizerOptions().allow_unused;
   // How ranks keep the model's buffers equal; the same on all ranks.
   Buffers buffers = Buffers::kBroadcast;
+  // Whether to try in the first steps how gradients travel fastest (docs/autotuning.md); not given: TUTTI_AUTOTUNE.
+  std::optional<bool> autotune = std::nullopt;
 };
 
 // A model as an adapter describes it to Replicas.
@@ -148,11 +151,13 @@ inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, con
     : communicator_(communicator), buffer_mode_(options.buffers), model_(std::move(model)) {
   absl::StatusOr<std::vector<Parameter>> found = FindTensors();
   ThrowIfError(Agree(communicator, "torch", {{"buffers", Name(buffer_mode_)}}, found.status()));
+  const bool autotune = options.autotune.has_value() ? *options.autotune : ValueOrThrow(AutotunesByDefault());
   synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
                                                     {.strategy = options.strategy,
                                                      .bucket_bytes = options.bucket_bytes,
                                                      .first_bucket_bytes = options.first_bucket_bytes,
-                                                     .allow_unused = options.allow_unused}));
+                                                     .allow_unused = options.allow_unused,
+                                                     .autotune = autotune}));
   place_.emplace(communicator, *synchronizer_);
   if (synchronizer_->exchanges_weights()) weights_.emplace(trained_);
   Broadcast();
