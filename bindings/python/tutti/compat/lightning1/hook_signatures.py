@@ -69,8 +69,8 @@ _OLD_VALUES: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 }
 
 
-def _positional(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """The positional parameters of ``function`` without self; None where it takes any number."""
+def positional(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """The positional parameters of ``function``; None where it takes any number."""
     parameters = list(inspect.signature(function).parameters.values())
     if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
         return None
@@ -79,7 +79,7 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def _has_old_order(function: Callable[..., Any], row: Hook, leading: int) -> bool:
-    parameters = _positional(function)
+    parameters = positional(function)
     if parameters is None:
         return False
     if len(row.old) < len(row.today):
@@ -96,7 +96,7 @@ def _call(owner: Any, function: Callable[..., Any], name: str, leading: int, *ar
     trainer = first[0] if leading else owner.trainer
     values = dict(zip(row.today if len(rest) <= len(row.today) else row.old, rest))
     values |= {key: kwargs.pop(key) for key in row.today if key in kwargs}
-    number = len(_positional(function)) - leading
+    number = len(positional(function)) - leading
     given = [values[key] if key in values else _OLD_VALUES[key](trainer, values) for key in row.old[:number]]
     return function(*first, *given, **kwargs)
 
@@ -157,61 +157,3 @@ def check_training_step(model: Any) -> None:
         raise TypeError(
             f"{name} asks for truncated backpropagation through time (hiddens, truncated_bptt_steps), and Lightning 2 "
             "has none. Write self.automatic_optimization = False in __init__, and split the batch in training_step")
-
-
-def _accept_old_order(method: Callable[..., Any], row: Hook) -> Callable[..., Any]:
-    """``method`` of the base class, which an overriding hook may call in the old order."""
-
-    @functools.wraps(method)
-    def either_order(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) + len(kwargs) > len(row.today):
-            values = dict(zip(row.old, args)) | kwargs
-            args, kwargs = (), {key: values[key] for key in row.today if key in values}
-        return method(self, *args, **kwargs)
-
-    return either_order
-
-
-def _without_optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
-    """backward or manual_backward, which were given the optimizer and its index after the loss."""
-
-    @functools.wraps(method)
-    def either_order(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and (args[0] is None or hasattr(args[0], "param_groups")):
-            args = args[2:]
-        return method(self, loss, *args, **kwargs)
-
-    return either_order
-
-
-def _toggle_with_index(method: Callable[..., Any]) -> Callable[..., Any]:
-    """toggle_optimizer, which was given the optimizer's index, too."""
-
-    @functools.wraps(method)
-    def either_order(self: Any, optimizer: Any, optimizer_idx: int | None = None) -> None:
-        method(self, optimizer)
-
-    return either_order
-
-
-def _untoggle_by_index(method: Callable[..., Any]) -> Callable[..., Any]:
-    """untoggle_optimizer, which was given the optimizer's index in place of the optimizer."""
-
-    @functools.wraps(method)
-    def either_argument(self: Any, optimizer: Any = None, optimizer_idx: int | None = None) -> None:
-        index = optimizer if isinstance(optimizer, int) else optimizer_idx
-        method(self, optimizer if index is None else self.trainer.optimizers[index])
-
-    return either_argument
-
-
-def patch(package: ModuleType) -> None:
-    """Lets the hooks of LightningModule be called by ``super()`` in the old order."""
-    base = package.LightningModule
-    for name in ("optimizer_step", "optimizer_zero_grad", "lr_scheduler_step", "configure_gradient_clipping",
-                 "on_before_optimizer_step", "on_train_batch_start", "on_train_batch_end"):
-        setattr(base, name, _accept_old_order(getattr(base, name), _BY_NAME[name]))
-    for name in ("backward", "manual_backward"):
-        setattr(base, name, _without_optimizer(getattr(base, name)))
-    base.toggle_optimizer = _toggle_with_index(base.toggle_optimizer)
-    base.untoggle_optimizer = _untoggle_by_index(base.untoggle_optimizer)

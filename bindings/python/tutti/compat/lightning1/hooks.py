@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1 import hook_signatures, returned_logs
+from tutti.compat.lightning1 import hook_signatures, old_calls, returned_logs
 from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.lightning1.old_calls import overridden
 from tutti.compat.lightning1.settings import settings_of
 
 # Each is called with what the step returned, and may return something in its place.
@@ -44,10 +45,6 @@ NOT_CALLED = {
 }
 
 
-def _overridden(model: Any, name: str) -> bool:
-    return callable(getattr(model, name, None))
-
-
 def _kept(trainer: Any, output: Any) -> Any:
     """``output`` of a step without its graph, as it waits for the end of the epoch."""
     import torch
@@ -59,14 +56,14 @@ def _kept(trainer: Any, output: Any) -> Any:
 
 def _wants_training_outputs(trainer: Any) -> bool:
     model = trainer.lightning_module
-    return _overridden(model, "training_epoch_end") or any(
+    return overridden(model, "training_epoch_end") or any(
         hook_signatures.is_adapted(owner, "on_train_epoch_end") for owner in (model, *trainer.callbacks))
 
 
 def _call_step_end(package: ModuleType, trainer: Any, name: str, output: Any) -> Any:
     """What name_end makes of ``output``. Strategies that gather the outputs of devices (dp, ddp2) have called it."""
     end = f"{name}_end"
-    if not _overridden(trainer.lightning_module, end) or getattr(trainer.strategy, "calls_step_end", False):
+    if not overridden(trainer.lightning_module, end) or getattr(trainer.strategy, "calls_step_end", False):
         return output
     changed = package.trainer.call._call_lightning_module_hook(trainer, end, output)
     return output if changed is None else changed
@@ -100,11 +97,11 @@ def _patch_calls(package: ModuleType) -> None:
     @functools.wraps(module_hook)
     def call_lightning_module_hook(trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> Any:
         for old in _old_names("before", hook_name):
-            if _overridden(trainer.lightning_module, old):
+            if overridden(trainer.lightning_module, old):
                 module_hook(trainer, old)
         result = module_hook(trainer, hook_name, *args, **kwargs)
         for old in _old_names("after", hook_name):
-            if _overridden(trainer.lightning_module, old):
+            if overridden(trainer.lightning_module, old):
                 module_hook(trainer, old)
         return result
 
@@ -129,7 +126,7 @@ def _call_old_callbacks(trainer: Any, side: str, hook_name: str, kwargs: dict[st
         return
     for old in _old_names(side, hook_name):
         for callback in trainer.callbacks:
-            if _overridden(callback, old):
+            if overridden(callback, old):
                 getattr(callback, old)(trainer, trainer.lightning_module)
 
 
@@ -146,7 +143,7 @@ def _patch_training(package: ModuleType) -> None:
     @functools.wraps(end)
     def on_advance_end(self: Any) -> None:
         trainer = self.trainer
-        if _overridden(trainer.lightning_module, "training_epoch_end"):
+        if overridden(trainer.lightning_module, "training_epoch_end"):
             trainer._logger_connector.epoch_end_reached()
             result = _call_epoch_end(package, trainer, "training_epoch_end", list(self._lightning1_outputs))
             if result is not None and not returned_logs.has_logs(result):
@@ -186,14 +183,14 @@ def _patch_evaluation(package: ModuleType) -> None:
     def evaluation_step(self: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_iter: Any) -> None:
         step(self, batch, batch_idx, dataloader_idx, dataloader_iter)
         output, self.trainer._lightning1_output = self.trainer._lightning1_output, None
-        if output is not None and _overridden(self.trainer.lightning_module, _epoch_end_of(self.trainer)):
+        if output is not None and overridden(self.trainer.lightning_module, _epoch_end_of(self.trainer)):
             self._lightning1_outputs[dataloader_idx if self._is_sequential else 0].append(_kept(self.trainer, output))
 
     @functools.wraps(end)
     def on_evaluation_epoch_end(self: Any) -> None:
         trainer = self.trainer
         outputs, self._lightning1_outputs = self._lightning1_outputs, []
-        if _overridden(trainer.lightning_module, _epoch_end_of(trainer)):
+        if overridden(trainer.lightning_module, _epoch_end_of(trainer)):
             _call_epoch_end(package, trainer, _epoch_end_of(trainer), outputs[0] if len(outputs) == 1 else outputs)
         end(self)
 
@@ -227,13 +224,12 @@ def _patch_check(package: ModuleType) -> None:
         model = trainer.lightning_module
         _say_what_is_old(model, trainer.callbacks)
         hook_signatures.check_training_step(model)
-        hidden = [name for name in EPOCH_ENDS if _overridden(model, name)]
-        for name in hidden:
+        for name in EPOCH_ENDS:
             setattr(model, name, None)
         try:
             check(trainer)
         finally:
-            for name in hidden:
+            for name in EPOCH_ENDS:
                 delattr(model, name)
         trainer._lightning1_old_order = hook_signatures.OldOrder(package, trainer)
 
@@ -243,26 +239,38 @@ def _patch_check(package: ModuleType) -> None:
 def _say_what_is_old(model: Any, callbacks: Iterable[Any]) -> None:
     """One line for each hook that Lightning 2 does not have."""
     for name, (step, hook) in EPOCH_ENDS.items():
-        if _overridden(model, name):
+        if overridden(model, name):
             say_once(
                 f"{type(model).__name__}.{name}(outputs) is of Lightning 1: let {step} keep what it returns in a list "
                 f"of the model, and write def {hook}(self)")
     for name, step in STEP_ENDS.items():
-        if _overridden(model, name):
+        if overridden(model, name):
             say_once(f"{type(model).__name__}.{name}(outputs) is of Lightning 1: do its work at the end of {step}")
     for owner in (model, *callbacks):
         for name, (_, *hooks) in RENAMED.items():
-            if _overridden(owner, name):
+            if overridden(owner, name):
                 say_once(f"{type(owner).__name__}.{name} is of Lightning 1: write {' and '.join(hooks)}")
         for name, place in NOT_CALLED.items():
-            if _overridden(owner, name):
+            if overridden(owner, name):
                 say_once(
                     f"{type(owner).__name__}.{name} is of Lightning 1, and is not called: its work belongs to {place}")
 
 
+def _patch_bases(package: ModuleType) -> None:
+    """Lets ``super()`` find the dropped hooks."""
+    for name in STEP_ENDS:
+        setattr(package.LightningModule, name, old_calls.returns_outputs)
+    for name in EPOCH_ENDS:
+        setattr(package.LightningModule, name, old_calls.does_nothing)
+    for name in RENAMED:
+        setattr(package.LightningModule, name, old_calls.does_nothing)
+        setattr(package.Callback, name, old_calls.does_nothing)
+
+
 def patch(package: ModuleType) -> None:
     """Lets ``package`` call the hooks of Lightning 1."""
-    hook_signatures.patch(package)
+    old_calls.patch(package)
+    _patch_bases(package)
     _patch_log_options(package)
     _patch_calls(package)
     _patch_training(package)
