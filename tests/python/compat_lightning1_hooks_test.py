@@ -338,47 +338,6 @@ def test_hooks_that_nothing_calls(package):
     ]
 
 
-def states_of_callbacks(pl, folder):
-    loaded = []
-
-    class Returns(pl.Callback):
-
-        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
-            checkpoint["mine"] = 1
-            return {"number": 7}
-
-        def on_load_checkpoint(self, trainer, pl_module, callback_state):
-            loaded.append(callback_state)
-
-    class Oldest(pl.Callback):
-
-        def on_save_checkpoint(self, trainer, pl_module):
-            return {"number": 8}
-
-        def on_load_checkpoint(self, checkpointed_state):
-            loaded.append(checkpointed_state)
-
-    class Todays(pl.Callback):
-
-        def on_load_checkpoint(self, trainer, pl_module, checkpoint):
-            loaded.append(checkpoint["mine"])
-
-    path = f"{folder}/saved.ckpt"
-    saves = pl.callbacks.LambdaCallback(on_train_end=lambda trainer, _: trainer.save_checkpoint(path))
-    pl.Trainer(**QUIET, callbacks=[Returns(), Oldest(), saves]).fit(model_of(pl)())
-    again = pl.Trainer(**QUIET | {"max_epochs": 2}, callbacks=[Returns(), Oldest(), Todays()])
-    again.fit(model_of(pl)(), ckpt_path=path)
-    return loaded
-
-
-def test_states_of_callbacks(package, tmp_path):
-    loaded, lines = run_old(states_of_callbacks, package, tmp_path)
-    assert loaded == [{"number": 7}, {"number": 8}, 1]
-    assert "Returns.on_save_checkpoint returns a state, as in Lightning 1: return it from def state_dict(self)" in lines
-    assert ("Oldest.on_load_checkpoint(checkpointed_state) is of Lightning 1: write def load_state_dict(self, "
-            "state_dict)") in lines
-
-
 def logs_and_hparams(pl):
 
     class Model(model_of(pl)):

@@ -1,26 +1,26 @@
 """States of callbacks as in Lightning 1: returned by on_save_checkpoint, and given to on_load_checkpoint."""
 
+import contextlib
 import functools
-import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.lightning1.hook_signatures import positional
+from tutti.compat.lightning1.replaced_hooks import replace
 
 
 def _overrides(callback: Any, name: str, package: ModuleType) -> bool:
     return getattr(type(callback), name) is not getattr(package.Callback, name)
 
 
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(function).parameters)
-
-
 def _save(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: Any,
           checkpoint: dict[str, Any]) -> None:
     """Calls on_save_checkpoint, without the checkpoint as in Lightning 1.0 if need be, and keeps what it returns."""
-    state = function(*(trainer, pl_module, checkpoint)[:max(2, len(_parameters(function)))])
+    parameters = positional(function)
+    without = parameters is not None and len(parameters) == 2
+    state = function(trainer, pl_module) if without else function(trainer, pl_module, checkpoint)
     if state is not None:
         checkpoint.setdefault("callbacks", {})[callback.state_key] = state
         say_once(f"{type(callback).__name__}.on_save_checkpoint returns a state, as in Lightning 1: return it from "
@@ -32,18 +32,38 @@ def _load(callback: Any, function: Callable[..., Any], trainer: Any, pl_module: 
     """Calls on_load_checkpoint with the state alone; without a state there is nothing to call it with."""
     state = checkpoint.get("callbacks", {}).get(callback.state_key)
     if state is not None:
-        function(*(trainer, pl_module, state)[3 - len(_parameters(function)):])
+        function(*(trainer, pl_module, state)[3 - len(positional(function)):])
 
 
-def adapted(callback: Any, package: ModuleType) -> dict[str, Callable[..., None]]:
+def _adapted(callback: Any, package: ModuleType) -> dict[str, Callable[..., None]]:
     """{hook: what today's Lightning is to call in its place} for the two hooks of ``callback``."""
     found: dict[str, Callable[..., None]] = {}
     if _overrides(callback, "on_save_checkpoint", package):
         found["on_save_checkpoint"] = functools.partial(_save, callback, callback.on_save_checkpoint)
     if _overrides(callback, "on_load_checkpoint", package):
-        parameters = _parameters(callback.on_load_checkpoint)
-        if len(parameters) == 1 or parameters[-1] == "callback_state":
+        parameters = [one.name for one in positional(callback.on_load_checkpoint) or ()]
+        if len(parameters) == 1 or parameters[-1:] == ["callback_state"]:
             found["on_load_checkpoint"] = functools.partial(_load, callback, callback.on_load_checkpoint)
             say_once(f"{type(callback).__name__}.on_load_checkpoint({', '.join(parameters)}) is of Lightning 1: write "
                      "def load_state_dict(self, state_dict)")
     return found
+
+
+def _with_old_states(call_callbacks: Callable[..., None], package: ModuleType) -> Callable[..., None]:
+
+    @functools.wraps(call_callbacks)
+    def call_adapted_callbacks(trainer: Any, checkpoint: dict[str, Any]) -> None:
+        with contextlib.ExitStack() as undo:
+            for callback in trainer.callbacks:
+                for name, hook in _adapted(callback, package).items():
+                    undo.callback(replace(callback, name, hook))
+            call_callbacks(trainer, checkpoint)
+
+    return call_adapted_callbacks
+
+
+def patch(package: ModuleType) -> None:
+    """Lets ``package`` save and load states as in Lightning 1, whether the trainer runs or a script saves afterwards."""
+    call = package.trainer.call
+    for name in "_call_callbacks_on_save_checkpoint", "_call_callbacks_on_load_checkpoint":
+        setattr(call, name, _with_old_states(getattr(call, name), package))

@@ -3,11 +3,10 @@
 import functools
 import inspect
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from tutti.compat.lightning1 import callback_states
 from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.lightning1.replaced_hooks import replace
 
 
 class Hook(NamedTuple):
@@ -104,28 +103,23 @@ def _call(owner: Any, function: Callable[..., Any], name: str, leading: int, *ar
 class OldOrder:
     """Lets model, data module and callbacks be called in the old order, where their hooks ask for it, until undo()."""
 
-    def __init__(self, package: ModuleType, trainer: Any) -> None:
+    def __init__(self, trainer: Any) -> None:
         self._undo: list[Callable[[], None]] = []
         for owner in filter(None, (trainer.lightning_module, trainer.datamodule)):
             self._adapt(owner, 0)
         for callback in trainer.callbacks:
             self._adapt(callback, 2)
-            for name, hook in callback_states.adapted(callback, package).items():
-                self._set(callback, name, hook)
 
     def _adapt(self, owner: Any, leading: int) -> None:
         for row in HOOKS:
             function = getattr(owner, row.name, None)
             if not callable(function) or not _has_old_order(function, row, leading):
                 continue
-            self._set(owner, row.name, functools.partial(_call, owner, function, row.name, leading))
+            in_old_order = functools.partial(_call, owner, function, row.name, leading)
+            self._undo.append(replace(owner, row.name, in_old_order))
             arguments = ", ".join(["self", *["trainer", "pl_module"][:leading], *row.today])
             say_once(f"{type(owner).__name__}.{row.name} has arguments of Lightning 1: write "
                      f"def {row.name}({arguments})")
-
-    def _set(self, owner: Any, name: str, hook: Callable[..., Any]) -> None:
-        self._undo.append(functools.partial(_restore, owner, name, vars(owner).get(name)))
-        setattr(owner, name, hook)
 
     def undo(self) -> None:
         """Gives the hooks back as they were."""
@@ -136,12 +130,6 @@ class OldOrder:
 def is_adapted(owner: Any, name: str) -> bool:
     """Whether the hook ``name`` of ``owner`` is called in the old order now."""
     return getattr(vars(owner).get(name), "func", None) is _call
-
-
-def _restore(owner: Any, name: str, before: Any) -> None:
-    delattr(owner, name)
-    if before is not None:
-        setattr(owner, name, before)
 
 
 def check_training_step(model: Any) -> None:

@@ -1,13 +1,15 @@
 """Hooks of LightningModule that Lightning 2 has dropped, called where Lightning 1 called them."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1 import hook_signatures, old_calls, returned_logs
+from tutti.compat.lightning1 import callback_states, hook_signatures, old_calls, returned_logs
 from tutti.compat.lightning1.deprecation import say_once
 from tutti.compat.lightning1.old_calls import overridden
+from tutti.compat.lightning1.replaced_hooks import replace
 from tutti.compat.lightning1.settings import settings_of
 
 # Each is called with what the step returned, and may return something in its place.
@@ -224,14 +226,11 @@ def _patch_check(package: ModuleType) -> None:
         model = trainer.lightning_module
         _say_what_is_old(model, trainer.callbacks)
         hook_signatures.check_training_step(model)
-        for name in EPOCH_ENDS:
-            setattr(model, name, None)
-        try:
-            check(trainer)
-        finally:
+        with contextlib.ExitStack() as undo:
             for name in EPOCH_ENDS:
-                delattr(model, name)
-        trainer._lightning1_old_order = hook_signatures.OldOrder(package, trainer)
+                undo.callback(replace(model, name, None))
+            check(trainer)
+        trainer._lightning1_old_order = hook_signatures.OldOrder(trainer)
 
     module._verify_loop_configurations = verify_loop_configurations
 
@@ -270,6 +269,7 @@ def _patch_bases(package: ModuleType) -> None:
 def patch(package: ModuleType) -> None:
     """Lets ``package`` call the hooks of Lightning 1."""
     old_calls.patch(package)
+    callback_states.patch(package)
     _patch_bases(package)
     _patch_log_options(package)
     _patch_calls(package)

@@ -1,0 +1,98 @@
+"""States of callbacks as in Lightning 1: returned by on_save_checkpoint, and given to on_load_checkpoint."""
+
+import pytest
+import torch
+
+from lightning1 import QUIET, in_both, model_of, run_old
+
+pytestmark = in_both
+
+
+def states_of_callbacks(pl, folder):
+    loaded = []
+
+    class Returns(pl.Callback):
+
+        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+            checkpoint["mine"] = 1
+            return {"number": 7}
+
+        def on_load_checkpoint(self, trainer, pl_module, callback_state):
+            loaded.append(callback_state)
+
+    class Oldest(pl.Callback):
+
+        def on_save_checkpoint(self, trainer, pl_module):
+            return {"number": 8}
+
+        def on_load_checkpoint(self, checkpointed_state):
+            loaded.append(checkpointed_state)
+
+    class Todays(pl.Callback):
+
+        def on_load_checkpoint(self, trainer, pl_module, checkpoint):
+            loaded.append(checkpoint["mine"])
+
+    path = f"{folder}/saved.ckpt"
+    saves = pl.callbacks.LambdaCallback(on_train_end=lambda trainer, _: trainer.save_checkpoint(path))
+    pl.Trainer(**QUIET, callbacks=[Returns(), Oldest(), saves]).fit(model_of(pl)())
+    again = pl.Trainer(**QUIET | {"max_epochs": 2}, callbacks=[Returns(), Oldest(), Todays()])
+    again.fit(model_of(pl)(), ckpt_path=path)
+    return loaded
+
+
+def test_states_of_callbacks(package, tmp_path):
+    loaded, lines = run_old(states_of_callbacks, package, tmp_path)
+    assert loaded == [{"number": 7}, {"number": 8}, 1]
+    assert "Returns.on_save_checkpoint returns a state, as in Lightning 1: return it from def state_dict(self)" in lines
+    assert ("Oldest.on_load_checkpoint(checkpointed_state) is of Lightning 1: write def load_state_dict(self, "
+            "state_dict)") in lines
+
+
+def states_outside_of_a_run(pl, folder, when):
+    path = f"{folder}/saved.ckpt"
+
+    class Returns(pl.Callback):
+
+        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+            return {"number": 7}
+
+    class Oldest(pl.Callback):
+
+        def on_save_checkpoint(self, trainer, pl_module):
+            return {"number": 8}
+
+    class Todays(pl.Callback):
+
+        def on_save_checkpoint(self, *arguments):
+            arguments[2]["mine"] = 1
+
+    class Saves(pl.Callback):
+
+        def on_exception(self, trainer, pl_module, exception):
+            trainer.save_checkpoint(path)
+
+    class Fails(model_of(pl)):
+
+        def on_train_end(self):
+            if when == "in on_exception":
+                raise ValueError("on purpose")
+
+    callbacks = [Returns(), Oldest(), Todays(), Saves()]
+    trainer = pl.Trainer(**QUIET, callbacks=callbacks)
+    if when == "in on_exception":
+        with pytest.raises(ValueError, match="on purpose"):
+            trainer.fit(Fails())
+    else:
+        trainer.fit(Fails())
+        trainer.save_checkpoint(path)
+    saved = torch.load(path, weights_only=False)
+    leftovers = [name for one in callbacks for name in vars(one) if name.startswith("on_")]
+    return sorted(state["number"] for state in saved["callbacks"].values()), saved["mine"], leftovers
+
+
+@pytest.mark.parametrize("when", ["after fit", "in on_exception"])
+def test_states_are_saved_outside_of_a_run(package, tmp_path, when):
+    (states, mine, leftovers), lines = run_old(states_outside_of_a_run, package, tmp_path, when)
+    assert states == [7, 8] and mine == 1 and leftovers == []
+    assert "Oldest.on_save_checkpoint returns a state, as in Lightning 1: return it from def state_dict(self)" in lines
