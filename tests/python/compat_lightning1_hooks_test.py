@@ -398,6 +398,25 @@ def test_metrics_that_hooks_return(package):
         assert any(line.startswith(f'Model.{hook} returns metrics under "log" or "progress_bar"') for line in lines)
 
 
+def logs_of_pieces(pl, devices):
+
+    class Model(model_of(pl)):
+
+        def training_step(self, batch, batch_idx):
+            loss = self.loss(batch)
+            return {"loss": loss, "log": {"rows": torch.tensor(float(len(batch))), "batch": batch_idx},
+                    "progress_bar": {"first": batch[:1, 0]}}
+
+    trainer = pl.Trainer(**QUIET, strategy="dp", devices=devices, limit_train_batches=3)
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(9, 3), batch_size=3))
+    return {name: value.item() for name, value in trainer.callback_metrics.items()}
+
+
+@pytest.mark.parametrize("devices, rows", [(1, 3), (2, 1.5)])
+def test_metrics_that_pieces_of_a_batch_return_are_averaged(package, devices, rows):
+    assert run_old(logs_of_pieces, package, devices)[0] == {"rows": rows, "batch": 2, "first": 1}
+
+
 def monitored(pl, folder):
 
     class Model(model_of(pl)):

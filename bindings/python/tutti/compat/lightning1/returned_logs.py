@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from tutti.compat.lightning1.deprecation import say_once
 
 # {key of what is returned: arguments for self.log_dict}
@@ -19,15 +21,23 @@ def log(model: Any, hook_name: str, result: Mapping[str, Any]) -> None:
     say_once(f'{type(model).__name__}.{hook_name} returns metrics under "log" or "progress_bar", as in Lightning 1: '
              "write self.log(name, value) in it")
     logged: set[str] = set()
+    gathered = getattr(model.trainer.strategy, "calls_step_end", False)  # dp, ddp2: a value of each device
     before, model._current_fx_name = model._current_fx_name, hook_name
     for key, arguments in _KEYS.items():
         metrics = {name: value for name, value in (result.get(key) or {}).items() if name not in logged}
+        if gathered:
+            metrics = {name: _mean(value) for name, value in metrics.items()}
         model.log_dict(metrics, **arguments)
         logged |= metrics.keys()
     if hook_name.endswith("_epoch_end"):
         others = {name: value for name, value in result.items() if name not in {*logged, *_KEYS} and _is_number(value)}
         model.log_dict(others, logger=False)
     model._current_fx_name = before
+
+
+def _mean(value: Any) -> Any:
+    """The mean over the devices, as Lightning 1 logged it."""
+    return value.float().mean() if isinstance(value, torch.Tensor) else value
 
 
 def _is_number(value: Any) -> bool:
