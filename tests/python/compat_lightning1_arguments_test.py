@@ -119,6 +119,23 @@ def test_the_folder_of_checkpoints(mapped, tmp_path):
     assert mine.dirpath == str(tmp_path)
 
 
+def test_the_folder_of_checkpoints_beside_the_callback(mapped, tmp_path):
+    mine = mapped.package.callbacks.ModelCheckpoint(monitor="loss")
+    assert mapped(weights_save_path=tmp_path, checkpoint_callback=mine)[0] == {"callbacks": [mine]}
+    assert mine.dirpath == str(tmp_path)
+    remote = mapped.package.callbacks.ModelCheckpoint()
+    mapped(weights_save_path="memory://there", callbacks=remote)
+    assert remote.dirpath == "memory://there"
+
+
+@pytest.mark.parametrize("off", [{"checkpoint_callback": False}, {"enable_checkpointing": False}])
+def test_the_folder_of_no_checkpoints(mapped, tmp_path, off):
+    found, _, lines = mapped(weights_save_path=str(tmp_path), **off)
+    assert found == {"enable_checkpointing": False}
+    assert f'Trainer(weights_save_path="{tmp_path}") is of Lightning 1: leave the argument out' in lines
+    mapped.package.Trainer(**found, accelerator="cpu", logger=False)
+
+
 @pytest.mark.parametrize("given, words", [
     ({"gpus": True}, ["gpus=True", 'Trainer(accelerator="gpu", devices=2)']),
     ({"gpus": "all"}, ['gpus="all"', 'Trainer(accelerator="gpu", devices=2)']),

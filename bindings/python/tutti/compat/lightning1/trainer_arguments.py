@@ -156,13 +156,14 @@ def _track_grad_norm(call: Call, value: Any) -> str:
 
 
 def _weights_save_path(call: Call, value: Any) -> str:
-    if value is None:
+    if value is None or call.today.get("enable_checkpointing") is False:
         return LEAVE_OUT
-    checkpoints = [one for one in call.given_callbacks() if isinstance(one, call.package.callbacks.ModelCheckpoint)]
+    kind = call.package.callbacks.ModelCheckpoint
+    checkpoints = [one for one in (*call.given_callbacks(), *call.callbacks) if isinstance(one, kind)]
     if not checkpoints:
         return call.adds("ModelCheckpoint", dirpath=os.fspath(value))
     for one in checkpoints:
-        one.dirpath = one.dirpath or os.path.abspath(value)
+        one.dirpath = one.dirpath or kind(dirpath=os.fspath(value)).dirpath
     return f"ModelCheckpoint(dirpath={devices.shown(os.fspath(value))})"
 
 
