@@ -78,10 +78,20 @@ def test_arguments(mapped, given, today):
 
 
 def test_the_line_says_what_to_write(mapped):
-    assert mapped(gpus=8, distributed_backend="ddp2")[2] == [
-        'Trainer(distributed_backend="ddp2") is of Lightning 1: write Trainer(strategy="ddp2")',
+    assert mapped(gpus=8, distributed_backend="ddp")[2] == [
+        'Trainer(distributed_backend="ddp") is of Lightning 1: write Trainer(strategy="ddp")',
         'Trainer(gpus=8) is of Lightning 1: write Trainer(accelerator="gpu", devices=8)'
     ]
+
+
+@pytest.mark.parametrize("strategy", ["dp", "ddp2"])
+def test_the_line_says_that_dp_and_ddp2_refuse_gpus(mapped, monkeypatch, strategy):
+    line = f'Trainer(accelerator="{strategy}") is of Lightning 1: write Trainer(strategy="{strategy}")'
+    assert mapped(gpus=2, accelerator=strategy)[2][0] == (
+        f'{line}, which refuses GPUs today (TUTTI_COMPAT_GPUS=cpu runs it on CPUs), or Trainer(strategy="ddp") on GPUs')
+    monkeypatch.setattr(deprecation, "_said", set())
+    monkeypatch.setenv(devices.GPUS_VARIABLE, "cpu")
+    assert mapped(gpus=2, accelerator=strategy)[2][0] == line
 
 
 def test_a_strategy_among_the_plugins(mapped):

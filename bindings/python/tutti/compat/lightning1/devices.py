@@ -87,9 +87,17 @@ def accelerator_or_strategy(name: str) -> Callable[["Call", Any], str]:
         if other != arguments["strategy"]:
             raise ValueError(f"Trainer({name}={shown(value)}) and the strategy {shown(other)} contradict each other. "
                              f"Today: {written(strategy=other)} or {written(**arguments)}")
-        return call.says(**arguments)
+        return call.says(**arguments) + _where_it_runs(arguments)
 
     return apply
+
+
+def _where_it_runs(arguments: dict[str, Any]) -> str:
+    """What to say besides where ``arguments`` name a strategy that splits batches over CPU devices only."""
+    on_cpu = arguments.get("accelerator") == "cpu" or os.environ.get(GPUS_VARIABLE) == "cpu"
+    if on_cpu or arguments["strategy"] not in ("dp", "ddp2"):
+        return ""
+    return f", which refuses GPUs today ({GPUS_VARIABLE}=cpu runs it on CPUs), or {written(strategy='ddp')} on GPUs"
 
 
 def strategy(call: "Call", value: Any) -> str:
