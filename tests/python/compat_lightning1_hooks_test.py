@@ -435,6 +435,33 @@ def test_callbacks_monitor_what_epoch_ends_log(package, tmp_path):
     assert run_old(monitored, package, tmp_path)[0] == (2, f"{tmp_path}/mean=1.ckpt")
 
 
+def wraps_in_vain(pl, strategy, stage):
+
+    class Owner(model_of(pl)):
+
+        def configure_ddp(self, model, device_ids):
+            raise AssertionError("not reached")
+
+        def test_step(self, batch, batch_idx):
+            pass
+
+    trainer = pl.Trainer(**QUIET, strategy=strategy, devices=1)
+    if stage == "test":
+        return trainer.test(Owner(), verbose=False)
+    with pytest.raises(Exception) as caught:
+        trainer.fit(Owner())
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+@pytest.mark.parametrize("strategy, what", [("tutti:decentralized", "weights"), ("tutti:qadam", "momentum")])
+def test_a_ddp_class_where_no_gradients_are_exchanged(package, strategy, what):
+    text, lines = run_old(wraps_in_vain, package, strategy, "fit")
+    assert text.startswith("ValueError: rank 0: Owner.configure_ddp would not be called: "), text
+    assert f'{strategy.partition(":")[2]}, which exchanges {what}' in text and 'strategy="tutti:bytegrad"' in text
+    assert not any("configure_ddp" in line for line in lines), lines
+    assert run_old(wraps_in_vain, package, strategy, "test")[0] == [{}]  # which wraps nothing
+
+
 def refused(pl, kind):
 
     class Several(model_of(pl)):

@@ -58,6 +58,18 @@ def _connect(strategy: Any, function: Callable[..., None]) -> None:
                            "torch.distributed.init_process_group in it")
 
 
+def _check_wrapper(strategy: Any, package: ModuleType) -> None:
+    """Raises ValueError where ``strategy`` has a wrapper of its own, and the model brings one."""
+    model = strategy.lightning_module
+    if getattr(strategy, "exchanges_gradients", True) or not _overrides(model, "configure_ddp", package.LightningModule):
+        return
+    name = strategy.algorithm.partition(":")[0]
+    raise ValueError(
+        f"rank {strategy.global_rank}: {type(model).__name__}.configure_ddp would not be called: the strategy {name}, "
+        f"which exchanges {strategy.exchanged_by.exchanges}, wraps the model itself. Remove configure_ddp, or use a "
+        'strategy that exchanges gradients, such as Trainer(strategy="tutti:bytegrad")')
+
+
 def _backend_of_environment(self: Any) -> str | None:
     """The backend that the environment names, for a strategy that names none."""
     backend = os.environ.get(BACKEND_VARIABLE)
@@ -95,7 +107,7 @@ def patch(package: ModuleType) -> None:
     for name in _OF_STRATEGIES:
         setattr(strategy, name, _init_dist_connection)
     setup_distributed, configure_ddp = strategy.setup_distributed, strategy.configure_ddp
-    get_backend = strategy._get_process_group_backend
+    get_backend, setup = strategy._get_process_group_backend, strategy.setup
 
     @functools.wraps(setup_distributed)
     def setup_distributed_as_the_script_does(self: Any) -> None:
@@ -103,6 +115,12 @@ def patch(package: ModuleType) -> None:
         if connect is not None:
             _connect(self, connect)
         setup_distributed(self)
+
+    @functools.wraps(setup)
+    def setup_if_the_wrapper_is_used(self: Any, trainer: Any) -> None:
+        if trainer.state.fn == "fit":
+            _check_wrapper(self, package)
+        setup(self, trainer)
 
     @functools.wraps(configure_ddp)
     def configure_ddp_as_the_script_does(self: Any) -> None:
@@ -123,4 +141,5 @@ def patch(package: ModuleType) -> None:
 
     strategy._get_process_group_backend = backend_of_environment_or_strategy
     strategy.setup_distributed = setup_distributed_as_the_script_does
+    strategy.setup = setup_if_the_wrapper_is_used
     strategy.configure_ddp = configure_ddp_as_the_script_does
