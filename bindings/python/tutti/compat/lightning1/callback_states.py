@@ -63,7 +63,7 @@ def _with_old_states(call_callbacks: Callable[..., None], package: ModuleType) -
 
 
 def patch(package: ModuleType) -> None:
-    """Lets ``package`` save and load states as in Lightning 1, whether the trainer runs or a script saves afterwards."""
+    """Lets ``package`` save and load states as in Lightning 1, also where a script saves after the run."""
     call = package.trainer.call
     for name in "_call_callbacks_on_save_checkpoint", "_call_callbacks_on_load_checkpoint":
         setattr(call, name, _with_old_states(getattr(call, name), package))

@@ -61,7 +61,8 @@ def _connect(strategy: Any, function: Callable[..., None]) -> None:
 def _check_wrapper(strategy: Any, package: ModuleType) -> None:
     """Raises ValueError where ``strategy`` has a wrapper of its own, and the model brings one."""
     model = strategy.lightning_module
-    if getattr(strategy, "exchanges_gradients", True) or not _overrides(model, "configure_ddp", package.LightningModule):
+    own_wrapper = not getattr(strategy, "exchanges_gradients", True)
+    if not own_wrapper or not _overrides(model, "configure_ddp", package.LightningModule):
         return
     name = strategy.algorithm.partition(":")[0]
     raise ValueError(

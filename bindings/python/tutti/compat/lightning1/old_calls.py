@@ -8,7 +8,7 @@ from typing import Any
 
 from tutti.compat.lightning1.hook_signatures import HOOKS, Hook, positional
 
-_METHOD = Callable[..., Any]
+_Method = Callable[..., Any]
 
 
 def does_nothing(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -26,7 +26,7 @@ def overridden(owner: Any, name: str) -> bool:
     return callable(hook) and getattr(hook, "__func__", None) not in (does_nothing, returns_outputs)
 
 
-def _accept_old_order(method: _METHOD, row: Hook, leading: tuple[str, ...]) -> _METHOD:
+def _accept_old_order(method: _Method, row: Hook, leading: tuple[str, ...]) -> _Method:
     """``method`` of a base class, which may be called in the old order; ``leading`` arguments are first in both."""
     parameters = positional(method)
     old, today = (*leading, *row.old), (*leading, *row.today)
@@ -44,7 +44,7 @@ def _accept_old_order(method: _METHOD, row: Hook, leading: tuple[str, ...]) -> _
     return either_order
 
 
-def _for_first_dataloader(method: _METHOD) -> _METHOD:
+def _for_first_dataloader(method: _Method) -> _Method:
     """transfer_batch_to_device, which was not given the dataloader's index."""
 
     @functools.wraps(method)
@@ -54,7 +54,7 @@ def _for_first_dataloader(method: _METHOD) -> _METHOD:
     return with_or_without_index
 
 
-def _without_optimizer(method: _METHOD) -> _METHOD:
+def _without_optimizer(method: _Method) -> _Method:
     """backward or manual_backward, which were given the optimizer and its index after the loss."""
 
     @functools.wraps(method)
@@ -66,7 +66,7 @@ def _without_optimizer(method: _METHOD) -> _METHOD:
     return either_order
 
 
-def _toggle_with_index(method: _METHOD) -> _METHOD:
+def _toggle_with_index(method: _Method) -> _Method:
     """toggle_optimizer, which was given the optimizer's index, too."""
 
     @functools.wraps(method)
@@ -76,7 +76,7 @@ def _toggle_with_index(method: _METHOD) -> _METHOD:
     return either_order
 
 
-def _untoggle_by_index(method: _METHOD) -> _METHOD:
+def _untoggle_by_index(method: _Method) -> _Method:
     """untoggle_optimizer, which was given the optimizer's index in place of the optimizer."""
 
     @functools.wraps(method)
