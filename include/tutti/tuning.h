@@ -45,7 +45,7 @@ struct TuningReport {
   TuningTrial start;                // the options that the user gave, or their defaults, as measured last
   TuningTrial choice;               // the best so far, as measured last
   int backwards = 0;                // backwards that were exchanged for the tuning so far
-  int most_backwards = 0;           // as many are exchanged for the tuning at most
+  int most_backwards = 0;           // as many are exchanged for the tuning at most; the next one ends it
 
   // The share of the start's time that the choice saves.
   double gain() const;

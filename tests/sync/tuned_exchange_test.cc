@@ -107,7 +107,7 @@ TEST(TunedExchange, KeepsGradientsThatAreAccumulatedAndMemoryThatIsHeld) {
     const std::unique_ptr<Synchronizer> plain = Make(world, kSum, /*autotune=*/false);
     ASSERT_TRUE(tuned != nullptr && plain != nullptr);
     const std::shared_ptr<void> held = tuned->GradientView(0);
-    for (int step = 0; step < tuned->tuning().most_backwards; ++step) {
+    for (int step = 0; step <= tuned->tuning().most_backwards; ++step) {
       for (Synchronizer* synchronizer : {tuned.get(), plain.get()}) {
         if (step % 3 == 0) synchronizer->ZeroGradients();  // otherwise the sums of the last step count once
         if (step % 2 == 0) {
