@@ -104,6 +104,7 @@ def saves_after_fit(rank, strategy, path):
     model = model_for(strategy)
     fitted = trainer(strategy, max_epochs=1)
     fitted.fit(model, loader())
+    fitted.validate(model, loader(16), verbose=False)
     fitted.save_checkpoint(path)
     states = torch.load(path, weights_only=False)["tutti"]
     assert len(states) == 2 and all(len(state["state"]) > 0 for state in states)

@@ -189,7 +189,9 @@ class TuttiStrategy(Remade):
         return _names.with_options(base, *kept, f"warmup_steps={optimizer.warmup_steps}")
 
     def setup(self, trainer: Any) -> None:
-        self._is_alone, self._last_state = False, None
+        self._is_alone = False
+        if trainer.state.fn == "fit":
+            self._last_state = None
         # torch's own layers train on GPUs alone.
         if type(self._layer_sync).__name__ == "TorchSyncBatchNorm" and self.root_device.type == "cpu":
             self._layer_sync = self.classes.TuttiSyncBatchNorm()
