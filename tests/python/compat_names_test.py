@@ -148,7 +148,7 @@ def test_a_package_beside_the_script_is_refused_when_it_is_imported(tmp_path):
     (tmp_path / "bagua").mkdir()
     write(tmp_path, "", "bagua/__init__.py")
     text = error_of(write(tmp_path, "import horovod\nimport bagua"), command=COMPAT)
-    assert text.startswith(f"ImportError: there is another package bagua ({tmp_path}/bagua/__init__.py)"), text
+    assert text.startswith(f"ImportError: there is another module bagua ({tmp_path}/bagua/__init__.py)"), text
 
 
 def test_a_folder_of_that_name_is_no_installation(tmp_path):

@@ -14,7 +14,7 @@ MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
 
 @pytest.mark.parametrize("example, ranks", [
     ("any_strategy.py", 2), ("any_strategy.py ddp_sharded", 2), ("any_strategy.py tutti_spawn:decentralized", 2),
-    ("ddp.py", 2), ("step_end.py dp", 1), ("step_end.py ddp2", 1), *((f"bagua.py {name}", 2) for name in ALGORITHMS)
+    ("ddp.py", 2), ("step_end.py dp", 1), ("step_end.py ddp2", 1), *((f"bagua_strategy.py {name}", 2) for name in ALGORITHMS)
 ])
 def test_example(example, ranks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # Lightning writes checkpoints where it runs
@@ -24,7 +24,7 @@ def test_example(example, ranks, tmp_path, monkeypatch):
 
 def test_horovod(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    check(run([*MPIRUN, sys.executable, EXAMPLES / "lightning" / "horovod.py"]).stdout, 2)
+    check(run([*MPIRUN, sys.executable, EXAMPLES / "lightning" / "horovod_strategy.py"]).stdout, 2)
 
 
 def check(text, ranks):

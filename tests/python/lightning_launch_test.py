@@ -69,7 +69,8 @@ def test_mpirun(mpirun, tmp_path):
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     check(run([*command, "horovod", 1]).stdout, 2, 8, lr=0.2)
-    check(run([*command, "bagua", 2]).stdout, 2, 8)
+    for strategy in ("bagua", "ddp"):
+        check(run([*command, strategy, 2]).stdout, 2, 8)
     wrong = run([*command, "bagua", 3], expected=1).stderr
     assert "Trainer(devices=3, num_nodes=1) asks for 3 processes" in wrong and "say devices=2, num_nodes=1" in wrong
 

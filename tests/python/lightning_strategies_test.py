@@ -134,6 +134,8 @@ def wrong_optimizers(rank):
     wrong = pl.utilities.exceptions.MisconfigurationException
     with pytest.raises(wrong, match="qadam can only accept one QAdamOptimizer.*returned SGD"):
         trainer("qadam").fit(Model(), loader())
+    with pytest.raises(wrong, match="leave gradient_clip_val out"):
+        trainer("qadam", gradient_clip_val=0.1).fit(model_for("qadam"), loader())
     with pytest.raises(wrong, match="ddp_sharded"):
         trainer(tutti.lightning.DDPShardedStrategy("decentralized")).fit(Model(), loader())
 

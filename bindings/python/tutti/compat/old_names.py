@@ -48,7 +48,8 @@ def _refuse_real_installation(name: str) -> None:
         versions = " and ".join(f"{owner} {importlib.metadata.version(owner)}" for owner in real)
         text = f"{versions} is installed ({spec.origin}), and Tutti would hide it: run `pip uninstall {' '.join(real)}`"
     else:
-        text = f"there is another package {name} ({spec.origin}), which Tutti would hide: give its folder another name"
+        text = (f"there is another module {name} ({spec.origin}), which Tutti would hide: give the file or folder another "
+                "name")
     raise ImportError(f"{text}, or do not use tutti.compat", name=name, path=spec.origin)
 
 

@@ -63,17 +63,20 @@ def _replace_ddp(package: str, fabric: str) -> None:
 
 def _add_to(package: str, fabric: str, _: ModuleType) -> None:
     classes = classes_for(package)
-    trainer, of_fabric = _registry(package), _fabric_registry(fabric)
+    trainer, fabric_names = _registry(package), _fabric_registry(fabric)
     for name, strategy, options in classes.NAMES:
         trainer.register(name, strategy, description=strategy.__doc__.partition("\n")[0], override=True, **options)
     for name, strategy, options in classes.FABRIC_NAMES:
-        of_fabric.register(name, strategy, description=strategy.__doc__.partition("\n")[0], override=True, **options)
+        fabric_names.register(name, strategy, description=strategy.__doc__.partition("\n")[0], override=True, **options)
     strategies = importlib.import_module(f"{package}.strategies")
     for strategy in {strategy for _, strategy, _ in classes.NAMES}:
         setattr(strategies, strategy.__name__, strategy)
     connectors = importlib.import_module(f"{package}.trainer.connectors.accelerator_connector")
     _take_names(connectors._AcceleratorConnector, classes.strategy_for_trainer)
-    _take_names(importlib.import_module(f"{fabric}.connector")._Connector, classes.strategy_for_fabric)
+    of_fabric = importlib.import_module(f"{fabric}.connector")._Connector
+    _take_names(of_fabric, classes.strategy_for_fabric)
+    for connector in (connectors._AcceleratorConnector, of_fabric):
+        _know_launchers(connector, classes.TuttiEnvironment)
     if _ddp_is_ours:
         _replace_ddp(package, fabric)
 
@@ -89,3 +92,17 @@ def _take_names(connector: type, strategy_for: Any) -> None:
         connect(self, *arguments, **keywords)
 
     connector.__init__ = takes_names
+
+
+def _know_launchers(connector: type, environment: type) -> None:
+    """Lets every strategy take its ranks from mpirun, under which Lightning alone would start further processes."""
+    choose = connector._choose_and_init_cluster_environment
+
+    @functools.wraps(choose)
+    def choose_environment(self: Any) -> Any:
+        chosen = choose(self)
+        if type(chosen).__name__ == "LightningEnvironment" and self._cluster_environment_flag is None:
+            return environment() if environment.detect() else chosen
+        return chosen
+
+    connector._choose_and_init_cluster_environment = choose_environment

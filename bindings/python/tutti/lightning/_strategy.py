@@ -179,6 +179,8 @@ class TuttiStrategy(Remade):
             mistake = f"qadam can only accept one LR scheduler, and there are {len(self.lr_scheduler_configs)}"
         elif getattr(self.precision_plugin, "scaler", None) is not None:
             mistake = "qadam works on momentum, which has no loss scale: use precision=\"bf16-mixed\""
+        elif self.lightning_module.trainer.gradient_clip_val:
+            mistake = "qadam works on momentum, which clipping would change: leave gradient_clip_val out"
         if mistake is not None:
             raise self.classes.MisconfigurationException(mistake)
         optimizer = self.optimizers[0]

@@ -1,4 +1,4 @@
-"""The strategy horovod, whose processes a launcher starts: mpirun -n 2 python horovod.py"""
+"""The strategy horovod, whose processes a launcher starts: mpirun -n 2 python horovod_strategy.py"""
 
 import lightning.pytorch as pl
 

@@ -1,4 +1,4 @@
-"""The algorithms of Lightning's BaguaStrategy: python bagua.py [algorithm]"""
+"""The algorithms of Lightning's BaguaStrategy: python bagua_strategy.py [algorithm]"""
 
 import sys
 
