@@ -26,7 +26,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "training"))
-from links import Hosts
+from links import Hosts, run_ranks
 
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 MEMORY = "memory"
@@ -118,16 +118,9 @@ def measure(strategy, link, seed, options):
                    str(seed), "--ranks", str(options.ranks), "--epochs", str(options.epochs)]
 
         def start(commands, extra):
-            ranks = [subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1", "MASTER_PORT": "29518"} | extra(rank),
-                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                     for rank, command in enumerate(commands)]
-            try:
-                for rank in ranks:
-                    if rank.wait(LIMIT_S) != 0:
-                        raise RuntimeError(f"{strategy}: a rank ended with {rank.returncode}")
-            finally:
-                for rank in ranks:
-                    rank.kill()
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "MASTER_PORT": "29518"}
+            run_ranks(commands, [environment | extra(rank) for rank in range(options.ranks)], LIMIT_S,
+                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         if link == MEMORY:
             start([command] * options.ranks, lambda rank: {"MASTER_ADDR": "127.0.0.1", "LOCAL_RANK": str(rank)})

@@ -19,7 +19,6 @@ import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ import tutti.torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "training"))
-from links import Hosts
+from links import Hosts, run_ranks
 import plot
 
 MEMORY = "memory"
@@ -180,15 +179,7 @@ def measure(size, link, options):
         environment = os.environ | {"WORLD_SIZE": str(size), "MASTER_PORT": "29517", "OMP_NUM_THREADS": "1"}
 
         def start(commands, extra):
-            ranks = [subprocess.Popen(command, env=environment | extra(rank) | {"RANK": str(rank)})
-                     for rank, command in enumerate(commands)]
-            try:
-                for rank in ranks:
-                    if rank.wait(LIMIT_S) != 0:
-                        raise RuntimeError(f"a rank ended with {rank.returncode}")
-            finally:
-                for rank in ranks:
-                    rank.kill()
+            run_ranks(commands, [environment | extra(rank) | {"RANK": str(rank)} for rank in range(size)], LIMIT_S)
 
         if link == MEMORY:
             start([command] * size, lambda rank: {"MASTER_ADDR": "127.0.0.1"})

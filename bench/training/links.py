@@ -18,6 +18,19 @@ def ip(*arguments, netns=None):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def run_ranks(commands, environments, limit_s, **options):
+    """Runs a command for each rank until all have ended well; RuntimeError, and the end of all, when one has not."""
+    ranks = [subprocess.Popen(command, env=environment, **options)
+             for command, environment in zip(commands, environments)]
+    try:
+        for rank in ranks:
+            if rank.wait(limit_s) != 0:
+                raise RuntimeError(f"a rank ended with {rank.returncode}")
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
 class Hosts:
     """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
 
