@@ -40,7 +40,7 @@ inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
           range.get_description()};
 }
 
-// Those of `names` that the user has given, with their dashes.
+// The flags among `names` that the user has given, with their dashes.
 inline std::vector<std::string> GivenAmong(const CLI::App& app, std::initializer_list<const char*> names) {
   std::vector<std::string> given;
   for (const char* name : names) {

@@ -1,4 +1,4 @@
-// What autotuning may try for a model and its strategy.
+// The values that autotuning may try for a model and its strategy.
 #ifndef TUTTI_SYNC_TUNING_SPACE_H_
 #define TUTTI_SYNC_TUNING_SPACE_H_
 

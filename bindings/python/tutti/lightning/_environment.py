@@ -1,17 +1,15 @@
 """The cluster environment of launchers that Lightning does not know: mpirun of Open MPI and MPICH, ``tutti launch``."""
 
+import functools
 import os
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
 
 import tutti.torch
 
 _BY_LIGHTNING = ("single", "torchrun", "slurm")  # launchers that Lightning knows; "single": none has started the process
-
-
-def has_launcher() -> bool:
-    """Whether a launcher that Lightning does not know has started this process."""
-    if "LOCAL_RANK" in os.environ and "RANK" not in os.environ:
-        return False  # Lightning itself has started this process
-    return _identity()[4] not in _BY_LIGHTNING
 
 
 def _identity() -> tuple[int, int, int, int, str]:
@@ -29,6 +27,10 @@ class LauncherEnvironment:
         super().__init__()
         self._any_devices = any_devices
 
+    @functools.cached_property
+    def _identity(self) -> tuple[int, int, int, int, str]:
+        return _identity()
+
     @property
     def main_address(self) -> str:
         return os.environ.get("MASTER_ADDR", "127.0.0.1")
@@ -39,20 +41,23 @@ class LauncherEnvironment:
 
     @staticmethod
     def detect() -> bool:
-        return has_launcher()
+        """Whether a launcher that Lightning does not know has started this process."""
+        if "LOCAL_RANK" in os.environ and "RANK" not in os.environ:
+            return False  # Lightning itself has started this process
+        return _identity()[4] not in _BY_LIGHTNING
 
     def global_rank(self) -> int:
-        return _identity()[0]
+        return self._identity[0]
 
     def world_size(self) -> int:
-        return _identity()[1]
+        return self._identity[1]
 
     def local_rank(self) -> int:
-        return _identity()[2]
+        return self._identity[2]
 
     def local_size(self) -> int:
         """The number of ranks on this node."""
-        return _identity()[3]
+        return self._identity[3]
 
     def node_rank(self) -> int:
         if "GROUP_RANK" in os.environ:  # of torchrun
@@ -69,7 +74,7 @@ class LauncherEnvironment:
 
     def validate_settings(self, num_devices: int, num_nodes: int) -> None:
         """ValueError where the Trainer asks for another number of processes than the launcher has started."""
-        rank, size, _, local_size, launcher = _identity()
+        rank, size, _, local_size, launcher = self._identity
         if self._any_devices:
             return
         if (num_devices, num_devices * num_nodes) != (local_size, size):
@@ -77,3 +82,9 @@ class LauncherEnvironment:
                 f"rank {rank}: Trainer(devices={num_devices}, num_nodes={num_nodes}) asks for {num_devices * num_nodes} "
                 f"processes, and {launcher} has started {size}, of them {local_size} on this machine: say "
                 f"devices={local_size}, num_nodes={size // local_size}")
+
+
+def make_group(environment: Any, backend: str, timeout: timedelta | None) -> None:
+    """Makes the default process group where a launcher says who this process is; Lightning makes the group elsewhere."""
+    if isinstance(environment, LauncherEnvironment) and not dist.is_initialized():
+        dist.init_process_group(backend, init_method="tutti://", timeout=timeout)

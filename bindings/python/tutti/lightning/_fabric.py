@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
@@ -41,15 +40,12 @@ class TuttiFabricStrategy(Remade):
     ) -> None:
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
-        environment = self.classes.TuttiEnvironment() if _environment.has_launcher() else None
-        super().__init__(cluster_environment=environment, process_group_backend=process_group_backend, timeout=timeout,
-                         start_method=start_method, **of_ddp)
+        super().__init__(process_group_backend=process_group_backend, timeout=timeout, start_method=start_method, **of_ddp)
         self._backward_sync_control = _SyncControl()
         self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
 
     def _setup_distributed(self) -> None:
-        if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
-            dist.init_process_group(self._get_process_group_backend(), init_method="tutti://", timeout=self._timeout)
+        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout)
         super()._setup_distributed()
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:

@@ -82,8 +82,6 @@ class TuttiStrategy(Remade):
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
         of_ddp.setdefault("gradient_as_bucket_view", flatten)
-        if cluster_environment is None and _environment.has_launcher():
-            cluster_environment = self.classes.TuttiEnvironment()
         super().__init__(
             accelerator=accelerator, parallel_devices=parallel_devices, cluster_environment=cluster_environment,
             checkpoint_io=checkpoint_io, precision_plugin=precision_plugin, process_group_backend=process_group_backend,
@@ -120,8 +118,7 @@ class TuttiStrategy(Remade):
     # ---- the beginning and the end ----
 
     def setup_distributed(self) -> None:
-        if isinstance(self.cluster_environment, _environment.LauncherEnvironment) and not dist.is_initialized():
-            dist.init_process_group(self._get_process_group_backend(), init_method="tutti://", timeout=self._timeout)
+        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout)
         super().setup_distributed()
         if dist.get_backend() != self._get_process_group_backend():
             raise ValueError(f"{type(self).__name__}: the process group runs on {dist.get_backend()}, made by an earlier "
