@@ -1,20 +1,17 @@
-"""A script for Bagua: python -m tutti.compat -m bagua.distributed.launch --nproc_per_node=2 old_bagua.py"""
+"""A script for Bagua, untouched: python -m tutti.compat -m bagua.distributed.launch --nproc_per_node=2 old_bagua.py"""
 
 import torch
 import torch.distributed as dist
 from bagua.torch_api import get_rank, get_world_size, init_process_group
 from bagua.torch_api.algorithms.bytegrad import ByteGradAlgorithm
 
-import tutti.torch
-
 
 def main():
     init_process_group()
     torch.manual_seed(1)
-    module = torch.nn.Linear(10, 1)
-    optimizer = torch.optim.SGD(module.parameters(), 0.1)
-    # The one line that changes: for Bagua it was module.with_bagua([optimizer], ByteGradAlgorithm()).
-    model = tutti.torch.DistributedDataParallel(module, optimizer, ByteGradAlgorithm().strategy)
+    model = torch.nn.Linear(10, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model = model.with_bagua([optimizer], ByteGradAlgorithm())
     goal = torch.arange(10.0).view(10, 1) / 10
     torch.manual_seed(get_rank())  # every rank trains on data of its own
     for _ in range(100):

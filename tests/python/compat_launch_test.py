@@ -204,6 +204,68 @@ def test_horovodrun_on_two_hosts(two_hosts, tmp_path):
     assert sorted((tmp_path / "log").read_text().split("\n")) == ["", f"{a} 2222", f"{b} 2222"]
 
 
+# An ssh that asks nothing, since the keys are those of the test.
+OWN_KEYS = """#!/bin/sh
+exec {ssh} -i {key} -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR "$@"
+"""
+
+
+@pytest.fixture
+def real_sshd(hosts, tmp_path):
+    """The environment of a launcher on the first host, whose ssh reaches a real sshd on both hosts at port 2222."""
+    if shutil.which("sshd", path="/usr/sbin:/usr/bin") is None or shutil.which("ssh") is None:
+        pytest.skip("there is no sshd: apt-get install openssh-server openssh-client")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    path = tmp_path / "own keys" / "ssh"
+    path.parent.mkdir()
+    path.write_text(OWN_KEYS.format(ssh=shutil.which("ssh"), key=key))
+    path.chmod(0o755)
+    os.makedirs("/run/sshd", exist_ok=True)
+    daemons = []
+    try:
+        for index, name in enumerate(hosts.names):
+            daemons.append(subprocess.Popen(
+                ["ip", "netns", "exec", name, "/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", "2222", "-h", key,
+                 "-o", f"AuthorizedKeysFile={key}.pub", "-o", "PidFile=none", "-o", "StrictModes=no",
+                 "-o", "PermitRootLogin=yes", "-o", f"SetEnv=TUTTI_NODE=host{index}"],
+                stdout=subprocess.DEVNULL, stderr=open(tmp_path / f"sshd{index}", "w")))
+        for index in range(2):
+            end = time.monotonic() + LIMIT
+            while "Server listening" not in (tmp_path / f"sshd{index}").read_text():
+                assert time.monotonic() < end and daemons[index].poll() is None, (tmp_path / f"sshd{index}").read_text()
+                time.sleep(0.01)
+        yield environment(PATH=f"{path.parent}:{os.environ['PATH']}", GIVEN="from the caller")
+    finally:
+        for daemon in daemons:
+            daemon.kill()
+            daemon.wait()
+
+
+@pytest.mark.parametrize("command", ["baguarun", "horovodrun"])
+def test_a_real_sshd(real_sshd, hosts, command, tmp_path):
+    a, b = "10.78.0.1", "10.78.0.2"
+    on_a = ["ip", "netns", "exec", hosts.names[0], *COMPAT]
+    if command == "baguarun":
+        words = ["baguarun", "--host_list", f"{a}:2222,{b}:2222", "--nproc_per_node=1", "--master_port=29534", "-x", "GIVEN",
+                 write(tmp_path, BAGUA), "it's", "a $word"]
+    else:
+        words = ["horovodrun", "-np", 2, "-H", f"{a}:1,{b}:1", "-p", 2222, PYTHON, write(tmp_path, HOROVOD), "it's", "a $word"]
+    ended = run_with(real_sshd, *on_a, *words)
+    assert ended.returncode == 0, ended
+    arguments = str(["it's", "a $word"]) + (" None from the caller" if command == "baguarun" else "")
+    assert lines_of(ended.stdout) == [f"{host}: <rank {rank} of 2, 0 here, sum 3; {arguments}>"
+                                      for rank, host in enumerate([a, b])], ended
+
+
+def test_a_real_sshd_that_refuses(real_sshd, hosts, tmp_path):
+    on_a = ["ip", "netns", "exec", hosts.names[0], *COMPAT]
+    ended = run_with(real_sshd, *on_a, "baguarun", "--host_list", "10.78.0.1:2222,10.78.0.2:2223", "--nproc_per_node=1",
+                     write(tmp_path, BAGUA))
+    assert ended.returncode == 255 and "Connection refused" in ended.stderr, ended
+    assert "host 10.78.0.2 ended with exit status 255 (ssh itself failed" in ended.stderr, ended
+
+
 def commands_of_the_docs():
     """The commands that docs/old_names.md lists for starting a script."""
     section = (SOURCES / "docs" / "old_names.md").read_text().split("\n## ")[1]

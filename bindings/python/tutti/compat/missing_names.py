@@ -20,7 +20,7 @@ INSTEAD = {
         "gather gather_inplace get_backend recv reduce reduce_inplace reduce_scatter reduce_scatter_inplace scatter "
         "scatter_inplace send", "use the function of torch.distributed with the backend tutti"),
     **_each("bagua.torch_api", "BaguaModule data_parallel ddp_compatible distributed",
-            "use tutti.torch.DistributedDataParallel(module, optimizer, algorithm.strategy)"),
+            "use model.with_bagua(optimizers, algorithm), or tutti.torch.DistributedDataParallel"),
     "bagua.torch_api.BaguaTensor": "tensors of torch are exchanged as they are",
     "bagua.torch_api.ReduceOp": "use torch.distributed.ReduceOp",
     "bagua.torch_api.algorithms.base": "use bagua.torch_api.algorithms.bytegrad, or another algorithm there",

@@ -1,12 +1,16 @@
 """What old scripts import as ``bagua.torch_api``: the process group, and who this process is."""
 
+import torch
 import torch.distributed as dist
 
 import tutti.torch  # noqa: F401  registers the backend and tutti://
 from tutti.compat import launcher_identity, missing_names
 from tutti.compat.bagua.torch_api import algorithms
+from tutti.compat.bagua.torch_api.with_bagua import with_bagua
 
 __all__ = ["algorithms", "get_local_rank", "get_local_size", "get_rank", "get_world_size", "init_process_group"]
+
+torch.nn.Module.with_bagua = with_bagua
 
 
 def init_process_group(store: dist.Store | None = None, rank: int = -1, world_size: int = -1) -> None:

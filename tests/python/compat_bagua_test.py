@@ -1,0 +1,94 @@
+"""What old scripts call as model.with_bagua: the model trains by each of Bagua's algorithms, and stays itself."""
+
+import copy
+import io
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import run_ranks
+from tutti.compat.bagua.torch_api import algorithms  # gives torch.nn.Module its with_bagua
+
+ALGORITHMS = {
+    "gradient_allreduce": algorithms.gradient_allreduce.GradientAllReduceAlgorithm,
+    "bytegrad": algorithms.bytegrad.ByteGradAlgorithm,
+    "decentralized": algorithms.decentralized.DecentralizedAlgorithm,
+    "low_precision_decentralized": algorithms.decentralized.LowPrecisionDecentralizedAlgorithm,
+    "async": lambda: algorithms.async_model_average.AsyncModelAverageAlgorithm(sync_interval_ms=1),
+    "qadam": None,
+}
+
+
+def net():
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+def train_steps(rank, model, optimizer, steps=80):
+    """The losses of the first and the last step."""
+    generator = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(steps):
+        inputs = torch.randn(16, 6, generator=generator)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True) / 3)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses[0], losses[-1]
+
+
+def trains(rank, name):
+    torch.manual_seed(rank)  # ranks begin with different weights
+    model = net()
+    if name == "qadam":
+        optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=10)
+        algorithm = algorithms.q_adam.QAdamAlgorithm(optimizer)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.5)
+        algorithm = ALGORITHMS[name]()
+    keys = list(model.state_dict())
+    assert model.with_bagua([optimizer], algorithm) is model
+    first, last = train_steps(rank, model, optimizer)
+    assert last < 0.5 * first, (first, last)
+    assert list(model.state_dict()) == keys and list(model.named_modules())[0][1] is model
+    if name == "async":
+        algorithm.abort(model)
+        algorithm.resume(model)
+    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    every = [torch.empty_like(weights) for _ in range(2)]
+    dist.all_gather(every, weights)
+    if name in ("gradient_allreduce", "bytegrad", "qadam"):
+        assert torch.equal(*every)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_model_trains(name):
+    run_ranks(2, trains, name)
+
+
+def is_a_module(rank):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([optimizer], algorithms.bytegrad.ByteGradAlgorithm())
+    # A copy belongs to nobody: this rank alone trains one, and nobody waits.
+    alone = copy.deepcopy(model)
+    if rank == 0:
+        train_steps(rank, alone, torch.optim.SGD(alone.parameters(), 0.1), steps=2)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert torch.equal(loaded[0].weight, model[0].weight)
+    # Another algorithm replaces the first, for another optimizer.
+    another = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([another], algorithms.gradient_allreduce.GradientAllReduceAlgorithm())
+    train_steps(rank, model, another, steps=3)
+    with pytest.raises(TypeError, match="with_bagua: algorithm is a str; give an algorithm of bagua.torch_api"):
+        model.with_bagua([another], "bytegrad")
+    with pytest.raises(ValueError, match="this Sequential is not trained by an algorithm: call model.with_bagua"):
+        algorithms.async_model_average.AsyncModelAverageAlgorithm().abort(alone)
+
+
+def test_the_model_stays_a_module():
+    run_ranks(2, is_a_module)
