@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import warnings
 
 import pytest
 import torch
 
 from lightning1 import PACKAGES, QUIET, in_both, lines_of, model_of, run_old
-from tutti.compat.lightning1 import deprecation, devices, trainer_arguments
+from tutti.compat import deprecation
+from tutti.compat.lightning1 import devices, trainer_arguments
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -92,6 +94,23 @@ def test_the_line_says_that_dp_and_ddp2_refuse_gpus(mapped, monkeypatch, strateg
     monkeypatch.setattr(deprecation, "_said", set())
     monkeypatch.setenv(devices.GPUS_VARIABLE, "cpu")
     assert mapped(gpus=2, accelerator=strategy)[2][0] == line
+
+
+@pytest.mark.parametrize("places, lines", [
+    ({}, 1), ({"LOCAL_RANK": 0, "NODE_RANK": 0}, 1), ({"LOCAL_RANK": 1}, 0), ({"LOCAL_RANK": 0, "NODE_RANK": 1}, 0),
+    ({"RANK": 0, "LOCAL_RANK": 1}, 1), ({"RANK": 2, "LOCAL_RANK": 0}, 0), ({"OMPI_COMM_WORLD_RANK": 3}, 0)])
+def test_a_line_is_shown_once_and_on_rank_0(monkeypatch, places, lines):
+    monkeypatch.setattr(deprecation, "_said", set())
+    for name in deprecation._RANKS + deprecation._PLACES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in places.items():
+        monkeypatch.setenv(name, str(value))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        deprecation.leave_out(["shown before"])
+        for text in ("a line", "a line", "shown before"):
+            deprecation.say_once(text)
+    assert [str(one.message) for one in caught] == ["a line"] * lines
 
 
 def test_a_strategy_among_the_plugins(mapped):
@@ -321,7 +340,9 @@ def command_line(pl, words):
 ])
 def test_command_line(package, words, expected, monkeypatch):
     monkeypatch.setenv(devices.GPUS_VARIABLE, "cpu")
-    assert run_old(command_line, package, words.split())[0] == expected
+    value, lines = run_old(command_line, package, words.split())
+    assert value == expected
+    assert any("gpus" in line for line in lines) == ("gpus" in words), "a line is about what was written"
 
 
 def of_callbacks(pl, folder):

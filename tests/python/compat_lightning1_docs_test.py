@@ -9,7 +9,8 @@ import sys
 import warnings
 
 from lightning1 import PACKAGES, lines_of
-from tutti.compat.lightning1 import callback_arguments, deprecation, devices, hook_signatures, hooks, old_names
+from tutti.compat import deprecation
+from tutti.compat.lightning1 import callback_arguments, devices, hook_signatures, hooks, old_names
 from tutti.compat.lightning1 import renamed_arguments, trainer, trainer_arguments
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "lightning1.md"

@@ -8,6 +8,7 @@ from typing import Any
 
 import tutti.compat
 from tutti._after_import import after_import
+from tutti.compat import deprecation
 
 # Lightning is installed under two names, and each has a launcher of its own.
 _LAUNCHERS = tuple(
@@ -24,8 +25,13 @@ def activate_in_children() -> None:
 class _Activation:
     """Activates the process that unpickles it."""
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return tutti.compat.activate, ()
+    def __reduce__(self) -> tuple[Callable[[list[str]], None], tuple[list[str]]]:
+        return _activate, (deprecation.said(),)
+
+
+def _activate(said: list[str]) -> None:
+    tutti.compat.activate()
+    deprecation.leave_out(said)
 
 
 def _with_activation(original: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 
 BACKEND_VARIABLE = "PL_TORCH_DISTRIBUTED_BACKEND"
 _OF_STRATEGIES = ("init_dist_connection", "init_ddp_connection")

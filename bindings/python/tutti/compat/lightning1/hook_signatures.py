@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.replaced_hooks import replace
 
 

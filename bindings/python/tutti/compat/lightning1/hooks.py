@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tutti.compat.lightning1 import callback_states, hook_signatures, old_calls, returned_logs
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.old_calls import overridden
 from tutti.compat.lightning1.replaced_hooks import replace
 from tutti.compat.lightning1.settings import settings_of

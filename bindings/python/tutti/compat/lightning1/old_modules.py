@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1.deprecation import say_once_at_import
+from tutti.compat.deprecation import say_once_at_import
 from tutti.compat.lightning1.old_names import OLD_NAMES, OldName
 from tutti.lightning import PACKAGES
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 
 # {(class, method): {old name: name today}}
 RENAMED_ARGUMENTS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 
 # {key of what is returned: arguments for self.log_dict}
 _KEYS: dict[str, dict[str, Any]] = {"log": {}, "progress_bar": {"prog_bar": True, "logger": False}}

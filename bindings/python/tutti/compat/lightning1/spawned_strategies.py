@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 
 # {name in Lightning 1: the strategy whose processes are spawned}
 SPAWNED = {"DDPSpawnStrategy": "DDPStrategy", "DDPSpawnShardedStrategy": "DDPShardedStrategy"}

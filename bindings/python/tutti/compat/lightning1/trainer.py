@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from tutti.compat.lightning1 import hooks, trainer_argparse, trainer_arguments, tuning
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.settings import settings_of
 
 # Attributes of the Trainer that have another name today.

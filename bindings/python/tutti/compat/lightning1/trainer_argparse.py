@@ -6,7 +6,7 @@ import typing
 from types import ModuleType
 from typing import Any
 
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 
 _TRUE, _FALSE, _NONE = ("true", "yes", "on"), ("false", "no", "off"), ("none",)
 
@@ -80,9 +80,11 @@ def from_argparse_args(cls: type, args: argparse.Namespace | argparse.ArgumentPa
         f"{cls.__name__}.from_argparse_args is of Lightning 1: write {cls.__name__}(max_epochs=args.max_epochs, …)")
     known = _arguments(cls)
     given = {name: value for name, value in vars(parse_argparser(cls, args)).items() if name in known}
-    # What has its default says nothing; but gpus=None said: on CPUs.
-    given = {name: value for name, value in given.items() if name == "gpus" or value != known[name][0]}
-    return cls(**given | kwargs)
+    # What has its default says nothing; but a command line without --gpus said: on CPUs.
+    named = {name: value for name, value in given.items() if value != known[name][0]} | kwargs
+    if "gpus" in given and not {"gpus", "tpu_cores", "hpus", "accelerator", "devices"} & set(named):
+        named["accelerator"] = "cpu"
+    return cls(**named)
 
 
 def patch(package: ModuleType) -> None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from tutti.compat.lightning1 import devices
-from tutti.compat.lightning1.deprecation import say_once
+from tutti.compat.deprecation import say_once
 from tutti.compat.lightning1.settings import Settings
 
 
