@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "training"))
 from links import Hosts, run_ranks
 
+RESULTS = ROOT / "docs" / "results"
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 MEMORY = "memory"
 LIMIT_S = 900
@@ -152,7 +153,32 @@ def page_of(document):
             accuracy = statistics.mean(run["points"][-1][1] for run in runs)
             lines.append(f"| {link} | `{strategy}` | {100 * accuracy:.2f} % | {seconds:.1f} | {seconds / gloo:.2f} |")
     lines.append("\n![accuracy against time](lightning.svg)")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + steps_of(document["steps"])) + "\n"
+
+
+def steps_of(measured):
+    """The lines about the steps of bench/lightning/steps.py, as `python -m tutti.compare` has measured them."""
+    if not measured:
+        return []
+    lines = ["""
+## Steps in pairs
+
+`ddp` in the Trainer on gloo and on Tutti in turns, by `python -m tutti.compare` with the nets of `bench/lightning/steps.py`:
+the median step of each backend, and of the ratios of the pairs.
+
+| net | ranks | pairs | gloo, ms | Tutti, ms | Tutti / gloo | least | most |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""]
+    for result in measured:
+        medians = [1e3 * statistics.median(run["step_seconds"] for run in result["runs"][backend])
+                   for backend in ("gloo", "tutti")]
+        ratios = sorted(1 / ratio for ratio in result["ratios"])
+        lines.append(f"| {result['net']} | {result['ranks']} | {len(ratios)} | {medians[0]:.2f} | {medians[1]:.2f} | "
+                     f"{statistics.median(ratios):.3f} | {ratios[0]:.3f} | {ratios[-1]:.3f} |")
+    return lines
+
+
+def title_of(link, ranks):
+    return "one host" if link == MEMORY else f"{ranks} hosts, links of {link.replace('mbit', ' Mb/s').replace('gbit', ' Gb/s')}"
 
 
 def draw(document, path):
@@ -170,7 +196,7 @@ def draw(document, path):
             seconds, accuracy = zip(*run["points"])
             panel.plot(seconds, [100 * value for value in accuracy], marker="o", markersize=3, color=f"C{index}",
                        linestyle="--" if strategy == "ddp on gloo" else "-", label=strategy.partition(",")[0])
-        panel.set_title({MEMORY: "one host"}.get(link, f"hosts on {link}"), fontsize=9)
+        panel.set_title(title_of(link, document["ranks"]), fontsize=9)
         panel.set_xlabel("seconds of training", fontsize=8)
         panel.tick_params(labelsize=7)
     panels[0][0].set_ylabel("validation accuracy, %", fontsize=8)
@@ -180,12 +206,20 @@ def draw(document, path):
     figure.savefig(path, metadata={"Date": None})
 
 
+def write(document):
+    (RESULTS / "lightning.json").write_text(json.dumps(document, indent=1) + "\n")
+    (RESULTS / "lightning.md").write_text(page_of(document))
+    draw(document, RESULTS / "lightning.svg")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--links", nargs="+", default=[MEMORY, "100mbit"])
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--add-steps", nargs="+", type=pathlib.Path,
+                        help="measures nothing, and adds what tutti.compare has measured of steps.py to the results: NET.json")
     parser.add_argument("--strategy", help=argparse.SUPPRESS)
     parser.add_argument("--link", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
@@ -193,6 +227,10 @@ def main():
     options = parser.parse_args()
     if options.rank_file:
         return train(options.strategy, options)
+    if options.add_steps:
+        document = json.loads((RESULTS / "lightning.json").read_text())
+        document["steps"] = [{"net": file.stem, **json.loads(file.read_text())} for file in options.add_steps]
+        return write(document)
     load, runs = os.getloadavg()[0], []
     for seed in options.seeds:
         for link in options.links:
@@ -204,11 +242,8 @@ def main():
 
     document = {"date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "system": platform.machine(),
                 "torch": runs[0]["torch"], "lightning": lightning.__version__, "load": load, "ranks": options.ranks,
-                "links": options.links, "seeds": options.seeds, "runs": runs}
-    folder = ROOT / "docs" / "results"
-    (folder / "lightning.json").write_text(json.dumps(document, indent=1) + "\n")
-    (folder / "lightning.md").write_text(page_of(document))
-    draw(document, folder / "lightning.svg")
+                "links": options.links, "seeds": options.seeds, "runs": runs, "steps": []}
+    write(document)
 
 
 if __name__ == "__main__":
