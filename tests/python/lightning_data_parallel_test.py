@@ -86,6 +86,16 @@ def test_dp_refuses_16_bit(precision):
         trainer("dp", devices=2, precision=precision).fit(Model(), loader())
 
 
+def test_dp_is_one_process(monkeypatch):
+    with pytest.raises(pl.utilities.exceptions.MisconfigurationException, match="num_nodes=2 asks for more"):
+        trainer("dp", devices=2, num_nodes=2).fit(Model(), loader())
+    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
+                        "TORCHELASTIC_RUN_ID": "job"}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(pl.utilities.exceptions.MisconfigurationException, match="a launcher has started 2, each of which"):
+        trainer("dp", devices=2).fit(Model(), loader())
+
+
 def is_a_node(rank, strategy):
     # Each forked rank is a machine with two devices.
     os.environ.update(LOCAL_RANK="0", NODE_RANK=str(rank))

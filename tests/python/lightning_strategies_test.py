@@ -116,8 +116,13 @@ def mistakes(rank):
                            ("tutti:bytegrad,speed=9", "speed")]:
         with pytest.raises(ValueError, match=text):
             trainer(strategy)
-    with pytest.raises(ValueError, match="invalid strategy name"):
-        trainer("tutti_thread:bytegrad")
+    for wrong, meant in [("bytegrad", "tutti:bytegrad"), ("async,sync_interval_ms=9", "tutti:async,sync_interval_ms=9"),
+                         ("bagua:bytegrad", "tutti:bytegrad"), ("bagua_spawn:qadam", "tutti_spawn:qadam")]:
+        with pytest.raises(ValueError, match=f"write strategy='{meant}'"):
+            pl.Trainer(strategy=wrong, accelerator="cpu")
+    for unknown in ("tutti_thread:bytegrad", "bytegrd", "bagua:bytegrd"):
+        with pytest.raises(ValueError, match="invalid strategy name"):
+            pl.Trainer(strategy=unknown, accelerator="cpu")
     with pytest.raises(TypeError, match="algorithm is a int"):
         tutti.lightning.TuttiStrategy(3)
     with pytest.raises(ValueError, match="static_graph is an option"):
@@ -138,6 +143,8 @@ def wrong_optimizers(rank):
         trainer("qadam", gradient_clip_val=0.1).fit(model_for("qadam"), loader())
     with pytest.raises(wrong, match="ddp_sharded"):
         trainer(tutti.lightning.DDPShardedStrategy("decentralized")).fit(Model(), loader())
+    with pytest.raises(ValueError, match='QAdamOptimizer belongs to a model: train by Trainer.strategy="tutti:qadam"'):
+        trainer("ddp").fit(model_for("qadam"), loader())
 
 
 def test_optimizers_that_do_not_suit():

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import warnings
 
 import pytest
 import torch
@@ -341,6 +342,20 @@ def test_samplers_of_the_user():
     run_trainers(2, brings_a_sampler)
 
 
+def has_fewer_batches(rank, batches):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer(use_distributed_sampler=False, max_steps=5).fit(Model(), loader(8 * batches[rank]))
+    return [str(one.message) for one in caught if "batches" in str(one.message) and "make each step" in str(one.message)]
+
+
+def test_unequal_numbers_of_batches():
+    said, others = run_trainers(2, has_fewer_batches, [8, 7])
+    assert others == [] and len(said) == 1
+    assert said[0].startswith("rank 1 has 7 training batches and rank 0 has 8.") and "limit_train_batches=7" in said[0]
+    assert run_trainers(2, has_fewer_batches, [6, 6]) == [[], []]
+
+
 def reduces(rank):
     model, results = Model(), {}
     def reduce():
@@ -384,9 +399,15 @@ def test_sync_batchnorm(strategy):
 def averages(rank, strategy, kind):
     callback = {"swa": lambda: pl.callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1),
                 "ema": lambda: pl.callbacks.EMAWeightAveraging(decay=0.5)}[kind]()
-    model = model_for(strategy)
+    model, validated = model_for(strategy), []
+    step = model.validation_step
+    model.validation_step = lambda batch, batch_idx: (validated.append(weights_of(model)), step(batch, batch_idx))[1]
     fitted = trainer(strategy, max_epochs=4, callbacks=[callback])
     fitted.fit(model, loader(), loader(16))
+    for weights in validated:
+        every = [torch.empty_like(weights) for _ in range(2)]
+        dist.all_gather(every, weights)
+        assert torch.allclose(*every, atol=1e-6), "all ranks validate the same weights"
     assert fitted.validate(model, loader(16), verbose=False)[0]["validation"] < 0.3
     return weights_of(model).tolist()
 

@@ -58,7 +58,10 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
         """The strategy that a user gave, unless it is a name that no registry has, or was made for another Lightning."""
         if isinstance(strategy, str):
             found = _names.split(strategy)
-            return strategy if found is None else named(found[1], start_method=found[0])
+            if found is None:
+                _names.check_family(strategy)
+                return strategy
+            return named(found[1], start_method=found[0])
         if isinstance(strategy, others) and not isinstance(strategy, tuple(module.get(part.__name__) for part in others)):
             if type(strategy).__name__ not in module:
                 raise TypeError(f"{type(strategy).__qualname__} is derived from a strategy for another Lightning than "

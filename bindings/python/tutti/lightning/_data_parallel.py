@@ -79,6 +79,7 @@ class DataParallelStrategy(_SplitsBatches, Remade):
     name = "dp"
     global_rank = local_rank = node_rank = 0
     world_size = 1
+    num_nodes = 1  # what the Trainer asks for
 
     def __init__(
         self,
@@ -95,6 +96,13 @@ class DataParallelStrategy(_SplitsBatches, Remade):
         if precision.startswith(("16", "bf16")):
             raise self.classes.MisconfigurationException(
                 f"precision={precision!r} is not for the strategy dp, as it never was: use strategy=\"ddp\"")
+        environment = self.cluster_environment
+        launched = environment.world_size() if environment.creates_processes_externally else 1
+        if launched > 1 or self.num_nodes > 1:
+            how_many = f"a launcher has started {launched}" if launched > 1 else f"num_nodes={self.num_nodes} asks for more"
+            raise self.classes.MisconfigurationException(
+                f"the strategy dp is one process, and {how_many}, each of which would train a model of its own: use "
+                "strategy=\"ddp2\", with one process on each machine, or \"ddp\"")
         super().setup_environment()
 
     @property

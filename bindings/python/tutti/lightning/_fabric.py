@@ -9,7 +9,7 @@ import torch
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _environment, _names
+from tutti.lightning import _environment, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._strategy import Remade
 
@@ -25,7 +25,8 @@ class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
     ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or
-    momentum, and ``autotune``, need the optimizers: ``fabric.setup(model, optimizer)``.
+    momentum, and ``autotune``, need the optimizers: ``fabric.setup(model, optimizer)``. A checkpoint that has a model holds
+    the strategy's state of every rank, and may be loaded on another number of ranks.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class TuttiFabricStrategy(Remade):
         autotunes = _names.autotunes(self._autotune)
         if self.exchanged_by.exchanges == "gradients" and not autotunes:
             return super().setup_module_and_optimizers(module, optimizers, scheduler)
-        model = tutti.torch.DistributedDataParallel(
-            module, optimizers, self.exchanged_by.name, autotune=autotunes, **self._ddp_kwargs)
+        options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
+        model = tutti.torch.DistributedDataParallel(module, optimizers, self.exchanged_by.name, autotune=autotunes, **options)
         if getattr(self.precision, "scaler", None) is not None:
             self.precision.scaler = shared_scaler(model, self.precision.scaler)
         return model, optimizers, scheduler
@@ -86,3 +87,29 @@ class TuttiFabricStrategy(Remade):
         super().load_module_state_dict(module if wrapper is None else wrapper.module, state_dict, strict)
         if wrapper is not None:
             wrapper.broadcast()
+
+    def _exchange_of(self, model: Any) -> _states.Exchanges | None:
+        """What exchanges the gradients or weights of ``model``; None for anything else in the user's state."""
+        if isinstance(model, tutti.torch.DistributedDataParallel):
+            return model
+        return self._exchanges.get(model) if isinstance(model, torch.nn.Module) else None
+
+    def _exchanges_in(self, state: dict[str, Any]) -> dict[str, _states.Exchanges]:
+        found = {name: self._exchange_of(value) for name, value in state.items()}
+        return {name: exchange for name, exchange in found.items() if exchange is not None}
+
+    def save_checkpoint(self, path: Any, state: dict[str, Any], *arguments: Any, **keywords: Any) -> None:
+        if _states.KEY in state:
+            raise ValueError(f"state has the key {_states.KEY!r}, which is that of the strategy's own states: use another")
+        mine = {name: _states.state_of(exchange) for name, exchange in self._exchanges_in(state).items()}
+        if mine:
+            state = {**state, _states.KEY: _states.gather(mine)}
+        super().save_checkpoint(path, state, *arguments, **keywords)
+
+    def load_checkpoint(self, path: Any, state: Any = None, *arguments: Any, **keywords: Any) -> dict[str, Any]:
+        remainder = super().load_checkpoint(path, state, *arguments, **keywords)
+        if isinstance(state, dict) and state:
+            saved = remainder.pop(_states.KEY, [])
+            for name, exchange in self._exchanges_in(state).items():
+                _states.load([of_rank[name] for of_rank in saved if name in of_rank], exchange)
+        return remainder

@@ -28,6 +28,20 @@ def split(name: str) -> tuple[str, str] | None:
     return START_METHODS[suffix], with_options(*strategy.replace(":", ",").split(","))
 
 
+def check_family(name: str) -> None:
+    """ValueError where ``name`` is a strategy name of Tutti without its family: ``"bytegrad"``, ``"bagua:bytegrad"``."""
+    family, _, rest = name.partition(":")
+    of_bagua = family.startswith("bagua") and family.removeprefix("bagua") in START_METHODS
+    strategy = rest.partition(",")[0] if of_bagua else family.partition(",")[0]
+    try:
+        tutti.torch.parse_strategy(strategy)
+    except ValueError:
+        return
+    suffix = family.removeprefix("bagua") if of_bagua else ""
+    meant = f"{FAMILY}{suffix}:{rest if of_bagua else name}"
+    raise ValueError(f"strategy={name!r}: the name of a strategy of Tutti follows {FAMILY!r}: write strategy={meant!r}")
+
+
 def with_options(name: str, *options: str) -> str:
     """The strategy name ``name`` with further options, each as ``option=value``."""
     before, _, given = name.partition(":")
@@ -88,3 +102,15 @@ def read(algorithm: Any, options: dict[str, Any]) -> tuple[tutti.torch.Strategy,
     of_ddp = {key: value for key, value in {**in_name, **options}.items() if key in _DDP_OPTIONS}
     own = (f"{key}={_text(value)}" for key, value in options.items() if key not in of_ddp)
     return tutti.torch.parse_strategy(with_options(name, *own)), of_ddp
+
+
+def wrapper_options(of_ddp: dict[str, Any], strategy: str) -> dict[str, Any]:
+    """The options of Tutti's DistributedDataParallel that options of torch's stand for. ValueError names one it lacks."""
+    given = {key: value for key, value in of_ddp.items() if key != "gradient_as_bucket_view"}
+    options = {key: given.pop(key) for key in ("find_unused_parameters", "bucket_cap_mb") if key in given}
+    if not given.pop("broadcast_buffers", True):
+        options["buffers"] = "leave"
+    if given:
+        raise ValueError(f"the strategy {strategy}: {next(iter(given))} is an option of torch's DistributedDataParallel, which "
+                         "trains where gradients are exchanged without autotune")
+    return options

@@ -10,13 +10,10 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import tutti.torch
-from tutti.lightning import _environment, _failures, _names
+from tutti.lightning import _batches, _environment, _failures, _names, _states
 from tutti.lightning._scaler import scale_of, shared_scaler
 from tutti.lightning._signals import AgreedSignals
 from tutti.lightning.qadam import QAdamOptimizer
-
-_STATES = "tutti"  # the key of the strategy's states in a checkpoint
-_WRAPPER = "wrapper"  # the key, in a state, of the DistributedDataParallel that has made the state: torch's or Tutti's
 
 
 class SyncsBatchNorm:
@@ -93,6 +90,7 @@ class TuttiStrategy(Remade):
         self._last_state: dict[str, Any] | None = None  # at the end of the last fit
         self._is_alone = False  # an exception has ended the training: other ranks may make no more collectives
         self._optimizers_made = False
+        self._validation_begins = False
         self._warmup_is_given = "warmup_steps" in options or "warmup_steps=" in str(getattr(algorithm, "strategy", algorithm))
 
     @property
@@ -151,14 +149,7 @@ class TuttiStrategy(Remade):
         self._exchange = tutti.torch.register(self.model, self.exchanged_by.name)
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:
-        given = {key: value for key, value in self._ddp_kwargs.items() if key != "gradient_as_bucket_view"}
-        options = {key: given.pop(key) for key in ("find_unused_parameters", "bucket_cap_mb") if key in given}
-        if not given.pop("broadcast_buffers", True):
-            options["buffers"] = "leave"
-        if given:
-            raise ValueError(f"{type(self).__name__}({self.exchanged_by.name!r}): {next(iter(given))} is an option of "
-                             "torch's DistributedDataParallel, which trains where gradients are exchanged "
-                             "without autotune")
+        options = _names.wrapper_options(self._ddp_kwargs, self.exchanged_by.name)
         name = self.exchanged_by.name
         if self.exchanged_by.exchanges == "momentum":
             name = self._name_with_warmup(name)
@@ -261,6 +252,11 @@ class TuttiStrategy(Remade):
         if self._wrapper is not None and not self._is_alone:
             self._wrapper.flush()
 
+    def _agree_on_written_weights(self) -> None:
+        """As ``agree_on_weights``, where all ranks have written weights other than by a step."""
+        if self._wrapper is not None and self._wrapper.weights_were_written():
+            self._wrapper.flush()
+
     def _act_on_signals(self) -> None:
         if self._signals is not None:
             self._signals.act()
@@ -269,12 +265,25 @@ class TuttiStrategy(Remade):
         super().on_validation_start()
         self._act_on_signals()
         self.agree_on_weights()
+        self._validation_begins = True
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        if self._keeps_step and self.world_size > 1:
+            batches = self.lightning_module.trainer.num_training_batches
+            _batches.warn_of_unequal(batches, self.root_device, self._timeout)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        # A callback has written weights (StochasticWeightAveraging), on all ranks: training goes on from their average.
-        if self._wrapper is not None and self._wrapper.weights_were_written():
-            self._wrapper.flush()
+        # A callback has written weights (StochasticWeightAveraging): training goes on from their average.
+        self._agree_on_written_weights()
+
+    def validation_step(self, *arguments: Any, **keywords: Any) -> Any:
+        if self._validation_begins:
+            # WeightAveraging has put its average in place after the agreement: that of each rank's own weights.
+            self._validation_begins = False
+            self._agree_on_written_weights()
+        return super().validation_step(*arguments, **keywords)
 
     def on_train_end(self) -> None:
         super().on_train_end()
@@ -302,36 +311,21 @@ class TuttiStrategy(Remade):
         return super().lightning_module_state_dict()
 
     def _state(self) -> dict[str, Any] | None:
-        """This rank's state of the strategy, and the wrapper that the state belongs to; after a fit, that at its end."""
-        if self._wrapper is not None:
-            return {**self._wrapper.get_extra_state(), _WRAPPER: "tutti"}
-        return self._last_state if self._exchange is None else {**self._exchange.state_dict(), _WRAPPER: "torch"}
+        """This rank's state of the strategy; after a fit, that at its end."""
+        exchange = self._wrapper or self._exchange
+        return self._last_state if exchange is None else _states.state_of(exchange)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         state = None if self._is_alone else self._state()
         if state is not None and "optimizer_states" in checkpoint:
-            states = [None] * self.world_size if self.is_global_zero else None
-            dist.gather_object(state, states)
-            checkpoint[_STATES] = states
+            checkpoint[_states.KEY] = _states.gather(state)
         super().save_checkpoint(checkpoint, filepath, storage_options)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         super().load_optimizer_state_dict(checkpoint)
-        states = checkpoint.get(_STATES)
-        mine = self._state()
-        if not states or mine is None or not _suits(states[0], mine):
-            return
-        if len(states) == self.world_size:
-            states = [states[self.global_rank]]
-        if self._wrapper is not None:
-            self._wrapper.load_strategy_state(states)
-        else:
-            self._exchange.load_state_dict(states)
-
-
-def _suits(saved: Mapping[str, Any], mine: Mapping[str, Any]) -> bool:
-    """Whether a saved state is one of this strategy; another strategy starts without a state."""
-    return saved[_WRAPPER] == mine[_WRAPPER] and saved["strategy"].partition(":")[0] == mine["strategy"].partition(":")[0]
+        exchange = self._wrapper or self._exchange
+        if exchange is not None:
+            _states.load(checkpoint.get(_states.KEY), exchange)
 
 
 class BaguaStrategy(TuttiStrategy):

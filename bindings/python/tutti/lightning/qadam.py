@@ -18,6 +18,9 @@ class QAdamOptimizer(tutti.torch.QAdam):
     Bagua's ``QAdamOptimizer``.
     """
 
+    _how_to_use = ('train by Trainer(strategy="tutti:qadam"); without a Trainer pass it to '
+                   'tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first')
+
     def __init__(
         self,
         params: Iterable[torch.Tensor] | Iterable[dict[str, Any]],

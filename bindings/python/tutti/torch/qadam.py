@@ -26,6 +26,8 @@ class QAdam(torch.optim.Optimizer):
     ranks can load the one that any rank has saved.
     """
 
+    _how_to_use = 'pass it to tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first'
+
     def __init__(
         self,
         params: Iterable[torch.Tensor] | Iterable[dict[str, Any]],
@@ -75,8 +77,7 @@ class QAdam(torch.optim.Optimizer):
 
     def _attached(self) -> Any:
         if self._replicas is None:
-            raise ValueError("QAdam belongs to a model: pass it to "
-                             'tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first')
+            raise ValueError(f"{type(self).__name__} belongs to a model: {self._how_to_use}")
         return self._replicas
 
     def _attach(self, replicas: Any) -> None:
