@@ -69,7 +69,7 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
     ("from bagua.torch_api import allreduce",
      "ImportError: Tutti has no bagua.torch_api.allreduce: use the function of"),
     ("import bagua.torch_api as b; b.BaguaModule",
-     "AttributeError: Tutti has no bagua.torch_api.BaguaModule: use tutti.tor"),
+     "AttributeError: Tutti has no bagua.torch_api.BaguaModule: use model.with"),
     ("import horovod.tensorflow as hvd", "ImportError: Tutti has no horovod.tensorflow: Tutti is for PyTorch"),
     ("from horovod.torch import elastic", "ImportError: Tutti has no horovod.torch.elastic: use torchrun --nnodes"),
     ("import bagua.unheard", "ModuleNotFoundError: Tutti has no bagua.unheard: docs/old_names.md says which"),
