@@ -193,6 +193,18 @@ def test_baguarun_on_two_hosts(two_hosts, tmp_path):
     assert "baguarun: --enable_bagua_net has no effect" in ended.stderr
 
 
+def test_a_trainer_without_a_strategy_is_horovods(tmp_path):
+    pytest.importorskip("lightning")
+    script = write(tmp_path, """
+import os
+from lightning.pytorch import Trainer
+trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False)
+os.write(1, f"<rank: {type(trainer.strategy).__name__} of {trainer.world_size}>\\n".encode())
+""")
+    ended = run([*COMPAT, "horovodrun", "-np", "2", PYTHON, script])
+    assert lines_of(ended.stdout) == ["<rank: HorovodStrategy of 2>"] * 2, ended
+
+
 def test_horovodrun_on_two_hosts(two_hosts, tmp_path):
     (a, b), variables = two_hosts
     ended = run_with(variables, *COMPAT, "horovodrun", "-np", 3, "-H", f"{a}:2,{b}:4", "-p", 2222, PYTHON,

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.lightning
+import tutti.lightning.of_lightning
 import tutti.torch
 from lightning_model import EVERY, Model, loader, run_trainers, weights_of
 
@@ -121,6 +122,23 @@ def takes_options(rank):
 
 def test_options_of_ddp():
     run_trainers(1, takes_options)
+
+
+def takes_arguments_of_lightning(rank):
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins import MixedPrecision
+    from lightning.fabric.plugins.environments import LightningEnvironment
+    strategy = tutti.lightning.of_lightning.TuttiFabricStrategy(
+        "bytegrad", cluster_environment=LightningEnvironment(), precision=MixedPrecision("bf16-mixed", "cpu"))
+    made = Fabric(strategy=strategy, accelerator="cpu", devices=1)
+    assert isinstance(made.strategy.cluster_environment, LightningEnvironment)
+    assert made.strategy.precision.precision == "bf16-mixed"
+    with pytest.raises(TypeError, match="no_backward_sync is for a module that fabric.setup has returned.*Linear"):
+        made.strategy._backward_sync_control.no_backward_sync(torch.nn.Linear(1, 1), enabled=True)
+
+
+def test_arguments_of_lightnings_strategy():
+    run_trainers(1, takes_arguments_of_lightning)
 
 
 def has_no_optimizer(rank):

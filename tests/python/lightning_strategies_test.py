@@ -92,6 +92,7 @@ def names_of(rank):
         ("tutti:bytegrad,codec=sign,error_feedback=true", "error_feedback=true,codec=sign", "popen"),
         ("tutti:bytegrad:codec=sign", "codec=sign", "popen"), ("bagua", "gradient_allreduce:", "popen"),
         ("tutti_spawn:async,sync_interval_ms=7", "sync_interval_ms=7", "spawn"),
+        ("Tutti_Spawn:ByteGrad,codec=sign", "codec=sign", "spawn"),
     ]:
         strategy = trainer(given).strategy
         assert expected in strategy.algorithm and strategy._start_method == method, given
@@ -101,6 +102,8 @@ def names_of(rank):
     strategy = trainer("tutti:bytegrad,find_unused_parameters=true,codec=sign,bucket_cap_mb=3").strategy
     assert "codec=sign" in strategy.algorithm and strategy._ddp_kwargs["find_unused_parameters"] is True
     assert strategy._ddp_kwargs["bucket_cap_mb"] == 3
+    for name in ("ddp_sharded_find_unused_parameters_false", "ddp_sharded_spawn_find_unused_parameters_false"):
+        assert trainer(name).strategy._ddp_kwargs["find_unused_parameters"] is False
     with pytest.raises(ValueError, match="static_graph=maybe"):
         trainer("tutti:bytegrad,static_graph=maybe")
     assert trainer(tutti.lightning.BaguaStrategy("bytegrad", False, find_unused_parameters=True)
@@ -205,6 +208,24 @@ def backend_of_ddp(rank):
 
 def test_ddp_on_tutti():
     run_trainers(1, backend_of_ddp)
+
+
+def test_a_spawned_process_knows_the_backend_of_ddp():
+    """What spawn pickles of `ddp_spawn`, which is Lightning's own class, brings the backend along."""
+    program = """
+import os, pickle, subprocess, sys
+if len(sys.argv) == 1:
+    import tutti.lightning, lightning.pytorch as pl
+    tutti.lightning.use_for_ddp()
+    strategy = pl.Trainer(strategy="ddp_spawn", accelerator="cpu", devices=2, logger=False).strategy
+    child = subprocess.run([sys.executable, "-c", sys.orig_argv[2], "child"],
+                           input=pickle.dumps(strategy._process_group_backend), check=True)
+else:
+    backend = pickle.loads(sys.stdin.buffer.read())
+    import torch.distributed as dist
+    assert backend == "tutti" and dist.is_backend_available("tutti"), backend
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 def trains_unused(rank, strategy):

@@ -49,6 +49,8 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
     module["NAMES"] = [(name + suffix, strategy, {"start_method": method})
                        for name, strategy in started for suffix, method in _names.START_METHODS.items()] + [
         ("horovod", made[_horovod.HorovodStrategy], {}),
+        *((f"ddp_sharded{suffix}_find_unused_parameters_false", made[_sharded.DDPShardedStrategy],
+           {"start_method": _names.START_METHODS[suffix], "find_unused_parameters": False}) for suffix in ("", "_spawn")),
         ("dp", made[_data_parallel.DataParallelStrategy], {}),
         ("ddp2", made[_data_parallel.DDP2Strategy], {})]
     module["FABRIC_NAMES"] = [(name + suffix, of_fabric, {"start_method": method})
@@ -70,5 +72,6 @@ def define(module: dict[str, Any], package: str, fabric: str) -> None:
             return module[type(strategy).__name__](*arguments, **keywords)
         return strategy
 
-    module["strategy_for_trainer"] = lambda strategy: strategy_for(strategy, tutti, tuple(_TRAINER))
+    module["strategy_for_trainer"] = lambda strategy: strategy_for(
+        _horovod.named_by_launcher(strategy), tutti, tuple(_TRAINER))
     module["strategy_for_fabric"] = lambda strategy: strategy_for(strategy, of_fabric, (_fabric.TuttiFabricStrategy,))

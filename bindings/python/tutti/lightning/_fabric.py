@@ -18,13 +18,16 @@ class _SyncControl:
     """Lets Fabric accumulate gradients (``no_backward_sync``) in either DistributedDataParallel."""
 
     def no_backward_sync(self, module: torch.nn.Module, enabled: bool) -> contextlib.AbstractContextManager:
+        if not hasattr(module, "no_sync"):
+            raise TypeError("fabric.no_backward_sync is for a module that fabric.setup has returned, which is wrapped in "
+                            f"DistributedDataParallel; got one of type {type(module).__name__}")
         return module.no_sync() if enabled else contextlib.nullcontext()
 
 
 class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
-    ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`. Strategies that exchange weights or
+    ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`, the others those of Fabric's DDPStrategy. Strategies that exchange weights or
     momentum, and ``autotune``, need the optimizers: ``fabric.setup(model, optimizer)``. A checkpoint that has a model holds
     the strategy's state of every rank, and may be loaded on another number of ranks.
     """
@@ -33,6 +36,11 @@ class TuttiFabricStrategy(Remade):
         self,
         algorithm: Any = "gradient_allreduce",
         *,
+        accelerator: Any = None,
+        parallel_devices: list[torch.device] | None = None,
+        cluster_environment: Any = None,
+        checkpoint_io: Any = None,
+        precision: Any = None,
         process_group_backend: str | None = "tutti",
         timeout: timedelta | None = default_pg_timeout,
         start_method: Literal["popen", "spawn", "fork", "forkserver"] = "popen",
@@ -41,7 +49,10 @@ class TuttiFabricStrategy(Remade):
     ) -> None:
         algorithm, self._autotune = _names.take_autotune(algorithm, autotune)
         self.exchanged_by, of_ddp = _names.read(algorithm, options)
-        super().__init__(process_group_backend=process_group_backend, timeout=timeout, start_method=start_method, **of_ddp)
+        super().__init__(
+            accelerator=accelerator, parallel_devices=parallel_devices, cluster_environment=cluster_environment,
+            checkpoint_io=checkpoint_io, precision=precision, process_group_backend=process_group_backend,
+            timeout=timeout, start_method=start_method, **of_ddp)
         self._backward_sync_control = _SyncControl()
         self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
 

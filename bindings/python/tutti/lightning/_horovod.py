@@ -1,10 +1,17 @@
 """The strategy ``horovod``."""
 
+import os
 from typing import Any
 
 import torch
 
 from tutti.lightning._strategy import TuttiStrategy
+
+
+def named_by_launcher(strategy: Any) -> Any:
+    """``"horovod"`` where no strategy is named under horovodrun, whose ranks would train alone otherwise."""
+    launched = strategy == "auto" and int(os.environ.get("HOROVOD_SIZE", "1")) > 1
+    return "horovod" if launched else strategy
 
 
 # The learning rates in a group of parameters: the present one, and those from which schedulers compute others.

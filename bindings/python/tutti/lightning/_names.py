@@ -22,10 +22,12 @@ def split(name: str) -> tuple[str, str] | None:
     Options follow after a comma or a colon: ``"tutti:bytegrad,codec=bf16"``.
     """
     family, colon, strategy = name.partition(":")
+    family = family.lower()  # Lightning takes names in any case
     suffix = family.removeprefix(FAMILY)
     if not colon or not family.startswith(FAMILY) or suffix not in START_METHODS:
         return None
-    return START_METHODS[suffix], with_options(*strategy.replace(":", ",").split(","))
+    algorithm, *options = strategy.replace(":", ",").split(",")
+    return START_METHODS[suffix], with_options(algorithm.lower(), *options)
 
 
 def check_family(name: str) -> None:

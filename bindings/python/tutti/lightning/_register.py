@@ -53,12 +53,25 @@ def _fabric_registry(fabric: str) -> Any:
     return importlib.import_module(f"{fabric}.strategies").STRATEGY_REGISTRY
 
 
+class _Backend(str):
+    """The name of a backend that registers the backend with torch where it is unpickled, as in a spawned process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _registered, (str(self),)
+
+
+def _registered(name: str) -> _Backend:
+    import tutti.torch  # noqa: F401
+
+    return _Backend(name)
+
+
 def _replace_ddp(package: str, fabric: str) -> None:
     """Names the backend ``tutti`` to every entry of DDP."""
     for registry in (_registry(package), _fabric_registry(fabric)):
         for name, entry in registry.items():
             if name in _DDP_NAMES or name.startswith(tuple(f"{ddp}_find_unused" for ddp in _DDP_NAMES)):
-                entry["init_params"]["process_group_backend"] = "tutti"
+                entry["init_params"]["process_group_backend"] = _Backend("tutti")
 
 
 def _add_to(package: str, fabric: str, _: ModuleType) -> None:

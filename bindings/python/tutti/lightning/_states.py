@@ -1,11 +1,13 @@
 """States of a strategy in checkpoints of Lightning: what the strategy's later steps depend on beside the weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 import tutti.torch
+from tutti.torch import states as of_torch
 
 KEY = "tutti"  # of the states in a checkpoint
 _WRAPPER = "wrapper"  # the key, in a state, of the DistributedDataParallel that has made the state: torch's or Tutti's
@@ -24,8 +26,16 @@ def state_of(exchange: Exchanges) -> dict[str, Any]:
 def gather(state: Any) -> list[Any] | None:
     """``state`` of every rank, on rank 0, which writes the checkpoint; None elsewhere. Collective."""
     states = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(state, states)
-    return states
+    # As bytes: who pickles a tensor calls torch.save, on ranks that write nothing.
+    dist.gather_object(_replaced(state, torch.Tensor, of_torch.to_bytes), states)
+    return None if states is None else [_replaced(one, bytes, of_torch.to_tensor) for one in states]
+
+
+def _replaced(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
+    """``value`` with ``function`` of what is of ``kind``, also in dictionaries inside."""
+    if isinstance(value, dict):
+        return {key: _replaced(inside, kind, function) for key, inside in value.items()}
+    return function(value) if isinstance(value, kind) else value
 
 
 def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> None:
