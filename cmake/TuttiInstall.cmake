@@ -10,6 +10,17 @@ endif()
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_dir} COMPONENT development)
 
+# The runtime of CUDA, as a file beside libtutti.a: NVIDIA lets programs distribute it.
+set(tutti_cudart "")
+set(tutti_cudart_libs "")
+if(TUTTI_WITH_CUDA)
+  get_target_property(cudart CUDA::cudart_static IMPORTED_LOCATION)
+  cmake_path(GET cudart FILENAME cudart_name)
+  install(FILES ${cudart} DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti COMPONENT development)
+  set(tutti_cudart ${CMAKE_INSTALL_LIBDIR}/tutti/${cudart_name})
+  set(tutti_cudart_libs " \${libdir}/tutti/${cudart_name} -lrt")
+endif()
+
 configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
