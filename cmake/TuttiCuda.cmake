@@ -45,6 +45,9 @@ enable_language(CUDA)  # the test of nvcc that this makes needs what is set belo
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has C++20
+endif()
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 # `tutti` links CUDA::cudart_static by itself; programs that link `tutti` get no other runtime.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)

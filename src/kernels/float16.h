@@ -6,17 +6,21 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace tutti::kernels {
 
-inline float FloatFromBFloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+TUTTI_HOST_DEVICE inline float FloatFromBFloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
 
-inline std::uint16_t BFloat16FromFloat(float value) {
+TUTTI_HOST_DEVICE inline std::uint16_t BFloat16FromFloat(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if (value != value) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline float FloatFromFloat16(std::uint16_t bits) {
+TUTTI_HOST_DEVICE inline float FloatFromFloat16(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
   const std::uint32_t mantissa = bits & 0x3FFu;
@@ -31,7 +35,7 @@ inline float FloatFromFloat16(std::uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-inline std::uint16_t Float16FromFloat(float value) {
+TUTTI_HOST_DEVICE inline std::uint16_t Float16FromFloat(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;

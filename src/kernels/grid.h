@@ -1,5 +1,5 @@
-// The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops (and a CUDA kernel)
-// must give equal bits. docs/decisions/0002-uint8-block.md derives the arithmetic.
+// The arithmetic of the codecs uint8_block and uint4_block, one element at a time; their SIMD loops and the
+// kernels of GPUs give equal bits. docs/decisions/0002-uint8-block.md derives the arithmetic.
 #ifndef TUTTI_KERNELS_GRID_H_
 #define TUTTI_KERNELS_GRID_H_
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/host_device.h"
 #include "kernels/random.h"
 #include "tutti/codec.h"
 
@@ -24,11 +25,11 @@ struct Grid {
   float highest;
 
   // The value of code 0, which is sent together with `step`.
-  float min() const { return base - zero * step; }
+  TUTTI_HOST_DEVICE float min() const { return base - zero * step; }
 };
 
 // The smallest number with 16 significant bits that is ≥ value and a multiple of the smallest fp32; value ≥ 0.
-inline double RoundUpTo16Bits(double value) {
+TUTTI_HOST_DEVICE inline double RoundUpTo16Bits(double value) {
   constexpr double kSmallest = std::numeric_limits<float>::denorm_min();
   if (value < 0x1p16 * kSmallest) return std::ceil(value / kSmallest) * kSmallest;
   constexpr std::uint64_t kDropped = (std::uint64_t{1} << (52 - 15)) - 1;
@@ -38,7 +39,7 @@ inline double RoundUpTo16Bits(double value) {
 // The grid for finite values in [min, max] and codes up to `last` (≤ 255). With rounding to nearest, the outermost
 // values may lie up to half a step beyond the outermost levels when zero is a level. With rounding at random they may
 // not, because they would always be rounded the same way; the levels are then spread over one step more.
-inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
+TUTTI_HOST_DEVICE inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   const bool spans_zero = min <= 0 && max >= 0;
   const bool stretches = rounding == Rounding::kStochastic && min < 0 && max > 0;
@@ -58,21 +59,23 @@ inline Grid MakeGrid(float min, float max, int last, Rounding rounding) {
 // bits of the sum.
 inline constexpr float kRoundToInteger = 0x1.8p23f;
 
-inline float LevelOf(const Grid& grid, float value) {
+TUTTI_HOST_DEVICE inline float LevelOf(const Grid& grid, float value) {
   const float level = (value - grid.base) / (grid.step > 0 ? grid.step : 1.0f);
   return std::min(std::max(level, grid.lowest), grid.highest);
 }
 
-inline std::uint8_t CodeOf(const Grid& grid, float level) {
+TUTTI_HOST_DEVICE inline std::uint8_t CodeOf(const Grid& grid, float level) {
   return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + (kRoundToInteger + grid.zero)));
 }
 
 // Encodes `value`, which is finite and in the range that the grid was made for.
-inline std::uint8_t EncodeToGrid(const Grid& grid, float value) { return CodeOf(grid, LevelOf(grid, value)); }
+TUTTI_HOST_DEVICE inline std::uint8_t EncodeToGrid(const Grid& grid, float value) {
+  return CodeOf(grid, LevelOf(grid, value));
+}
 
 // Encodes with stochastic rounding, on a grid that was made for stochastic rounding: up with a probability equal to the
 // value's distance from the level below, in steps.
-inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t word) {
+TUTTI_HOST_DEVICE inline std::uint8_t EncodeToGrid(const Grid& grid, float value, std::uint32_t word) {
   const float level = LevelOf(grid, value);
   const float below = std::floor(level);
   return CodeOf(grid, UnitFromWord(word) < level - below ? below + 1.0f : below);
@@ -87,12 +90,12 @@ struct GridValues {
   float factor;
 };
 
-inline GridValues MakeGridValues(float min, float step) {
+TUTTI_HOST_DEVICE inline GridValues MakeGridValues(float min, float step) {
   if (step >= 0x1p119f) return {0.25f * min, 0.25f * step, 4.0f};
   return {min, step, 1.0f};
 }
 
-inline float DecodeFromGrid(const GridValues& values, std::uint8_t code) {
+TUTTI_HOST_DEVICE inline float DecodeFromGrid(const GridValues& values, std::uint8_t code) {
   return (values.min + static_cast<float>(code) * values.step) * values.factor;
 }
 

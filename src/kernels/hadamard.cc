@@ -3,7 +3,6 @@
 #include <bit>
 
 #include "kernels/highway_targets.h"
-#include "kernels/random.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/hadamard.cc"
@@ -109,26 +108,19 @@ namespace {
 HWY_EXPORT(HadamardHere);
 HWY_EXPORT(ScaleHere);
 
-// The factor 1/√n of each direction is rounded to a power of two, so that no value is rounded; the product of both is
-// 1/n.
-float FactorThere(std::size_t count) { return 1.0f / static_cast<float>(1u << (std::bit_width(count) / 2)); }
-float FactorBack(std::size_t count) { return 1.0f / static_cast<float>(1u << ((std::bit_width(count) - 1) / 2)); }
-
 }  // namespace
 
 void Hadamard(float* values, std::size_t count) { HWY_DYNAMIC_DISPATCH(HadamardHere)(values, count); }
 
 Rotation::Rotation(std::uint64_t seed, std::size_t elements) {
-  const RandomStream random = MakeRandomStream(seed, 0, 0);
-  for (std::size_t i = 0; i < elements; ++i) {
-    signs_[i] = RandomWord(random, static_cast<std::uint32_t>(i)) & 0x80000000u;
-  }
+  const RandomStream signs = RotationSigns(seed);
+  for (std::size_t i = 0; i < elements; ++i) signs_[i] = RotationSign(signs, i);
 }
 
 void Rotation::Apply(absl::Span<const float> values, float* rotated) const {
   for (std::size_t begin = 0; begin < values.size();) {
     const std::size_t n = std::bit_floor(values.size() - begin);
-    HWY_DYNAMIC_DISPATCH(ScaleHere)(&values[begin], &signs_[begin], FactorThere(n), n, false, rotated + begin);
+    HWY_DYNAMIC_DISPATCH(ScaleHere)(&values[begin], &signs_[begin], RotationFactorThere(n), n, false, rotated + begin);
     Hadamard(rotated + begin, n);
     begin += n;
   }
@@ -138,7 +130,8 @@ void Rotation::Undo(float* rotated, bool accumulate, absl::Span<float> values) c
   for (std::size_t begin = 0; begin < values.size();) {
     const std::size_t n = std::bit_floor(values.size() - begin);
     Hadamard(rotated + begin, n);
-    HWY_DYNAMIC_DISPATCH(ScaleHere)(rotated + begin, &signs_[begin], FactorBack(n), n, accumulate, &values[begin]);
+    HWY_DYNAMIC_DISPATCH(ScaleHere)
+    (rotated + begin, &signs_[begin], RotationFactorBack(n), n, accumulate, &values[begin]);
     begin += n;
   }
 }

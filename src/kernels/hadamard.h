@@ -5,16 +5,34 @@
 #define TUTTI_KERNELS_HADAMARD_H_
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kernels/random.h"
 
 namespace tutti::kernels {
 
 // values ← H · values, with H the Hadamard matrix of ±1 in Sylvester's order, as log2(count) passes of sums and
 // differences of elements 1, 2, 4 … apart; `count` is a power of two.
 void Hadamard(float* values, std::size_t count);
+
+// What a rotation multiplies the values of a piece of `count` elements by, before H and, on the way back, after it: the
+// factor 1/√count of each direction is rounded to a power of two, so that no value is rounded; the product of both is
+// 1/count.
+constexpr float RotationFactorThere(std::size_t count) {
+  return 1.0f / static_cast<float>(1u << (std::bit_width(count) / 2));
+}
+constexpr float RotationFactorBack(std::size_t count) {
+  return 1.0f / static_cast<float>(1u << ((std::bit_width(count) - 1) / 2));
+}
+
+// The random signs of a rotation, and the sign bit of element `index`: set where the factor is −1.
+constexpr RandomStream RotationSigns(std::uint64_t seed) { return MakeRandomStream(seed, 0, 0); }
+constexpr std::uint32_t RotationSign(RandomStream signs, std::size_t index) {
+  return RandomWord(signs, static_cast<std::uint32_t>(index)) & 0x80000000u;
+}
 
 // The rotation of a block that a seed names. A block whose length is no power of two is rotated in pieces whose lengths
 // are, the largest first. Values must be below 2^121 in magnitude, or sums may overflow. Thread-safe, allocates

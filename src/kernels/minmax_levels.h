@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace tutti::kernels {
 
 struct MinMaxLevels {
@@ -15,21 +17,21 @@ struct MinMaxLevels {
 };
 
 // `min` and `max` are the two numbers sent for a block (NaN when a value of the block is not finite).
-inline MinMaxLevels MakeMinMaxLevels(float min, float max) {
+TUTTI_HOST_DEVICE inline MinMaxLevels MakeMinMaxLevels(float min, float max) {
   const float range = (max - min) + 1e-7f;
   const float scale = static_cast<float>(255.0 / static_cast<double>(range));
   const float upper = std::nearbyint(max * scale);
   return {scale, upper, upper - 255.0f};
 }
 
-inline std::uint8_t EncodeMinMaxUint8(const MinMaxLevels& levels, float value) {
+TUTTI_HOST_DEVICE inline std::uint8_t EncodeMinMaxUint8(const MinMaxLevels& levels, float value) {
   const float rounded = std::nearbyint(value * levels.scale);
   const float level = (rounded < levels.upper ? rounded : levels.upper) - levels.lower;
   const float positive = level > 0.0f ? level : 0.0f;  // 0 also for a NaN level, as in the CUDA conversion
   return static_cast<std::uint8_t>(positive < 255.0f ? positive : 255.0f);
 }
 
-inline float DecodeMinMaxUint8(const MinMaxLevels& levels, std::uint8_t code) {
+TUTTI_HOST_DEVICE inline float DecodeMinMaxUint8(const MinMaxLevels& levels, std::uint8_t code) {
   return (static_cast<float>(code) + levels.lower) / levels.scale;
 }
 

@@ -81,23 +81,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-namespace {
-
-// The operator on bits that computes `op` of truths.
-ReduceOp OnTruths(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kMax:
-      return ReduceOp::kBitwiseOr;
-    case ReduceOp::kProd:
-    case ReduceOp::kMin:
-      return ReduceOp::kBitwiseAnd;
-    default:
-      return op;
-  }
-}
-
-}  // namespace
 
 HWY_EXPORT(ReduceBytesHere);
 

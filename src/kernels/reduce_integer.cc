@@ -3,39 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <type_traits>
 
+#include "kernels/integer_element.h"
 #include "kernels/reduce_bits.h"
 
 namespace tutti::kernels {
 namespace {
 
 constexpr std::size_t kBlock = 256;  // elements: the accumulator stays in the first-level cache
-
-template <ReduceOp kOp, typename T>
-T Combine(T a, T b) {
-  // Unsigned arithmetic wraps around; that of 64 bits also for narrow operands, which would be promoted to (signed)
-  // int.
-  using Wide = std::uint64_t;
-  if constexpr (kOp == ReduceOp::kMin) {
-    return std::min(a, b);
-  } else if constexpr (kOp == ReduceOp::kMax) {
-    return std::max(a, b);
-  } else if constexpr (kOp == ReduceOp::kProd) {
-    return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
-  } else {
-    return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
-  }
-}
-
-template <typename T>
-T Quotient(T dividend, std::int32_t divisor) {
-  if constexpr (std::is_signed_v<T>) {
-    return static_cast<T>(std::int64_t{dividend} / divisor);
-  } else {
-    return static_cast<T>(std::uint64_t{dividend} / static_cast<std::uint64_t>(divisor));
-  }
-}
 
 template <typename T, ReduceOp kOp>
 void ReduceBlocks(std::int32_t divisor, absl::Span<void* const> dsts, absl::Span<const void* const> srcs,
@@ -46,7 +21,7 @@ void ReduceBlocks(std::int32_t divisor, absl::Span<void* const> dsts, absl::Span
     std::memcpy(result, static_cast<const T*>(srcs[0]) + begin, size * sizeof(T));
     for (const void* operand : srcs.subspan(1)) {
       const T* values = static_cast<const T*>(operand) + begin;
-      for (std::size_t i = 0; i < size; ++i) result[i] = Combine<kOp>(result[i], values[i]);
+      for (std::size_t i = 0; i < size; ++i) result[i] = CombineIntegers<kOp>(result[i], values[i]);
     }
     if constexpr (kOp == ReduceOp::kAvg) {
       for (std::size_t i = 0; i < size; ++i) result[i] = Quotient(result[i], divisor);

@@ -6,18 +6,12 @@
 namespace tutti::kernels {
 namespace {
 
-// One round fixes some of the 31 bits of a magnitude: the exponent and 3 bits, then 10 bits, then 10 bits.
-struct Round {
-  int shift;
-  int bits;
-};
-constexpr Round kRounds[] = {{20, 11}, {10, 10}, {0, 10}};
-
 // Counts values whose magnitude starts with `prefix`, by the bits of the magnitude that follow. Neighbouring values are
 // counted in different tables: they often fall into one bin, and adding to a bin twice in a row is slow.
 class Histogram {
  public:
-  Histogram(absl::Span<const float> values, Round round, std::uint32_t prefix) : bins_(std::size_t{1} << round.bits) {
+  Histogram(absl::Span<const float> values, SelectionRound round, std::uint32_t prefix)
+      : bins_(std::size_t{1} << round.bits) {
     const std::uint32_t mask = static_cast<std::uint32_t>(bins_ - 1);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint32_t bits = MagnitudeOf(values[i]) >> round.shift;
@@ -35,18 +29,19 @@ class Histogram {
  private:
   static constexpr std::size_t kTables = 2;
   std::size_t bins_;
-  std::array<std::array<std::int64_t, 1 << 11>, kTables> counts_ = {};
+  std::array<std::array<std::int64_t, kMostBins>, kTables> counts_ = {};
 };
 
 }  // namespace
 
 Largest FindLargest(absl::Span<const float> values, std::int64_t count) {
   Largest found{.ties = count};
-  for (const Round& round : kRounds) {
+  for (int number = 0; number < kSelectionRounds; ++number) {
+    const SelectionRound round = SelectionRoundAt(number);
     const Histogram histogram(values, round, found.magnitude);
     std::uint32_t bin = histogram.bins() - 1;
-    if (round.shift == kRounds[0].shift) {
-      constexpr std::uint32_t kInfinity = 0x7F800000u >> kRounds[0].shift;
+    if (number == 0) {
+      constexpr std::uint32_t kInfinity = 0x7F800000u >> SelectionRoundAt(0).shift;
       for (; bin >= kInfinity; --bin) found.finite = found.finite && histogram[bin] == 0;
       if (!found.finite) return found;
     }

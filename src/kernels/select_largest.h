@@ -12,6 +12,18 @@ namespace tutti::kernels {
 // |value| as an integer of the same order; NaN is above Inf, and Inf above every number.
 constexpr std::uint32_t MagnitudeOf(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFu; }
 
+// The search fixes some of the 31 bits of the least selected magnitude in each round: the exponent and 3 bits, then 10
+// bits, then 10 bits.
+struct SelectionRound {
+  int shift;
+  int bits;
+};
+inline constexpr int kSelectionRounds = 3;
+inline constexpr int kMostBins = 1 << 11;
+constexpr SelectionRound SelectionRoundAt(int round) {
+  return round == 0 ? SelectionRound{20, 11} : SelectionRound{round == 1 ? 10 : 0, 10};
+}
+
 struct Largest {
   bool finite = true;           // false when any value is NaN or infinite; the rest is then meaningless
   std::uint32_t magnitude = 0;  // the magnitude of the smallest selected element

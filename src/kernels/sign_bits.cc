@@ -14,7 +14,7 @@ namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 double SumHere(const float* values, std::size_t count) {
-  constexpr std::size_t kSums = 16;
+  constexpr std::size_t kSums = kPartialSums;
   const hn::CappedTag<double, kSums> d;
   const hn::Rebind<float, decltype(d)> df32;
   HWY_ALIGN double sums[kSums] = {};

@@ -9,8 +9,11 @@
 
 namespace tutti::kernels {
 
-// Σ |value| in double: 16 partial sums of every 16th element, whose upper half is added to the lower half until one is
-// left. NaN or Inf when a value is.
+// The number of partial sums of SumOfMagnitudes.
+inline constexpr int kPartialSums = 16;
+
+// Σ |value| in double: kPartialSums partial sums, each of every kPartialSums-th element, whose upper half is added to
+// the lower half until one is left. NaN or Inf when a value is.
 double SumOfMagnitudes(absl::Span<const float> values);
 
 // Whether element `index` is sent as negative. A zero at an odd index is sent as negative, so that the zeros of a block

@@ -9,19 +9,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "kernels/random.h"
 #include "tutti/dtype.h"
 
 namespace tutti::kernels {
 
 // Rounds one element; the SIMD loop must give equal bits.
-inline std::uint16_t BFloat16AtRandom(float value, std::uint32_t word) {
+TUTTI_HOST_DEVICE inline std::uint16_t BFloat16AtRandom(float value, std::uint32_t word) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if (value != value) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + (word >> 16)) >> 16);
 }
 
-inline std::uint16_t Float16AtRandom(float value, std::uint32_t word) {
+TUTTI_HOST_DEVICE inline std::uint16_t Float16AtRandom(float value, std::uint32_t word) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
