@@ -22,4 +22,5 @@ constinit const tutti::Codec tutti_codec_bf16 = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

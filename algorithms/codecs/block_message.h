@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "algorithms/codecs/wire_header.h"
+#include "kernels/message_layout.h"
 #include "kernels/random.h"
 #include "tutti/codec.h"
 
@@ -32,6 +33,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 //   static constexpr std::uint8_t kId;  // on the wire; never given to another codec
 //   using Numbers = std::array<float, N>;
 //   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);
+//   static kernels::Coder CoderOf(const CodecOptions& options);  // if the codec has kernels for devices
 //   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
 //                  std::uint8_t* code);
 //   void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values);
@@ -44,6 +46,8 @@ struct BlockScheme {
   static constexpr std::int64_t kSmallestBlock = 4;
   // The error of options that are valid one by one, but not together.
   static absl::Status Validate(const CodecOptions& /*options*/) { return absl::OkStatus(); }
+  // How many elements of a block are sent, in schemes that do not send all.
+  static std::int64_t Kept(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
   // A number that tells apart those options, beside block, on which the decoder depends.
   static std::uint32_t Fingerprint(const CodecOptions& /*options*/) { return 0; }
 };
@@ -76,6 +80,26 @@ class BlockMessage {
 
   static std::int64_t EncodedBytes(std::int64_t count, const CodecOptions& options) {
     return IsRaw(count, options) ? kHeaderBytes + 4 * count : CodedBytes(count, options);
+  }
+
+  static kernels::MessageLayout Layout(std::int64_t count, const CodecOptions& options) {
+    kernels::MessageLayout layout = {.stochastic = options.rounding == Rounding::kStochastic,
+                                     .header_bytes = kHeaderBytes,
+                                     .count = count,
+                                     .seed = options.seed};
+    WriteHeader(HeaderOf(count, options), layout.header);
+    if (IsRaw(count, options)) {
+      layout.CutSingles(sizeof(float));
+      return layout;
+    }
+    layout.coder = Scheme::CoderOf(options);
+    layout.block = BlockElements(count, options);
+    layout.blocks = Blocks(count, options);
+    layout.numbers_bytes = kNumbersBytes;
+    layout.code_bytes = Scheme::CodeBytes(layout.block, options);
+    layout.kept = Scheme::Kept(layout.block, options);
+    layout.kept_of_last = Scheme::Kept(count - (layout.blocks - 1) * layout.block, options);
+    return layout;
   }
 
   static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "kernels/message_layout.h"
 #include "kernels/random.h"
 #include "kernels/reduce.h"
 #include "kernels/stochastic_cast.h"
@@ -27,6 +28,15 @@ class CastMessage {
   static absl::Status Validate(const CodecOptions& options) { return CheckTaken(kName, kOptions, options); }
 
   static std::int64_t EncodedBytes(std::int64_t count, const CodecOptions& /*options*/) { return 2 * count; }
+
+  static kernels::MessageLayout Layout(std::int64_t count, const CodecOptions& options) {
+    kernels::MessageLayout layout = {.coder = kType == DType::kF16 ? kernels::Coder::kF16 : kernels::Coder::kBF16,
+                                     .stochastic = options.rounding == Rounding::kStochastic,
+                                     .count = count,
+                                     .seed = options.seed};
+    layout.CutSingles(sizeof(std::uint16_t));
+    return layout;
+  }
 
   static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                      absl::Span<std::uint8_t> dst) {

@@ -25,4 +25,5 @@ constinit const tutti::Codec tutti_codec_fp16 = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

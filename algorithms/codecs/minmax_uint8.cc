@@ -14,6 +14,7 @@ struct MinMaxUint8 : codecs::BlockScheme {
   using Numbers = std::array<float, 2>;  // min, max
   using BlockScheme::BlockScheme;
 
+  static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kMinMax8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
   static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
@@ -46,4 +47,5 @@ constinit const tutti::Codec tutti_codec_minmax_uint8 = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

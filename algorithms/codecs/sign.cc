@@ -20,6 +20,7 @@ struct Sign : codecs::BlockScheme {
   using Numbers = std::array<float, 1>;              // the scale
   using BlockScheme::BlockScheme;
 
+  static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kSign; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
 
   static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
@@ -56,4 +57,5 @@ constinit const tutti::Codec tutti_codec_sign = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

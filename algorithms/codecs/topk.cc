@@ -31,15 +31,21 @@ class TopK : public codecs::BlockScheme {
     return static_cast<std::uint32_t>(kernels::Mix(std::bit_cast<std::uint64_t>(options.density)));
   }
 
+  static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kTopK; }
+
+  static std::int64_t Kept(std::int64_t elements, const CodecOptions& options) {
+    return std::max<std::int64_t>(1, std::llround(options.density * static_cast<double>(elements)));
+  }
+
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options) {
-    return Kept(elements, options) * (4 + IndexBytes(elements));
+    return Kept(elements, options) * (4 + kernels::IndexBytes(elements));
   }
 
   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
                  std::uint8_t* code) const {
     const auto elements = static_cast<std::int64_t>(values.size());
     const std::int64_t kept = Kept(elements, options_);
-    const std::int64_t index_bytes = IndexBytes(elements);
+    const std::int64_t index_bytes = kernels::IndexBytes(elements);
     std::uint8_t* indices = code + 4 * kept;
     kernels::Largest largest = kernels::FindLargest(values, kept);
     if (!largest.finite) {
@@ -60,7 +66,7 @@ class TopK : public codecs::BlockScheme {
 
   // Returns false unless the indices ascend and lie within the block, or the code starts with NaN.
   bool Decode(const Numbers& /*numbers*/, const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
-    switch (IndexBytes(static_cast<std::int64_t>(values.size()))) {
+    switch (kernels::IndexBytes(static_cast<std::int64_t>(values.size()))) {
       case 2:
         return DecodeWithIndices<std::uint16_t>(code, accumulate, values);
       case 4:
@@ -71,12 +77,6 @@ class TopK : public codecs::BlockScheme {
   }
 
  private:
-  static std::int64_t Kept(std::int64_t elements, const CodecOptions& options) {
-    return std::max<std::int64_t>(1, std::llround(options.density * static_cast<double>(elements)));
-  }
-  static std::int64_t IndexBytes(std::int64_t elements) {
-    return elements <= std::int64_t{1} << 16 ? 2 : elements <= std::int64_t{1} << 32 ? 4 : 8;
-  }
   template <typename Index>
   bool DecodeWithIndices(const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
     const std::int64_t kept = Kept(static_cast<std::int64_t>(values.size()), options_);
@@ -131,4 +131,5 @@ constinit const tutti::Codec tutti_codec_topk = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

@@ -34,6 +34,10 @@ class Uint4Block : public codecs::BlockScheme {
     return options.rotation ? static_cast<std::uint32_t>(kernels::Mix(options.seed + 1)) | 1u : 0u;
   }
 
+  static kernels::Coder CoderOf(const CodecOptions& options) {
+    return options.rotation ? kernels::Coder::kRotatedGrid4 : kernels::Coder::kGrid4;
+  }
+
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
 
   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
@@ -84,4 +88,5 @@ constinit const tutti::Codec tutti_codec_uint4_block = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

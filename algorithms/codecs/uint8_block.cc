@@ -17,6 +17,7 @@ struct Uint8Block : codecs::BlockScheme {
   using Numbers = std::array<float, 2>;  // the value of code 0, the step
   using BlockScheme::BlockScheme;
 
+  static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kGrid8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
   static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
@@ -49,4 +50,5 @@ constinit const tutti::Codec tutti_codec_uint8_block = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
+    .layout = tutti::Message::Layout,
 };

@@ -19,6 +19,10 @@ namespace tutti {
 enum class Rounding : std::uint8_t { kNearest, kStochastic };
 absl::string_view Name(Rounding rounding);
 
+namespace kernels {
+struct MessageLayout;
+}
+
 // All options of all codecs. A codec takes some of them (Codec::options) and rejects values other than these defaults
 // for the rest.
 struct CodecOptions {
@@ -69,6 +73,9 @@ struct Codec {
   // wrong, and undefined where a code in the middle of the message is wrong.
   absl::Status (*decode)(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
                          absl::Span<float> dst);
+  // What the kernels of a device must know of a message for `count` elements (src/kernels/message_layout.h). Null:
+  // there are no such kernels, and the codec works in host memory only.
+  kernels::MessageLayout (*layout)(std::int64_t count, const CodecOptions& options) = nullptr;
 };
 
 struct CodecChoice {

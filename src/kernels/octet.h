@@ -1,0 +1,122 @@
+// The unit in which a thread of a device kernel works: up to eight elements that follow one another in memory, which a
+// GPU loads and stores as whole vectors where they are aligned.
+#ifndef TUTTI_KERNELS_OCTET_H_
+#define TUTTI_KERNELS_OCTET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/host_device.h"
+
+namespace tutti::kernels {
+
+inline constexpr int kOctet = 8;
+
+#ifdef __CUDA_ARCH__
+__device__ inline bool IsAligned(const void* address, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
+}
+#endif
+
+// Loads elements [0, count) of the kMost elements at `from`, which need no alignment, and sets the others to 0.
+template <typename T, int kMost>
+TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost]) {
+#ifdef __CUDA_ARCH__
+  constexpr std::size_t kBytes = kMost * sizeof(T);
+  if constexpr (kBytes % sizeof(uint4) == 0) {
+    if (count == kMost && IsAligned(from, sizeof(uint4))) {
+      TUTTI_UNROLL
+      for (std::size_t i = 0; i < kBytes / sizeof(uint4); ++i) {
+        const uint4 part = static_cast<const uint4*>(from)[i];
+        memcpy(reinterpret_cast<char*>(to) + i * sizeof(part), &part, sizeof(part));
+      }
+      return;
+    }
+  } else if constexpr (kBytes == sizeof(uint2)) {
+    if (count == kMost && IsAligned(from, sizeof(uint2))) {
+      const uint2 part = *static_cast<const uint2*>(from);
+      memcpy(to, &part, sizeof(part));
+      return;
+    }
+  } else if constexpr (kBytes == sizeof(std::uint32_t)) {
+    if (count == kMost && IsAligned(from, sizeof(std::uint32_t))) {
+      const std::uint32_t part = *static_cast<const std::uint32_t*>(from);
+      memcpy(to, &part, sizeof(part));
+      return;
+    }
+  }
+  const bool aligned = IsAligned(from, sizeof(T));
+  TUTTI_UNROLL
+  for (int i = 0; i < kMost; ++i) {
+    to[i] = T{};
+    if (i >= count) continue;
+    if (aligned) {
+      to[i] = static_cast<const T*>(from)[i];
+    } else {
+      memcpy(&to[i], static_cast<const char*>(from) + i * sizeof(T), sizeof(T));
+    }
+  }
+#else
+  if (count < kMost) std::memset(to, 0, sizeof(to));
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+#endif
+}
+
+// Stores `elements` [0, count) at `to`, which needs no alignment.
+template <typename T, int kMost>
+TUTTI_HOST_DEVICE void StoreElements(const T (&elements)[kMost], int count, void* to) {
+#ifdef __CUDA_ARCH__
+  constexpr std::size_t kBytes = kMost * sizeof(T);
+  if constexpr (kBytes % sizeof(uint4) == 0) {
+    if (count == kMost && IsAligned(to, sizeof(uint4))) {
+      TUTTI_UNROLL
+      for (std::size_t i = 0; i < kBytes / sizeof(uint4); ++i) {
+        uint4 part;
+        memcpy(&part, reinterpret_cast<const char*>(elements) + i * sizeof(part), sizeof(part));
+        static_cast<uint4*>(to)[i] = part;
+      }
+      return;
+    }
+  } else if constexpr (kBytes == sizeof(uint2)) {
+    if (count == kMost && IsAligned(to, sizeof(uint2))) {
+      uint2 part;
+      memcpy(&part, elements, sizeof(part));
+      *static_cast<uint2*>(to) = part;
+      return;
+    }
+  } else if constexpr (kBytes == sizeof(std::uint32_t)) {
+    if (count == kMost && IsAligned(to, sizeof(std::uint32_t))) {
+      std::uint32_t part;
+      memcpy(&part, elements, sizeof(part));
+      *static_cast<std::uint32_t*>(to) = part;
+      return;
+    }
+  }
+  const bool aligned = IsAligned(to, sizeof(T));
+  TUTTI_UNROLL
+  for (int i = 0; i < kMost; ++i) {
+    if (i >= count) continue;
+    if (aligned) {
+      static_cast<T*>(to)[i] = elements[i];
+    } else {
+      memcpy(static_cast<char*>(to) + i * sizeof(T), &elements[i], sizeof(T));
+    }
+  }
+#else
+  std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(T));
+#endif
+}
+
+// The part of a kernel on `count` elements that belongs to thread `thread` of `threads`. `octets.At(begin, n)` computes
+// elements [begin, begin + n), n ≤ kOctet.
+template <class Octets>
+TUTTI_HOST_DEVICE void RunOctets(const Octets& octets, std::int64_t count, std::int64_t thread, std::int64_t threads) {
+  for (std::int64_t begin = thread * kOctet; begin < count; begin += threads * kOctet) {
+    octets.At(begin, count - begin < kOctet ? static_cast<int>(count - begin) : kOctet);
+  }
+}
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_OCTET_H_

@@ -1,0 +1,119 @@
+// A team: the threads that encode or decode one block together. Functions that work on a block are templates over the
+// team, the same for a team of one thread on the host as for a warp or a thread block of a GPU (cuda_team.h).
+#ifndef TUTTI_KERNELS_TEAM_H_
+#define TUTTI_KERNELS_TEAM_H_
+
+#include <cstdint>
+
+#include "kernels/host_device.h"
+#include "kernels/octet.h"
+
+namespace tutti::kernels {
+
+// All threads of a team call these functions together. What a thread wrote before Sync, all threads read after it.
+struct OneThread {
+  static constexpr int rank() { return 0; }
+  static constexpr int size() { return 1; }
+  TUTTI_HOST_DEVICE void Sync() const {}
+  TUTTI_HOST_DEVICE bool All(bool value) const { return value; }
+  TUTTI_HOST_DEVICE bool Any(bool value) const { return value; }
+  // The values of all threads, put together by `value.Add(other)`.
+  template <class T>
+  TUTTI_HOST_DEVICE T Combine(T value) const {
+    return value;
+  }
+  // The sum of the values of the threads before this one; `total` gets that of all.
+  TUTTI_HOST_DEVICE std::uint64_t SumBefore(std::uint64_t value, std::uint64_t& total) const {
+    total = value;
+    return 0;
+  }
+  // Adds 1 to a counter that the team shares.
+  TUTTI_HOST_DEVICE void Increment(std::uint64_t& counter) const { ++counter; }
+};
+
+// Calls visit(begin, n) for each octet [begin, begin + n) of `count` elements that is this thread's.
+template <class Team, class Visit>
+TUTTI_HOST_DEVICE void ForEachOctet(const Team& team, std::int64_t count, const Visit& visit) {
+  for (std::int64_t begin = std::int64_t{team.rank()} * kOctet; begin < count;
+       begin += std::int64_t{team.size()} * kOctet) {
+    visit(begin, count - begin < kOctet ? static_cast<int>(count - begin) : kOctet);
+  }
+}
+
+// The octets of a range of values that are this thread's, for two passes over them: the octets of a short range stay in
+// registers between the passes.
+class HeldOctets {
+ public:
+  // Calls visit(begin, n, octet) for each octet.
+  template <class Team, class Visit>
+  TUTTI_HOST_DEVICE void Load(const Team& team, const float* values, std::int64_t count, const Visit& visit) {
+    const std::int64_t stride = std::int64_t{team.size()} * kOctet;
+    std::int64_t begin = std::int64_t{team.rank()} * kOctet;
+    TUTTI_UNROLL
+    for (int k = 0; k < kHeld; ++k, begin += stride) {
+      const int n = LengthAt(begin, count);
+      if (n == 0) continue;
+      LoadElements(values + begin, n, held_[k]);
+      visit(begin, n, held_[k]);
+    }
+    VisitRest(values, begin, count, stride, visit);
+  }
+
+  // Calls visit(begin, n, octet) for each octet, after Load with the same range.
+  template <class Team, class Visit>
+  TUTTI_HOST_DEVICE void Revisit(const Team& team, const float* values, std::int64_t count, const Visit& visit) const {
+    const std::int64_t stride = std::int64_t{team.size()} * kOctet;
+    std::int64_t begin = std::int64_t{team.rank()} * kOctet;
+    TUTTI_UNROLL
+    for (int k = 0; k < kHeld; ++k, begin += stride) {
+      const int n = LengthAt(begin, count);
+      if (n > 0) visit(begin, n, held_[k]);
+    }
+    VisitRest(values, begin, count, stride, visit);
+  }
+
+ private:
+  static constexpr int kHeld = 4;
+
+  TUTTI_HOST_DEVICE static int LengthAt(std::int64_t begin, std::int64_t count) {
+    if (begin >= count) return 0;
+    return count - begin < kOctet ? static_cast<int>(count - begin) : kOctet;
+  }
+  template <class Visit>
+  TUTTI_HOST_DEVICE static void VisitRest(const float* values, std::int64_t begin, std::int64_t count,
+                                          std::int64_t stride, const Visit& visit) {
+    for (; begin < count; begin += stride) {
+      float octet[kOctet];
+      const int n = LengthAt(begin, count);
+      LoadElements(values + begin, n, octet);
+      visit(begin, n, octet);
+    }
+  }
+
+  float held_[kHeld][kOctet];
+};
+
+// What becomes of decoded values: they replace what is in memory, are added to it, or are taken off it (the remainder
+// is what a codec lost; a remainder that is no finite number becomes 0).
+enum class Output : std::uint8_t { kSet, kAdd, kRemainder };
+
+TUTTI_HOST_DEVICE inline float OutputOf(Output output, float present, float value) {
+  if (output == Output::kSet) return value;
+  if (output == Output::kAdd) return present + value;
+  const float remainder = present - value;
+  return remainder - remainder == 0.0f ? remainder : 0.0f;
+}
+
+// Gives the octet at `to` its decoded `values`.
+TUTTI_HOST_DEVICE inline void PutOctet(Output output, const float (&values)[kOctet], int count, float* to) {
+  if (output == Output::kSet) return StoreElements(values, count, to);
+  float present[kOctet];
+  LoadElements(to, count, present);
+  TUTTI_UNROLL
+  for (int i = 0; i < kOctet; ++i) present[i] = OutputOf(output, present[i], values[i]);
+  StoreElements(present, count, to);
+}
+
+}  // namespace tutti::kernels
+
+#endif  // TUTTI_KERNELS_TEAM_H_
