@@ -33,9 +33,7 @@ TUTTI_HOST_DEVICE void LoadLanesOf(const void* range, std::int64_t begin, int co
 
 template <class Format>
 TUTTI_HOST_DEVICE void StoreLanesOf(const float (&lanes)[kOctet], std::int64_t begin, int count, void* range) {
-  typename Format::Element elements[kOctet];
-  ToElements<Format>(lanes, elements);
-  StoreElements(elements, count, static_cast<typename Format::Element*>(range) + begin);
+  StoreLanes<Format>(lanes, count, static_cast<typename Format::Element*>(range) + begin);
 }
 
 template <class Format>

@@ -29,9 +29,7 @@ struct ConvertFloatingOctets {
   TUTTI_HOST_DEVICE void At(std::int64_t begin, int count) const {
     float lanes[kOctet];
     LoadLanes<From>(static_cast<const typename From::Element*>(src) + begin, count, lanes);
-    typename To::Element elements[kOctet];
-    ToElements<To>(lanes, elements);
-    StoreElements(elements, count, static_cast<typename To::Element*>(dst) + begin);
+    StoreLanes<To>(lanes, count, static_cast<typename To::Element*>(dst) + begin);
   }
 
   void* dst;

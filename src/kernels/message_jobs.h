@@ -17,7 +17,8 @@ namespace tutti::kernels {
 // loses. `draw` names the random numbers of the message.
 struct EncodeJob {
   MessageLayout layout;
-  const float* values;
+  const void* values;
+  DType type;  // of the values: f32, f16 or bf16
   std::uint8_t* message;
   std::uint64_t draw;
   float* residual;  // or null
@@ -27,14 +28,15 @@ struct EncodeJob {
 struct DecodeJob {
   MessageLayout layout;
   const std::uint8_t* message;
-  float* values;
+  void* values;
+  DType type;  // of the values: f32, f16 or bf16
   bool accumulate;
 };
 
 // The middle of the two-shot exchange, of one chunk: sum ← (what all versions decode to, added up in their order) /
 // divisor, then message ← Q(sum), with a residual as in EncodeJob.
 struct RecodeJob {
-  EncodeJob encode;  // `encode.values` is the sum
+  EncodeJob encode;  // its values are those of `sum`
   float* sum;
   const std::uint8_t* versions[kMaxOperands];
   int num_versions;
@@ -64,36 +66,36 @@ TUTTI_HOST_DEVICE bool HasHeader(const Team& team, const MessageLayout& layout, 
   return team.All(equal);  // the same for all threads, even while a peer changes the message
 }
 
-// Encodes block `unit` of `values` (element 0 of the message is values[0]).
+// Encodes block `unit` of `values`, which begin with element 0 of the message.
 template <class Coder, class Team>
 TUTTI_HOST_DEVICE void EncodeUnit(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
-                                  const float* values, std::int64_t unit) {
+                                  ValueSource values, std::int64_t unit) {
   const MessageLayout& layout = job.layout;
   if (unit == 0) {
     for (int i = team.rank(); i < layout.header_bytes; i += team.size()) job.message[i] = layout.header[i];
   }
   if (layout.blocks == 0) return;
   const auto place = PlaceOf(layout, unit, job.message);
-  values += place.begin;
+  values = values.From(place.begin);
   float* const residual = job.residual == nullptr ? nullptr : job.residual + place.begin;
   if (residual != nullptr) {
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
       LoadElements(residual + begin, n, octet);
       float gradient[kOctet];
-      LoadElements(values + begin, n, gradient);
+      values.LoadOctet(begin, n, gradient);
       TUTTI_UNROLL
       for (int i = 0; i < kOctet; ++i) octet[i] = gradient[i] + octet[i];
       StoreElements(octet, n, residual + begin);
     });
     team.Sync();
-    values = residual;
+    values = ValueSource(residual);
   }
   Coder::Encode(team, scratch, layout, place, values, job.draw);
   team.Sync();
   if (residual == nullptr) return;
   Coder::Decode(team, scratch, layout, PlaceOf<const std::uint8_t>(layout, unit, job.message), Output::kRemainder,
-                residual);
+                ValueSink(residual));
   team.Sync();
 }
 
@@ -105,7 +107,7 @@ struct RunEncode {
   template <class Coder, class Team>
   TUTTI_HOST_DEVICE static void Run(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
                                     std::int64_t unit, int /*number*/, FaultReport /*report*/) {
-    EncodeUnit<Coder>(team, scratch, job, job.values, unit);
+    EncodeUnit<Coder>(team, scratch, job, ValueSource(job.values, job.type), unit);
   }
 };
 
@@ -120,7 +122,7 @@ struct RunDecode {
     if (layout.blocks == 0) return;
     const auto place = PlaceOf(layout, unit, job.message);
     const Output output = job.accumulate ? Output::kAdd : Output::kSet;
-    if (!Coder::Decode(team, scratch, layout, place, output, job.values + place.begin)) {
+    if (!Coder::Decode(team, scratch, layout, place, output, ValueSink(job.values, job.type).From(place.begin))) {
       report.Raise(FaultKind::kCode, number);
     }
     team.Sync();
@@ -141,7 +143,7 @@ struct RunRecode {
       AddUp<Coder>(team, scratch, job, unit, report);
       team.Sync();
     }
-    EncodeUnit<Coder>(team, scratch, job.encode, job.sum, unit);
+    EncodeUnit<Coder>(team, scratch, job.encode, ValueSource(job.sum), unit);
   }
 
  private:
@@ -168,7 +170,7 @@ struct RunRecode {
     } else {
       for (int v = 0; v < job.num_versions; ++v) {
         const auto place = PlaceOf(layout, unit, job.versions[v]);
-        if (!Coder::Decode(team, scratch, layout, place, v == 0 ? Output::kSet : Output::kAdd, sum)) {
+        if (!Coder::Decode(team, scratch, layout, place, v == 0 ? Output::kSet : Output::kAdd, ValueSink(sum))) {
           report.Raise(FaultKind::kCode, v);
         }
         team.Sync();

@@ -136,7 +136,7 @@ struct MinMaxScheme {
 // Encodes `values` as the block at `place`.
 template <class Scheme, class Team>
 TUTTI_HOST_DEVICE void EncodeRange(const Team& team, const MessageLayout& layout, const BlockPlace<std::uint8_t>& place,
-                                   const float* values, std::uint64_t draw) {
+                                   const ValueSource& values, std::uint64_t draw) {
   HeldOctets held;
   RunningRange range;
   held.Load(team, values, place.elements, [&range](std::int64_t /*begin*/, int n, const float(&octet)[kOctet]) {
@@ -187,7 +187,8 @@ struct RangeCoder : AloneCoder<RangeCoder<Scheme>> {
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& /*scratch*/, const MessageLayout& layout,
-                                       const BlockPlace<std::uint8_t>& place, const float* values, std::uint64_t draw) {
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
+                                       std::uint64_t draw) {
     EncodeRange<Scheme>(team, layout, place, values, draw);
   }
 };

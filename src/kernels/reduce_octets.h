@@ -11,6 +11,7 @@
 #include "kernels/octet.h"
 #include "kernels/operand_list.h"
 #include "kernels/reduce_bits.h"
+#include "kernels/value_range.h"
 
 namespace tutti::kernels {
 
@@ -25,22 +26,6 @@ TUTTI_HOST_DEVICE void StoreEverywhere(const OperandList& list, std::int64_t beg
   for (int k = 0; k < list.num_dsts; ++k) {
     StoreElements(elements, count, static_cast<Element*>(list.dsts[k]) + begin);
   }
-}
-
-// Loads an octet into the lanes in which it is computed.
-template <class Format>
-TUTTI_HOST_DEVICE void LoadLanes(const void* from, int count, typename Format::Lane (&lanes)[kOctet]) {
-  typename Format::Element elements[kOctet];
-  LoadElements(from, count, elements);
-  TUTTI_UNROLL
-  for (int i = 0; i < kOctet; ++i) lanes[i] = Format::Load(elements[i]);
-}
-
-template <class Format>
-TUTTI_HOST_DEVICE void ToElements(const typename Format::Lane (&lanes)[kOctet],
-                                  typename Format::Element (&elements)[kOctet]) {
-  TUTTI_UNROLL
-  for (int i = 0; i < kOctet; ++i) elements[i] = Format::Store(lanes[i]);
 }
 
 template <class From, class To>

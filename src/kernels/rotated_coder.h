@@ -19,32 +19,34 @@ struct RotatedGrid4Coder {
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& scratch, const MessageLayout& layout,
-                                       const BlockPlace<std::uint8_t>& place, const float* values, std::uint64_t draw) {
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
+                                       std::uint64_t draw) {
     const RandomStream signs = RotationSigns(layout.seed);
     for (std::int64_t begin = 0; begin < place.elements;) {
       const auto n = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(place.elements - begin)));
       const float factor = RotationFactorThere(static_cast<std::size_t>(n));
       for (std::int64_t i = begin + team.rank(); i < begin + n; i += team.size()) {
-        scratch.values[i] = Signed(signs, i, values[i] * factor);
+        scratch.values[i] = Signed(signs, i, values.At(i) * factor);
       }
       Hadamard(team, scratch.values + begin, n);
       begin += n;
     }
-    EncodeRange<GridScheme<4>>(team, layout, place, scratch.values, draw);
+    EncodeRange<GridScheme<4>>(team, layout, place, ValueSource(scratch.values), draw);
   }
 
   template <class Team>
   TUTTI_HOST_DEVICE static bool Decode(const Team& team, Scratch& scratch, const MessageLayout& layout,
-                                       const BlockPlace<const std::uint8_t>& place, Output output, float* values) {
+                                       const BlockPlace<const std::uint8_t>& place, Output output,
+                                       const ValueSink& values) {
     const RandomStream signs = RotationSigns(layout.seed);
     Grid4Coder::Scratch none;
-    Grid4Coder::Decode(team, none, layout, place, Output::kSet, scratch.values);
+    Grid4Coder::Decode(team, none, layout, place, Output::kSet, ValueSink(scratch.values));
     for (std::int64_t begin = 0; begin < place.elements;) {
       const auto n = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(place.elements - begin)));
       const float factor = RotationFactorBack(static_cast<std::size_t>(n));
       Hadamard(team, scratch.values + begin, n);
       for (std::int64_t i = begin + team.rank(); i < begin + n; i += team.size()) {
-        values[i] = OutputOf(output, values[i], Signed(signs, i, scratch.values[i] * factor));
+        values.Put(output, Signed(signs, i, scratch.values[i] * factor), i);
       }
       begin += n;
     }

@@ -30,25 +30,26 @@ struct SignCoder {
   }
   template <class Team>
   TUTTI_HOST_DEVICE static bool Decode(const Team& team, Scratch& /*scratch*/, const MessageLayout& /*layout*/,
-                                       const BlockPlace<const std::uint8_t>& place, Output output, float* values) {
+                                       const BlockPlace<const std::uint8_t>& place, Output output,
+                                       const ValueSink& values) {
     const float scale = LevelsOf(place);
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
       DecodeOctet(scale, place.code, begin, n, octet);
-      PutOctet(output, octet, n, values + begin);
+      values.PutOctet(output, octet, begin, n);
     });
     return true;
   }
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& scratch, const MessageLayout& /*layout*/,
-                                       const BlockPlace<std::uint8_t>& place, const float* values,
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
                                        std::uint64_t /*draw*/) {
     const double sum = SumOfMagnitudes(team, scratch, values, place.elements);
     const bool finite = IsFinite(sum);
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
-      LoadElements(values + begin, n, octet);
+      values.LoadOctet(begin, n, octet);
       std::uint32_t bits = 0;
       TUTTI_UNROLL
       for (int i = 0; i < kOctet; ++i) {
@@ -64,12 +65,12 @@ struct SignCoder {
  private:
   // As the function of sign_bits.h sums: in partial sums, which are added up two by two.
   template <class Team>
-  TUTTI_HOST_DEVICE static double SumOfMagnitudes(const Team& team, Scratch& scratch, const float* values,
+  TUTTI_HOST_DEVICE static double SumOfMagnitudes(const Team& team, Scratch& scratch, const ValueSource& values,
                                                   std::int64_t count) {
     for (int k = team.rank(); k < kPartialSums; k += team.size()) {
       double sum = 0;
       for (std::int64_t i = k; i < count; i += kPartialSums) {
-        const auto value = static_cast<double>(values[i]);
+        const auto value = static_cast<double>(values.At(i));
         sum += value < 0 ? -value : value;
       }
       scratch.sums[k] = sum;

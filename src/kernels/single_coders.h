@@ -27,12 +27,13 @@ struct AloneCoder {
 
   template <class Team>
   TUTTI_HOST_DEVICE static bool Decode(const Team& team, Scratch& /*scratch*/, const MessageLayout& /*layout*/,
-                                       const BlockPlace<const std::uint8_t>& place, Output output, float* values) {
+                                       const BlockPlace<const std::uint8_t>& place, Output output,
+                                       const ValueSink& values) {
     const auto levels = Coder::LevelsOf(place);
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
       Coder::DecodeOctet(levels, place.code, begin, n, octet);
-      PutOctet(output, octet, n, values + begin);
+      values.PutOctet(output, octet, begin, n);
     });
     return true;
   }
@@ -52,11 +53,11 @@ struct RawCoder : AloneCoder<RawCoder> {
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& /*scratch*/, const MessageLayout& /*layout*/,
-                                       const BlockPlace<std::uint8_t>& place, const float* values,
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
                                        std::uint64_t /*draw*/) {
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
-      LoadElements(values + begin, n, octet);
+      values.LoadOctet(begin, n, octet);
       StoreElements(octet, n, place.code + begin * std::int64_t{sizeof(float)});
     });
   }
@@ -79,11 +80,12 @@ struct CastCoder : AloneCoder<CastCoder<Format>> {
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& /*scratch*/, const MessageLayout& layout,
-                                       const BlockPlace<std::uint8_t>& place, const float* values, std::uint64_t draw) {
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
+                                       std::uint64_t draw) {
     const RandomStream random = MakeRandomStream(layout.seed, draw, 0);
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
-      LoadElements(values + begin, n, octet);
+      values.LoadOctet(begin, n, octet);
       std::uint16_t elements[kOctet];
       TUTTI_UNROLL
       for (int i = 0; i < kOctet; ++i) {

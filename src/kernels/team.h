@@ -7,6 +7,7 @@
 
 #include "kernels/host_device.h"
 #include "kernels/octet.h"
+#include "kernels/value_range.h"
 
 namespace tutti::kernels {
 
@@ -46,14 +47,14 @@ class HeldOctets {
  public:
   // Calls visit(begin, n, octet) for each octet.
   template <class Team, class Visit>
-  TUTTI_HOST_DEVICE void Load(const Team& team, const float* values, std::int64_t count, const Visit& visit) {
+  TUTTI_HOST_DEVICE void Load(const Team& team, const ValueSource& values, std::int64_t count, const Visit& visit) {
     const std::int64_t stride = std::int64_t{team.size()} * kOctet;
     std::int64_t begin = std::int64_t{team.rank()} * kOctet;
     TUTTI_UNROLL
     for (int k = 0; k < kHeld; ++k, begin += stride) {
       const int n = LengthAt(begin, count);
       if (n == 0) continue;
-      LoadElements(values + begin, n, held_[k]);
+      values.LoadOctet(begin, n, held_[k]);
       visit(begin, n, held_[k]);
     }
     VisitRest(values, begin, count, stride, visit);
@@ -61,7 +62,8 @@ class HeldOctets {
 
   // Calls visit(begin, n, octet) for each octet, after Load with the same range.
   template <class Team, class Visit>
-  TUTTI_HOST_DEVICE void Revisit(const Team& team, const float* values, std::int64_t count, const Visit& visit) const {
+  TUTTI_HOST_DEVICE void Revisit(const Team& team, const ValueSource& values, std::int64_t count,
+                                 const Visit& visit) const {
     const std::int64_t stride = std::int64_t{team.size()} * kOctet;
     std::int64_t begin = std::int64_t{team.rank()} * kOctet;
     TUTTI_UNROLL
@@ -80,39 +82,18 @@ class HeldOctets {
     return count - begin < kOctet ? static_cast<int>(count - begin) : kOctet;
   }
   template <class Visit>
-  TUTTI_HOST_DEVICE static void VisitRest(const float* values, std::int64_t begin, std::int64_t count,
+  TUTTI_HOST_DEVICE static void VisitRest(const ValueSource& values, std::int64_t begin, std::int64_t count,
                                           std::int64_t stride, const Visit& visit) {
     for (; begin < count; begin += stride) {
       float octet[kOctet];
       const int n = LengthAt(begin, count);
-      LoadElements(values + begin, n, octet);
+      values.LoadOctet(begin, n, octet);
       visit(begin, n, octet);
     }
   }
 
   float held_[kHeld][kOctet];
 };
-
-// What becomes of decoded values: they replace what is in memory, are added to it, or are taken off it (the remainder
-// is what a codec lost; a remainder that is no finite number becomes 0).
-enum class Output : std::uint8_t { kSet, kAdd, kRemainder };
-
-TUTTI_HOST_DEVICE inline float OutputOf(Output output, float present, float value) {
-  if (output == Output::kSet) return value;
-  if (output == Output::kAdd) return present + value;
-  const float remainder = present - value;
-  return remainder - remainder == 0.0f ? remainder : 0.0f;
-}
-
-// Gives the octet at `to` its decoded `values`.
-TUTTI_HOST_DEVICE inline void PutOctet(Output output, const float (&values)[kOctet], int count, float* to) {
-  if (output == Output::kSet) return StoreElements(values, count, to);
-  float present[kOctet];
-  LoadElements(to, count, present);
-  TUTTI_UNROLL
-  for (int i = 0; i < kOctet; ++i) present[i] = OutputOf(output, present[i], values[i]);
-  StoreElements(present, count, to);
-}
 
 }  // namespace tutti::kernels
 

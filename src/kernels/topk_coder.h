@@ -22,7 +22,7 @@ class TopKCoder {
 
   template <class Team>
   TUTTI_HOST_DEVICE static void Encode(const Team& team, Scratch& scratch, const MessageLayout& layout,
-                                       const BlockPlace<std::uint8_t>& place, const float* values,
+                                       const BlockPlace<std::uint8_t>& place, const ValueSource& values,
                                        std::uint64_t /*draw*/) {
     const std::int64_t kept = KeptOf(layout, place.index);
     const std::int64_t index_bytes = IndexBytes(place.elements);
@@ -46,7 +46,7 @@ class TopKCoder {
       const std::int64_t left = place.elements - first;
       const int n = left <= 0 ? 0 : left < kOctet ? static_cast<int>(left) : kOctet;
       float octet[kOctet] = {};
-      if (n > 0) LoadElements(values + first, n, octet);
+      if (n > 0) values.LoadOctet(first, n, octet);
       std::uint64_t own = 0;
       TUTTI_UNROLL
       for (int i = 0; i < kOctet; ++i) {
@@ -78,7 +78,8 @@ class TopKCoder {
   // An index that does not ascend, or lies outside the block, is an invalid code, unless the code begins with NaN.
   template <class Team>
   TUTTI_HOST_DEVICE static bool Decode(const Team& team, Scratch& /*scratch*/, const MessageLayout& layout,
-                                       const BlockPlace<const std::uint8_t>& place, Output output, float* values) {
+                                       const BlockPlace<const std::uint8_t>& place, Output output,
+                                       const ValueSink& values) {
     const std::int64_t kept = KeptOf(layout, place.index);
     const std::int64_t index_bytes = IndexBytes(place.elements);
     const std::uint8_t* const indices = place.code + 4 * kept;
@@ -88,14 +89,14 @@ class TopKCoder {
         float octet[kOctet];
         TUTTI_UNROLL
         for (int i = 0; i < kOctet; ++i) octet[i] = output == Output::kRemainder ? 0.0f : first;
-        StoreElements(octet, n, values + begin);
+        values.PutOctet(Output::kSet, octet, begin, n);
       });
       return true;
     }
     if (output == Output::kSet) {
       ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
         const float octet[kOctet] = {};
-        StoreElements(octet, n, values + begin);
+        values.PutOctet(Output::kSet, octet, begin, n);
       });
       team.Sync();
     }
@@ -109,7 +110,7 @@ class TopKCoder {
       }
       const float value = k == 0 ? first : At(place.code, k);
       const float decoded = 0.0f + value;  // the sign of a zero is lost in the zeros that the others decode to
-      values[index] = OutputOf(output, values[index], output == Output::kAdd ? value : decoded);
+      values.Put(output, output == Output::kAdd ? value : decoded, static_cast<std::int64_t>(index));
     }
     return valid;
   }
@@ -122,8 +123,8 @@ class TopKCoder {
   // The function of select_largest.h: false when a value is not finite, otherwise the least selected magnitude and, in
   // the place of the number of selected values, how many of this magnitude are selected.
   template <class Team>
-  TUTTI_HOST_DEVICE static bool FindLargest(const Team& team, Scratch& scratch, const float* values, std::int64_t count,
-                                            std::uint32_t& least, std::uint64_t& ties) {
+  TUTTI_HOST_DEVICE static bool FindLargest(const Team& team, Scratch& scratch, const ValueSource& values,
+                                            std::int64_t count, std::uint32_t& least, std::uint64_t& ties) {
     for (int round = 0; round < kSelectionRounds; ++round) {
       const SelectionRound bits = SelectionRoundAt(round);
       const std::uint32_t bins = 1u << bits.bits;
@@ -134,7 +135,7 @@ class TopKCoder {
       bool infinite = false;
       ForEachOctet(team, count, [&](std::int64_t begin, int n) {
         float octet[kOctet];
-        LoadElements(values + begin, n, octet);
+        values.LoadOctet(begin, n, octet);
         TUTTI_UNROLL
         for (int i = 0; i < kOctet; ++i) {
           if (i >= n) continue;

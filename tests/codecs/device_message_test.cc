@@ -51,15 +51,16 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceMessageTest, testing::ValuesIn(ChoicesOnDevi
 std::vector<std::uint8_t> EncodeByKernels(const CodecChoice& choice, const std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
   std::vector<std::uint8_t> message(choice.codec->encoded_bytes(count, choice.options));
-  const kernels::EncodeJob job = {choice.codec->layout(count, choice.options), values.data(), message.data(), 0,
-                                  nullptr};
+  const kernels::EncodeJob job = {
+      choice.codec->layout(count, choice.options), values.data(), DType::kF32, message.data(), 0, nullptr};
   EXPECT_TRUE(kernels::HostKernels().encode(nullptr, {&job, 1}).ok());
   return message;
 }
 
 std::uint32_t DecodeByKernels(const CodecChoice& choice, const std::vector<std::uint8_t>& message, bool accumulate,
                               std::int64_t count, float* values) {
-  const kernels::DecodeJob job = {choice.codec->layout(count, choice.options), message.data(), values, accumulate};
+  const kernels::DecodeJob job = {choice.codec->layout(count, choice.options), message.data(), values, DType::kF32,
+                                  accumulate};
   std::uint32_t fault = 0;
   EXPECT_TRUE(kernels::HostKernels().decode(nullptr, {&job, 1}, &fault).ok());
   return fault;
@@ -119,7 +120,7 @@ TEST(DeviceFaultMessageTest, TheMessageWithTheFaultIsNamed) {
   std::vector<kernels::DecodeJob> jobs;
   std::vector<const std::uint8_t*> versions;
   for (const auto& message : messages) {
-    jobs.push_back({choice.codec->layout(kCount, choice.options), message.data(), values.data(), true});
+    jobs.push_back({choice.codec->layout(kCount, choice.options), message.data(), values.data(), DType::kF32, true});
     versions.push_back(message.data());
   }
   std::uint32_t fault = 0;
@@ -133,7 +134,8 @@ TEST(DeviceFaultMessageTest, TheMessageWithTheFaultIsNamed) {
 
   std::vector<std::uint8_t> message(messages[0].size());
   fault = 0;
-  const kernels::EncodeJob encode = {choice.codec->layout(kCount, choice.options), nullptr, message.data(), 0, nullptr};
+  const kernels::EncodeJob encode = {
+      choice.codec->layout(kCount, choice.options), nullptr, DType::kF32, message.data(), 0, nullptr};
   ASSERT_TRUE(kernels::HostKernels().recode(nullptr, encode, values.data(), versions, 1, &fault).ok());
   EXPECT_EQ(kernels::KindOfDecodeFault(fault), kernels::FaultKind::kCode);
   EXPECT_EQ(kernels::MessageOfDecodeFault(fault), 68);
@@ -161,7 +163,8 @@ TEST(DeviceFaultMessageTest, TheMiddleRefusesNoVersionsAndTooMany) {
   const CodecChoice choice = {*FindCodec("uint8_block"), {.block = 1024}};
   std::vector<float> sum(8);
   std::vector<std::uint8_t> message(choice.codec->encoded_bytes(8, choice.options));
-  const kernels::EncodeJob encode = {choice.codec->layout(8, choice.options), nullptr, message.data(), 0, nullptr};
+  const kernels::EncodeJob encode = {
+      choice.codec->layout(8, choice.options), nullptr, DType::kF32, message.data(), 0, nullptr};
   for (const std::size_t versions : {0, kernels::kMaxOperands + 1}) {
     const std::vector<const std::uint8_t*> list(versions, message.data());
     const absl::Status status = kernels::HostKernels().recode(nullptr, encode, sum.data(), list, 1, nullptr);

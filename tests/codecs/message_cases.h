@@ -142,10 +142,10 @@ inline DeviceCase RoundTripCase(const CodecChoice& choice, const MessageInput& i
       const auto offset = static_cast<std::int64_t>(k);
       const Memory its = memory.subspan(5 * k, 5);
       const kernels::MessageLayout layout = choice.codec->layout(counts[k], choice.options);
-      encode.push_back(
-          {layout, FloatsAt(its[0], offset), its[1] + k, 3 + k, residual ? FloatsAt(its[2], offset) : nullptr});
-      decode.push_back({layout, its[1] + k, FloatsAt(its[3], offset), false});
-      decode.push_back({layout, its[1] + k, FloatsAt(its[4], offset), true});
+      encode.push_back({layout, FloatsAt(its[0], offset), DType::kF32, its[1] + k, 3 + k,
+                        residual ? FloatsAt(its[2], offset) : nullptr});
+      decode.push_back({layout, its[1] + k, FloatsAt(its[3], offset), DType::kF32, false});
+      decode.push_back({layout, its[1] + k, FloatsAt(its[4], offset), DType::kF32, true});
     }
     if (absl::Status status = kernels.encode(stream, encode); !status.ok()) return status;
     return kernels.decode(stream, decode, reinterpret_cast<std::uint32_t*>(memory.back()));
@@ -164,6 +164,34 @@ inline DeviceCase RoundTripCase(const CodecChoice& choice, const MessageInput& i
       cpu.Decode(its[1] + k, false, FloatsAt(its[3], offset));
       cpu.Decode(its[1] + k, true, FloatsAt(its[4], offset));
     }
+  };
+  return the_case;
+}
+
+// Encodes and decodes a message of a 16-bit type, which the CPU widens before and rounds after.
+inline DeviceCase NarrowCase(const CodecChoice& choice, const MessageInput& input, DType type, std::int64_t count,
+                             std::int64_t offset) {
+  DeviceCase the_case;
+  the_case.name = absl::StrCat(ToString(choice), " of ", Name(type), " ", Name(input.input), " with ", input.bad,
+                               ", count ", count);
+  const std::vector<float> values = ValuesOf(input, count);
+  CaseBuffer narrow = BufferOf(type, count, offset);
+  kernels::Convert(type, narrow.bytes.data() + 2 * offset, DType::kF32, values.data(), count, kernels::Stores::kCached);
+  the_case.buffers = {narrow, MessageBuffer(choice, count, 0), BufferOf(type, count, offset)};
+  the_case.run = [=](const DeviceKernels& kernels, Stream stream, Memory memory) {
+    const kernels::MessageLayout layout = choice.codec->layout(count, choice.options);
+    const kernels::EncodeJob encode = {layout, memory[0] + 2 * offset, type, memory[1], 5, nullptr};
+    const kernels::DecodeJob decode = {layout, memory[1], memory[2] + 2 * offset, type, false};
+    if (absl::Status status = kernels.encode(stream, {&encode, 1}); !status.ok()) return status;
+    return kernels.decode(stream, {&decode, 1}, nullptr);
+  };
+  the_case.reference = [=](Memory memory) {
+    const OnCpu cpu(choice, count);
+    std::vector<float> wide(static_cast<std::size_t>(count));
+    kernels::Convert(DType::kF32, wide.data(), type, memory[0] + 2 * offset, count, kernels::Stores::kCached);
+    cpu.Encode(wide.data(), 5, memory[1]);
+    cpu.Decode(memory[1], false, wide.data());
+    kernels::Convert(type, memory[2] + 2 * offset, DType::kF32, wide.data(), count, kernels::Stores::kCached);
   };
   return the_case;
 }
@@ -188,7 +216,8 @@ inline DeviceCase RecodeCase(const CodecChoice& choice, const MessageInput& inpu
     const std::vector<const std::uint8_t*> list(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(versions));
     float* const its_residual = residual ? FloatsAt(memory[versions + 1], 0) : nullptr;
     return kernels.recode(
-        stream, {choice.codec->layout(count, choice.options), nullptr, memory[versions + 2], 11, its_residual},
+        stream,
+        {choice.codec->layout(count, choice.options), nullptr, DType::kF32, memory[versions + 2], 11, its_residual},
         FloatsAt(memory[versions], 0), list, divisor, nullptr);
   };
   the_case.reference = [=](Memory memory) {
@@ -213,6 +242,12 @@ inline void VisitMessageCases(const CodecChoice& choice, bool large, const CaseV
   if (large) counts.push_back(many);
   for (const MessageInput& input : kMessageInputs) {
     for (const bool residual : {false, true}) visit(RoundTripCase(choice, input, counts, residual));
+  }
+  for (const MessageInput& input : {kMessageInputs[2], kMessageInputs[4], kMessageInputs[9]}) {
+    for (const DType type : {DType::kF16, DType::kBF16}) {
+      visit(NarrowCase(choice, input, type, 3 * block + 5, 0));
+      visit(NarrowCase(choice, input, type, block + 1, 1));
+    }
   }
   for (const MessageInput& input : {kMessageInputs[2], kMessageInputs[4], kMessageInputs[5], kMessageInputs[9]}) {
     for (const std::size_t versions : {1, 2, 3, 8}) {

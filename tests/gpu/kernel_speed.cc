@@ -140,13 +140,14 @@ class Measurement {
     std::vector<kernels::DecodeJob> add;
     std::vector<const std::uint8_t*> versions;
     for (int i = 0; i < kRanks; ++i) {
-      encode.push_back({layout, FloatsAt(0) + i * chunk, messages + i * stride, 1, nullptr});
-      with_residual.push_back({layout, FloatsAt(0) + i * chunk, messages + i * stride, 1, FloatsAt(3) + i * chunk});
-      set.push_back({layout, messages + i * stride, FloatsAt(2) + i * chunk, false});
-      add.push_back({layout, messages + i * stride, FloatsAt(2) + i * chunk, true});
+      encode.push_back({layout, FloatsAt(0) + i * chunk, DType::kF32, messages + i * stride, 1, nullptr});
+      with_residual.push_back(
+          {layout, FloatsAt(0) + i * chunk, DType::kF32, messages + i * stride, 1, FloatsAt(3) + i * chunk});
+      set.push_back({layout, messages + i * stride, FloatsAt(2) + i * chunk, DType::kF32, false});
+      add.push_back({layout, messages + i * stride, FloatsAt(2) + i * chunk, DType::kF32, true});
       versions.push_back(messages + i * stride);
     }
-    const EncodeJob middle = {layout, nullptr, buffers_[4]->data(), 1, nullptr};
+    const EncodeJob middle = {layout, nullptr, DType::kF32, buffers_[4]->data(), 1, nullptr};
     const std::string name = ToString(choice);
     Line(name + ": encode with a residual", 12 + share, [&] { return kernels_.encode(stream_, with_residual); });
     Line(name + ": encode", 4 + share, [&] { return kernels_.encode(stream_, encode); });
