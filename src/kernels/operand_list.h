@@ -16,8 +16,8 @@ inline constexpr int kMaxOperands = 128;
 struct OperandList {
   const void* srcs[kMaxOperands];
   void* dsts[kMaxOperands];
-  int num_srcs;
-  int num_dsts;
+  int num_srcs = 0;
+  int num_dsts = 0;
 };
 
 // Sets `list` to the operands. InvalidArgument when they are too many for one launch.
