@@ -1,0 +1,115 @@
+// The table of the CUDA runtime that is linked into this library. Compiled only where Tutti is built with CUDA.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "memory/cuda_runtime.h"
+
+namespace tutti {
+namespace {
+
+static_assert(kCudaSuccess == cudaSuccess && kCudaOutOfMemory == cudaErrorMemoryAllocation);
+static_assert(kCudaNoDriver == cudaErrorInsufficientDriver && kCudaNoDevice == cudaErrorNoDevice);
+static_assert(kCudaNotReady == cudaErrorNotReady);
+
+CudaError DeviceName(char* name, int bytes, int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (error != cudaSuccess || bytes < 1) return error;
+  std::strncpy(name, properties.name, static_cast<std::size_t>(bytes) - 1);
+  name[bytes - 1] = '\0';
+  return error;
+}
+
+CudaError ComputeCapability(int* major, int* minor, int device) {
+  const cudaError_t error = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device);
+  return error != cudaSuccess ? error : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device);
+}
+
+CudaError Pointer(CudaPointer* found, const void* data) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
+  if (error != cudaSuccess) return error;
+  *found = {};
+  if (attributes.type == cudaMemoryTypeUnregistered) return error;
+  found->device = attributes.device;
+  found->kind = attributes.type == cudaMemoryTypeDevice    ? CudaPointer::Kind::kDevice
+                : attributes.type == cudaMemoryTypeManaged ? CudaPointer::Kind::kManaged
+                                                           : CudaPointer::Kind::kPinned;
+  return error;
+}
+
+CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  *capture = status == cudaStreamCaptureStatusNone     ? CudaCapture::kNone
+             : status == cudaStreamCaptureStatusActive ? CudaCapture::kActive
+                                                       : CudaCapture::kInvalidated;
+  return error;
+}
+
+template <auto Function>
+struct AsInt;
+// `Function`, which returns cudaError_t, with CudaError in its place: the table has no type of CUDA's headers.
+template <typename... Arguments, cudaError_t (*Function)(Arguments...)>
+struct AsInt<Function> {
+  static CudaError Call(Arguments... arguments) { return Function(arguments...); }
+};
+
+CudaRuntime Linked() {
+  return {
+      .device_count = AsInt<cudaGetDeviceCount>::Call,
+      .device_name = DeviceName,
+      .compute_capability = ComputeCapability,
+      .memory_sizes = AsInt<cudaMemGetInfo>::Call,
+      .driver_version = AsInt<cudaDriverGetVersion>::Call,
+      .runtime_version = AsInt<cudaRuntimeGetVersion>::Call,
+      .current_device = AsInt<cudaGetDevice>::Call,
+      .set_device = AsInt<cudaSetDevice>::Call,
+      .allocate = [](void** data, std::size_t bytes) -> CudaError { return cudaMalloc(data, bytes); },
+      .free = AsInt<cudaFree>::Call,
+      .allocate_async = [](void** data, std::size_t bytes, CUstream_st* stream) -> CudaError {
+        return cudaMallocAsync(data, bytes, stream);
+      },
+      .free_async = AsInt<cudaFreeAsync>::Call,
+      .allocate_pinned = [](void** data, std::size_t bytes) -> CudaError {
+        return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
+      },
+      .free_pinned = AsInt<cudaFreeHost>::Call,
+      .pointer = Pointer,
+      .copy_async = [](void* dst, const void* src, std::size_t bytes, CUstream_st* stream) -> CudaError {
+        return cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream);
+      },
+      .fill_async = AsInt<cudaMemsetAsync>::Call,
+      .call_host = AsInt<cudaLaunchHostFunc>::Call,
+      .create_stream = [](CUstream_st** stream) -> CudaError {
+        return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+      },
+      .destroy_stream = AsInt<cudaStreamDestroy>::Call,
+      .query_stream = AsInt<cudaStreamQuery>::Call,
+      .synchronize_stream = AsInt<cudaStreamSynchronize>::Call,
+      .capture_of = CaptureOf,
+      .create_event = [](CUevent_st** event) -> CudaError {
+        return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+      },
+      .destroy_event = AsInt<cudaEventDestroy>::Call,
+      .record_event = [](CUevent_st* event, CUstream_st* stream) -> CudaError {
+        return cudaEventRecord(event, stream);
+      },
+      .query_event = AsInt<cudaEventQuery>::Call,
+      .wait_event = [](CUstream_st* stream, CUevent_st* event) -> CudaError {
+        return cudaStreamWaitEvent(stream, event, 0);
+      },
+      .error_name = [](CudaError error) { return cudaGetErrorName(static_cast<cudaError_t>(error)); },
+      .error_text = [](CudaError error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
+  };
+}
+
+}  // namespace
+
+const CudaRuntime* LinkedCuda() {
+  static const CudaRuntime cuda = Linked();
+  return &cuda;
+}
+
+}  // namespace tutti

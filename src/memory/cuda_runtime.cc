@@ -1,0 +1,56 @@
+#include "memory/cuda_runtime.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+std::string Version(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
+
+// Why kCudaNoDriver came, from the versions: version 0 is no driver at all.
+absl::Status WithoutDriver(const CudaRuntime& cuda) {
+  int driver = 0;
+  int runtime = 0;
+  if (cuda.driver_version(&driver) != kCudaSuccess || driver == 0) {
+    return absl::NotFoundError("no GPU: this machine has no NVIDIA driver");
+  }
+  if (cuda.runtime_version(&runtime) != kCudaSuccess) runtime = 0;
+  return absl::NotFoundError(absl::StrCat("no GPU: the NVIDIA driver serves CUDA ", Version(driver),
+                                          ", and Tutti was built with CUDA ", Version(runtime), "; update the driver"));
+}
+
+}  // namespace
+
+absl::Status CudaStatus(const CudaRuntime& cuda, CudaError error, absl::string_view what) {
+  if (error == kCudaSuccess) return absl::OkStatus();
+  const std::string text = absl::StrCat(what, ": ", cuda.error_text(error), " (", cuda.error_name(error), ")");
+  if (error == kCudaOutOfMemory) return absl::ResourceExhaustedError(text);
+  if (error == kCudaNoDriver || error == kCudaNoDevice) return absl::UnavailableError(text);
+  return absl::InternalError(text);
+}
+
+absl::StatusOr<const CudaRuntime*> Usable(const CudaRuntime* cuda) {
+  if (cuda == nullptr) return absl::UnimplementedError("no GPU: Tutti was built without CUDA");
+  int count = 0;
+  const CudaError error = cuda->device_count(&count);
+  if (error == kCudaNoDriver) return WithoutDriver(*cuda);
+  if (error == kCudaNoDevice || (error == kCudaSuccess && count == 0)) {
+    return absl::NotFoundError(
+        "no GPU: the NVIDIA driver finds no device; is one there, and does CUDA_VISIBLE_DEVICES name it?");
+  }
+  if (error != kCudaSuccess) return CudaStatus(*cuda, error, "no GPU");
+  return cuda;
+}
+
+#ifndef TUTTI_WITH_CUDA
+const CudaRuntime* LinkedCuda() { return nullptr; }
+#endif
+
+const absl::StatusOr<const CudaRuntime*>& Cuda() {
+  static const auto& cuda = *new absl::StatusOr<const CudaRuntime*>(Usable(LinkedCuda()));
+  return cuda;
+}
+
+}  // namespace tutti

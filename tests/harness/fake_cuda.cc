@@ -1,0 +1,396 @@
+#include "tests/harness/fake_cuda.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+constexpr CudaError kInvalidValue = 1;
+constexpr CudaError kInvalidDevice = 101;
+constexpr CudaError kInvalidHandle = 400;
+constexpr CudaError kCaptureUnsupported = 900;
+constexpr std::size_t kMemoryOfDevice = std::size_t{1} << 34;
+
+struct Block {
+  std::size_t bytes = 0;
+  CudaPointer pointer;
+};
+
+// One for the process. Never destroyed: threads of streams may outlive main.
+struct State {
+  Mutex mutex;
+  std::map<CUstream_st*, std::shared_ptr<FakeStream>> streams TUTTI_GUARDED_BY(mutex);
+  std::shared_ptr<FakeStream> default_streams[kFakeDevices] TUTTI_GUARDED_BY(mutex);
+  // The last record of each event; null: none.
+  std::map<CUevent_st*, std::shared_ptr<FakeRecord>> events TUTTI_GUARDED_BY(mutex);
+  std::uintptr_t event_handles TUTTI_GUARDED_BY(mutex) = 0;
+  std::map<const std::byte*, Block> blocks TUTTI_GUARDED_BY(mutex);
+  std::map<std::string, CudaError, std::less<>> failures TUTTI_GUARDED_BY(mutex);
+  FakeCudaCounts counts TUTTI_GUARDED_BY(mutex);
+};
+
+State& TheState() {
+  static State& state = *new State;
+  return state;
+}
+
+thread_local int current_device = 0;
+
+void Count(std::int64_t FakeCudaCounts::*kind) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++(state.counts.*kind);
+}
+
+CudaError Failure(absl::string_view function) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  const auto found = state.failures.find(function);
+  if (found == state.failures.end()) return kCudaSuccess;
+  const CudaError error = found->second;
+  state.failures.erase(found);
+  return error;
+}
+
+// The stream that lives under this handle; null: none.
+std::shared_ptr<FakeStream> Find(CUstream_st* handle) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  if (handle == nullptr) {
+    std::shared_ptr<FakeStream>& stream = state.default_streams[current_device];
+    if (stream == nullptr) stream = FakeStream::Make(current_device);
+    return stream;
+  }
+  const auto found = state.streams.find(handle);
+  return found == state.streams.end() ? nullptr : found->second;
+}
+
+CudaError Enqueue(absl::string_view function, std::int64_t FakeCudaCounts::*kind, CUstream_st* handle,
+                  std::function<void()> work) {
+  if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  Count(kind);
+  stream->Push(std::move(work));
+  return kCudaSuccess;
+}
+
+CudaError Allocate(absl::string_view function, void** data, std::size_t bytes, CudaPointer::Kind kind) {
+  if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
+  constexpr std::size_t kAlignment = 256;
+  *data = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
+  std::memset(*data, 0xCD, bytes);
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++state.counts.allocations;
+  state.blocks[static_cast<const std::byte*>(*data)] = {bytes, {kind, current_device}};
+  return kCudaSuccess;
+}
+
+// Takes the block at `data` off the list; its device, or -1 when there is no such block.
+int Forget(void* data, CudaPointer::Kind kind) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  const auto found = state.blocks.find(static_cast<const std::byte*>(data));
+  if (found == state.blocks.end() || found->second.pointer.kind != kind) return -1;
+  const int device = found->second.pointer.device;
+  state.blocks.erase(found);
+  ++state.counts.frees;
+  return device;
+}
+
+CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
+  if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
+  if (data == nullptr) return kCudaSuccess;
+  const int device = Forget(data, kind);
+  if (device < 0) return kInvalidValue;
+  std::vector<std::shared_ptr<FakeStream>> streams;
+  {
+    State& state = TheState();
+    MutexLock lock(state.mutex);
+    ++state.counts.synchronizations;
+    for (const auto& [handle, stream] : state.streams) {
+      if (stream->device() == device) streams.push_back(stream);
+    }
+    if (state.default_streams[device] != nullptr) streams.push_back(state.default_streams[device]);
+  }
+  for (const auto& stream : streams) stream->Drain();
+  std::free(data);
+  return kCudaSuccess;
+}
+
+CudaError FreeAsync(void* data, CUstream_st* handle) {
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (data == nullptr) return kCudaSuccess;
+  if (Forget(data, CudaPointer::Kind::kDevice) < 0) return kInvalidValue;
+  stream->Push([data] { std::free(data); });
+  return kCudaSuccess;
+}
+
+CudaError PointerTo(CudaPointer* found, const void* data) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  *found = {};
+  auto block = state.blocks.upper_bound(static_cast<const std::byte*>(data));
+  if (block == state.blocks.begin()) return kCudaSuccess;
+  --block;
+  if (static_cast<const std::byte*>(data) < block->first + block->second.bytes) *found = block->second.pointer;
+  return kCudaSuccess;
+}
+
+CudaError CreateStream(CUstream_st** handle) {
+  if (const CudaError error = Failure("create_stream"); error != kCudaSuccess) return error;
+  std::shared_ptr<FakeStream> stream = FakeStream::Make(current_device);
+  *handle = reinterpret_cast<CUstream_st*>(stream.get());
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++state.counts.streams;
+  state.streams[*handle] = std::move(stream);
+  return kCudaSuccess;
+}
+
+CudaError DestroyStream(CUstream_st* handle) {
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (handle == nullptr || stream == nullptr) return kInvalidHandle;
+  stream->Close();
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  state.streams.erase(handle);
+  return kCudaSuccess;
+}
+
+CudaError QueryStream(CUstream_st* handle) {
+  if (const CudaError error = Failure("query_stream"); error != kCudaSuccess) return error;
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (stream->captures()) return kCaptureUnsupported;
+  Count(&FakeCudaCounts::queries);
+  return stream->idle() ? kCudaSuccess : kCudaNotReady;
+}
+
+CudaError SynchronizeStream(CUstream_st* handle) {
+  if (const CudaError error = Failure("synchronize_stream"); error != kCudaSuccess) return error;
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (stream->captures()) return kCaptureUnsupported;
+  Count(&FakeCudaCounts::synchronizations);
+  stream->Drain();
+  return kCudaSuccess;
+}
+
+CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture) {
+  const std::shared_ptr<FakeStream> stream = Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  *capture = stream->captures() ? CudaCapture::kActive : CudaCapture::kNone;
+  return kCudaSuccess;
+}
+
+CudaError CreateEvent(CUevent_st** handle) {
+  if (const CudaError error = Failure("create_event"); error != kCudaSuccess) return error;
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++state.counts.events;
+  *handle = reinterpret_cast<CUevent_st*>(++state.event_handles);
+  state.events[*handle] = nullptr;
+  return kCudaSuccess;
+}
+
+CudaError DestroyEvent(CUevent_st* handle) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  return state.events.erase(handle) == 1 ? kCudaSuccess : kInvalidHandle;
+}
+
+// Sets `record` to the event's last record so far, perhaps null. False when there is no such event.
+bool Find(CUevent_st* handle, std::shared_ptr<FakeRecord>& record) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  const auto found = state.events.find(handle);
+  if (found == state.events.end()) return false;
+  record = found->second;
+  return true;
+}
+
+CudaError RecordEvent(CUevent_st* handle, CUstream_st* stream) {
+  State& state = TheState();
+  const auto record = std::make_shared<FakeRecord>();
+  {
+    MutexLock lock(state.mutex);
+    if (!state.events.contains(handle)) return kInvalidHandle;
+  }
+  const CudaError error = Enqueue("record_event", &FakeCudaCounts::records, stream, [record] { record->Reach(); });
+  if (error != kCudaSuccess) return error;
+  MutexLock lock(state.mutex);
+  state.events[handle] = record;
+  return kCudaSuccess;
+}
+
+CudaError QueryEvent(CUevent_st* handle) {
+  if (const CudaError error = Failure("query_event"); error != kCudaSuccess) return error;
+  std::shared_ptr<FakeRecord> record;
+  if (!Find(handle, record)) return kInvalidHandle;
+  Count(&FakeCudaCounts::queries);
+  return record == nullptr || record->reached() ? kCudaSuccess : kCudaNotReady;
+}
+
+CudaError WaitEvent(CUstream_st* stream, CUevent_st* handle) {
+  std::shared_ptr<FakeRecord> record;
+  if (!Find(handle, record)) return kInvalidHandle;
+  return Enqueue("wait_event", &FakeCudaCounts::event_waits, stream, [record] {
+    if (record != nullptr) record->Await();
+  });
+}
+
+CudaError SetDevice(int device) {
+  if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
+  current_device = device;
+  return kCudaSuccess;
+}
+
+CudaError DeviceName(char* name, int bytes, int device) {
+  if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
+  const std::string full = absl::StrCat("fake GPU ", device);
+  std::strncpy(name, full.c_str(), static_cast<std::size_t>(bytes) - 1);
+  name[bytes - 1] = '\0';
+  return kCudaSuccess;
+}
+
+template <typename Value>
+CudaError Set(Value* variable, Value value) {
+  *variable = value;
+  return kCudaSuccess;
+}
+
+const char* ErrorName(CudaError error) {
+  switch (error) {
+    case kInvalidValue:
+      return "cudaErrorInvalidValue";
+    case kCudaOutOfMemory:
+      return "cudaErrorMemoryAllocation";
+    case kCudaNoDriver:
+      return "cudaErrorInsufficientDriver";
+    case kCudaNoDevice:
+      return "cudaErrorNoDevice";
+    case kInvalidHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case kCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    default:
+      return "cudaErrorUnknown";
+  }
+}
+
+CudaRuntime MakeTable() {
+  using Kind = CudaPointer::Kind;
+  return {
+      .device_count =
+          [](int* count) {
+            const CudaError error = Failure("device_count");
+            return error != kCudaSuccess ? error : Set(count, kFakeDevices);
+          },
+      .device_name = DeviceName,
+      .compute_capability = [](int* major, int* minor, int) { return Set(major, 9) + Set(minor, 0); },
+      .memory_sizes = [](auto* free,
+                         auto* total) { return Set(free, kMemoryOfDevice / 2) + Set(total, kMemoryOfDevice); },
+      .driver_version = [](int* version) { return Set(version, 13000); },
+      .runtime_version = [](int* version) { return Set(version, 13000); },
+      .current_device = [](int* device) { return Set(device, current_device); },
+      .set_device = SetDevice,
+      .allocate = [](void** data, std::size_t bytes) { return Allocate("allocate", data, bytes, Kind::kDevice); },
+      .free = [](void* data) { return Free("free", data, Kind::kDevice); },
+      .allocate_async =
+          [](void** data, std::size_t bytes, CUstream_st* stream) {
+            return Find(stream) == nullptr ? kInvalidHandle : Allocate("allocate_async", data, bytes, Kind::kDevice);
+          },
+      .free_async = FreeAsync,
+      .allocate_pinned = [](void** data,
+                            std::size_t bytes) { return Allocate("allocate_pinned", data, bytes, Kind::kPinned); },
+      .free_pinned = [](void* data) { return Free("free_pinned", data, Kind::kPinned); },
+      .pointer = PointerTo,
+      .copy_async =
+          [](void* dst, const void* src, std::size_t bytes, CUstream_st* stream) {
+            return Enqueue("copy_async", &FakeCudaCounts::copies, stream, [=] { std::memmove(dst, src, bytes); });
+          },
+      .fill_async =
+          [](void* dst, int value, std::size_t bytes, CUstream_st* stream) {
+            return Enqueue("fill_async", &FakeCudaCounts::fills, stream, [=] { std::memset(dst, value, bytes); });
+          },
+      .call_host =
+          [](CUstream_st* stream, void (*function)(void*), void* data) {
+            return Enqueue("call_host", &FakeCudaCounts::host_calls, stream, [=] { function(data); });
+          },
+      .create_stream = CreateStream,
+      .destroy_stream = DestroyStream,
+      .query_stream = QueryStream,
+      .synchronize_stream = SynchronizeStream,
+      .capture_of = CaptureOf,
+      .create_event = CreateEvent,
+      .destroy_event = DestroyEvent,
+      .record_event = RecordEvent,
+      .query_event = QueryEvent,
+      .wait_event = WaitEvent,
+      .error_name = ErrorName,
+      .error_text = [](CudaError) { return "error of the fake CUDA"; },
+  };
+}
+
+}  // namespace
+
+FakeCudaCounts FakeCudaCounts::operator-(const FakeCudaCounts& before) const {
+  FakeCudaCounts difference = *this;
+  for (const auto kind :
+       {&FakeCudaCounts::launches, &FakeCudaCounts::collectives, &FakeCudaCounts::copies, &FakeCudaCounts::fills,
+        &FakeCudaCounts::host_calls, &FakeCudaCounts::records, &FakeCudaCounts::event_waits, &FakeCudaCounts::queries,
+        &FakeCudaCounts::synchronizations, &FakeCudaCounts::allocations, &FakeCudaCounts::frees,
+        &FakeCudaCounts::streams, &FakeCudaCounts::events}) {
+    difference.*kind -= before.*kind;
+  }
+  return difference;
+}
+
+const CudaRuntime& FakeCuda::Table() {
+  static const CudaRuntime& table = *new CudaRuntime(MakeTable());
+  return table;
+}
+
+CudaError FakeCuda::Launch(CUstream_st* stream, std::function<void()> kernel) {
+  return Enqueue("launch", &FakeCudaCounts::launches, stream, std::move(kernel));
+}
+
+CudaError FakeCuda::LaunchCollective(CUstream_st* stream, std::function<void()> launch) {
+  return Enqueue("launch_collective", &FakeCudaCounts::collectives, stream, std::move(launch));
+}
+
+FakeCudaCounts FakeCuda::Counts() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  return state.counts;
+}
+
+void FakeCuda::FailNext(absl::string_view function, CudaError error) {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  state.failures[std::string(function)] = error;
+}
+
+void FakeCuda::BeginCapture(CUstream_st* stream) { Find(stream)->BeginCapture(); }
+
+FakeGraph FakeCuda::EndCapture(CUstream_st* stream) { return Find(stream)->EndCapture(); }
+
+void FakeCuda::LaunchGraph(const FakeGraph& graph, CUstream_st* stream) {
+  Launch(stream, [graph] {
+    for (const std::function<void()>& work : graph) work();
+  });
+}
+
+}  // namespace tutti

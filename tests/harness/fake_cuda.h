@@ -1,0 +1,61 @@
+// The CUDA runtime over host memory, for tests of code that works on streams: the same table (memory/cuda_runtime.h),
+// with streams as ordered queues that threads drain. Eight devices, one of which a rank of a test takes as its own.
+#ifndef TUTTI_TESTS_HARNESS_FAKE_CUDA_H_
+#define TUTTI_TESTS_HARNESS_FAKE_CUDA_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/strings/string_view.h"
+#include "memory/cuda_runtime.h"
+#include "tests/harness/fake_stream.h"
+
+namespace tutti {
+
+inline constexpr int kFakeDevices = 8;
+
+// Calls of the whole process since it began. A test subtracts what was counted before.
+struct FakeCudaCounts {
+  std::int64_t launches = 0;     // of kernels
+  std::int64_t collectives = 0;  // launches of NCCL
+  std::int64_t copies = 0;
+  std::int64_t fills = 0;
+  std::int64_t host_calls = 0;
+  std::int64_t records = 0;
+  std::int64_t event_waits = 0;       // of a stream, not of the host
+  std::int64_t queries = 0;           // of streams and events
+  std::int64_t synchronizations = 0;  // of the host with a stream or, by freeing memory, with a device
+  std::int64_t allocations = 0;
+  std::int64_t frees = 0;
+  std::int64_t streams = 0;
+  std::int64_t events = 0;
+
+  FakeCudaCounts operator-(const FakeCudaCounts& before) const;
+};
+
+class FakeCuda {
+ public:
+  // Memory of devices is host memory, so tests read and write it directly, at times when no stream uses it. New memory
+  // is full of 0xCD, and freed memory is given back in the order of its stream.
+  static const CudaRuntime& Table();
+
+  // Enqueues `kernel` as one launch. cudaErrorInvalidResourceHandle (400) for a stream that does not live.
+  static CudaError Launch(CUstream_st* stream, std::function<void()> kernel);
+  // The same for a launch of NCCL, which may block until the peers' launches run.
+  static CudaError LaunchCollective(CUstream_st* stream, std::function<void()> launch);
+
+  static FakeCudaCounts Counts();
+
+  // The next call of the table's `function`, by any thread, returns `error` and does nothing: FailNext("allocate", 2).
+  static void FailNext(absl::string_view function, CudaError error);
+
+  // Between the two calls what is enqueued on `stream` is recorded and not performed, and to query or synchronize
+  // `stream` is an error (900). Streams that wait for events of `stream` do not join its capture, as CUDA's would.
+  static void BeginCapture(CUstream_st* stream);
+  static FakeGraph EndCapture(CUstream_st* stream);
+  static void LaunchGraph(const FakeGraph& graph, CUstream_st* stream);
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_HARNESS_FAKE_CUDA_H_
