@@ -134,6 +134,9 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
              "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
              "with MakeInprocTransport)."},
+    Make<&Config::nccl_library>("TUTTI_NCCL_LIBRARY",
+                                "Path of the NCCL library to load. It has no effect where the process has loaded "
+                                "libnccl.so.2 before, as PyTorch does; without it the system finds libnccl.so.2."),
     Make<&Config::schedule>("TUTTI_SCHEDULE",
                             "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
     Variable{"TUTTI_VERIFY", ParseVerify, [](const Config& config) { return config.verify; },
