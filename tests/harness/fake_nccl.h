@@ -1,0 +1,48 @@
+// NCCL over host memory, for tests of code above it: the same table (transports/nccl/library.h), with communicators
+// between threads of this process, on streams of the fake CUDA. The fake is as strict as NCCL is with non-blocking
+// communicators: every call but get_async_error and comm_abort is refused while something is under way.
+#ifndef TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
+#define TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
+
+#include "absl/time/time.h"
+#include "tests/harness/fake_clique.h"
+#include "transports/nccl/library.h"
+
+namespace tutti {
+
+class FakeNccl {
+ public:
+  // NCCL 2.28.9, with all features.
+  static const nccl::Library& Table();
+  // The functions that NCCL of `version` has: what came later is null.
+  static nccl::Library TableOf(int version);
+
+  // The rank's launch goes wrong as `fault` says, in the communicator of this id; to be called before its rank joins.
+  static void Inject(const nccl::UniqueId& id, const FakeFault& fault);
+
+  // Settings of the whole process, which a destructor sets back.
+  struct Settings {
+    // A group is put on its stream by the n-th get_async_error after it, and not by group_end: NCCL does so, too, when
+    // it has to connect to peers first. 0: at once.
+    int polls_until_launch = 1;
+    // How long a launch waits for its peers before that counts as a deadlock and is an error of the communicator.
+    absl::Duration patience = absl::Seconds(30);
+    // comm_abort does not return while this is true.
+    bool aborts_hang = false;
+  };
+  class With {
+   public:
+    explicit With(const Settings& settings);
+    ~With();
+    With(const With&) = delete;
+    With& operator=(const With&) = delete;
+  };
+
+  // Communicators that have been neither destroyed nor aborted, and registrations that have not been given up.
+  static int LivingCommunicators();
+  static int LivingRegistrations();
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
