@@ -23,6 +23,13 @@ absl::Status WithoutDriver(const CudaRuntime& cuda) {
 
 }  // namespace
 
+CudaDeviceScope::CudaDeviceScope(const CudaRuntime& cuda, int device) : cuda_(cuda) {
+  error_ = cuda.current_device(&before_);
+  if (error_ == kCudaSuccess) error_ = cuda.set_device(device);
+}
+
+CudaDeviceScope::~CudaDeviceScope() { cuda_.set_device(before_); }
+
 absl::Status CudaStatus(const CudaRuntime& cuda, CudaError error, absl::string_view what) {
   if (error == kCudaSuccess) return absl::OkStatus();
   const std::string text = absl::StrCat(what, ": ", cuda.error_text(error), " (", cuda.error_name(error), ")");

@@ -97,6 +97,22 @@ struct CudaRuntime {
   const char* (*error_text)(CudaError error) = nullptr;
 };
 
+// Makes a device the current one of the calling thread, and on destruction the one that was current before.
+class CudaDeviceScope {
+ public:
+  CudaDeviceScope(const CudaRuntime& cuda, int device);
+  ~CudaDeviceScope();
+  CudaDeviceScope(const CudaDeviceScope&) = delete;
+  CudaDeviceScope& operator=(const CudaDeviceScope&) = delete;
+
+  CudaError error() const { return error_; }
+
+ private:
+  const CudaRuntime& cuda_;
+  int before_ = 0;
+  CudaError error_ = kCudaSuccess;
+};
+
 // OK, or an error whose text begins with `what` and holds CUDA's name and text of the error: ResourceExhausted for
 // kCudaOutOfMemory, Unavailable where there is no driver or device, otherwise Internal.
 absl::Status CudaStatus(const CudaRuntime& cuda, CudaError error, absl::string_view what);
