@@ -16,6 +16,7 @@
 #include "tutti/bootstrap.h"
 #include "tutti/codec.h"
 #include "tutti/config.h"
+#include "tutti/devices.h"
 #include "tutti/peer_selection.h"
 #include "tutti/schedule.h"
 #include "tutti/version.h"
@@ -48,22 +49,45 @@ void Line(absl::string_view what, absl::string_view value) {
 
 void Heading(absl::string_view text) { std::fputs(absl::StrCat(text, "\n").c_str(), stdout); }
 
+std::string Gibibytes(double bytes) { return absl::StrFormat("%.1f GiB", bytes / (1 << 30)); }
+
+void PrintNcclVersion() {
+  const absl::StatusOr<NcclSummary> nccl = DescribeNccl();
+  if (!nccl.ok()) return Line("NCCL", nccl.status().message());
+  Line("NCCL", absl::StrCat(nccl->version, " (", nccl->path, ")"));
+  Line("", absl::StrCat("has ", absl::StrJoin(nccl->features, ", ")));
+  if (!nccl->missing.empty()) Line("", absl::StrCat("lacks ", absl::StrJoin(nccl->missing, ", ")));
+}
+
+void PrintGpus(const absl::StatusOr<CudaSummary>& cuda) {
+  if (!cuda.ok()) return;
+  for (std::size_t i = 0; i < cuda->devices.size(); ++i) {
+    const DeviceSummary& device = cuda->devices[i];
+    Line(absl::StrCat("GPU ", i), absl::StrCat(device.name, ", ", Gibibytes(static_cast<double>(device.memory_bytes)),
+                                               ", compute capability ", device.compute_capability));
+  }
+}
+
 void PrintBuild() {
   Heading("Versions");
   Line("tutti", Version());
   Line("compiler", CompilerVersion());
   const absl::StatusOr<std::string> ucx = UcxVersion();
   Line("UCX", ucx.ok() ? *ucx : std::string(ucx.status().message()));
+  const absl::StatusOr<CudaSummary> cuda = DescribeCuda();
+  Line("CUDA", cuda.ok() ? absl::StrCat(cuda->runtime, " (the driver serves ", cuda->driver, ")")
+                         : std::string(cuda.status().message()));
+  PrintNcclVersion();
   Heading("Transports");
   Line("inproc", "threads of one process");
   if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
   Heading("Devices");
-  const double gib =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   Line("processor", absl::StrFormat("%d × %s", std::thread::hardware_concurrency(), ProcessorName()));
-  Line("memory", absl::StrFormat("%.1f GiB", gib));
+  Line("memory", Gibibytes(memory));
   Line("network", NetworkDevices());
-  Line("GPU", "none: this version moves host memory only");
+  PrintGpus(cuda);
+  Line("in use", "the processor: this version moves host memory only");
 }
 
 void PrintRecords() {

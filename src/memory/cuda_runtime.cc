@@ -1,13 +1,9 @@
 #include "memory/cuda_runtime.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
 namespace {
-
-std::string Version(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
 
 // Why kCudaNoDriver came, from the versions: version 0 is no driver at all.
 absl::Status WithoutDriver(const CudaRuntime& cuda) {
@@ -17,11 +13,14 @@ absl::Status WithoutDriver(const CudaRuntime& cuda) {
     return absl::NotFoundError("no GPU: this machine has no NVIDIA driver");
   }
   if (cuda.runtime_version(&runtime) != kCudaSuccess) runtime = 0;
-  return absl::NotFoundError(absl::StrCat("no GPU: the NVIDIA driver serves CUDA ", Version(driver),
-                                          ", and Tutti was built with CUDA ", Version(runtime), "; update the driver"));
+  return absl::NotFoundError(absl::StrCat("no GPU: the NVIDIA driver serves CUDA ", CudaVersionText(driver),
+                                          ", and Tutti was built with CUDA ", CudaVersionText(runtime),
+                                          "; update the driver"));
 }
 
 }  // namespace
+
+std::string CudaVersionText(int version) { return absl::StrCat(version / 1000, ".", version % 1000 / 10); }
 
 CudaDeviceScope::CudaDeviceScope(const CudaRuntime& cuda, int device) : cuda_(cuda) {
   error_ = cuda.current_device(&before_);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -96,6 +97,9 @@ struct CudaRuntime {
   const char* (*error_name)(CudaError error) = nullptr;
   const char* (*error_text)(CudaError error) = nullptr;
 };
+
+// "13.0", of the number that driver_version and runtime_version give.
+std::string CudaVersionText(int version);
 
 // Makes a device the current one of the calling thread, and on destruction the one that was current before.
 class CudaDeviceScope {

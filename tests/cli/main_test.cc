@@ -83,6 +83,19 @@ TEST(MainTest, InfoShowsValuesAndWhereTheyComeFrom) {
   }
 }
 
+// Every machine has an answer: a version, or the reason why there is none.
+TEST(MainTest, InfoNamesCudaAndNccl) {
+  const CommandRun run = RunTutti("info");
+  EXPECT_THAT(run.out, testing::ContainsRegex("CUDA +([0-9]+\\.[0-9] \\(the driver serves|no GPU: )"));
+  EXPECT_THAT(run.out, testing::ContainsRegex("NCCL +([0-9]+\\.[0-9]+\\.[0-9]+ \\(|no NCCL: )"));
+  setenv("TUTTI_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+  const CommandRun missing = RunTutti("info");
+  unsetenv("TUTTI_NCCL_LIBRARY");
+  EXPECT_EQ(missing.exit_code, 0);
+  EXPECT_THAT(missing.out, testing::ContainsRegex("NCCL +no NCCL: TUTTI_NCCL_LIBRARY cannot be loaded: /nowhere/"));
+  EXPECT_THAT(missing.out, testing::ContainsRegex("TUTTI_NCCL_LIBRARY +/nowhere/libnccl.so.2 +environment"));
+}
+
 TEST(MainTest, InfoShowsTheEnvironment) {
   setenv("TUTTI_TIMEOUT", "7", 1);
   setenv("TUTTI_TIMEOT", "8", 1);

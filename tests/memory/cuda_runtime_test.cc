@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "memory/cuda_summary.h"
 #include "tests/harness/fake_cuda.h"
 
 namespace tutti {
@@ -62,6 +63,26 @@ TEST(CudaRuntimeTest, StatusesHaveCudasNameOfTheError) {
   EXPECT_THAT(std::string(memory.message()), HasSubstr("cudaErrorMemoryAllocation"));
   EXPECT_EQ(CudaStatus(cuda, kCudaNoDevice, "start").code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(CudaStatus(cuda, 400, "copy").code(), absl::StatusCode::kInternal);
+}
+
+TEST(CudaRuntimeTest, SummarizesEveryDevice) {
+  const CudaRuntime& cuda = FakeCuda::Table();
+  ASSERT_EQ(cuda.set_device(5), kCudaSuccess);
+  const absl::StatusOr<CudaSummary> summary = Summarize(cuda);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->runtime, "13.0");
+  EXPECT_EQ(summary->driver, "13.0");
+  ASSERT_EQ(summary->devices.size(), static_cast<std::size_t>(kFakeDevices));
+  EXPECT_EQ(summary->devices[3].name, "fake GPU 3");
+  EXPECT_EQ(summary->devices[3].compute_capability, "9.0");
+  EXPECT_EQ(summary->devices[3].memory_bytes, std::int64_t{1} << 34);
+  int current = 0;
+  EXPECT_EQ(cuda.current_device(&current), kCudaSuccess);
+  EXPECT_EQ(current, 5) << "the current device is what it was";
+  EXPECT_EQ(cuda.set_device(0), kCudaSuccess);
+  CudaRuntime broken = cuda;
+  broken.memory_sizes = [](std::size_t*, std::size_t*) -> CudaError { return 999; };
+  EXPECT_THAT(std::string(Summarize(broken).status().message()), HasSubstr("GPU 0: "));
 }
 
 // On a machine without a GPU this is an error with a reason, whether or not Tutti is built with CUDA.

@@ -22,8 +22,6 @@ struct Arguments {
   std::byte* const dst;
 };
 
-bool IsGood(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
-
 // NCCL reads the operator when the reduction is added to the group, after which the operator may be destroyed.
 template <typename Reduce>
 Result WithOperator(const Arguments& a, Reduce reduce) {

@@ -37,6 +37,9 @@ enum class Result : int {
   kInProgress = 7,  // a non-blocking communicator is not done with what it was asked for
 };
 
+// No error, done or not.
+constexpr bool IsGood(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
+
 // ncclDataType_t.
 enum class DataType : int {
   kInt8 = 0,

@@ -20,6 +20,13 @@ CollectiveSpec SpecOf(const NativeCall& call) {
   return {.collective = call.collective, .dtype = call.dtype, .op = call.op, .count = call.count, .root = call.root};
 }
 
+// What was being enqueued when an error came: the last call that was begun names the group.
+std::string GroupText(absl::Span<const NativeCall> begun) {
+  if (begun.empty()) return "an empty group";
+  const std::string last = ToString(SpecOf(begun.back()));
+  return begun.size() == 1 ? last : absl::StrCat("a group of calls, with ", last);
+}
+
 // ncclCommAbort may wait for the device, so it is called where nobody waits for it without an end.
 // `written` is memory that NCCL may write until then.
 absl::Status AbortComm(const Library& nccl, const CudaRuntime& cuda, int device, Rank rank, Comm comm,
@@ -61,7 +68,7 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(const ConnectOptions& o
   Comm comm = nullptr;
   const Result result = nccl->comm_init_rank_config(&comm, size, id, rank, &config);
   absl::Status joined = absl::OkStatus();
-  if (result != Result::kSuccess && result != Result::kInProgress) {
+  if (!IsGood(result)) {
     joined = StatusOf(*nccl, result, rank, what);
   } else {
     joined = AwaitReady(*nccl, comm, rank, what, end_ns);
@@ -83,7 +90,7 @@ absl::Status NcclTransport::Fail(absl::Status error) {
 }
 
 absl::Status NcclTransport::FailUnlessGood(Result result, absl::string_view what) {
-  if (result == Result::kSuccess || result == Result::kInProgress) return absl::OkStatus();
+  if (IsGood(result)) return absl::OkStatus();
   return Fail(StatusOf(nccl_, result, rank_, what));
 }
 
@@ -121,19 +128,14 @@ absl::Status NcclTransport::Enqueue(absl::Span<const NativeCall> calls, CUstream
   if (absl::Status ready = CheckReady("a group"); !ready.ok()) return ready;
   // The creation of operators, too, is inside the group: nothing is under way in the communicator until its end.
   Result result = nccl_.group_start();
-  const NativeCall* failed = nullptr;
-  for (const NativeCall& call : calls) {
-    if (result != Result::kSuccess && result != Result::kInProgress) break;
-    result = EnqueueOne(nccl_, comm_, rank_, size_, call, stream);
-    failed = &call;
+  std::size_t begun = 0;
+  while (IsGood(result) && begun < calls.size()) {
+    result = EnqueueOne(nccl_, comm_, rank_, size_, calls[begun++], stream);
   }
   const Result ended = nccl_.group_end();
-  const std::string what = failed == nullptr ? "an empty group"
-                           : calls.size() == 1
-                               ? ToString(SpecOf(*failed))
-                               : absl::StrCat("a group of ", calls.size(), " calls, with ", ToString(SpecOf(*failed)));
-  if (absl::Status good = FailUnlessGood(result, what); !good.ok()) return good;
-  return FailUnlessGood(ended, what);
+  if (IsGood(result)) result = ended;
+  if (IsGood(result)) return absl::OkStatus();
+  return Fail(StatusOf(nccl_, result, rank_, GroupText(calls.first(begun))));
 }
 
 absl::StatusOr<bool> NcclTransport::Ready() {
@@ -238,7 +240,7 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> NcclTransport::Shrink(absl::Spa
     return Fail(absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": NCCL has not aborted what was enqueued")));
   }
   absl::Status shrunk = absl::OkStatus();
-  if (shrinking->result != Result::kInProgress) shrunk = StatusOf(nccl_, shrinking->result, rank_, kWhat);
+  if (!IsGood(shrinking->result)) shrunk = StatusOf(nccl_, shrinking->result, rank_, kWhat);
   if (shrunk.ok()) shrunk = AwaitReady(nccl_, comm_, rank_, kWhat, end_ns);
   if (!shrunk.ok()) {
     AbortBy(shrunk, NanosIn(kAbortTime), shrinking).IgnoreError();

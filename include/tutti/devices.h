@@ -1,0 +1,41 @@
+// The GPUs of this machine and the NCCL of this process, or why there are none: what `tutti info` prints.
+#ifndef TUTTI_DEVICES_H_
+#define TUTTI_DEVICES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tutti {
+
+struct DeviceSummary {
+  std::string name;                // "NVIDIA H100 80GB HBM3"
+  std::int64_t memory_bytes = 0;   // all of it, used or not
+  std::string compute_capability;  // "9.0"
+};
+
+struct CudaSummary {
+  std::string runtime;  // the CUDA that Tutti was built with: "13.0"
+  std::string driver;   // the newest CUDA that the driver serves
+  std::vector<DeviceSummary> devices;
+};
+
+// Unimplemented when Tutti was built without CUDA, NotFound when there is no driver or no device, Internal for other
+// errors. Starts CUDA's driver in this process, which a later fork leaves unusable in the child.
+absl::StatusOr<CudaSummary> DescribeCuda();
+
+struct NcclSummary {
+  std::string version;                // "2.28.9"
+  std::string path;                   // of the library
+  std::vector<std::string> features;  // of those that versions of NCCL may lack: "split", "shrink", …
+  std::vector<std::string> missing;
+};
+
+// Loads NCCL. NotFound when there is none, FailedPrecondition when it is too old.
+absl::StatusOr<NcclSummary> DescribeNccl();
+
+}  // namespace tutti
+
+#endif  // TUTTI_DEVICES_H_
