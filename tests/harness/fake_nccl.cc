@@ -33,7 +33,9 @@ struct Member {
   bool is_finalized = false;
   std::map<RedOp, double> factors;
   int operators = 0;
-  int registrations = 0;  // guarded by the mutex of the state
+  int registrations = 0;
+
+  int belongings() const { return registrations + static_cast<int>(factors.size()); }
 };
 
 // A call in an open group of this thread.
@@ -44,6 +46,7 @@ struct Grouped {
 };
 thread_local int group_depth = 0;
 thread_local std::vector<Grouped> group;
+thread_local Result group_error = Result::kSuccess;  // the first of its calls
 
 struct State {
   Mutex mutex;
@@ -53,6 +56,7 @@ struct State {
   std::map<Comm, std::shared_ptr<Member>> members TUTTI_GUARDED_BY(mutex);
   FakeNccl::Settings settings TUTTI_GUARDED_BY(mutex);
   std::int64_t ids TUTTI_GUARDED_BY(mutex) = 0;
+  int left_behind TUTTI_GUARDED_BY(mutex) = 0;
 };
 
 // Never destroyed: threads of streams may outlive main.
@@ -145,10 +149,14 @@ Result InitRank(Comm* comm, int size, UniqueId id, int rank, nccl::Config* confi
   return Result::kInProgress;
 }
 
-Result Forget(Comm comm) {
+Result Destroy(Comm comm) {
+  const std::shared_ptr<Member> member = Find(comm);
+  if (member == nullptr) return Result::kInvalidArgument;
   State& state = TheState();
   MutexLock lock(state.mutex);
-  return state.members.erase(comm) == 1 ? Result::kSuccess : Result::kInvalidArgument;
+  state.left_behind += member->belongings();
+  state.members.erase(comm);
+  return Result::kSuccess;
 }
 
 Result Finalize(Comm comm) {
@@ -167,8 +175,9 @@ Result Abort(Comm comm) {
   {
     MutexLock lock(state.mutex);
     state.changed.Wait(state.mutex, [&]() TUTTI_REQUIRES(state.mutex) { return !state.settings.aborts_hang; });
+    state.members.erase(comm);
   }
-  return Forget(comm);
+  return Result::kSuccess;
 }
 
 Result Revoke(Comm comm, int) {
@@ -251,7 +260,8 @@ Result GroupEnd() {
   if (group_depth == 0) return Result::kInvalidUsage;
   if (--group_depth > 0) return Result::kSuccess;
   const std::vector<Grouped> grouped = std::exchange(group, {});
-  Result result = Result::kSuccess;
+  Result result = std::exchange(group_error, Result::kSuccess);
+  if (result != Result::kSuccess) return result;  // nothing is launched
   std::vector<const Member*> launched;
   for (const Grouped& first : grouped) {
     if (std::find(launched.begin(), launched.end(), first.member.get()) != launched.end()) continue;
@@ -281,6 +291,7 @@ Result Call(Comm comm, CUstream_st* stream, FakeCall call) {
     call.op = RedOp::kFirstCreated;
   }
   if (result == Result::kSuccess) group.push_back({member, stream, call});
+  if (group_error == Result::kSuccess) group_error = result;
   const Result ended = GroupEnd();
   return result == Result::kSuccess ? ended : result;
 }
@@ -302,11 +313,9 @@ Result DestroyOperator(RedOp op, Comm comm) {
 
 Result ChangeRegistrations(Comm comm, int change) {
   const std::shared_ptr<Member> member = Find(comm);
-  if (const Result ready = EnsureReady(member); ready != Result::kSuccess) return ready;
-  State& state = TheState();
-  MutexLock lock(state.mutex);
-  member->registrations += change;
-  return Result::kSuccess;
+  const Result ready = EnsureReady(member);
+  if (ready == Result::kSuccess) member->registrations += change;
+  return ready;
 }
 
 const char* GetErrorString(Result result) {
@@ -342,7 +351,7 @@ nccl::Library MakeTable() {
   };
   table.comm_init_rank_config = InitRank;
   table.comm_finalize = Finalize;
-  table.comm_destroy = Forget;
+  table.comm_destroy = Destroy;
   table.comm_abort = Abort;
   table.comm_get_async_error = GetAsyncError;
   table.comm_count = [](Comm comm, int* size) {
@@ -453,12 +462,10 @@ int FakeNccl::LivingCommunicators() {
   return static_cast<int>(state.members.size());
 }
 
-int FakeNccl::LivingRegistrations() {
+int FakeNccl::LeftBehind() {
   State& state = TheState();
   MutexLock lock(state.mutex);
-  int registrations = 0;
-  for (const auto& [comm, member] : state.members) registrations += member->registrations;
-  return registrations;
+  return state.left_behind;
 }
 
 }  // namespace tutti

@@ -38,9 +38,10 @@ class FakeNccl {
     With& operator=(const With&) = delete;
   };
 
-  // Communicators that have been neither destroyed nor aborted, and registrations that have not been given up.
+  // Communicators that have been neither destroyed nor aborted.
   static int LivingCommunicators();
-  static int LivingRegistrations();
+  // Registrations and operators of destroyed communicators that had not been given up before.
+  static int LeftBehind();
 };
 
 }  // namespace tutti

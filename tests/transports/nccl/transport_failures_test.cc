@@ -186,6 +186,26 @@ TEST(NcclTransportFailuresTest, AnAbortThatHangsReturnsAtItsDeadline) {
   while (FakeNccl::LivingCommunicators() != living) std::this_thread::yield();  // the thread left behind ends
 }
 
+// The group is closed, or the next one of this thread would never begin.
+TEST(NcclTransportFailuresTest, ACallThatNcclRefusesEndsItsGroup) {
+  Library refusing = FakeNccl::Table();
+  refusing.send = [](const void* src, std::size_t count, DataType type, int, Comm comm, CUstream_st* stream) {
+    return FakeNccl::Table().send(src, count, type, /*peer=*/7, comm, stream);
+  };
+  NcclWorld(1, refusing).Run([](NcclRank& self) {
+    std::vector<float> data(1, 1);
+    const absl::Status error = self.Perform({AllReduce(data), Send(data, 0), Recv(data, 0)});
+    ExpectError(error, absl::StatusCode::kInvalidArgument, "rank 0: a group of calls, with send f32 count=1 to=0: ");
+    EXPECT_EQ(self.transport->Ready().status(), error);
+    Leave(self);
+    const Library& nccl = FakeNccl::Table();
+    const UniqueId id = NewUniqueId(nccl).value();
+    auto alone = Connect({.nccl = &nccl, .cuda = &FakeCuda::Table(), .id = id}, Later());
+    ASSERT_TRUE(alone.ok());
+    EXPECT_EQ(self.Perform(**alone, {AllReduce(data)}), absl::OkStatus());
+  });
+}
+
 TEST(NcclTransportFailuresTest, AStreamThatDoesNotExistIsAnError) {
   NcclWorld(1).Run([](NcclRank& self) {
     std::vector<float> data(1, 1);
