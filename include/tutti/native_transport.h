@@ -87,9 +87,9 @@ class NativeTransport {
   // of it is that of the wait; all is aborted then.
   virtual absl::Status Finalize(absl::Time deadline) = 0;
 
-  // Ends what was enqueued, whose results are then undefined, and gives all up; later calls return `cause`. Waits for
-  // no other rank. DeadlineExceeded when the transport's library does not return by then: a thread is left behind in
-  // it.
+  // Ends what was enqueued, whose results are then undefined, and gives all up; later calls return `cause`, or the
+  // error that came before it. Waits for no other rank. DeadlineExceeded when the transport's library does not return
+  // by then: a thread is left behind in it.
   virtual absl::Status Abort(const absl::Status& cause, absl::Time deadline) = 0;
 };
 

@@ -141,6 +141,8 @@ TEST(NcclTransportFailuresTest, AnErrorOfNcclIsSticky) {
       EXPECT_THAT(std::string(error.message()), HasSubstr("an injected fault"));
       EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), error);
       EXPECT_EQ(self.transport->Ready().status(), error);
+      EXPECT_EQ(self.transport->Abort(absl::AbortedError("later"), Later()), absl::OkStatus());
+      EXPECT_EQ(self.transport->Ready().status(), error);
     } else {
       // Nobody tells the others: they find it by their deadline.
       EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), absl::OkStatus());
@@ -202,7 +204,9 @@ TEST(NcclTransportFailuresTest, ACallThatNcclRefusesEndsItsGroup) {
     const UniqueId id = NewUniqueId(nccl).value();
     auto alone = Connect({.nccl = &nccl, .cuda = &FakeCuda::Table(), .id = id}, Later());
     ASSERT_TRUE(alone.ok());
-    EXPECT_EQ(self.Perform(**alone, {AllReduce(data)}), absl::OkStatus());
+    float sum = 0;
+    EXPECT_EQ(self.Perform(**alone, {{.count = 1, .src = data.data(), .dst = &sum}}), absl::OkStatus());
+    EXPECT_EQ(sum, 1);
   });
 }
 
