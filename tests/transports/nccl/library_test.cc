@@ -21,6 +21,9 @@ std::string StubPath(const std::string& name) {
 }
 std::string StubName(const std::string& name) { return absl::StrCat("libtutti_stub_nccl_", name, ".so.2"); }
 
+// The soname of no library: the real NCCL, which another test may have loaded, must not come before an override.
+constexpr char kNobody[] = "libtutti_stub_of_nobody.so.2";
+
 TEST(LibraryTest, APlainNameIsFoundByTheSystem) {
   const absl::StatusOr<Library> library = Load({.soname = StubName("plain")});
   ASSERT_TRUE(library.ok()) << library.status();
@@ -29,8 +32,7 @@ TEST(LibraryTest, APlainNameIsFoundByTheSystem) {
 }
 
 TEST(LibraryTest, AnOverrideComesBeforeThePlainName) {
-  const absl::StatusOr<Library> library =
-      Load({.soname = "libtutti_stub_of_nobody.so.2", .override_path = StubPath("override")});
+  const absl::StatusOr<Library> library = Load({.soname = kNobody, .override_path = StubPath("override")});
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_EQ(VersionText(library->version), "2.23.4");
   EXPECT_EQ(library->path, StubPath("override"));
@@ -46,28 +48,29 @@ TEST(LibraryTest, ACopyInTheProcessComesBeforeAnOverride) {
 }
 
 TEST(LibraryTest, SaysWhatCannotBeLoaded) {
-  const absl::Status missing = Load({.soname = "libtutti_stub_of_nobody.so.2"}).status();
+  const absl::Status missing = Load({.soname = kNobody}).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("libtutti_stub_of_nobody.so.2"));
+  EXPECT_THAT(std::string(missing.message()), HasSubstr(std::string(kNobody)));
   EXPECT_THAT(std::string(missing.message()), HasSubstr("set TUTTI_NCCL_LIBRARY"));
   // A wrong override is an error, although the plain name could be loaded.
-  const absl::Status overridden = Load({.soname = StubName("old"), .override_path = "/nowhere/libnccl.so"}).status();
+  const absl::Status overridden =
+      Load({.soname = StubName("unloaded"), .override_path = "/nowhere/libnccl.so"}).status();
   EXPECT_EQ(overridden.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(overridden.message()), HasSubstr("TUTTI_NCCL_LIBRARY cannot be loaded: /nowhere/libnccl.so"));
 }
 
 TEST(LibraryTest, RefusesAnOldVersionWithTheReason) {
-  const absl::Status old = Load({.override_path = StubPath("old")}).status();
+  const absl::Status old = Load({.soname = kNobody, .override_path = StubPath("old")}).status();
   EXPECT_EQ(old.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(old.message()), HasSubstr("is version 2.18.5; Tutti needs 2.19.0 or later"));
 }
 
 TEST(LibraryTest, RefusesALibraryThatLacksAFunction) {
-  const absl::Status part = Load({.override_path = StubPath("without_group")}).status();
+  const absl::Status part = Load({.soname = kNobody, .override_path = StubPath("without_group")}).status();
   EXPECT_EQ(part.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(part.message()), HasSubstr("lacks ncclGroupStart"));
   // A library that is not NCCL at all.
-  const absl::Status other = Load({.override_path = "libm.so.6"}).status();
+  const absl::Status other = Load({.soname = kNobody, .override_path = "libm.so.6"}).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(other.message()), HasSubstr("does not say its version"));
 }
@@ -79,7 +82,7 @@ TEST(LibraryTest, KnowsFeaturesByTheirFunctions) {
   EXPECT_THAT(MissingFeatures(*plain), Contains("shrink"));
   EXPECT_THAT(MissingFeatures(*plain), Contains("register"));
   EXPECT_THAT(MissingFeatures(*plain), Not(Contains("split")));
-  const absl::StatusOr<Library> newer = Load({.override_path = StubPath("loaded")});
+  const absl::StatusOr<Library> newer = Load({.soname = kNobody, .override_path = StubPath("loaded")});
   ASSERT_TRUE(newer.ok());
   EXPECT_THAT(Features(*newer), ElementsAre("split", "shrink"));
 }
