@@ -25,6 +25,7 @@ struct PlanFlags {
   Rank rank = 0;
   bool mapped = false;
   bool messages = false;
+  bool native = false;
   bool verify = false;
   bool cost = false;
   CostModel model = DefaultCostModel();
@@ -42,6 +43,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (flags.mapped && !options.peers_mapped) {
     return absl::InvalidArgumentError("--mapped: memory is mapped on one node only; leave out --ranks-per-node");
   }
+  if (flags.native) options.native = CollectivesOfNccl();
   options.cost_model = std::make_shared<const CostModel>(flags.model);
   const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
   if (!family.ok()) return family.status();
@@ -85,15 +87,28 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   return 0;
 }
 
-void AddLink(CLI::App& plan, const std::string& prefix, LinkModel& link, const std::string& where) {
-  plan.add_option("--" + prefix + "latency", link.latency_s,
-                  "For the choice of a schedule and --cost: seconds that a message of no bytes is on its way " + where)
+// The options --PREFIXlatency and --PREFIXbandwidth of `link`, a LinkModel or NativeModel.
+template <typename Link>
+void AddLink(CLI::App& plan, const std::string& prefix, Link& link, const std::string& latency,
+             const std::string& bandwidth) {
+  const std::string what_for = "For the choice of a schedule and --cost: ";
+  plan.add_option("--" + prefix + "latency", link.latency_s, what_for + "seconds that " + latency)
       ->check(NumberWithin(0, 1))
       ->capture_default_str();
-  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s,
-                  "For the choice of a schedule and --cost: bytes that a link " + where + " carries per second")
+  plan.add_option("--" + prefix + "bandwidth", link.bytes_per_s, what_for + "bytes that " + bandwidth + " per second")
       ->check(NumberWithin(1, 1e15))
       ->capture_default_str();
+}
+
+void AddLinks(CLI::App& plan, CostModel& model) {
+  const std::string message = "a message of no bytes is on its way ";
+  const std::string native = "a native collective of no bytes takes ";
+  AddLink(plan, "", model.within_node, message + "inside a node", "a link inside a node carries");
+  AddLink(plan, "node-", model.between_nodes, message + "between nodes", "a link between nodes carries");
+  AddLink(plan, "native-", model.native_within_node, native + "inside a node",
+          "a rank moves in a native collective inside a node (0: not known)");
+  AddLink(plan, "node-native-", model.native_between_nodes, native + "between nodes",
+          "a rank moves in a native collective between nodes (0: not known)");
 }
 
 void AddFlags(CLI::App& plan, PlanFlags& flags) {
@@ -126,6 +141,10 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
                 "One buffer, or one for input and one for output");
   CLI::Option* messages = plan.add_flag("--messages", flags.messages, "Send messages also where memory can be mapped");
   plan.add_flag("--mapped", flags.mapped, "Map peers' memory (the default on one node)")->excludes(messages);
+  plan.add_flag(
+      "--native", flags.native,
+      "As if the buffers were on GPUs and NCCL performed whole collectives: schedules `native` serve, and are "
+      "chosen by --native-latency and --native-bandwidth");
   AddParsed(plan, "--segment", request.options.segment_bytes, ParseBytes, "BYTES", "256K",
             "Longer ranges are cut into segments of this size");
   plan.add_flag("--cost", flags.cost,
@@ -139,8 +158,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
           "rank has a processor of its own")
       ->check(WholeNumberWithin(0, kMaxRanks))
       ->capture_default_str();
-  AddLink(plan, "", flags.model.within_node, "inside a node");
-  AddLink(plan, "node-", flags.model.between_nodes, "between nodes");
+  AddLinks(plan, flags.model);
   plan.add_flag("--verify", flags.verify, "Prove that the plans of all ranks do together what the collective promises");
   AddParsed(
       plan, "--draw", flags.draw, ParsePictureFile, "FILE", "",

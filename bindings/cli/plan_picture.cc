@@ -112,8 +112,9 @@ absl::Status CheckDrawable(absl::Span<const Plan> plans, const std::string& file
   for (const Plan& plan : plans) {
     steps += std::ssize(plan.steps);
     for (const Step& step : plan.steps) {
-      const bool ends_message = step.kind == StepKind::kRecv || step.kind == StepKind::kWait;
-      arrows += step.num_deps + (ends_message ? 1 : 0);
+      const bool joins_peer =
+          step.kind == StepKind::kRecv || step.kind == StepKind::kWait || step.kind == StepKind::kNative;
+      arrows += step.num_deps + (joins_peer ? 1 : 0);
     }
   }
   if (steps <= kMaxDrawnSteps && arrows <= kMaxDrawnArrows) return absl::OkStatus();

@@ -21,7 +21,8 @@ struct Cost {
 
 // Simulates the plans of all ranks (given as for Verify) on the model; a step starts as soon as its dependencies, its
 // message or its signal is there. `nodes` is the node of each rank, as in PlanOptions; empty: see
-// CostModel::ranks_per_node. Errors are those of Verify, whose form, matching and progress must hold.
+// CostModel::ranks_per_node. Errors are those of Verify, whose form, matching and progress must hold;
+// FailedPrecondition also where the plans have native steps of whose time the model says nothing.
 absl::StatusOr<Cost> CostOf(absl::Span<const Plan> plans, const CostModel& model, absl::Span<const int> nodes = {});
 
 }  // namespace tutti

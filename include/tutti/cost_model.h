@@ -31,6 +31,15 @@ struct LinkModel {
   bool operator==(const LinkModel&) const = default;
 };
 
+// A transport that performs whole collectives (native.h). A native collective takes latency_s, and for each byte that
+// the rank with most to move must give or take (NativeBytes) 1 / bytes_per_s; it begins when all ranks have come to it.
+struct NativeModel {
+  double latency_s = 0;
+  double bytes_per_s = 0;  // 0: nothing is known, and no time can be predicted
+
+  bool operator==(const NativeModel&) const = default;
+};
+
 // The seconds that a message of `bytes` takes of the sender's processor, of the link in one direction, and of the
 // receiver's processor.
 double SendingSeconds(const LinkModel& link, std::int64_t bytes);
@@ -59,6 +68,9 @@ struct CostModel {
   // processor that turns to another rank needs switch_s.
   int cores_per_node = 0;
   double switch_s = 0;
+  // Native collectives among ranks of one node, and of several nodes.
+  NativeModel native_within_node = {};
+  NativeModel native_between_nodes = {};
 
   bool operator==(const CostModel&) const = default;
 };

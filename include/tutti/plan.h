@@ -3,6 +3,7 @@
 #ifndef TUTTI_PLAN_H_
 #define TUTTI_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -62,6 +63,7 @@ enum class StepKind : std::uint8_t {
   kCombine,  // dsts[0] ← Σ srcs[i] · coefficients[i], left to right; if `finite`, 0 where that is no finite number
   kEncode,   // dsts[0] (bytes) ← codec(srcs[0])
   kDecode,   // dsts[0] ← codec⁻¹(srcs[0] (bytes)); adds instead when `accumulate`
+  kNative,   // dsts[0] ← this rank's result of `collective`, to which the rank gives srcs[0]: see native.h
 };
 
 absl::string_view Name(StepKind kind);
@@ -74,18 +76,22 @@ using StepId = std::uint32_t;
 // a step is a plain, fixed-size struct.
 struct Step {
   StepKind kind = StepKind::kCopy;
-  ReduceOp op = ReduceOp::kSum;         // for kReduce
-  bool accumulate = false;              // for kDecode: add to the destination
-  bool finite = false;                  // for kCombine: results that are no finite numbers become 0
-  bool by_factor = false;               // for kScale: multiply by the factor of the call
-  std::uint16_t codec = 0;              // for kEncode and kDecode: index into Plan::codecs
-  std::uint32_t ordinal = 0;            // of a signal (kSignal, kWait), from 1; of a message with a peer, from 0
-  Rank peer = kSelf;                    // for kSend, kRecv and kWait
-  std::int32_t divisor = 1;             // for kScale, and for kReduce with avg
+  ReduceOp op = ReduceOp::kSum;                    // for kReduce, and for kNative where the collective reduces
+  Collective collective = Collective::kAllReduce;  // for kNative
+  bool accumulate = false;                         // for kDecode: add to the destination
+  bool finite = false;                             // for kCombine: results that are no finite numbers become 0
+  bool by_factor = false;                          // for kScale: multiply by the factor of the call
+  std::uint16_t codec = 0;                         // for kEncode and kDecode: index into Plan::codecs
+  // Of a signal (kSignal, kWait), from 1; of a message with a peer, from 0; of a kNative among those of its group, from
+  // 0.
+  std::uint32_t ordinal = 0;
+  Rank peer = kSelf;                    // for kSend, kRecv and kWait; for kNative the root, where there is one
+  std::int32_t divisor = 1;             // for kScale, and for kReduce and kNative with avg
   std::uint32_t first_coefficient = 0;  // for kCombine, which has one for each source
   std::uint32_t first_ref = 0;          // index of the first dst; the srcs follow the dsts
   std::uint16_t num_dsts = 0;
   std::uint16_t num_srcs = 0;
+  std::uint16_t group = 0;      // for kNative: 0: all ranks of the plan; g > 0: Plan::groups[g - 1]
   std::uint32_t first_dep = 0;  // index of the first of the steps that must be complete before this one starts
   std::uint32_t num_deps = 0;
 
@@ -126,6 +132,9 @@ struct Plan {
   std::vector<CodecChoice> codecs;
   std::vector<Coefficient> coefficients;
   std::vector<StateRange> states;  // every range of kState that is in use
+  // The groups whose native steps this rank takes part in, other than that of all ranks: the ranks by their places in
+  // the group, which are equal on all of them.
+  std::vector<std::vector<Rank>> groups;
   // The share of each rank's input in this rank's output, in rank order, for a plan of an algorithm that mixes the
   // weights of neighbours; empty: the output is what the collective promises. The rows of all ranks form a matrix whose
   // rows and columns sum to 1.
@@ -140,11 +149,16 @@ struct Plan {
     return {coefficients.data() + s.first_coefficient, s.num_srcs};
   }
   absl::Span<const StepId> deps_of(const Step& s) const { return {deps.data() + s.first_dep, s.num_deps}; }
+  // The ranks of a native step's group; empty: all ranks of the plan.
+  absl::Span<const Rank> group_of(const Step& s) const {
+    return s.group == 0 ? absl::Span<const Rank>() : absl::MakeConstSpan(groups[s.group - std::size_t{1}]);
+  }
   // True when a step reads or writes a peer's memory, or signals: such a plan runs only where peers are mapped.
   bool maps_peers() const;
 };
 
-// Bytes a rank moves to or from other ranks in one run: messages sent, and reads and writes of mapped peer memory.
+// Bytes a rank moves to or from other ranks in one run: messages sent, reads and writes of mapped peer memory, and what
+// native steps move (NativeBytes).
 std::int64_t WireBytes(const Plan& plan);
 
 // Makes the plan of any rank of a call: a pure function, the same on all ranks.

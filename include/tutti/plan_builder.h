@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "tutti/native.h"
 #include "tutti/plan.h"
 
 namespace tutti {
@@ -48,6 +49,9 @@ struct PlanOptions {
   bool private_buffers = false;
   // The machine for which schedules are chosen; nullptr: DefaultCostModel(). Equal on all ranks.
   std::shared_ptr<const CostModel> cost_model = nullptr;
+  // The whole collectives that a transport beside the messages performs on the caller's buffers; by default none. Equal
+  // on all ranks.
+  NativeCollectives native = {};
 
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
@@ -66,7 +70,11 @@ struct PlanOptions {
 // Segments: Send, Recv, Reduce, Copy and Scale of more than options.segment_bytes become one step per segment. Steps
 // on one chunk are cut at the same elements, so that straight-line text over chunks becomes a pipeline: nothing has
 // to be cut by hand. Encode and Decode stay whole, because a message of a codec cannot be cut: encode segment by
-// segment. The message of a send or recv stays whole too, because its receiver may not know the sender.
+// segment. The message of a send or recv stays whole too, because its receiver may not know the sender. A native step
+// stays whole, because its transport has a pipeline of its own; whoever wants several steps calls Native for parts.
+//
+// Native steps: the k-th Native of a group's ranks is one collective, equal on all of them. A rank takes its native
+// steps in the order of the text, one after the other, and the ranks of all groups must meet in one order.
 //
 // Not thread-safe. Misuse (a range outside its space, differing lengths, a peer out of range) is remembered and
 // returned by Build as InvalidArgument that names the step.
@@ -132,6 +140,10 @@ class PlanBuilder {
   // `dst` is a kU8 range of exactly codec.encoded_bytes(src.count()) bytes; sources and decoded values are f32.
   void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
+  // The collective `spec` among the size() ranks of this part of the plan, at least two, performed as a whole by the
+  // native transport: this rank gives `in` and gets `out`, ranges of its own memory, which may lie in place. Avg
+  // divides by size(), which must then be the size of the world. No premultiplied sums.
+  void Native(const CollectiveSpec& spec, const Ref& in, const Ref& out);
 
   // Declares that the output is not what the collective promises, but the sum of all ranks' inputs times `weights`, one
   // weight per rank. `nodes` is the node of each rank, when the replica of one rank's weights stands for all ranks of
@@ -168,6 +180,7 @@ class PlanBuilder {
   Step& Append(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
   void AppendSegments(const Step& step, absl::Span<const Ref> dsts, absl::Span<const Ref> srcs);
   void AppendCodec(StepKind kind, Ref dst, Ref src, const CodecChoice& choice, bool accumulate);
+  std::uint16_t GroupIndex();
   void Fail(const std::string& what);
 
   Plan plan_;
@@ -184,6 +197,7 @@ class PlanBuilder {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint32_t> sends_;
   std::vector<std::uint32_t> recvs_;
+  std::vector<std::uint32_t> natives_;  // by group of the plan
   std::unique_ptr<Dependencies> dependencies_;
 };
 

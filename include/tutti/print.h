@@ -10,7 +10,8 @@
 namespace tutti {
 
 // One line per step under a heading, in columns; equal plans give equal text. Ranges are bytes; `out@3` is the memory
-// of rank 3; `#0` is the number of a message between two ranks (from 0), or of a rank's signal (from 1). Example:
+// of rank 3; `#0` is the number of a message between two ranks (from 0), of a rank's signal (from 1), or of a native
+// step among those of its group (from 0). Example:
 //
 //   all_reduce:ring rank 1 of 2: all_reduce f32 sum count=4
 //   in 16, out 16, scratch 8, state 0 bytes
@@ -26,7 +27,8 @@ std::string ToText(const Plan& plan, const Step& step);
 std::string ToText(const Ref& ref);
 
 // A directed graph of the steps of all given ranks, one cluster each: dependencies drawn solid, messages and signals
-// between the given ranks dashed. For `dot -Tsvg`.
+// between the given ranks dashed, and dashed lines without arrows between native steps that are one collective. For
+// `dot -Tsvg`.
 std::string ToGraphviz(absl::Span<const Plan> plans);
 
 }  // namespace tutti

@@ -49,7 +49,8 @@ absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions
 // The seconds that the call is predicted to take with `schedule`, as in Candidate; a pure function. The work of a
 // prediction has a bound: long buffers are cut into few segments, and in large worlds the plans of some ranks stand for
 // those of all. For all_to_all_v, of which no rank knows all counts, the blocks are taken to be equal. For send and
-// recv one end is predicted. Errors are those of BuildPlan.
+// recv one end is predicted. Errors are those of BuildPlan; FailedPrecondition where the plans have native steps of
+// whose time the model says nothing, so that such a schedule is never chosen where another one serves.
 absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const CollectiveSpec& spec, int size,
                                       const PlanOptions& options);
 

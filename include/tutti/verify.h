@@ -13,7 +13,8 @@ namespace tutti {
 //
 //   form      every field makes sense and every range lies inside its space, also in the memory of a peer; the input
 //             is never written; the specs of the ranks belong to one call
-//   matching  every Send meets exactly one Recv of the same length and dtype, every Wait its Signal
+//   matching  every Send meets exactly one Recv of the same length and dtype, every Wait its Signal, every native step
+//             the same call on all ranks of its group
 //   progress  no deadlock, whatever order ready steps run in, also when a Send completes only once its Recv has started
 //   races     two accesses to the same bytes, one of them a write, are ordered by dependencies, messages and signals;
 //             a peer touches memory of a rank only after that rank began and, its scratch reads aside, before it ends
@@ -21,7 +22,8 @@ namespace tutti {
 //             divided once for avg, 16-bit sums rounded once; nothing uninitialised is used, no step is without effect,
 //             in-place input that is not output is kept. Codecs may stand between, but results that the collective
 //             gives to all ranks must be computed alike everywhere, so that replicas stay bit-equal. Initial state
-//             is an unknown that may not reach the output.
+//             is an unknown that may not reach the output. The order and the roundings of a native collective are the
+//             transport's own; its ranks get the same bits.
 //
 // Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
 // rank and step. Relies on nothing that the builder derived. Takes memory and time in proportion to the steps of all

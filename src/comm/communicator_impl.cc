@@ -103,13 +103,28 @@ std::string KeyOf(const CostModel& model) {
   absl::StrAppendFormat(&key, "%a %a %a %a %a %a %d %d", model.step_s, model.signal_s, model.memory_bytes_per_s,
                         model.copy_bytes_per_s, model.scratch_bytes_per_s, model.switch_s, model.cores_per_node,
                         model.ranks_per_node);
+  for (const NativeModel& native : {model.native_within_node, model.native_between_nodes}) {
+    absl::StrAppendFormat(&key, " %a %a", native.latency_s, native.bytes_per_s);
+  }
   return key;
+}
+
+std::string KeyOf(const NativeCollectives& native) {
+  const auto append_collective = [](std::string* out, Collective collective) {
+    absl::StrAppend(out, Name(collective));
+  };
+  const auto append_reduction = [](std::string* out, const NativeCollectives::Reduction& reduction) {
+    absl::StrAppend(out, Name(reduction.dtype), " ", Name(reduction.op));
+  };
+  return absl::StrCat(absl::StrJoin(native.collectives, ",", append_collective), ":",
+                      absl::StrJoin(native.reductions, ",", append_reduction));
 }
 
 // The options that plans depend on, as text.
 std::string KeyOf(const PlanOptions& options) {
   return absl::StrCat("segment_bytes=", options.segment_bytes, options.peers_mapped ? " mapped" : "",
-                      options.private_buffers ? " private" : "", " nodes=", absl::StrJoin(options.nodes, ","), " on ",
+                      options.private_buffers ? " private" : "", " native=", KeyOf(options.native),
+                      " nodes=", absl::StrJoin(options.nodes, ","), " on ",
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
 }
 
@@ -270,6 +285,7 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
   if (pool == nullptr) {
     absl::StatusOr<std::shared_ptr<const Program>> program = ProgramFor(spec, schedule);
     if (!program.ok()) return program.status();
+    if (absl::Status runnable = runtime->engine->CheckRunnable(**program); !runnable.ok()) return runnable;
     pool = cache_.Insert(key, *std::move(program), *channel);
   }
   return pool->Take();
@@ -452,6 +468,7 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
 
 absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(std::shared_ptr<const Program> program,
                                                            const PlanBuffers& buffers) {
+  if (absl::Status runnable = runtime->engine->CheckRunnable(*program); !runnable.ok()) return runnable;
   tutti::Call* const call = tutti::Call::Create(std::move(program), *channel, buffers.scratch);
   auto impl = std::make_unique<BoundPlan::Impl>(call);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {

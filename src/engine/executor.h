@@ -13,13 +13,15 @@
 
 namespace tutti {
 
-// But for NewRun and the counters, all functions are called by the engine's driver only.
+// But for CheckRunnable, NewRun and the counters, all functions are called by the engine's driver only.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Makes the Run that carries out `call` of `program` on `channel`. `scratch`: memory for the program's scratch that
-  // the caller lends; null: none. Any thread.
+  // OK, or Unimplemented that names a step of `program` which this executor cannot carry out. Any thread.
+  virtual absl::Status CheckRunnable(const Program& program) const = 0;
+  // Makes the Run that carries out `call` of `program`, which it serves, on `channel`. `scratch`: memory for the
+  // program's scratch that the caller lends; null: none. Any thread.
   virtual std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) = 0;
 
   // Queues a run, which starts when its lane is free, in the order of the calls.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/host_compute.h"
+#include "tutti/print.h"
 
 namespace tutti {
 namespace {
@@ -66,6 +67,19 @@ HostExecutor::HostExecutor(Transport& transport, Presence& presence, bool may_sp
     : transport_(transport), presence_(presence), may_spin_(may_spin) {
   active_.reserve(kRoom);
   pending_.reserve(kRoom);
+}
+
+absl::Status HostExecutor::CheckRunnable(const Program& program) const {
+  for (const Program* some : {&program, program.for_private_buffers.get()}) {
+    if (some == nullptr || some->num_natives == 0) continue;
+    const auto is_native = [](const Step& step) { return step.kind == StepKind::kNative; };
+    const Plan& plan = some->plan;
+    const auto native = std::find_if(plan.steps.begin(), plan.steps.end(), is_native);
+    return absl::UnimplementedError(absl::StrCat(
+        "rank ", plan.rank, ": ", plan.name, " cannot run in host memory: step ", native - plan.steps.begin(), " (",
+        ToText(plan, *native), ") needs a native transport, such as NCCL on GPUs"));
+  }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Run> HostExecutor::NewRun(Call& call, Channel& channel, const Program& program, void* scratch) {

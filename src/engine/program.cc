@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/control_block.h"
+#include "tutti/native.h"
 
 namespace tutti {
 namespace {
@@ -117,6 +118,16 @@ Instruction Translate(const Plan& plan, const Step& step) {
     case StepKind::kDecode:
       i.bytes = srcs[0].bytes;
       break;
+    case StepKind::kNative: {
+      const CollectiveSpec spec = NativeSpecOf(plan, step);
+      i.dst_type = i.src_type = spec.dtype;
+      i.collective = spec.collective;
+      i.group = step.group;
+      i.peer = HasRoot(spec.collective) ? spec.root : kSelf;
+      i.count = spec.count;
+      i.wire_bytes = NativeBytes(plan, step);
+      break;
+    }
     default:
       break;
   }
@@ -171,6 +182,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
       ++(step.kind == StepKind::kSend ? counts.sent : counts.received);
     }
     program->num_waits += step.kind == StepKind::kWait ? 1 : 0;
+    program->num_natives += step.kind == StepKind::kNative ? 1 : 0;
     program->uses_lane |= step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
     program->output_steps += instruction.touches_output ? 1 : 0;
     program->dependency_counts[id] = step.num_deps;
@@ -178,7 +190,7 @@ std::shared_ptr<Program> CompileOne(Plan source, bool shares_only_scratch) {
     for (const StepId dep : plan.deps_of(step)) ++successor_counts[dep];
   }
   if (program->uses_lane) program->peer_extents.resize(static_cast<std::size_t>(plan.size));
-  program->is_short = !has_messages && touched_bytes <= kShortBytes;
+  program->is_short = !has_messages && program->num_natives == 0 && touched_bytes <= kShortBytes;
   std::reverse(program->initially_ready.begin(), program->initially_ready.end());
   static_assert(2 * kMostRanksWithBlocks * sizeof(std::int64_t) <= kLaneScratchBytes);
   const std::int64_t counts_bytes = 2 * plan.size * static_cast<std::int64_t>(sizeof(std::int64_t));
@@ -238,6 +250,8 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, Step
 std::int64_t BytesOf(const Program& program) {
   const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
   const Plan& plan = program.plan;
+  std::size_t of_groups = of(plan.groups);
+  for (const std::vector<Rank>& group : plan.groups) of_groups += of(group);
   // The bytes for a step's dependencies, its message, and its place in the list of ready steps.
   constexpr std::size_t kPerStepOfARun = 64;
   return static_cast<std::int64_t>(
@@ -245,7 +259,8 @@ std::int64_t BytesOf(const Program& program) {
              of(program.instructions, program.operands, program.successors, program.dependency_counts,
                 program.peer_extents) +
              of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
-             of(plan.spec.send_counts, plan.spec.recv_counts) + kPerStepOfARun * program.instructions.size()) +
+             of_groups + of(plan.spec.send_counts, plan.spec.recv_counts) +
+             kPerStepOfARun * program.instructions.size()) +
          (program.for_private_buffers != nullptr ? BytesOf(*program.for_private_buffers) : 0);
 }
 

@@ -36,6 +36,7 @@ struct Operand {
 struct Instruction {
   StepKind kind = StepKind::kCopy;
   ReduceOp op = ReduceOp::kSum;
+  Collective collective = Collective::kAllReduce;  // of a native step
   DType dst_type = DType::kF32;
   DType src_type = DType::kF32;
   bool accumulate = false;
@@ -50,12 +51,14 @@ struct Instruction {
   std::uint16_t num_srcs = 0;
   std::int32_t divisor = 1;
   std::uint32_t first_coefficient = 0;
-  Rank peer = kSelf;
+  std::uint16_t group = 0;  // of a native step, as in Step::group: an index into the groups of the program's plan
+  Rank peer = kSelf;        // of a native step: the place of the root in the group
   std::uint32_t ordinal = 0;
   std::uint32_t first_operand = 0;  // index of the first dst; the srcs follow the dsts
   std::uint32_t first_successor = 0;
   std::uint32_t num_successors = 0;
-  std::int64_t count = 0;          // elements of the destination (of the source for kSend, kEncode)
+  // Elements of the destination (of the source for kSend, kEncode); the count of a native call, as in CollectiveSpec.
+  std::int64_t count = 0;
   std::int64_t bytes = 0;          // bytes of the message, or of the encoded side
   std::int64_t wire_bytes = 0;     // bytes moved to or from other ranks
   std::int64_t touched_bytes = 0;  // bytes of all operands
@@ -86,6 +89,7 @@ struct Program {
   std::vector<StepId> initially_ready;  // the first step of the plan last, as on HostRun's stack
   std::int64_t wire_bytes = 0;          // the wire_bytes of all instructions
   int num_waits = 0;
+  int num_natives = 0;
   // The number of steps that touch this rank's output, which is final after them; 0: it is final when all steps are
   // complete.
   std::uint32_t output_steps = 0;

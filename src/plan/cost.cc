@@ -25,6 +25,7 @@ absl::StatusOr<Cost> CostOf(absl::Span<const Plan> plans, const CostModel& model
     cost.memory_bytes = std::max(cost.memory_bytes, memory);
   }
   cost.seconds = Play(plans, nodes, model);
+  if (absl::Status known = CheckPredicted(cost.seconds); !known.ok()) return known;
   return cost;
 }
 

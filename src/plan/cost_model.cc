@@ -41,6 +41,10 @@ std::string ToString(const LinkModel& link) {
   return text;
 }
 
+std::string ToString(const NativeModel& native) {
+  return absl::StrFormat("%.2f µs + bytes / %.1f GB/s", native.latency_s * 1e6, native.bytes_per_s / 1e9);
+}
+
 double Seconds(std::int64_t bytes, double bytes_per_s) {
   return bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0;
 }
@@ -75,6 +79,14 @@ std::string ToString(const CostModel& model) {
   if (model.cores_per_node > 0) {
     absl::StrAppendFormat(&text, "; %d processors to a node, %.1f µs to turn to another rank", model.cores_per_node,
                           model.switch_s * 1e6);
+  }
+  const bool near = model.native_within_node.bytes_per_s > 0;
+  const bool far = model.native_between_nodes.bytes_per_s > 0;
+  if (near || far) {
+    absl::StrAppend(&text, "; native collectives take ",
+                    near ? absl::StrCat(ToString(model.native_within_node), " inside a node") : "",
+                    near && far ? ", " : "",
+                    far ? absl::StrCat(ToString(model.native_between_nodes), " between nodes") : "");
   }
   return text;
 }

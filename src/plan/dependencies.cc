@@ -82,6 +82,8 @@ void PlanBuilder::Dependencies::Add(Plan& plan, Step& step) {
     }
     // A source that is also a destination has recorded this step as its own reader.
     std::erase(found_, id);
+    // A rank takes its native steps one after the other, in the order of the plan.
+    if (step.kind == StepKind::kNative && last_native_ != kNone) found_.push_back(last_native_);
     // Every step after a Wait must follow it: a step with a dependency later than the Wait does so anyway.
     const bool implied = std::any_of(found_.begin(), found_.end(), [&](StepId dep) { return dep > last_wait_; });
     if (last_wait_ != kNone && !implied) found_.push_back(last_wait_);
@@ -94,6 +96,7 @@ void PlanBuilder::Dependencies::Add(Plan& plan, Step& step) {
   leaf_.push_back(true);
   leaves_.push_back(id);
   if (step.kind == StepKind::kWait) last_wait_ = id;
+  if (step.kind == StepKind::kNative) last_native_ = id;
 }
 
 }  // namespace tutti

@@ -50,6 +50,7 @@ class PlanBuilder::Dependencies {
   std::vector<bool> leaf_;
   std::vector<StepId> leaves_;
   StepId last_wait_ = kNone;
+  StepId last_native_ = kNone;
 };
 
 }  // namespace tutti

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "plan/native_ranges.h"
 #include "plan/spaces.h"
+#include "tutti/native.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -52,6 +54,7 @@ class Former {
                                                         " must have 1 step, but has ", plan.steps.size()));
     }
     std::uint32_t signals = 0;
+    std::vector<std::uint32_t> natives(plan.groups.size() + 1);  // by group
     for (StepId id = 0; id < plan.steps.size(); ++id) {
       const Step& step = plan.steps[id];
       std::string what = Pools(plan, step, id);
@@ -61,6 +64,10 @@ class Former {
       if (what.empty() && step.kind == StepKind::kSignal && step.ordinal != ++signals) {
         what = absl::StrCat("ordinal ", step.ordinal, " of a signal must be ", signals,
                             ": the signals of a rank are numbered 1, 2, … in the order of its steps");
+      }
+      if (what.empty() && step.kind == StepKind::kNative && step.ordinal != natives[step.group]++) {
+        what = absl::StrCat("ordinal ", step.ordinal, " of a native step must be ", natives[step.group] - 1,
+                            ": the native steps of a group are numbered 0, 1, … in the order of a rank's steps");
       }
       if (what.empty()) continue;
       return absl::FailedPreconditionError(
@@ -101,10 +108,10 @@ class Former {
   // Fields that a kind does not use must hold their default, so that equal plans are equal bytes.
   static std::string Fields(const Plan& plan, const Step& step) {
     struct Shape {
-      int dsts, srcs;  // -1: one or more
+      int dsts, srcs;  // -1: one or more; -2: at most one
       bool peer, ordinal, divisor, codec;
     };
-    static constexpr std::array<Shape, 10> kShapes = {{{0, 1, true, true, false, false},     // send
+    static constexpr std::array<Shape, 11> kShapes = {{{0, 1, true, true, false, false},     // send
                                                        {1, 0, true, true, false, false},     // recv
                                                        {0, 0, false, true, false, false},    // signal
                                                        {0, 0, true, true, false, false},     // wait
@@ -113,12 +120,19 @@ class Former {
                                                        {1, 1, false, false, true, false},    // scale
                                                        {1, -1, false, false, false, false},  // combine
                                                        {1, 1, false, false, false, true},    // encode
-                                                       {1, 1, false, false, false, true}}};  // decode
+                                                       {1, 1, false, false, false, true},    // decode
+                                                       {-2, -2, true, true, true, false}}};  // native
     const Shape& shape = kShapes[static_cast<std::size_t>(step.kind)];
-    const bool dsts = shape.dsts < 0 ? step.num_dsts > 0 : step.num_dsts == shape.dsts;
-    const bool srcs = shape.srcs < 0 ? step.num_srcs > 0 : step.num_srcs == shape.srcs;
-    if (!dsts || !srcs) {
-      const auto needed = [](int n) { return n < 0 ? std::string("at least 1") : absl::StrCat(n); };
+    const auto fits = [](int needed, int n) {
+      if (needed == -2) return n <= 1;
+      return needed == -1 ? n > 0 : n == needed;
+    };
+    const bool some = step.num_dsts + step.num_srcs > 0 || step.kind != StepKind::kNative;
+    if (!fits(shape.dsts, step.num_dsts) || !fits(shape.srcs, step.num_srcs) || !some) {
+      const auto needed = [](int n) {
+        if (n == -2) return std::string("at most 1, not 0 of both,");
+        return n == -1 ? std::string("at least 1") : absl::StrCat(n);
+      };
       return absl::StrCat(step.num_dsts, " dsts and ", step.num_srcs, " srcs; a step of kind ", Name(step.kind),
                           " needs ", needed(shape.dsts), " and ", needed(shape.srcs));
     }
@@ -126,6 +140,10 @@ class Former {
       return absl::StrCat(field, " ", found, " must be ", expected, ": a step of kind ", Name(step.kind),
                           " does not use ", field);
     };
+    if (step.kind == StepKind::kNative) return NativeFields(plan, step);
+    if (step.collective != Collective::kAllReduce)
+      return unused("collective", Name(step.collective), Name(Collective::kAllReduce));
+    if (step.group != 0) return unused("group", step.group, 0);
     if (shape.peer && (step.peer < 0 || step.peer >= plan.size || step.peer == plan.rank)) {
       return absl::StrCat("peer ", step.peer, " must be in 0…", plan.size - 1, " and not ", plan.rank,
                           ", the rank of the step");
@@ -151,6 +169,65 @@ class Former {
       return absl::StrCat("codec ", step.codec, " must name one of the ", plan.codecs.size(), " codecs of the plan");
     }
     return "";
+  }
+
+  static std::string NativeFields(const Plan& plan, const Step& step) {
+    const Step plain{.kind = StepKind::kNative,
+                     .op = step.op,
+                     .collective = step.collective,
+                     .ordinal = step.ordinal,
+                     .peer = step.peer,
+                     .divisor = step.divisor,
+                     .first_ref = step.first_ref,
+                     .num_dsts = step.num_dsts,
+                     .num_srcs = step.num_srcs,
+                     .group = step.group,
+                     .first_dep = step.first_dep,
+                     .num_deps = step.num_deps};
+    if (!(step == plain))
+      return "accumulate, finite, by_factor, codec and first_coefficient of a native step must be 0";
+    if (!HasNativeForm(step.collective)) {
+      return absl::StrCat("collective ", Name(step.collective), " has no native form");
+    }
+    if (step.group > plan.groups.size()) {
+      return absl::StrCat("group ", step.group, " must be in 0…", plan.groups.size(), ", the groups of the plan");
+    }
+    std::vector<bool> in_group(static_cast<std::size_t>(plan.size));
+    for (const Rank member : plan.group_of(step)) {
+      const bool exists = member >= 0 && member < plan.size;
+      if (!exists || in_group[static_cast<std::size_t>(member)]) {
+        return absl::StrCat("group ", step.group, " has rank ", member, exists ? " twice" : ", which does not exist");
+      }
+      in_group[static_cast<std::size_t>(member)] = true;
+    }
+    if (NativePlaceOf(plan, step, plan.rank) < 0) {
+      return absl::StrCat("group ", step.group, " must contain rank ", plan.rank, ", the rank of the step");
+    }
+    const int size = NativeSizeOf(plan, step);
+    if (size < 2) return "the group of a native step must have at least 2 ranks";
+    const bool rooted = HasRoot(step.collective);
+    if (rooted ? NativePlaceOf(plan, step, step.peer) < 0 : step.peer != kSelf) {
+      return absl::StrCat("peer ", step.peer, " must be ",
+                          rooted ? "the root, a rank of the group" : absl::StrCat(kSelf, ": there is no root"));
+    }
+    const bool reduces = Reduces(step.collective);
+    if (!reduces && step.op != ReduceOp::kSum) {
+      return absl::StrCat("op ", Name(step.op), " must be sum: ", Name(step.collective), " does not reduce");
+    }
+    const int divisor = reduces && step.op == ReduceOp::kAvg ? size : 1;
+    if (step.divisor != divisor) return absl::StrCat("divisor ", step.divisor, " must be ", divisor);
+    return "";
+  }
+
+  // The ranges and types of a native step, each of which has passed Range.
+  static std::string NativeRanges(const Plan& plan, const Step& step) {
+    const CollectiveSpec spec = NativeSpecOf(plan, step);
+    const Rank place = NativePlaceOf(plan, step, plan.rank);
+    const int size = NativeSizeOf(plan, step);
+    if (absl::Status valid = Validate(spec, place, size); !valid.ok()) return std::string(valid.message());
+    if (step.op == ReduceOp::kPremulSum) return "op premul_sum: a native step sums products that other steps have made";
+    return NativeRangeFault(spec, place, size, step.num_srcs > 0 ? plan.srcs(step)[0] : Ref(),
+                            step.num_dsts > 0 ? plan.dsts(step)[0] : Ref());
   }
 
   std::string Range(const Plan& plan, const Ref& ref, bool written) const {
@@ -201,6 +278,7 @@ class Former {
     for (const Ref& src : plan.srcs(step)) {
       if (std::string what = Range(plan, src, false); !what.empty()) return what;
     }
+    if (step.kind == StepKind::kNative) return NativeRanges(plan, step);
     const bool moves = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
     for (const Ref& ref : absl::MakeSpan(plan.refs).subspan(step.first_ref, step.num_dsts + step.num_srcs)) {
       if (moves && ref.owner != kSelf)
@@ -224,7 +302,7 @@ class Former {
   }
 
   static std::string Types(const Plan& plan, const Step& step) {
-    if (step.num_srcs == 0 || step.num_dsts == 0) return "";
+    if (step.num_srcs == 0 || step.num_dsts == 0 || step.kind == StepKind::kNative) return "";
     if (step.kind == StepKind::kEncode || step.kind == StepKind::kDecode) return CodecTypes(plan, step);
     const Ref& dst = plan.dsts(step)[0];
     const Ref& src = plan.srcs(step)[0];

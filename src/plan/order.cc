@@ -6,9 +6,17 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/meetings.h"
+#include "tutti/native.h"
 #include "tutti/print.h"
 
 namespace tutti {
+namespace {
+
+// Whether every rank of a native collective gets something from every other one.
+bool GetsFromAll(Collective collective) { return !HasRoot(collective); }
+
+}  // namespace
 
 Order::Order(absl::Span<const Plan> plans) : plans_(plans) {
   for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
@@ -20,6 +28,7 @@ Order::Order(absl::Span<const Plan> plans) : plans_(plans) {
 absl::StatusOr<Order> Order::Of(absl::Span<const Plan> plans) {
   Order order(plans);
   if (absl::Status status = order.Match(); !status.ok()) return status;
+  if (absl::Status status = order.Meet(); !status.ok()) return status;
   if (absl::Status status = order.Sort(); !status.ok()) return status;
   order.Link();
   return order;
@@ -78,7 +87,23 @@ absl::Status Order::Match() {
   return absl::OkStatus();
 }
 
-// Sorts the beginnings (2n) and ends (2n + 1) of all steps n.
+// Finds the native steps that are one collective.
+absl::Status Order::Meet() {
+  for (const Meeting& meeting : MeetingsOf(plans_)) {
+    if (absl::Status status = CheckMeeting(plans_, meeting); !status.ok()) return status;
+    std::vector<std::uint32_t>& steps = meetings_.emplace_back(meeting.steps.size());
+    for (const PlanStep& at : meeting.steps) {
+      const Plan& plan = plans_[at.plan];
+      const std::uint32_t n = first_[at.plan] + at.step;
+      steps[static_cast<std::size_t>(NativePlaceOf(plan, plan.steps[at.step], plan.rank))] = n;
+      match_[n] = static_cast<std::uint32_t>(meetings_.size() - 1);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Sorts the beginnings (2n) and ends (2n + 1) of all steps n, and, behind these, the moments at which all ranks of a
+// native collective have begun their steps.
 absl::Status Order::Sort() {
   std::vector<Pair> edges;
   for (std::uint32_t n = 0; n < serial_.size(); ++n) {
@@ -91,8 +116,13 @@ absl::Status Order::Sort() {
       edges.emplace_back(2 * match_[n], 2 * n + 1);
       edges.emplace_back(2 * n, 2 * match_[n] + 1);  // a long message leaves only when its receiver is ready
     }
+    if (step.kind == StepKind::kNative) {
+      const auto all_here = static_cast<std::uint32_t>(2 * serial_.size() + match_[n]);
+      edges.emplace_back(2 * n, all_here);
+      edges.emplace_back(all_here, 2 * n + 1);
+    }
   }
-  const std::size_t events = 2 * serial_.size();
+  const std::size_t events = 2 * serial_.size() + meetings_.size();
   std::vector<std::uint32_t> missing(events, 0);
   std::vector<std::uint32_t> first(events + 1, 0);
   for (const Pair& edge : edges) {
@@ -120,6 +150,7 @@ absl::Status Order::Sort() {
   // every other step is that of its end.
   position_.resize(serial_.size());
   for (std::uint32_t e : sorted) {
+    if (e / 2 >= serial_.size()) continue;  // no event of one step
     const Node node = serial_[e / 2];
     const bool begin = e % 2 == 0;
     if (begin != (plans_[node.plan].steps[node.step].kind == StepKind::kSend)) continue;
@@ -141,8 +172,10 @@ std::string Order::Circle(absl::Span<const Pair> edges, absl::Span<const std::ui
   std::vector<std::string> steps;
   const std::uint32_t start = at;
   do {
-    const std::string step = Describe(serial_[at / 2].plan, serial_[at / 2].step);
-    if (steps.empty() || steps.back() != step) steps.push_back(step);
+    if (at / 2 < serial_.size()) {
+      const std::string step = Describe(serial_[at / 2].plan, serial_[at / 2].step);
+      if (steps.empty() || steps.back() != step) steps.push_back(step);
+    }
     at = cause[at];
   } while (at != start && steps.size() < 8);
   return absl::StrCat("deadlock: each waits for the next: ", absl::StrJoin(steps, ", "));
@@ -151,17 +184,51 @@ std::string Order::Circle(absl::Span<const Pair> edges, absl::Span<const std::ui
 // Lists the steps directly before every position.
 void Order::Link() {
   source_.assign(nodes_.size(), kNone);
-  first_before_.assign(1, 0);
+  before_of_.resize(nodes_.size());
+  for (const std::vector<std::uint32_t>& meeting : meetings_) {
+    std::vector<Position>& partners = partners_.emplace_back();
+    for (const std::uint32_t n : meeting) partners.push_back(position_[n]);
+  }
   for (Position at = 0; at < nodes_.size(); ++at) {
     const Step& s = step(at);
-    const std::uint32_t first = first_[nodes_[at].plan];
-    for (StepId dep : plan(at).deps_of(s)) before_.push_back(position_[first + dep]);
-    if (s.kind == StepKind::kRecv || s.kind == StepKind::kWait) {
-      source_[at] = position_[match_[first + nodes_[at].step]];
-      before_.push_back(source_[at]);
-    }
-    first_before_.push_back(static_cast<std::uint32_t>(before_.size()));
+    const std::uint32_t serial = first_[nodes_[at].plan] + nodes_[at].step;
+    if (s.kind == StepKind::kNative) source_[at] = match_[serial];
+    if (s.kind == StepKind::kRecv || s.kind == StepKind::kWait) source_[at] = position_[match_[serial]];
   }
+  // Where all ranks of a native collective get the inputs of all, they have one list of steps before them.
+  std::vector<std::optional<List>> common(meetings_.size());
+  for (Position at = 0; at < nodes_.size(); ++at) {
+    const Step& s = step(at);
+    const bool native = s.kind == StepKind::kNative;
+    const bool all_give = native && GetsFromAll(s.collective);
+    if (all_give && common[source_[at]].has_value()) {
+      before_of_[at] = *common[source_[at]];
+      continue;
+    }
+    const std::size_t begin = before_.size();
+    const auto add_deps = [&](Position of) {
+      const std::uint32_t first = first_[nodes_[of].plan];
+      for (const StepId dep : plan(of).deps_of(step(of))) before_.push_back(position_[first + dep]);
+    };
+    if (native) {
+      for (const Position giver : givers(at)) add_deps(giver);
+    } else {
+      add_deps(at);
+    }
+    if (s.kind == StepKind::kRecv || s.kind == StepKind::kWait) before_.push_back(source_[at]);
+    before_of_[at] = {begin, before_.size() - begin};
+    if (all_give) common[source_[at]] = before_of_[at];
+  }
+}
+
+std::vector<Position> Order::givers(Position at) const {
+  const absl::Span<const Position> all = partners(at);
+  const Step& s = step(at);
+  const bool is_root = s.peer == plan(at).rank;
+  const bool gathers = s.collective == Collective::kReduce || s.collective == Collective::kGather;
+  if (GetsFromAll(s.collective) || (gathers && is_root)) return {all.begin(), all.end()};
+  if (gathers || is_root) return {at};
+  return {at, all[static_cast<std::size_t>(NativePlaceOf(plan(at), s, s.peer))]};
 }
 
 std::optional<Order::Pair> Order::FirstUnordered(std::vector<Pair> pairs) const {

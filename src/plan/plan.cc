@@ -4,12 +4,13 @@
 #include <array>
 
 #include "plan/name_of.h"
+#include "tutti/native.h"
 
 namespace tutti {
 
 absl::string_view Name(StepKind kind) {
-  static constexpr std::array<absl::string_view, 10> kNames = {"send", "recv",  "signal",  "wait",   "reduce",
-                                                               "copy", "scale", "combine", "encode", "decode"};
+  static constexpr std::array<absl::string_view, 11> kNames = {"send",  "recv",    "signal", "wait",   "reduce", "copy",
+                                                               "scale", "combine", "encode", "decode", "native"};
   return NameOf(kNames, kind);
 }
 
@@ -43,6 +44,7 @@ std::int64_t WireBytes(const Plan& plan) {
   std::int64_t bytes = 0;
   for (const Step& step : plan.steps) {
     if (step.kind == StepKind::kSend) bytes += plan.srcs(step)[0].bytes;
+    if (step.kind == StepKind::kNative) bytes += NativeBytes(plan, step);
   }
   for (const Ref& ref : plan.refs) {
     if (ref.owner != kSelf) bytes += ref.bytes;

@@ -1,11 +1,15 @@
 #include "plan/player.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <queue>
 #include <utility>
 #include <vector>
+
+#include "plan/meetings.h"
+#include "tutti/native.h"
 
 namespace tutti {
 namespace {
@@ -76,6 +80,7 @@ class Player {
     }
     if (model_.cores_per_node > 0) ShareCores();
     Match();
+    Meet();
   }
 
   double Play() {
@@ -101,18 +106,20 @@ class Player {
     }
     double last = 0;
     while (!queue.empty()) {
-      const auto [turn, n] = queue.top();
+      const double turn = queue.top().first;
+      const Number taken = queue.top().second;
       queue.pop();
-      Take(steps_[n]);
-      last = std::max(last, steps_[n].end);
-      for (const Number next : after.of(n)) {
-        Played& waiting = steps_[next];
-        // A Recv or Wait is posted early, so a message or signal counts from its own arrival on, not from when the step
-        // could start.
-        if (waiting.source != n) waiting.ready = std::max(waiting.ready, steps_[n].end);
-        if (--missing[next] > 0) continue;
-        const bool keeps_core = waiting.plan == steps_[n].plan && KeepsCore(waiting);
-        queue.emplace(keeps_core ? turn : std::max(waiting.ready, ArrivalOf(waiting)), next);
+      for (const Number n : Take(taken)) {
+        last = std::max(last, steps_[n].end);
+        for (const Number next : after.of(n)) {
+          Played& waiting = steps_[next];
+          // A Recv or Wait is posted early, so a message or signal counts from its own arrival on, not from when the
+          // step could start.
+          if (waiting.source != n) waiting.ready = std::max(waiting.ready, steps_[n].end);
+          if (--missing[next] > 0) continue;
+          const bool keeps_core = waiting.plan == steps_[n].plan && KeepsCore(waiting);
+          queue.emplace(keeps_core ? turn : std::max(waiting.ready, ArrivalOf(waiting)), next);
+        }
       }
     }
     return last;
@@ -124,12 +131,20 @@ class Player {
   struct Played {
     const Plan* plan = nullptr;
     const Step* step = nullptr;
-    Number source = kNone;  // the Send of a Recv, or the Signal of a Wait
-    bool mirrored = false;  // the source is this rank's own step, which stands for that of a peer without a plan
+    Number source = kNone;   // the Send of a Recv, or the Signal of a Wait
+    Number meeting = kNone;  // of a native step: the index of its collective
+    bool mirrored = false;   // the source is this rank's own step, which stands for that of a peer without a plan
     double ready = 0;
     double end = 0;
     double arrival = 0;  // when the message of a Send, or a Signal, is at the peer
     double leaves = 0;   // when the message of a Send leaves
+  };
+
+  // A native collective: the steps of those of its ranks that have plans.
+  struct Collecting {
+    std::vector<Number> steps;
+    std::size_t absent = 0;  // steps whose ranks have not come to them yet
+    double begin = 0;        // when the last one comes
   };
 
   struct RankState {
@@ -224,6 +239,32 @@ class Player {
     });
   }
 
+  // Finds the native steps that are one collective.
+  void Meet() {
+    for (const Meeting& meeting : MeetingsOf(plans_)) {
+      Collecting& collecting = collectives_.emplace_back();
+      collecting.absent = meeting.steps.size();
+      for (const PlanStep& at : meeting.steps) {
+        const Number n = ranks_[plans_[at.plan].rank].first + at.step;
+        steps_[n].meeting = static_cast<Number>(collectives_.size() - 1);
+        collecting.steps.push_back(n);
+      }
+    }
+  }
+
+  // The seconds that the collective of a native step takes.
+  double CollectiveSeconds(const Plan& plan, const Step& step) const {
+    const int ranks = NativeSizeOf(plan, step);
+    const absl::Span<const Rank> group = plan.group_of(step);
+    const auto node = [&](int place) { return NodeOf(group.empty() ? place : group[place]); };
+    bool near = true;
+    for (int place = 1; near && place < ranks; ++place) near = node(place) == node(0);
+    const NativeModel& model = near ? model_.native_within_node : model_.native_between_nodes;
+    const CollectiveSpec spec = NativeSpecOf(plan, step);
+    const Rank busiest = HasRoot(spec.collective) ? spec.root : 0;
+    return model.latency_s + static_cast<double>(NativeBytes(spec, busiest, ranks)) / model.bytes_per_s;
+  }
+
   int size() const { return static_cast<int>(ranks_.size()); }
 
   // Whether some rank has the rank that is `distance` places ahead on another node.
@@ -280,7 +321,23 @@ class Player {
     return std::max(seconds, static_cast<double>(ScratchBytes(plan, step)) / model_.scratch_bytes_per_s);
   }
 
-  void Take(Played& at) {
+  // Takes a step, and returns the steps that have an end now: the step itself, or, when the last rank has come to a
+  // native collective, the steps of all its ranks.
+  absl::Span<const Number> Take(const Number& n) {
+    Played& at = steps_[n];
+    if (at.step->kind != StepKind::kNative) {
+      TakeAlone(at);
+      return {&n, 1};
+    }
+    Collecting& collecting = collectives_[at.meeting];
+    collecting.begin = std::max(collecting.begin, Work(at.plan->rank, at.ready, model_.step_s));
+    if (--collecting.absent > 0) return {};
+    const double end = collecting.begin + CollectiveSeconds(*at.plan, *at.step);
+    for (const Number step : collecting.steps) steps_[step].end = end;
+    return collecting.steps;
+  }
+
+  void TakeAlone(Played& at) {
     const Plan& plan = *at.plan;
     const Step& step = *at.step;
     const Rank rank = plan.rank;
@@ -322,13 +379,14 @@ class Player {
   const CostModel& model_;
   std::vector<Played> steps_;
   std::vector<RankState> ranks_;
+  std::vector<Collecting> collectives_;
   std::vector<Cores> cores_;
   std::vector<Crosses> crosses_;  // by distance
 };
 
 }  // namespace
 
-bool Computes(const Step& step) { return step.num_dsts > 0 && step.num_srcs > 0; }
+bool Computes(const Step& step) { return step.num_dsts > 0 && step.num_srcs > 0 && step.kind != StepKind::kNative; }
 
 std::int64_t TouchedBytes(const Plan& plan, const Step& step) {
   std::int64_t bytes = 0;
@@ -350,6 +408,12 @@ std::int64_t ScratchBytes(const Plan& plan, const Step& step) {
 double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model) {
   if (plans.empty()) return 0;
   return Player(plans, nodes, model).Play();
+}
+
+absl::Status CheckPredicted(double seconds) {
+  if (std::isfinite(seconds)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the cost model says nothing of native collectives among these ranks, so no time can be predicted");
 }
 
 }  // namespace tutti

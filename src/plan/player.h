@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "tutti/cost_model.h"
 #include "tutti/plan.h"
@@ -26,8 +27,14 @@ std::int64_t ScratchBytes(const Plan& plan, const Step& step);
 // made when this rank makes the corresponding one. For schedules in which all ranks do the same, such as a ring, one
 // plan is enough.
 //
+// A native collective begins when all its ranks that have plans have come to it, and takes the time of the model; where
+// the model has none, it never ends, and the time is infinite (see CheckPredicted).
+//
 // The form of the plans must be valid. Steps that wait for each other in a circle never end, and do not count.
 double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model);
+
+// OK, or FailedPrecondition for the infinite time of plans with native steps of which the model says nothing.
+absl::Status CheckPredicted(double seconds);
 
 }  // namespace tutti
 

@@ -142,7 +142,9 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
   }
   // Steps that could begin at the same time are taken in the order of their ranks.
   std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
-  return Play(plans, options.nodes, ModelOf(options));
+  const double seconds = Play(plans, options.nodes, ModelOf(options));
+  if (absl::Status known = CheckPredicted(seconds); !known.ok()) return known;
+  return seconds;
 }
 
 }  // namespace tutti

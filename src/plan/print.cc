@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/meetings.h"
 
 namespace tutti {
 namespace {
@@ -35,6 +36,17 @@ std::string Sum(const Plan& plan, const Step& step) {
   return sum;
 }
 
+// Text such as "out[0,4) f32 = all_reduce sum(in[0,4) f32) among all #0" or, at a rank that only gives, "reduce
+// sum(in[0,4) f32), root 2 among 0 2 5 #1". The step may be malformed.
+std::string NativeCall(const Plan& plan, const Step& step, const std::string& dsts, const std::string& srcs) {
+  std::string text = absl::StrCat(dsts, dsts.empty() ? "" : " = ", Name(step.collective));
+  if (Reduces(step.collective)) absl::StrAppend(&text, " ", Name(step.op));
+  absl::StrAppend(&text, "(", srcs, ")", step.divisor == 1 ? "" : absl::StrCat(" / ", step.divisor));
+  if (HasRoot(step.collective)) absl::StrAppend(&text, ", root ", step.peer);
+  const std::string group = step.group > plan.groups.size() ? "?" : absl::StrJoin(plan.group_of(step), " ");
+  return absl::StrCat(text, " among ", step.group == 0 ? "all" : group, " #", step.ordinal);
+}
+
 std::string Operands(const Plan& plan, const Step& step) {
   const std::string dsts = List(plan.dsts(step));
   const std::string srcs = List(plan.srcs(step));
@@ -61,6 +73,8 @@ std::string Operands(const Plan& plan, const Step& step) {
     case StepKind::kEncode:
     case StepKind::kDecode:
       return absl::StrCat(dsts, step.accumulate ? " += " : " = ", CodecText(plan, step), "(", srcs, ")");
+    case StepKind::kNative:
+      return NativeCall(plan, step, dsts, srcs);
   }
   return "";
 }
@@ -130,6 +144,13 @@ std::string ToGraphviz(absl::Span<const Plan> plans) {
           sources.find({recv ? StepKind::kSend : StepKind::kSignal, step.peer, recv ? plan.rank : kSelf, step.ordinal});
       if (source == sources.end()) continue;
       absl::StrAppend(&text, "  ", source->second, " -> ", node(plan.rank, i), " [style=dashed];\n");
+    }
+  }
+  for (const Meeting& meeting : MeetingsOf(plans)) {
+    for (std::size_t i = 1; i < meeting.steps.size(); ++i) {
+      const auto name = [&](const PlanStep& at) { return node(plans[at.plan].rank, at.step); };
+      absl::StrAppend(&text, "  ", name(meeting.steps[i - 1]), " -> ", name(meeting.steps[i]),
+                      " [style=dashed, dir=none];\n");
     }
   }
   return text + "}\n";

@@ -66,6 +66,16 @@ class Tracer {
         }
         return true;
       }
+      // The order of a native sum and the number of its roundings are the transport's: the promise is the sum.
+      case Kind::kNative: {
+        const bool divides = symbol.divisor != 1;
+        const bool may_divide = spec_.op == ReduceOp::kAvg && (outermost || IsFloating(spec_.dtype));
+        if (!combined_ || symbol.op != (sums_ ? ReduceOp::kSum : spec_.op) || (divides && !may_divide)) return false;
+        for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
+          if (!Trace(term(i), coefficient / symbol.divisor, false, in_message)) return false;
+        }
+        return true;
+      }
       case Kind::kDivide:
         // Integers truncate: only the finished sum may be divided.
         if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;

@@ -86,6 +86,8 @@ class Races {
     for (Position at = 0; at < order.size(); ++at) {
       began_.Add(at, order.plan_at(at));
       for (Position earlier : order.before(at)) began_.Merge(at, earlier);
+      if (order.step(at).kind != StepKind::kNative) continue;
+      for (Position giver : order.givers(at)) began_.Add(at, order.plan_at(giver));
     }
     for (Position at = order.size(); at-- > 0;) {
       ends_.Add(at, order.plan_at(at));
@@ -95,7 +97,8 @@ class Races {
 
   absl::Status Check() const {
     if (absl::Status status = CheckPeers(); !status.ok()) return status;
-    if (absl::Status status = CheckSignals(); !status.ok()) return status;
+    if (absl::Status status = CheckSteady(StepKind::kSignal); !status.ok()) return status;
+    if (absl::Status status = CheckSteady(StepKind::kNative); !status.ok()) return status;
     if (absl::Status status = CheckBarrier(); !status.ok()) return status;
     std::vector<Memory> memories(plans_.size() * kSpaces);
     auto memory = [&](Position at, const Ref& ref) -> Memory& {
@@ -140,13 +143,14 @@ class Races {
     return absl::OkStatus();
   }
 
-  // Checks that no signal can overtake an earlier signal of its rank, which would satisfy a Wait too early.
-  absl::Status CheckSignals() const {
+  // Checks that no step of `kind` can overtake an earlier one of its rank: a signal would satisfy a Wait too early, and
+  // a native step would meet those of other ranks in another order than the plans say.
+  absl::Status CheckSteady(StepKind kind) const {
     std::vector<Order::Pair> pairs;
     for (std::size_t p = 0; p < plans_.size(); ++p) {
       Position last = Order::kNone;
       for (StepId s = 0; s < plans_[p].steps.size(); ++s) {
-        if (plans_[p].steps[s].kind != StepKind::kSignal) continue;
+        if (plans_[p].steps[s].kind != kind) continue;
         const Position at = order_.at(static_cast<int>(p), s);
         if (last != Order::kNone && at < last) return Overtakes(at, last);
         if (last != Order::kNone) pairs.emplace_back(last, at);
@@ -158,9 +162,9 @@ class Races {
   }
 
   absl::Status Overtakes(Position later, Position earlier) const {
-    return absl::FailedPreconditionError(absl::StrCat("race: ", order_.Describe(later), " may overtake ",
-                                                      order_.Describe(earlier),
-                                                      ", but signals of a rank must keep their order"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("race: ", order_.Describe(later), " may overtake ", order_.Describe(earlier), ", but the ",
+                     Name(order_.step(later).kind), " steps of a rank must keep their order"));
   }
 
   // Checks that no rank leaves a barrier before every rank has entered it.

@@ -28,7 +28,7 @@ class Memory {
       if (choice.schedule != nullptr && choice.rival == rival && choice.size == size && choice.spec == key &&
           choice.options.segment_bytes == options.segment_bytes &&
           choice.options.peers_mapped == options.peers_mapped && choice.options.nodes == options.nodes &&
-          ModelOf(choice.options) == ModelOf(options)) {
+          choice.options.native == options.native && ModelOf(choice.options) == ModelOf(options)) {
         return choice.schedule;
       }
     }

@@ -13,8 +13,9 @@ bool AreEqual(const Plan& a, const Step& in_a, const Plan& b, const Step& in_b) 
   const bool fields = in_a.kind == in_b.kind && in_a.op == in_b.op && in_a.accumulate == in_b.accumulate &&
                       in_a.finite == in_b.finite && in_a.by_factor == in_b.by_factor && in_a.ordinal == in_b.ordinal &&
                       in_a.peer == in_b.peer && in_a.divisor == in_b.divisor;
+  // The steps of schedules in mapped memory: no codec, no coefficients, no group of ranks.
   const bool plain = in_a.kind != StepKind::kEncode && in_a.kind != StepKind::kDecode &&
-                     in_a.kind != StepKind::kCombine;  // steps of schedules: no codec, no coefficients
+                     in_a.kind != StepKind::kCombine && in_a.kind != StepKind::kNative;
   return fields && plain && a.dsts(in_a) == b.dsts(in_b) && a.srcs(in_a) == b.srcs(in_b) &&
          a.deps_of(in_a) == b.deps_of(in_b);
 }

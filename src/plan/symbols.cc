@@ -79,6 +79,21 @@ Value Symbols::Fold(ReduceOp op, absl::Span<const Value> values) {
   return {Intern(std::move(symbol)), index};
 }
 
+Value Symbols::Native(ReduceOp op, std::int32_t divisor, DType dtype, absl::Span<const Value> values,
+                      std::int64_t number) {
+  Symbol symbol{.kind = Kind::kNative, .op = op, .dtype = dtype, .divisor = divisor, .draw = number};
+  const bool selects = op == ReduceOp::kMin || op == ReduceOp::kMax;
+  symbol.rounded = AccumulatorOf(dtype) != dtype && !selects;
+  symbol.exact = true;
+  symbol.exact_in = dtype;
+  const std::int64_t index = values[0].index;
+  for (const Value& value : values) {
+    symbol.terms.push_back({value.symbol, value.index - index, 0});
+    symbol.rounded = symbol.rounded || symbols_[value.symbol].rounded;
+  }
+  return {Intern(std::move(symbol)), index};
+}
+
 Value Symbols::Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite) {
   const std::int64_t index = values[0].index;
   Symbol symbol{.kind = Kind::kCombine, .finite = finite};
@@ -158,12 +173,15 @@ std::string Symbols::Describe(const Value& value) const {
       return absl::StrCat("state@", symbol.rank, "[", value.index, "]");
     case Kind::kReplica:
       return absl::StrCat("replica of ", symbol.rank, "[", value.index, "]");
-    case Kind::kFold: {
-      std::string text = absl::StrCat(Name(symbol.op), "(");
+    case Kind::kFold:
+    case Kind::kNative: {
+      const bool native = symbol.kind == Kind::kNative;
+      std::string text = absl::StrCat(native ? "native " : "", Name(symbol.op), "(");
       for (std::size_t i = 0; i < symbol.terms.size() && text.size() < kLongest; ++i) {
         absl::StrAppend(&text, i == 0 ? "" : ", ", term(i));
       }
-      return text.size() < kLongest ? text + ")" : text + ", …)";
+      absl::StrAppend(&text, text.size() < kLongest ? ")" : ", …)");
+      return symbol.divisor == 1 ? text : absl::StrCat(text, " / ", symbol.divisor);
     }
     case Kind::kDivide:
       return absl::StrCat(term(0), " / ", symbol.divisor);

@@ -35,6 +35,7 @@ struct Symbol {
     kCombine,  // terms times coefficients, added from left to right
     kEncoded,  // bytes of a message of `codec` that holds terms one after the other
     kDecoded,  // elements of the message terms[0].symbol
+    kNative,   // op over terms, in an order that the native collective number `draw` chooses, then / divisor
   };
   struct Term {
     SymbolId symbol;
@@ -48,7 +49,8 @@ struct Symbol {
   Rank rank = 0;
   std::int32_t divisor = 1;
   std::uint32_t codec = 0;
-  // The number of a message with stochastic rounding, which encodes equal elements differently each time; otherwise 0.
+  // The number of a message with stochastic rounding, which encodes equal elements differently each time, or of a
+  // native collective, which may combine equal elements in another order each time; otherwise 0.
   std::int64_t draw = 0;
   std::vector<Term> terms = {};
   std::vector<Coefficient> coefficients = {};
@@ -73,6 +75,9 @@ class Symbols {
   Value State(Rank rank, DType dtype, std::int64_t index);
   Value Replica(Rank of, DType dtype, std::int64_t index);
   Value Fold(ReduceOp op, absl::Span<const Value> values);
+  // The elements of all ranks, of type `dtype`, combined by the native collective with this number, the same on all of
+  // its ranks. 16-bit sums and products are rounded one does not know how often, so nothing more may be added to them.
+  Value Native(ReduceOp op, std::int32_t divisor, DType dtype, absl::Span<const Value> values, std::int64_t number);
   Value Combine(absl::Span<const Value> values, absl::Span<const Coefficient> coefficients, bool finite);
   Value Divide(const Value& value, std::int32_t divisor);
   // `value` times the factor of the call of `rank`.

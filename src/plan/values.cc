@@ -7,11 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "plan/contents.h"
 #include "plan/promise.h"
 #include "plan/spaces.h"
 #include "plan/symbols.h"
+#include "tutti/native.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -41,7 +44,8 @@ class Simulation {
 
   absl::Status Check() {
     for (Position at = 0; at < order_.size(); ++at) {
-      if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(at), ": ", error_));
+      looked_at_ = at;
+      if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(looked_at_), ": ", error_));
     }
     if (absl::Status status = CheckPromises(); !status.ok()) return status;
     return CheckUse();
@@ -58,8 +62,9 @@ class Simulation {
   // Reads the elements of `ref`; sets error_ when a computation may not use them.
   std::vector<Run> Read(Position at, const Ref& ref, bool encoded) {
     std::vector<Run> runs = At(order_.plan_at(at), ref).Read(ref, error_);
-    const StepKind kind = order_.step(at).kind;
-    const bool moves = kind == StepKind::kSend || (kind == StepKind::kCopy && ref.dtype == DType::kU8);
+    const Step& step = order_.step(at);
+    const bool copies = step.kind == StepKind::kCopy || (step.kind == StepKind::kNative && !Reduces(step.collective));
+    const bool moves = step.kind == StepKind::kSend || (copies && ref.dtype == DType::kU8);
     for (const Run& run : runs) {
       if (run.writer != Order::kNone) used_[run.writer] = true;
       const Symbol::Kind holds = symbols_[run.value.symbol].kind;
@@ -79,6 +84,7 @@ class Simulation {
   bool Execute(Position at) {
     const Plan& plan = order_.plan(at);
     const Step& step = order_.step(at);
+    if (step.kind == StepKind::kNative) return ExecuteNative(at);
     std::vector<std::vector<Run>> operands;
     for (const Ref& src : plan.srcs(step)) operands.push_back(Read(at, src, step.kind == StepKind::kDecode));
     if (step.accumulate) operands.insert(operands.begin(), Read(at, plan.dsts(step)[0], false));
@@ -90,6 +96,7 @@ class Simulation {
         return true;
       case StepKind::kSignal:
       case StepKind::kWait:
+      case StepKind::kNative:
         return true;
       case StepKind::kRecv:
         result = std::move(messages_[order_.source(at)]);
@@ -117,40 +124,96 @@ class Simulation {
     return error_.empty();
   }
 
+  // Writes what the rank of a native step gets. The inputs of all ranks are read when the first of them ends: all have
+  // begun by then, and no later step of any rank has run.
+  bool ExecuteNative(Position at) {
+    const Plan& plan = order_.plan(at);
+    const Step& step = order_.step(at);
+    std::vector<std::vector<Run>>& inputs = native_inputs_[order_.source(at)];
+    if (inputs.empty()) {
+      for (const Position giver : order_.partners(at)) {
+        looked_at_ = giver;
+        const absl::Span<const Ref> srcs = order_.plan(giver).srcs(order_.step(giver));
+        inputs.push_back(srcs.empty() ? std::vector<Run>() : Read(giver, srcs[0], /*encoded=*/false));
+        if (!error_.empty()) return false;
+      }
+      looked_at_ = at;
+    }
+    if (step.num_dsts == 0) return true;
+    const std::vector<Run> result = NativeResult(plan, step, inputs, order_.source(at));
+    if (error_.empty()) Write(at, plan.dsts(step)[0], result);
+    return error_.empty();
+  }
+
+  std::vector<Run> NativeResult(const Plan& plan, const Step& step, absl::Span<const std::vector<Run>> inputs,
+                                std::int64_t number) {
+    const CollectiveSpec spec = NativeSpecOf(plan, step);
+    const Rank place = NativePlaceOf(plan, step, plan.rank);
+    std::vector<Run> result;
+    const auto append = [&](absl::Span<const Run> runs) {
+      for (Run run : runs) {
+        run.writer = Order::kNone;
+        Append(result, run);
+      }
+    };
+    switch (spec.collective) {
+      case Collective::kAllReduce:
+      case Collective::kReduce:
+        return NativeFold(inputs, step, number, spec.dtype);
+      case Collective::kReduceScatter:
+        return Slice(NativeFold(inputs, step, number, spec.dtype), place * spec.count, spec.count);
+      case Collective::kBroadcast:
+        append(inputs[static_cast<std::size_t>(spec.root)]);
+        return result;
+      case Collective::kScatter:
+        append(Slice(inputs[static_cast<std::size_t>(spec.root)], place * spec.count, spec.count));
+        return result;
+      case Collective::kAllToAll:
+        for (const std::vector<Run>& input : inputs) append(Slice(input, place * spec.count, spec.count));
+        return result;
+      default:  // all_gather and gather
+        for (const std::vector<Run>& input : inputs) append(input);
+        return result;
+    }
+  }
+
+  // The elements of all inputs, combined by the native collective with this number.
+  std::vector<Run> NativeFold(absl::Span<const std::vector<Run>> inputs, const Step& step, std::int64_t number,
+                              DType dtype) {
+    const ReduceOp op = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
+    return ElementByElement(inputs, IsArithmetic(op), [&](absl::Span<const Value> values) {
+      return symbols_.Native(op, step.divisor, dtype, values, number);
+    });
+  }
+
   std::vector<Run> Converted(std::vector<Run> runs, DType from, DType to) {
     for (Run& run : runs) run.value = symbols_.Convert(run.value, from, to);
     return runs;
   }
 
-  // Computes element by element, in pieces in which every operand is one run.
-  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Plan& plan, const Step& step, DType from,
-                            DType to) {
+  static bool IsArithmetic(ReduceOp fold) { return fold == ReduceOp::kSum || fold == ReduceOp::kProd; }
+
+  // What `compute` makes of the operands, element by element, in pieces in which every operand is one run. With
+  // `arithmetic` no operand may be rounded already.
+  std::vector<Run> ElementByElement(absl::Span<const std::vector<Run>> operands, bool arithmetic,
+                                    absl::FunctionRef<Value(absl::Span<const Value>)> compute) {
     std::vector<Run> result;
     std::vector<std::size_t> run(operands.size(), 0);
     std::vector<std::int64_t> done(operands.size(), 0);  // elements of the current run
     std::vector<Value> values(operands.size());
-    const ReduceOp fold = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
-    const bool arithmetic = fold == ReduceOp::kSum || fold == ReduceOp::kProd;
     while (run[0] < operands[0].size()) {
       std::int64_t n = std::numeric_limits<std::int64_t>::max();
       for (std::size_t i = 0; i < operands.size(); ++i) {
         const Run& r = operands[i][run[i]];
         n = std::min(n, r.count - done[i]);
         values[i] = r.value + done[i];
-        const bool computes =
-            operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
-        if (arithmetic && computes && symbols_[r.value.symbol].rounded) {
+        if (arithmetic && symbols_[r.value.symbol].rounded) {
           error_ = absl::StrCat("src holds ", symbols_.Describe(values[i]),
                                 ", which is rounded already: a result may be rounded only once");
           return {};
         }
       }
-      const Value value = step.kind == StepKind::kCombine
-                              ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
-                          : step.by_factor ? symbols_.TimesFactor(values[0], plan.rank)
-                                           : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
-      // Elements of 16-bit types are computed in f32.
-      Append(result, {n, symbols_.Convert(value, AccumulatorOf(from), to)});
+      Append(result, {n, compute(values)});
       for (std::size_t i = 0; i < operands.size(); ++i) {
         done[i] += n;
         if (done[i] < operands[i][run[i]].count) continue;
@@ -159,6 +222,20 @@ class Simulation {
       }
     }
     return result;
+  }
+
+  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Plan& plan, const Step& step, DType from,
+                            DType to) {
+    const ReduceOp fold = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
+    const bool computes = operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
+    return ElementByElement(operands, IsArithmetic(fold) && computes, [&](absl::Span<const Value> values) {
+      const Value value = step.kind == StepKind::kCombine
+                              ? symbols_.Combine(values, plan.coefficients_of(step), step.finite)
+                          : step.by_factor ? symbols_.TimesFactor(values[0], plan.rank)
+                                           : symbols_.Divide(symbols_.Fold(fold, values), step.divisor);
+      // Elements of 16-bit types are computed in f32.
+      return symbols_.Convert(value, AccumulatorOf(from), to);
+    });
   }
 
   std::vector<Run> Encoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t bytes, Position at) {
@@ -310,6 +387,8 @@ class Simulation {
   std::vector<std::array<Contents, 4>> memory_;
   std::vector<bool> used_;
   std::vector<std::vector<Run>> messages_;
+  absl::flat_hash_map<Position, std::vector<std::vector<Run>>> native_inputs_;  // by number, then place in the group
+  Position looked_at_ = 0;                                                      // the step that an error is of
   std::string error_;
 };
 

@@ -29,7 +29,8 @@ TEST(PlanTest, ShowsEveryScheduleAndAlgorithm) {
   for (const Schedule* schedule : AllSchedules()) {
     const std::string spec = std::string(Name(schedule->collective)) + ":" + std::string(schedule->name);
     // send and recv have equal schedules.
-    const CommandRun run = RunTutti("plan " + spec + " --ranks 2 --bytes 64 --verify");
+    const std::string native = schedule->name == "native" ? " --native" : "";
+    const CommandRun run = RunTutti("plan " + spec + " --ranks 2 --bytes 64 --verify" + native);
     EXPECT_EQ(run.exit_code, 0) << spec << ": " << run.err;
   }
   for (const Algorithm* algorithm : AllAlgorithms()) {
@@ -44,6 +45,19 @@ TEST(PlanTest, ExplainsWhatWouldBeChosen) {
   EXPECT_THAT(run.out, HasSubstr("chosen: "));
   EXPECT_THAT(run.out, testing::ContainsRegex("\nring: predicted [0-9.]+ µs, 2"));
   EXPECT_THAT(run.out, HasSubstr("\ndirect: refused, the schedule reads and writes peers' memory"));
+}
+
+TEST(PlanTest, ShowsWhatNcclWouldPerform) {
+  const CommandRun run = RunTutti(
+      "plan gradient_allreduce:hierarchical=true --ranks 4 --ranks-per-node 2 --bytes 64K "
+      "--native --native-latency 1e-9 --native-bandwidth 1e13 --cost --verify");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("native  out[0,65536) f32 = reduce sum(out[0,65536) f32), root 0 among 0 1 #0"));
+  EXPECT_THAT(run.out, HasSubstr("verified: all 4 ranks"));
+  EXPECT_THAT(RunTutti("plan all_reduce --ranks 4 --bytes 64K").out,
+              HasSubstr("native: refused, no native collectives here: the buffers are in host memory"));
+  EXPECT_THAT(RunTutti("plan all_reduce --ranks 4 --bytes 64K --native").out,
+              HasSubstr("native: refused, the cost model says nothing of native collectives"));
 }
 
 TEST(PlanTest, ChoosesForTheLinksAtHand) {

@@ -46,5 +46,34 @@ TEST(Program, ToReadScratchOfPeersIsNotToTouchTheirBuffers) {
   EXPECT_TRUE(TouchesBuffers([](PlanBuilder& b, const Ref&) { b.Copy(b.out(), b.in().At(1)); }));
 }
 
+// A native step of a part of the world: what an executor has to hand to its transport.
+TEST(Program, ANativeInstructionKnowsItsCall) {
+  PlanBuilder b("test", {.collective = Collective::kAllReduce, .dtype = DType::kI32, .count = 8}, 2, 4, {});
+  const CollectiveSpec part{.collective = Collective::kGather, .dtype = DType::kI32, .count = 3, .root = 1};
+  b.WithinGroup({3, 2}, part, b.in().Elements(0, 3), b.out().Elements(0, 6),
+                [](PlanBuilder& inner) { inner.Native(inner.spec(), inner.in(), inner.out()); });
+  b.Native({.collective = Collective::kAllReduce, .dtype = DType::kI32, .op = ReduceOp::kAvg, .count = 8}, b.in(),
+           b.out());
+  const std::shared_ptr<const Program> program = Compile(*std::move(b).Build());
+  EXPECT_EQ(program->num_natives, 2);
+  EXPECT_FALSE(program->is_short);
+  EXPECT_FALSE(program->uses_lane);
+  EXPECT_EQ(program->wire_bytes, WireBytes(program->plan));
+  const Instruction& gather = program->instructions[0];
+  EXPECT_EQ(gather.kind, StepKind::kNative);
+  EXPECT_EQ(gather.collective, Collective::kGather);
+  EXPECT_EQ(gather.src_type, DType::kI32);
+  EXPECT_EQ(gather.count, 3);
+  EXPECT_EQ(gather.group, 1);
+  EXPECT_EQ(gather.peer, 1);  // a place in the group
+  EXPECT_EQ(gather.wire_bytes, 12);
+  const Instruction& average = program->instructions[1];
+  EXPECT_EQ(average.op, ReduceOp::kAvg);
+  EXPECT_EQ(average.divisor, 4);
+  EXPECT_EQ(average.group, 0);
+  EXPECT_EQ(average.count, 8);
+  EXPECT_TRUE(average.touches_output);
+}
+
 }  // namespace
 }  // namespace tutti

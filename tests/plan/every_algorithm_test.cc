@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/harness/native_machine.h"
 #include "tutti/algorithm.h"
 #include "tutti/codec.h"
 #include "tutti/peer_selection.h"
@@ -104,6 +105,7 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
       for (std::int64_t count : {97, 4097}) {
         for (bool mapped : {false, true}) Sweep(variant, size, count, DType::kF32, {.peers_mapped = mapped});
         Sweep(variant, size, count, DType::kF16, {.segment_bytes = 1024});
+        Sweep(variant, size, count, DType::kF32, WithNative({}));
         if (HasFailure()) return;
       }
     }
@@ -125,12 +127,35 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
       const int size = static_cast<int>(nodes.size());
       for (std::int64_t count : {0, 1, 97, 4097}) {
         for (DType dtype : {DType::kF32, DType::kBF16}) {
-          Sweep(variant, size, count, dtype, {.segment_bytes = 4096, .nodes = nodes});
+          const PlanOptions options = {.segment_bytes = 4096, .nodes = nodes};
+          Sweep(variant, size, count, dtype, options);
+          Sweep(variant, size, count, dtype, WithNative(options, kFastNative, kSlowNative));
           if (HasFailure()) return;
         }
       }
     }
   }
+}
+
+// Where a native transport is fast, every exchange that takes the selected schedule is native.
+TEST_P(EveryAlgorithmTest, KeepsItsPromiseByNativeCollectives) {
+  const Strategy defaults = *ParseStrategy(GetParam()->name);
+  for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 13, 17}) {
+    std::vector<int> pairs;
+    for (Rank rank = 0; rank < size; ++rank) pairs.push_back(rank / 2);
+    for (std::int64_t count : {0, 1, 97, 4099}) {
+      for (DType dtype : {DType::kF32, DType::kBF16}) {
+        for (bool mapped : {false, true}) {
+          Sweep(defaults, size, count, dtype, WithNative({.peers_mapped = mapped}));
+          Sweep(defaults, size, count, dtype, WithNative({.peers_mapped = mapped}, kSlowNative, kSlowNative));
+        }
+        Sweep(defaults, size, count, dtype, WithNative({.nodes = pairs}));
+        Sweep(defaults, size, count, dtype, WithNative({.nodes = pairs}, kFastNative, kSlowNative));
+        if (HasFailure()) return;
+      }
+    }
+  }
+  ExpectVerified({defaults}, 100, 0);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<const Algorithm*>& algorithm) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/harness/calls.h"
+#include "tests/harness/native_machine.h"
 #include "tutti/schedule.h"
 #include "tutti/verify.h"
 
@@ -64,7 +65,7 @@ TEST_P(EveryScheduleTest, KeepsItsPromisesInEveryWorld) {
   int served = 0;
   for (int size = 1; size <= 17; ++size) {
     for (std::int64_t count : std::set<std::int64_t>{0, 1, size - 1, size, size + 1, 97, kLarge}) {
-      served += Sweep(size, count, {.peers_mapped = true});
+      served += Sweep(size, count, WithNative({.peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;
     }
   }
@@ -74,7 +75,7 @@ TEST_P(EveryScheduleTest, KeepsItsPromisesInEveryWorld) {
 TEST_P(EveryScheduleTest, KeepsItsPromisesInLargeWorlds) {
   for (int size : {32, 64}) {
     for (std::int64_t count : {0, 1, size + 1, 97}) {
-      Sweep(size, count, {.peers_mapped = true});
+      Sweep(size, count, WithNative({.peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", count " << count;
     }
   }
@@ -83,7 +84,7 @@ TEST_P(EveryScheduleTest, KeepsItsPromisesInLargeWorlds) {
 TEST_P(EveryScheduleTest, KeepsItsPromisesCutIntoSegments) {
   for (int size : {1, 2, 3, 4, 7, 8}) {
     for (std::int64_t segment : {8, 24, 64}) {
-      Sweep(size, 37, {.segment_bytes = segment, .peers_mapped = true});
+      Sweep(size, 37, WithNative({.segment_bytes = segment, .peers_mapped = true}));
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", segment_bytes " << segment;
     }
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/harness/calls.h"
+#include "tests/harness/native_machine.h"
 #include "tests/harness/source_folder.h"
 #include "tutti/print.h"
 #include "tutti/schedule.h"
@@ -26,7 +27,8 @@ std::string TextOf(const Schedule& schedule) {
   const std::int64_t count = schedule.collective == Collective::kAllToAllV ? 33 : 4;
   for (int size : {2, 3}) {
     const std::vector<WorldCall> calls = CallsOf(schedule.collective, DType::kF32, ReduceOp::kAvg, count, size);
-    const absl::StatusOr<std::vector<Plan>> plans = PlansOf(schedule, calls[0], size, {.peers_mapped = true});
+    const absl::StatusOr<std::vector<Plan>> plans =
+        PlansOf(schedule, calls[0], size, WithNative({.peers_mapped = true}));
     if (!plans.ok()) {
       absl::StrAppend(&text, size, " ranks: ", plans.status().message(), "\n");
       continue;
@@ -68,6 +70,28 @@ TEST(GraphvizTest, DrawsStepsDependenciesAndMessages) {
             "  subgraph cluster_1 {\n    label=\"test rank 1\";\n"
             "    r1_0 [label=\"0: recv out[0,4) f32 from 0 #0\"];\n  }\n"
             "  r0_0 -> r1_0 [style=dashed];\n}\n");
+}
+
+TEST(GraphvizTest, DrawsNativeStepsThatAreOneCollective) {
+  std::vector<Plan> plans;
+  for (Rank rank : {0, 1, 2}) {
+    PlanBuilder b("test", {.count = 1}, rank, 3, {});
+    const CollectiveSpec part{.collective = Collective::kReduce, .count = 1, .root = 1};
+    if (rank > 0) {
+      b.WithinGroup({2, 1}, part, b.in(), b.out().Elements(0, rank == 1 ? 1 : 0),
+                    [&](PlanBuilder& inner) { inner.Native(part, inner.in(), inner.out()); });
+    }
+    b.Native({.op = ReduceOp::kAvg, .count = 1}, b.in(), b.out());
+    plans.push_back(*std::move(b).Build());
+  }
+  EXPECT_EQ(ToText(plans[2], plans[2].steps[0]), "native reduce sum(in[0,4) f32), root 1 among 2 1 #0");
+  EXPECT_EQ(ToText(plans[1], plans[1].steps[0]), "native out[0,4) f32 = reduce sum(in[0,4) f32), root 1 among 2 1 #0");
+  EXPECT_EQ(ToText(plans[0], plans[0].steps[0]), "native out[0,4) f32 = all_reduce avg(in[0,4) f32) / 3 among all #0");
+  const std::string graph = ToGraphviz(plans);
+  for (const char* line : {"r0_0 -> r1_1 [style=dashed, dir=none];", "r1_1 -> r2_1 [style=dashed, dir=none];",
+                           "r1_0 -> r2_0 [style=dashed, dir=none];", "r1_0 -> r1_1;"}) {
+    EXPECT_NE(graph.find(line), std::string::npos) << line << " in\n" << graph;
+  }
 }
 
 }  // namespace

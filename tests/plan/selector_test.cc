@@ -17,7 +17,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/harness/native_machine.h"
 #include "tests/harness/source_folder.h"
+#include "tutti/algorithm.h"
 #include "tutti/cost.h"
 #include "tutti/cost_model.h"
 
@@ -131,7 +133,7 @@ TEST(SelectorTest, TheFastestServes) {
   const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});
   ASSERT_TRUE(selection.ok()) << selection.status();
   EXPECT_EQ(selection->schedule, selection->candidates[0].schedule);
-  EXPECT_EQ(selection->candidates.size(), 5U);
+  EXPECT_EQ(selection->candidates.size(), 6U);
   double before = 0;
   for (const Candidate& candidate : selection->candidates) {
     if (!candidate.refusal.ok()) continue;
@@ -153,12 +155,12 @@ TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
       continue;
     }
     const CollectiveSpec spec = CallOf(schedule->collective, 16 << 10, 4);
-    const PlanOptions options{.peers_mapped = true};
+    const PlanOptions options = WithNative({.peers_mapped = true});
     std::vector<Plan> plans;
     for (Rank rank = 0; rank < 4; ++rank) plans.push_back(*BuildPlan(*schedule, spec, rank, 4, options));
     const absl::StatusOr<double> seconds = PredictSeconds(*schedule, spec, 4, options);
     ASSERT_TRUE(seconds.ok()) << seconds.status();
-    const double cost = CostOf(plans, DefaultCostModel())->seconds;
+    const double cost = CostOf(plans, *options.cost_model)->seconds;
     EXPECT_NEAR(*seconds, cost, 1e-6 * cost) << Name(schedule->collective) << ":" << schedule->name;
   }
 }
@@ -176,6 +178,53 @@ TEST(SelectorTest, TheModelDecides) {
   EXPECT_EQ((*ChooseSchedule(spec, 8, mapped))->name, "direct");
   model.signal_s = 1;
   EXPECT_NE((*ChooseSchedule(spec, 8, {.peers_mapped = true, .cost_model = Share(model)}))->name, "direct");
+}
+
+// A native transport is chosen where its link is fast, whatever the other ways, and not where its link is slow.
+TEST(SelectorTest, TheLinkOfTheNativeTransportDecides) {
+  for (const Collective collective : kAllCollectives) {
+    for (const Links& links : kLinks) {
+      for (const std::int64_t bytes : {4, 16 << 10, 4 << 20}) {
+        const CollectiveSpec call = CallOf(collective, bytes, 16);
+        const PlanOptions options = OptionsOf(links, 16);
+        const auto chosen = [&](const PlanOptions& with) { return *ChooseSchedule(call, 16, with); };
+        EXPECT_EQ(chosen(WithNative(options))->name == "native", HasNativeForm(collective)) << ToString(call);
+        EXPECT_EQ(chosen(WithNative(options, kSlowNative, kSlowNative)), chosen(options)) << ToString(call);
+        // Without a link in the model nothing is predicted, and nothing native is chosen.
+        EXPECT_EQ(chosen(WithNative(options, {}, {})), chosen(options)) << ToString(call);
+      }
+    }
+  }
+}
+
+TEST(SelectorTest, NativeSchedulesSayWhyTheyDoNotServe) {
+  const CollectiveSpec sum{.count = 8};
+  EXPECT_THAT(SelectSchedule(sum, 4, {})->reason(),
+              HasSubstr("native: refused, no native collectives here: the buffers are in host memory\n"));
+  EXPECT_THAT(SelectSchedule(sum, 4, WithNative({}, {}, {}))->reason(),
+              HasSubstr("native: refused, the cost model says nothing of native collectives among these ranks"));
+  EXPECT_THAT(SelectSchedule({.op = ReduceOp::kMin, .count = 8}, 4, WithNative({}))->reason(),
+              HasSubstr("native: refused, the native transport does not reduce f32 with op min as Tutti promises"));
+  PlanOptions moves_only = WithNative({});
+  moves_only.native.collectives = {Collective::kAllGather};
+  EXPECT_THAT(SelectSchedule(sum, 4, moves_only)->reason(),
+              HasSubstr("native: refused, the native transport does not perform all_reduce as a whole"));
+}
+
+// Inside a node the fast native link is taken, and between nodes messages.
+TEST(SelectorTest, PartsOfAPlanAreNativeWhereTheirLinkIsFast) {
+  const PlanOptions options = WithNative({.nodes = {0, 0, 1, 1}}, kFastNative, kSlowNative);
+  const auto natives_of = [&](const char* strategy, Rank rank) {
+    const Plan plan = *BuildPlan(*ParseStrategy(strategy), DType::kF32, 4096, rank, 4, options);
+    return std::count_if(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
+      EXPECT_TRUE(step.kind != StepKind::kNative || plan.group_of(step).size() == 2);
+      return step.kind == StepKind::kNative;
+    });
+  };
+  for (const char* strategy : {"gradient_allreduce:hierarchical=true", "bytegrad", "async", "decentralized"}) {
+    for (const Rank rank : {0, 1, 2, 3}) EXPECT_EQ(natives_of(strategy, rank), 2) << strategy << " " << rank;
+  }
+  EXPECT_EQ(natives_of("gradient_allreduce:hierarchical=false", 1), 0);
 }
 
 TEST(SelectorTest, RanksThatSpeakOfDifferentNodesChooseAlike) {

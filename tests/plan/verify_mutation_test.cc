@@ -27,6 +27,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/harness/calls.h"
+#include "tests/harness/native_machine.h"
 #include "tutti/algorithm.h"
 #include "tutti/print.h"
 #include "tutti/schedule.h"
@@ -260,7 +261,26 @@ bool FlipByFactor(Plan& plan, Random& random) {
 }
 
 bool ChangeKind(Plan& plan, Random& random) {
-  AnyStep(plan, random).kind = static_cast<StepKind>(Pick(10, random));
+  AnyStep(plan, random).kind = static_cast<StepKind>(Pick(11, random));
+  return true;
+}
+
+bool ChangeCollective(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kNative; });
+  if (step == nullptr) return false;
+  step->collective = kAllCollectives[Pick(kAllCollectives.size(), random)];
+  return true;
+}
+
+bool ChangeGroup(Plan& plan, Random& random) {
+  Step* step = FindStep(plan, random, [](const Step& s) { return s.kind == StepKind::kNative; });
+  if (step == nullptr) return false;
+  std::vector<Rank> group;
+  for (Rank rank = 0; rank < plan.size; ++rank) {
+    if (rank == plan.rank || Pick(2, random) == 0) group.push_back(rank);
+  }
+  plan.groups.push_back(group);
+  step->group = static_cast<std::uint16_t>(plan.groups.size());
   return true;
 }
 
@@ -284,7 +304,7 @@ struct Mutation {
   bool (*apply)(Plan& plan, Random& random);  // returns false when it found nothing to change
 };
 
-constexpr std::array<Mutation, 24> kMutations = {{{"drop_step", DropStep},
+constexpr std::array<Mutation, 26> kMutations = {{{"drop_step", DropStep},
                                                   {"duplicate_step", DuplicateStep},
                                                   {"drop_dep", DropDep},
                                                   {"move_dep", MoveDep},
@@ -307,7 +327,9 @@ constexpr std::array<Mutation, 24> kMutations = {{{"drop_step", DropStep},
                                                   {"repeat_source", RepeatSource},
                                                   {"change_coefficient", ChangeCoefficient},
                                                   {"flip_finite", FlipFinite},
-                                                  {"flip_by_factor", FlipByFactor}}};
+                                                  {"flip_by_factor", FlipByFactor},
+                                                  {"change_collective", ChangeCollective},
+                                                  {"change_group", ChangeGroup}}};
 
 // Compares texts, which show the whole plan except the places of lists in their pools.
 bool SamePlan(const Plan& a, const Plan& b) {
@@ -408,13 +430,29 @@ TEST_F(MutationTest, OfEverySchedule) {
                                       {DType::kBool, ReduceOp::kSum}}) {
         if (op != ReduceOp::kAvg && !Reduces(schedule->collective)) continue;
         for (const WorldCall& call : CallsOf(schedule->collective, dtype, op, 13, size)) {
-          const PlanOptions options{.segment_bytes = 32, .peers_mapped = true};
+          const PlanOptions options = WithNative({.segment_bytes = 32, .peers_mapped = true});
           const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
           if (absl::IsUnimplemented(plans.status())) continue;
           ASSERT_TRUE(plans.ok()) << plans.status();
           Try(*plans, 1);
         }
       }
+    }
+  }
+  ExpectRejected();
+}
+
+// Nodes of two ranks, inside which everything is native.
+TEST_F(MutationTest, OfAlgorithmsThatAreNativeInsideNodes) {
+  for (const char* name : {"gradient_allreduce:hierarchical=true", "bytegrad", "decentralized", "async"}) {
+    for (const std::vector<int>& nodes : {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 0, 2, 2}}) {
+      const PlanOptions options = WithNative({.nodes = nodes}, kFastNative, kSlowNative);
+      std::vector<Plan> plans;
+      for (Rank rank = 0; rank < static_cast<Rank>(nodes.size()); ++rank) {
+        plans.push_back(
+            *BuildPlan(*ParseStrategy(name), DType::kF32, 4099, rank, static_cast<int>(nodes.size()), options));
+      }
+      Try(plans, 20);
     }
   }
   ExpectRejected();

@@ -17,7 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/combine.h"
 #include "kernels/reduce.h"
+#include "plan/meetings.h"
 #include "plan/spaces.h"
+#include "tutti/native.h"
 #include "tutti/plan.h"
 
 namespace tutti {
@@ -32,6 +34,7 @@ class SequentialExecutor {
   // `in` and `out`: what the spaces kIn and kOut of each rank hold at the start.
   SequentialExecutor(const std::vector<Plan>& plans, std::vector<Bytes> in, std::vector<Bytes> out, Order order)
       : plans_(WithBlocksLocated(plans)),
+        meetings_(MeetingsOf(plans_)),
         order_(order),
         memory_(plans.size()),
         done_(plans.size()),
@@ -162,8 +165,68 @@ class SequentialExecutor {
       case StepKind::kEncode:
       case StepKind::kDecode:
         return Translate(rank, step);
+      case StepKind::kNative:
+        return PerformNative(rank, step);
     }
     return false;
+  }
+
+  // Performs the native steps of all ranks of a group together, as soon as all of them are ready. Elements are combined
+  // from the last rank to the first.
+  bool PerformNative(Rank rank, const Step& step) {
+    const auto id = static_cast<StepId>(&step - plans_[rank].steps.data());
+    const auto is_its = [&](const Meeting& meeting) {
+      return std::any_of(meeting.steps.begin(), meeting.steps.end(), [&](const PlanStep& at) {
+        return at.plan == static_cast<std::size_t>(rank) && at.step == id;
+      });
+    };
+    const Meeting& meeting = *std::find_if(meetings_.begin(), meetings_.end(), is_its);
+    const auto size = static_cast<std::size_t>(NativeSizeOf(plans_[rank], step));
+    const auto is_ready = [&](const PlanStep& at) { return IsReady(static_cast<Rank>(at.plan), at.step); };
+    if (meeting.steps.size() != size || !std::all_of(meeting.steps.begin(), meeting.steps.end(), is_ready)) {
+      return false;
+    }
+    std::vector<Bytes> inputs(size);
+    for (const PlanStep& at : meeting.steps) {
+      const Plan& plan = plans_[at.plan];
+      const Step& its = plan.steps[at.step];
+      const auto place = static_cast<std::size_t>(NativePlaceOf(plan, its, plan.rank));
+      if (its.num_srcs > 0) inputs[place] = Copied(plan.rank, plan.srcs(its)[0]);
+    }
+    for (const PlanStep& at : meeting.steps) {
+      const Plan& plan = plans_[at.plan];
+      const Step& its = plan.steps[at.step];
+      if (its.num_dsts > 0) {
+        const Bytes result = NativeResult(plan, its, inputs);
+        std::copy(result.begin(), result.end(), static_cast<std::byte*>(Address(plan.rank, plan.dsts(its)[0])));
+      }
+      done_[at.plan][at.step] = true;
+    }
+    return true;
+  }
+
+  static Bytes NativeResult(const Plan& plan, const Step& step, const std::vector<Bytes>& inputs) {
+    const CollectiveSpec spec = NativeSpecOf(plan, step);
+    const std::ptrdiff_t block = spec.count * SizeOf(spec.dtype);
+    const std::ptrdiff_t own = NativePlaceOf(plan, step, plan.rank) * block;
+    const auto part = [&](const Bytes& whole) { return Bytes(whole.begin() + own, whole.begin() + own + block); };
+    Bytes result;
+    if (Reduces(spec.collective)) {
+      std::vector<const void*> operands;
+      for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) operands.push_back(input->data());
+      result.resize(inputs[0].size());
+      void* const place = result.data();
+      kernels::Reduce(spec.dtype, spec.op, step.divisor, {&place, 1}, operands,
+                      static_cast<std::int64_t>(inputs[0].size()) / SizeOf(spec.dtype), kernels::Stores::kCached);
+      return spec.collective == Collective::kReduceScatter ? part(result) : result;
+    }
+    if (spec.collective == Collective::kBroadcast) return inputs[static_cast<std::size_t>(spec.root)];
+    if (spec.collective == Collective::kScatter) return part(inputs[static_cast<std::size_t>(spec.root)]);
+    for (const Bytes& input : inputs) {
+      const Bytes piece = spec.collective == Collective::kAllToAll ? part(input) : input;
+      result.insert(result.end(), piece.begin(), piece.end());
+    }
+    return result;
   }
 
   // Encodes or decodes; false when the message is not what its codec wrote.
@@ -195,6 +258,7 @@ class SequentialExecutor {
   }
 
   const std::vector<Plan> plans_;
+  const std::vector<Meeting> meetings_;
   Order order_;
   std::function<double(Rank)> factor_of_ = [](Rank) { return 1.0; };
   std::vector<std::array<Bytes, 4>> memory_;  // by rank, then Space

@@ -1,0 +1,17 @@
+// Reduce, native: a transport beside the messages, such as NCCL on GPUs, performs the whole call.
+//
+// The order of the additions is the transport's, and sums of 16-bit types are rounded more than once
+// (docs/decisions/0030-native-steps.md).
+//
+// Steps per rank: 1. Bytes that must enter or leave a rank, at least: S bytes.
+#include "algorithms/schedules/native_call.h"
+#include "tutti/schedule.h"
+
+TUTTI_SCHEDULE(reduce, native) = {
+    .collective = tutti::Collective::kReduce,
+    .name = "native",
+    .summary = "a transport performs the whole collective, as NCCL does on GPUs",
+    .cost = "1 native step, S bytes",
+    .supports = tutti::schedules::SupportsNative,
+    .build = tutti::schedules::BuildNative,
+};
