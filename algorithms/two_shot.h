@@ -10,6 +10,8 @@
 #ifndef TUTTI_ALGORITHMS_TWO_SHOT_H_
 #define TUTTI_ALGORITHMS_TWO_SHOT_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,14 +38,25 @@ inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& c
   return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
 }
 
-// This rank's encoded version of every chunk, and access to the peers' versions: they are read where they lie when
-// peers' memory is mapped, and received otherwise.
+// This rank's encoded version of every chunk, and access to the peers' versions: they are moved by native collectives
+// where these are predicted to be the fastest, or else read where they lie when peers' memory is mapped, or received.
 class EncodedChunks {
  public:
   EncodedChunks(PlanBuilder& b, const CodecChoice& codec) : b_(b) {
+    std::vector<std::int64_t> bytes;
     for (int i = 0; i < b.size(); ++i) {
       const std::int64_t count = ChunkOf(b.spec().count, b.size(), i).count;
-      chunks_.push_back(b.Scratch(DType::kU8, codec.codec->encoded_bytes(count, codec.options)));
+      bytes.push_back(codec.codec->encoded_bytes(count, codec.options));
+    }
+    const auto [shortest, longest] = std::minmax_element(bytes.begin(), bytes.end());
+    const std::int64_t slot = (*longest + kLine - 1) / kLine * kLine;
+    // A rank without a chunk would get messages that it has no use for.
+    if (*shortest > 0 && MovesNatively(slot)) {
+      slot_ = slot;
+      slots_ = b.Scratch(DType::kU8, slot * b.size());
+    }
+    for (int i = 0; i < b.size(); ++i) {
+      chunks_.push_back(slot_ > 0 ? slots_.Elements(i * slot_, bytes[i]) : b.Scratch(DType::kU8, bytes[i]));
     }
   }
 
@@ -53,6 +66,14 @@ class EncodedChunks {
   // order.
   std::vector<Ref> AllToAll() {
     std::vector<Ref> versions(b_.size(), chunks_[b_.rank()]);
+    if (slot_ > 0) {
+      const Ref received = b_.Scratch(DType::kU8, slot_ * b_.size());
+      b_.Native(Call(Collective::kAllToAll, slot_), slots_, received);
+      for (Rank rank = 0; rank < b_.size(); ++rank) {
+        versions[rank] = received.Elements(rank * slot_, chunks_[b_.rank()].count());
+      }
+      return versions;
+    }
     if (b_.options().peers_mapped) return InPlace(versions);
     for (int distance = 1; distance < b_.size(); ++distance) {
       const Rank to = (b_.rank() + distance) % b_.size();
@@ -66,6 +87,10 @@ class EncodedChunks {
 
   // To be called when this rank has written its own chunk. Returns every rank's own chunk.
   std::vector<Ref> AllGather() {
+    if (slot_ > 0) {
+      b_.Native(Call(Collective::kAllGather, slot_), slots_.Elements(b_.rank() * slot_, slot_), slots_);
+      return chunks_;
+    }
     if (b_.options().peers_mapped) return InPlace(chunks_);
     for (int distance = 1; distance < b_.size(); ++distance) {
       const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
@@ -76,6 +101,18 @@ class EncodedChunks {
   }
 
  private:
+  static constexpr std::int64_t kLine = 64;
+
+  // The call that moves one slot from every rank to every rank.
+  static CollectiveSpec Call(Collective collective, std::int64_t slot) {
+    return {.collective = collective, .dtype = DType::kU8, .count = slot};
+  }
+
+  bool MovesNatively(std::int64_t slot) const {
+    return IsNativeChosen(Call(Collective::kAllToAll, slot), b_.size(), b_.options()) &&
+           IsNativeChosen(Call(Collective::kAllGather, slot), b_.size(), b_.options());
+  }
+
   std::vector<Ref> InPlace(std::vector<Ref> refs) {
     b_.Signal();
     b_.WaitAll();
@@ -85,6 +122,10 @@ class EncodedChunks {
 
   PlanBuilder& b_;
   std::vector<Ref> chunks_;
+  // For native collectives, which move blocks of one length: slots of cache lines, one for each chunk, as long as the
+  // longest chunk. 0: none.
+  std::int64_t slot_ = 0;
+  Ref slots_;
 };
 
 // message ← Q(values), Q being the codec. With a residual: values += residual, message ← Q(values), residual ← values -

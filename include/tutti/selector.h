@@ -43,6 +43,9 @@ absl::StatusOr<const Schedule*> ChooseSchedule(const CollectiveSpec& spec, int s
 absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, const CollectiveSpec& spec, int size,
                                                         const PlanOptions& options);
 
+// Whether the schedule that ChooseSchedule chooses hands the call to the native transport.
+bool IsNativeChosen(const CollectiveSpec& spec, int size, const PlanOptions& options);
+
 // OK when some schedule serves the call; otherwise the error of SelectSchedule.
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options);
 

@@ -203,6 +203,15 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
   return best;
 }
 
+bool IsNativeChosen(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  if (options.native.collectives.empty()) return false;
+  const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, size, options);
+  if (!chosen.ok()) return false;
+  const absl::StatusOr<Plan> plan = BuildPlan(**chosen, spec, /*rank=*/0, size, options);
+  return plan.ok() && std::any_of(plan->steps.begin(), plan->steps.end(),
+                                  [](const Step& step) { return step.kind == StepKind::kNative; });
+}
+
 absl::Status CheckServed(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   const Selection selection{.schedule = nullptr, .candidates = CandidatesForMappedBuffers(spec, size, options)};
   const bool served = std::any_of(selection.candidates.begin(), selection.candidates.end(), Serves);

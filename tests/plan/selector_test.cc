@@ -227,6 +227,28 @@ TEST(SelectorTest, PartsOfAPlanAreNativeWhereTheirLinkIsFast) {
   EXPECT_EQ(natives_of("gradient_allreduce:hierarchical=false", 1), 0);
 }
 
+// The chunks of 3 ranks differ in length, and so do their messages.
+TEST(SelectorTest, MessagesOfCodecsAreMovedNativelyWhereThatIsFast) {
+  for (const bool mapped : {false, true}) {
+    const auto kinds_of = [&](const PlanOptions& options) {
+      const Plan plan = *BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 4099, 1, 3, options);
+      std::vector<int> kinds(static_cast<std::size_t>(StepKind::kNative) + 1);
+      for (const Step& step : plan.steps) ++kinds[static_cast<std::size_t>(step.kind)];
+      return kinds;
+    };
+    const PlanOptions plain{.peers_mapped = mapped};
+    const std::vector<int> native = kinds_of(WithNative(plain));
+    EXPECT_EQ(native[static_cast<std::size_t>(StepKind::kNative)], 2);
+    for (const StepKind kind : {StepKind::kSend, StepKind::kRecv, StepKind::kSignal, StepKind::kWait}) {
+      EXPECT_EQ(native[static_cast<std::size_t>(kind)], 0) << Name(kind);
+    }
+    EXPECT_EQ(kinds_of(WithNative(plain, kSlowNative, kSlowNative)), kinds_of(plain));
+    PlanOptions gathers_only = WithNative(plain);
+    gathers_only.native.collectives = {Collective::kAllGather};
+    EXPECT_EQ(kinds_of(gathers_only), kinds_of(plain));
+  }
+}
+
 TEST(SelectorTest, RanksThatSpeakOfDifferentNodesChooseAlike) {
   const CollectiveSpec spec{.count = 1 << 12};
   const absl::StatusOr<Selection> a = SelectSchedule(spec, 6, {.nodes = {0, 0, 1, 1, 2, 2}});

@@ -217,6 +217,25 @@ TEST(VerifyNativeTest, MemoryMustBeWrittenBeforeItIsGiven) {
                 "scratch[0,16) f32 is not initialised"));
 }
 
+// A native collective moves blocks of bytes that messages of a codec may not fill; nothing may use what they do not
+// fill.
+TEST(VerifyNativeTest, UninitialisedBytesMayBeMovedButNotUsed) {
+  const auto error = [](DType dtype, std::int64_t used) {
+    return ErrorOf({.collective = Collective::kAllGather, .dtype = dtype, .count = 4}, 2, [&](PlanBuilder& b) {
+      const Ref slots = b.Scratch(dtype, 16);
+      const Ref mine = slots.Elements(8 * b.rank(), 8);
+      b.Copy(mine.Elements(0, 4), b.in());
+      b.Native({.collective = Collective::kAllGather, .dtype = dtype, .count = 8}, mine, slots);
+      for (int i : {0, 1}) b.Copy(b.out().Elements(4 * i, 4), slots.Elements(8 * i + used, 4));
+    });
+  };
+  EXPECT_EQ(error(DType::kU8, 0), "");
+  EXPECT_THAT(error(DType::kU8, 1), HasSubstr("scratch[1,5) u8 is not initialised"));
+  EXPECT_THAT(error(DType::kI32, 0),
+              HasSubstr("rank 0 step 1 (native scratch[0,64) i32 = all_gather(scratch[0,32) i32) "
+                        "among all #0): scratch[0,32) i32 is not initialised"));
+}
+
 // A 16-bit native sum is rounded: nothing more may be added to it; a minimum is not.
 TEST(VerifyNativeTest, NothingIsAddedToARoundedSum) {
   const auto error = [](ReduceOp op) {
