@@ -40,6 +40,10 @@ struct CallOptions {
   // ranks may give different factors, and every call another one. 1 for all other operators. The products are rounded
   // to the dtype (16-bit types: from fp32) before they are summed.
   double factor = 1;
+  // The CUDA stream (cudaStream_t) on which the input of a call on the memory of a GPU is computed: the call begins
+  // once what was enqueued there before the call has ended. Null: the default stream. Not used for calls on host
+  // memory.
+  void* stream = nullptr;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
   // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.
   std::uint32_t owner = 0;

@@ -37,6 +37,9 @@ struct CommunicatorOptions {
   // kAuto maps peers' memory when all peers are on this node, and otherwise sends messages; kNever always sends
   // messages.
   enum class Mapping : std::uint8_t { kAuto, kNever } mapping = Mapping::kAuto;
+  // The GPU of this rank, by its number in this process, on whose memory calls may then work as well as on the host's
+  // (CallOptions::stream, Work::WaitOnStream). All ranks have one, or none has; ranks may have different numbers.
+  std::optional<int> cuda_device = std::nullopt;
 };
 
 // The traffic of a rank since its first communicator was created, over that communicator and all that were split from
@@ -115,7 +118,8 @@ class Communicator {
   // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
   // at once where all calls have ended; milliseconds where some have not; a second or two where a peer is stopped and
   // has been sent something; up to 30 s where the peers are threads of this process and one of them is in a copy that
-  // long; and as long as the transport's Shutdown, two seconds at most, for the last communicator of a world.
+  // long; as long as the transport's Shutdown, two seconds at most, for the last communicator of a world; and with a
+  // GPU up to four seconds more where a peer has not left, too.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

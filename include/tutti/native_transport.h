@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -92,6 +93,22 @@ class NativeTransport {
   // by then: a thread is left behind in it.
   virtual absl::Status Abort(const absl::Status& cause, absl::Time deadline) = 0;
 };
+
+// Makes native transports of one kind. Thread-safe.
+class NativeTransportMaker {
+ public:
+  virtual ~NativeTransportMaker() = default;
+
+  // What one rank makes for a new group and gives to all its ranks, over a channel that no stranger reads.
+  virtual absl::StatusOr<std::string> NewId() const = 0;
+  // Joins this rank, which uses `device`, to the group of `id`, of which all ranks call Connect. DeadlineExceeded when
+  // that has not come about by then; InvalidArgument when `id` is none.
+  virtual absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(absl::string_view id, Rank rank, int size,
+                                                                   int device, absl::Time deadline) const = 0;
+};
+
+// The maker for NCCL, which lives as long as the process; otherwise why there is none: no GPU, or no NCCL.
+absl::StatusOr<const NativeTransportMaker*> NcclTransports();
 
 }  // namespace tutti
 

@@ -76,8 +76,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
     world.push_back({.world_rank = rank, .channel = 0, .offset = (*offsets)[rank]});
   }
   std::unique_ptr<Channel> channel = OpenChannel(**runtime, bootstrap.identity.rank, world);
+  const absl::Status on_device = OpenOnDevice(**runtime, *channel, *bootstrap.store);
   auto communicator =
       absl::WrapUnique(new Communicator(std::make_unique<Impl>(*runtime, std::move(channel), bootstrap.store)));
+  if (!on_device.ok()) {
+    communicator->Abort(on_device);
+    return on_device;
+  }
   if ((*runtime)->measures_links) {
     const absl::StatusOr<CostModel> measured = MeasureLinks(*communicator, *(*runtime)->cost_model);
     if (!measured.ok()) return measured.status();

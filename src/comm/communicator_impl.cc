@@ -229,6 +229,7 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       channel(std::move(its_channel)),
       store(std::move(its_store)),
       plan_options(PlanOptionsOf(*runtime, *channel)),
+      device_options(PlanOptionsOnDevice(plan_options)),
       cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
 }
@@ -250,7 +251,9 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     bool in_place = spec.in_place;
     return PlaceBuffers(pool.spec(), bytes, in, out, rank, in_place).ok() && in_place == pool.spec().in_place;
   };
-  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, fits_last_plan);
+  const absl::StatusOr<bool> on_device = IsOnDevice({in, out});
+  if (!on_device.ok()) return Work(on_device.status());
+  tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, *on_device, fits_last_plan);
   if (call == nullptr) {
     // The spec is validated first: the sizes below would be meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
@@ -260,7 +263,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     if (absl::Status status = PlaceBuffers(spec, bytes, in, out, rank, placed.in_place); !status.ok()) {
       return Work(status);
     }
-    absl::StatusOr<tutti::Call*> taken = IdleCallFor(placed, options.schedule);
+    absl::StatusOr<tutti::Call*> taken = IdleCallFor(placed, options.schedule, *on_device);
     if (!taken.ok()) return Work(taken.status());
     call = *taken;
   }
@@ -270,6 +273,8 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   if (absl::Status status = call->SetBuffers(in, out, nullptr); !status.ok()) {
     if (!call->program().uses_lane) {
       call->Release();
+      // Without this call the rank's later ones would meet others of its peers.
+      if (*on_device && !absl::IsInvalidArgument(status)) runtime->engine->Abort(*channel, status);
       return Work(status);
     }
     // The peers would wait for this rank, so this rank makes the call, and all ranks hear that it cannot take part.
@@ -278,12 +283,34 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   return Work(call, call->Submit(options));
 }
 
-absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule) {
-  if (tutti::Call* const idle = cache_.TakeIdle(spec, schedule); idle != nullptr) return idle;
-  const CallKey key{spec, schedule};
+absl::StatusOr<bool> Communicator::Impl::IsOnDevice(std::initializer_list<const void*> buffers) const {
+  if (!runtime->device.has_value()) return false;
+  int on_device = 0;
+  int on_host = 0;
+  for (const void* const memory : buffers) {
+    if (memory == nullptr) continue;
+    CudaPointer found;
+    const bool known = runtime->device->cuda->pointer(&found, memory) == kCudaSuccess;
+    using Kind = CudaPointer::Kind;
+    ++(known && (found.kind == Kind::kDevice || found.kind == Kind::kManaged) ? on_device : on_host);
+  }
+  if (on_device > 0 && on_host > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", channel->rank(),
+                     ": one buffer of the call is memory of a GPU and another is memory of "
+                     "the host; give memory of one kind"));
+  }
+  return on_device > 0;
+}
+
+absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule,
+                                                             bool on_device) {
+  const CallKey key{spec, schedule, on_device};
+  if (tutti::Call* const idle = cache_.TakeIdle(key); idle != nullptr) return idle;
   std::shared_ptr<CallPool> pool = cache_.Find(key);
   if (pool == nullptr) {
-    absl::StatusOr<std::shared_ptr<const Program>> program = ProgramFor(spec, schedule);
+    absl::StatusOr<std::shared_ptr<const Program>> program =
+        on_device ? ProgramOnDevice(spec, schedule) : ProgramFor(spec, schedule);
     if (!program.ok()) return program.status();
     if (absl::Status runnable = runtime->engine->CheckRunnable(**program); !runnable.ok()) return runnable;
     pool = cache_.Insert(key, *std::move(program), *channel);
@@ -313,23 +340,67 @@ absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, con
   return BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
 }
 
-absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const {
-  absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, channel->rank(), channel->size(), plan_options);
+absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule,
+                                                         const PlanOptions& options) const {
+  absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, channel->rank(), channel->size(), options);
   if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckPlan(schedule, *plan); !status.ok()) return status;
+  if (absl::Status status = CheckPlan(schedule, *plan, options); !status.ok()) return status;
   return plan;
+}
+
+absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevice(const CollectiveSpec& spec,
+                                                                                   const Schedule* wanted) const {
+  const int size = channel->size();
+  if (absl::Status status = Validate(spec, channel->rank(), size); !status.ok()) return status;
+  if (spec.collective == Collective::kAllToAllV || IsPointToPoint(spec.collective)) {
+    // The order of steps on streams is a matter of all ranks, and here a rank does not know what the others call.
+    return absl::UnimplementedError(
+        absl::StrCat("rank ", channel->rank(), ": ", Name(spec.collective),
+                     " does not work on the memory of a GPU yet: copy to memory of the host before"));
+  }
+  absl::StatusOr<const Schedule*> schedule = wanted;
+  if (const auto configured = runtime->schedules.find(spec.collective);
+      wanted == nullptr && configured != runtime->schedules.end()) {
+    schedule = configured->second;
+  } else if (wanted == nullptr) {
+    schedule = ChooseSchedule(spec, size, device_options);
+  }
+  if (!schedule.ok()) return schedule.status();
+  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule, device_options);
+  if (!plan.ok()) return plan.status();
+  return CompileOnDevice(*std::move(plan),
+                         [&](Rank rank) { return BuildPlan(**schedule, spec, rank, size, device_options); });
+}
+
+absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan,
+                                                                                   PlanOfRank plan_of) const {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < channel->size(); ++rank) {
+    absl::StatusOr<Plan> one = plan_of(rank);
+    if (!one.ok()) return one.status();
+    plans.push_back(*std::move(one));
+  }
+  absl::StatusOr<std::vector<StreamOrder>> orders = StreamOrdersOf(plans);
+  if (!orders.ok()) return orders.status();
+  return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]));
+}
+
+absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers) {
+  absl::StatusOr<std::shared_ptr<const Program>> program = CompileOnDevice(std::move(plan), plan_of);
+  if (!program.ok()) return program.status();
+  return BindVerified(*std::move(program), buffers);
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(const CollectiveSpec& spec,
                                                                               const Schedule* wanted) const {
   absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false);
   if (!schedule.ok()) return schedule.status();
-  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule);
+  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule, plan_options);
   if (!plan.ok()) return plan.status();
   absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true);
   if (!for_private.ok()) return for_private.status();
   if (*for_private == *schedule) return Compile(*std::move(plan), (*schedule)->touches_only_scratch_of_peers);
-  absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private);
+  absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private, plan_options);
   if (!other.ok()) return other.status();
   const StepId beginning = SharedBeginning(*plan, *other);
   if (beginning == 0) {
@@ -347,14 +418,15 @@ bool Communicator::Impl::IsVerifiedExample(const Schedule& schedule) const {
 // Verifies the plans of all ranks, which a rank can make by itself but in two cases. A rank does not know the counts of
 // the other ranks in an all_to_all_v: there an example is verified, once for each schedule. Nor does a rank know which
 // schedule the peer of a Send or Recv uses: there nothing is verified, because each of the two plans is one message.
-absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan) const {
+absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan& plan,
+                                           const PlanOptions& options) const {
   if (schedule.collective == Collective::kAllToAllV && IsVerifiedExample(schedule)) return absl::OkStatus();
   const int size = channel->size();
   const std::string maker =
       absl::StrCat("schedule ", plan.name, " (", absl::Hex(reinterpret_cast<std::uintptr_t>(&schedule)), ")");
   const auto kind = [&](const std::string& what) {
     return PlanVerifier::Kind{.maker = plan.name,
-                              .call = absl::StrCat(maker, " ", what, " on ", size, " ranks ", KeyOf(plan_options))};
+                              .call = absl::StrCat(maker, " ", what, " on ", size, " ranks ", KeyOf(options))};
   };
   PlanVerifier& verifier = PlanVerifier::OfProcess();
   switch (schedule.collective) {
@@ -363,7 +435,7 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
       return absl::OkStatus();
     case Collective::kAllToAllV: {
       const auto example_of = [&](Rank rank) {
-        return BuildPlan(schedule, ExampleOfAllToAllV(rank, size, plan_options), rank, size, plan_options);
+        return BuildPlan(schedule, ExampleOfAllToAllV(rank, size, options), rank, size, options);
       };
       const absl::StatusOr<Plan> example = example_of(channel->rank());
       if (absl::IsUnimplemented(example.status())) return absl::OkStatus();
@@ -377,7 +449,7 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
       break;
   }
   const auto check = [&](const Plan& own) {
-    const auto plan_of = [&](Rank rank) { return BuildPlan(schedule, own.spec, rank, size, plan_options); };
+    const auto plan_of = [&](Rank rank) { return BuildPlan(schedule, own.spec, rank, size, options); };
     return verifier.Check(kind(ToString(own.spec)), own, plan_of, kinds_made_);
   };
   absl::Status checked = check(plan);
@@ -385,14 +457,17 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
   // Where a collective has a root, only the root knows whether its call is in place: all ranks verify both forms.
   CollectiveSpec other = plan.spec;
   other.in_place = !other.in_place;
-  const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, plan_options);
+  const absl::StatusOr<Plan> form = BuildPlan(schedule, other, channel->rank(), size, options);
   return form.ok() ? check(*form) : form.status();
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
                                                    const CallOptions& options) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
-  absl::StatusOr<std::shared_ptr<const Program>> program = ProgramFor(spec, options.schedule);
+  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  if (!on_device.ok()) return on_device.status();
+  absl::StatusOr<std::shared_ptr<const Program>> program =
+      *on_device ? ProgramOnDevice(spec, options.schedule) : ProgramFor(spec, options.schedule);
   if (!program.ok()) return program.status();
   if (absl::Status status = CheckBinding((*program)->plan, buffers); !status.ok()) return status;
   return BindVerified(*std::move(program), buffers);
@@ -404,6 +479,9 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(PlanOfRank plan_of, const Pla
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
   if (absl::Status status = VerifyPlansOfAllRanks(*plan, plan_of); !status.ok()) return status;
+  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  if (!on_device.ok()) return on_device.status();
+  if (*on_device) return BindOnDevice(*std::move(plan), plan_of, buffers);
   return BindVerified(Compile(*std::move(plan)), buffers);
 }
 
@@ -426,10 +504,17 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
     const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
     return PlanVerifier::OfProcess().Check(kind, plan, plan_of_rank, kinds_made_);
   };
-  absl::StatusOr<Plan> plan = plan_of(channel->rank(), plan_options);
+  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  if (!on_device.ok()) return on_device.status();
+  const PlanOptions& options_here = *on_device ? device_options : plan_options;
+  absl::StatusOr<Plan> plan = plan_of(channel->rank(), options_here);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckBinding(*plan, buffers); !status.ok()) return status;
-  if (absl::Status status = verify(*plan, plan_options); !status.ok()) return status;
+  if (absl::Status status = verify(*plan, options_here); !status.ok()) return status;
+  if (*on_device) {
+    return BindOnDevice(
+        *std::move(plan), [&](Rank rank) { return plan_of(rank, device_options); }, buffers);
+  }
   // Between nodes, messages are sent straight from the callers' buffers.
   if (!plan->maps_peers() || !plan_options.one_node()) return BindVerified(Compile(*std::move(plan)), buffers);
 

@@ -1,6 +1,7 @@
 #ifndef TUTTI_COMM_COMMUNICATOR_IMPL_H_
 #define TUTTI_COMM_COMMUNICATOR_IMPL_H_
 
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -44,6 +45,9 @@ class Communicator::Impl {
   absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
                                               bool private_buffers) const;
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers) const;
+  // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
+  // GPU: they are not.
+  absl::StatusOr<bool> IsOnDevice(std::initializer_list<const void*> buffers) const;
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
   absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
@@ -57,21 +61,29 @@ class Communicator::Impl {
   const std::unique_ptr<Channel> channel;
   const std::shared_ptr<Store> store;  // has the keys of this group alone
   PlanOptions plan_options;            // as they are once the communicator has been made
+  const PlanOptions device_options;    // for plans on the memory of a GPU
 
  private:
   // The communicator of a new group; `members` are in the order of the group's ranks, and this rank is among them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
-  absl::Status CheckPlan(const Schedule& schedule, const Plan& plan) const;
+  absl::Status CheckPlan(const Schedule& schedule, const Plan& plan, const PlanOptions& options) const;
   bool IsVerifiedExample(const Schedule& schedule) const;
   // Whether `plan` can run here, on `buffers`.
   absl::Status CheckBinding(const Plan& plan, const PlanBuffers& buffers) const;
   absl::StatusOr<BoundPlan> BindVerified(std::shared_ptr<const Program> program, const PlanBuffers& buffers);
   // The plan of a call, verified.
-  absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule) const;
+  absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule,
+                                       const PlanOptions& options) const;
+  // The program of a call on the memory of a GPU, verified.
+  absl::StatusOr<std::shared_ptr<const Program>> ProgramOnDevice(const CollectiveSpec& spec,
+                                                                 const Schedule* wanted) const;
+  // The program of `plan`, which is verified; `plan_of` makes the plans of all ranks.
+  absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of) const;
+  absl::StatusOr<BoundPlan> BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers);
   // The program that a call runs, verified. Where `wanted` is null, the program may have a second program for buffers
   // that peers cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
-  absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule);
+  absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule, bool on_device);
 
   PlanCache cache_;
   // The record of PlanVerifier, mutable because const calls add to it.

@@ -174,12 +174,14 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
   std::iota(ranks.begin(), ranks.end(), 0);
   if (absl::Status status = CheckSeats("Split", *channel, ranks, seats); !status.ok()) return status;
   std::unique_ptr<Impl> impl;
+  absl::Status made;
   if (color >= 0) {
     std::erase_if(seats, [&](const Seat& seat) { return seat.color != color; });
     std::sort(seats.begin(), seats.end(),
               [](const Seat& a, const Seat& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
     impl = MakeGroup(MembersOf(seats));
     mine.GiveAway();
+    made = OpenOnDevice(*runtime, *impl->channel, *impl->store);
   }
   // The barrier keeps any rank from signalling on a channel that a peer has not opened.
   if (absl::Status status =
@@ -187,6 +189,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Split(in
       !status.ok()) {
     return status;
   }
+  if (!made.ok()) return made;
   return impl;
 }
 
@@ -218,6 +221,7 @@ absl::StatusOr<std::unique_ptr<Communicator::Impl>> Communicator::Impl::Group(ab
   // Once all members have passed the barrier, the exchange has left nothing in the store that a later exchange of this
   // name would meet.
   absl::Status met = impl->Call({.collective = Collective::kBarrier}, nullptr, nullptr, {.caller_drives = true}).Wait();
+  if (met.ok()) met = OpenOnDevice(*runtime, *impl->channel, *impl->store);
   if (met.ok()) return impl;
   // The new group's own error numbers its members from 0.
   return absl::Status(met.code(),

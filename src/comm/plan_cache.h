@@ -20,6 +20,7 @@ namespace tutti {
 struct CallKey {
   CollectiveSpec spec;
   const Schedule* schedule = nullptr;  // nullptr: the selector's choice
+  bool on_device = false;              // the buffers are memory of a GPU
 
   bool operator==(const CallKey&) const = default;
 
@@ -27,7 +28,7 @@ struct CallKey {
   friend H AbslHashValue(H h, const CallKey& key) {
     const CollectiveSpec& s = key.spec;
     return H::combine(std::move(h), s.collective, s.dtype, s.op, s.count, s.root, s.in_place, s.send_counts,
-                      s.recv_counts, key.schedule);
+                      s.recv_counts, key.schedule, key.on_device);
   }
 };
 
@@ -48,23 +49,23 @@ class PlanCache {
     idle_->Close();
   }
 
-  // A call of `spec` by `schedule` (nullptr: the selector's choice) that waits to be used again; nullptr: no such call
-  // waits.
-  Call* TakeIdle(const CollectiveSpec& spec, const Schedule* schedule) {
+  // A call of `key` that waits to be used again; nullptr: no such call waits.
+  Call* TakeIdle(const CallKey& key) {
     const MutexLock lock(mutex_);
-    if (!MoveToFront({spec, schedule})) return nullptr;
+    if (!MoveToFront(key)) return nullptr;
     return TakeIdleOfFront();
   }
 
   // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
-  // spec differs from `spec` at most in in_place, it was made for `schedule`, and `fits(its pool, the idle call that
-  // was used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the spec of a call that is
-  // made again and again need not be validated. The idle call that was used last is taken without a lock, unless idle
-  // calls hold too much memory.
+  // spec differs from `spec` at most in in_place, it was made for `schedule` and for the same memory, and `fits(its
+  // pool, the idle call that was used last, or null)` holds. Otherwise nullptr. A spec that has a plan is valid, so the
+  // spec of a call that is made again and again need not be validated. The idle call that was used last is taken
+  // without a lock, unless idle calls hold too much memory.
   template <typename Fits>
-  Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, const Fits& fits) {
+  Call* TakeIdleAgain(const CollectiveSpec& spec, const Schedule* schedule, bool on_device, const Fits& fits) {
     const auto serves = [&](const CallPool& pool, const Call* last) {
-      return pool.schedule() == schedule && DifferAtMostInPlace(pool.spec(), spec) && fits(pool, last);
+      return pool.schedule() == schedule && pool.on_device() == on_device && DifferAtMostInPlace(pool.spec(), spec) &&
+             fits(pool, last);
     };
     if (Call* const last = idle_->TakeLast(); last != nullptr) {
       if (serves(*last->pool(), last)) {

@@ -1,6 +1,7 @@
 #include "comm/runtime.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -15,8 +16,11 @@
 #include "base/config.h"
 #include "base/told_by.h"
 #include "comm/bootstrap_exchange.h"
+#include "comm/device_parts.h"
 #include "comm/processors.h"
+#include "engine/executors.h"
 #include "engine/host_executor.h"
+#include "engine/stream_executor.h"
 
 namespace tutti {
 namespace {
@@ -143,6 +147,16 @@ absl::Status CheckOptions(const CommunicatorOptions& options, Rank rank) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDevice(const CudaRuntime& cuda, int device, Rank rank) {
+  int count = 0;
+  if (const CudaError error = cuda.device_count(&count); error != kCudaSuccess) {
+    return CudaStatus(cuda, error, "to count the devices");
+  }
+  if (device >= 0 && device < count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ", device,
+                                                 " must be in 0…", count - 1, ", the devices of this process"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
@@ -164,6 +178,17 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                                      ": ", schedules.status().message()));
   }
   runtime->schedules = *std::move(schedules);
+  if (options.cuda_device.has_value()) {
+    const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
+    if (!parts.ok()) {
+      return absl::Status(parts.status().code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": cuda_device ",
+                                                              *options.cuda_device, ": ", parts.status().message()));
+    }
+    if (absl::Status status = CheckDevice(*parts->cuda, *options.cuda_device, rank); !status.ok()) return status;
+    runtime->device = {
+        .cuda = parts->cuda, .index = *options.cuda_device, .compute = parts->compute, .recode = parts->recode};
+    runtime->native = parts->native;
+  }
   runtime->transport = std::move(transport);
   Transport& wire = *runtime->transport;
 
@@ -177,6 +202,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"schedules", schedule_names},
                           {"measure_links", config->measure_links ? "1" : "0"},
                           {"verify", config->verify},
+                          {"cuda_device", options.cuda_device.has_value() ? "one" : "none"},
                           {"lanes", absl::StrCat(kLanes)}},
                          TimeAt(end_ns));
       !status.ok()) {
@@ -220,7 +246,11 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   runtime->measures_links = config->measure_links;
   runtime->segment_bytes = options.segment_bytes;
   runtime->may_map = options.mapping == CommunicatorOptions::Mapping::kAuto;
-  auto executor = std::make_unique<HostExecutor>(wire, *engine_options.presence[rank], engine_options.may_spin);
+  std::unique_ptr<Executor> executor =
+      std::make_unique<HostExecutor>(wire, *engine_options.presence[rank], engine_options.may_spin);
+  if (runtime->device.has_value()) {
+    executor = std::make_unique<Executors>(std::move(executor), std::make_unique<StreamExecutor>(*runtime->device));
+  }
   try {
     runtime->engine =
         std::make_shared<Engine>(runtime->transport, runtime->arena, std::move(executor), std::move(engine_options));
@@ -239,6 +269,51 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
   // Plans map peers only where every rank can map all others: on one node.
   options.peers_mapped = runtime.may_map && options.one_node();
   return options;
+}
+
+// Round numbers of machines with several GPUs, which nobody has measured here: they order a native collective before
+// the same collective by messages, each group of which costs as much as one, and kernels before what travels.
+constexpr CostModel kGpus = {.within_node = {.latency_s = 20e-6, .bytes_per_s = 100e9},
+                             .between_nodes = {.latency_s = 40e-6, .bytes_per_s = 10e9},
+                             .step_s = 5e-6,
+                             .memory_bytes_per_s = 1e12,
+                             .native_within_node = {.latency_s = 20e-6, .bytes_per_s = 100e9},
+                             .native_between_nodes = {.latency_s = 40e-6, .bytes_per_s = 10e9}};
+
+PlanOptions PlanOptionsOnDevice(const PlanOptions& on_host) {
+  PlanOptions options = on_host;
+  options.peers_mapped = false;
+  // A stream carries out one launch after the other, and the messages of a launch at the same time: whoever cut a chunk
+  // into segments would pay for more launches.
+  options.segment_bytes = std::numeric_limits<std::int64_t>::max() / 2;
+  options.native = CollectivesOfNccl();
+  options.cost_model = std::make_shared<const CostModel>(kGpus);
+  return options;
+}
+
+absl::Status OpenOnDevice(const Runtime& runtime, Channel& channel, Store& store) {
+  if (!runtime.device.has_value()) return absl::OkStatus();
+  std::unique_ptr<NativeTransport> native;
+  if (channel.size() > 1) {
+    const absl::Time deadline = absl::Now() + runtime.timeout;
+    std::string id;
+    if (channel.rank() == 0) {
+      absl::StatusOr<std::string> made = runtime.native->NewId();
+      if (!made.ok()) return made.status();
+      id = *std::move(made);
+    }
+    const absl::StatusOr<std::vector<std::string>> ids =
+        ExchangeBlobs(store, "native", channel.rank(), channel.size(), id, deadline);
+    if (!ids.ok()) return ids.status();
+    absl::StatusOr<std::unique_ptr<NativeTransport>> made =
+        runtime.native->Connect((*ids)[0], channel.rank(), channel.size(), runtime.device->index, deadline);
+    if (!made.ok()) return made.status();
+    native = *std::move(made);
+  }
+  absl::StatusOr<std::unique_ptr<ChannelOnDevice>> made = ChannelOnDevice::Make(*runtime.device, std::move(native));
+  if (!made.ok()) return made.status();
+  runtime.engine->SetOnDevice(channel, *std::move(made));
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,10 +16,12 @@
 #include "engine/control_block.h"
 #include "engine/engine.h"
 #include "engine/lent_memory.h"
+#include "engine/stream_device.h"
 #include "memory/arena.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
 #include "tutti/cost_model.h"
+#include "tutti/native_transport.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -48,6 +51,9 @@ struct Runtime {
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // whether plans may map peers' memory, where all ranks are on one node
   std::map<Collective, const Schedule*> schedules;
+  // Of a rank with a GPU.
+  std::optional<StreamDevice> device;
+  const NativeTransportMaker* native = nullptr;
   std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses is freed
 
  private:
@@ -59,8 +65,9 @@ struct Runtime {
 absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap, std::unique_ptr<Transport> transport,
                                                       const CommunicatorOptions& options);
 
-// The options for the plans of one group.
+// The options for the plans of one group, on the memory of the host, and on that of GPUs.
 PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
+PlanOptions PlanOptionsOnDevice(const PlanOptions& on_host);
 
 // What the ranks of a group must know of each other.
 struct GroupMember {
@@ -73,6 +80,9 @@ struct GroupMember {
 // The channel of a group; `members` are in group order, this rank is members[rank], with a block that
 // runtime.blocks has opened.
 std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members);
+// Gives `channel` what it needs on the GPU, where this rank has one; `store` is the group's, in which rank 0 tells how
+// the ranks meet. Collective.
+absl::Status OpenOnDevice(const Runtime& runtime, Channel& channel, Store& store);
 
 }  // namespace tutti
 

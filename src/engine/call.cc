@@ -77,6 +77,16 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
   return ResultOf(run);
 }
 
+absl::Status Call::WaitOnStream(std::uint32_t run, CUstream_st* stream) {
+  if (in_forked_child()) return NotInForkedChild(engine_->options().rank);
+  if (program_->stream_order != nullptr && !enqueued_.passed(run)) {
+    absl::Status status = engine_->Wait(enqueued_, run, options_.background, kNeverNanos);
+    if (!status.ok()) return status;
+  }
+  if (absl::Status result = ResultOf(run); !result.ok()) return result;
+  return run_->WaitOnStream(stream);
+}
+
 absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {
   while (true) {
     absl::Status status = engine_->Wait(milestone, run, options_.background, NanosIn(kWaitWatchPeriod));
@@ -97,6 +107,8 @@ void Call::Finish(const absl::Status& status) {
     last_failed_run_.store(end_.runs() + 1, std::memory_order_relaxed);
     source_.store(kAnySource, std::memory_order_relaxed);
   }
+  // A run that has failed may never come to its stream; whoever waits for that finds the error, which is stored.
+  if (program_->stream_order != nullptr && enqueued_.runs() == end_.runs()) enqueued_.Pass();
   // A failed run has not passed the milestone of its output: the run passes it here, so that nobody waits for it.
   if (program_->output_steps > 0 && output_.runs() == end_.runs()) output_.Pass();
   end_ns_ = options_.timed ? MonotonicNanos() : 0;

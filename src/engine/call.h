@@ -15,6 +15,8 @@
 #include "engine/program.h"
 #include "tutti/call_options.h"
 
+struct CUstream_st;  // NOLINT(readability-identifier-naming): CUDA's own handle of a stream
+
 namespace tutti {
 
 class CallPool;
@@ -68,6 +70,8 @@ class Call {
   // Waits until `run` has ended, or, with `output_only`, until its output is final; at most until `end_ns`
   // (CLOCK_MONOTONIC). DeadlineExceeded when the run has not come so far by then; the run goes on.
   absl::Status Wait(std::uint32_t run, bool output_only, std::int64_t end_ns);
+  // Lets what is enqueued on `stream` from now on wait for `run`: see Work::WaitOnStream.
+  absl::Status WaitOnStream(std::uint32_t run, CUstream_st* stream);
   // How the run that ended last has ended.
   absl::Status result() const { return ResultOf(end_.runs()); }
   // Calls `callback` when `run` has ended, once, on a thread of the engine for callbacks; at once, on this thread, when
@@ -102,6 +106,8 @@ class Call {
     AddReference();
     engine_keeps_ = true;
   }
+  // Says that the current run is on its stream: see WaitOnStream.
+  void IsEnqueued() { enqueued_.Pass(); }
   // Ends the current run with `status`.
   void Finish(const absl::Status& status);
 
@@ -151,6 +157,7 @@ class Call {
   std::atomic<std::uint32_t> awaited_run_{0};  // the last run that somebody has waited for
   CallOptions options_;
   Milestone output_;
+  Milestone enqueued_;  // of programs with a stream_order
   Milestone end_;
   std::int64_t end_ns_ = 0;
   std::atomic<Rank> source_{kAnySource};

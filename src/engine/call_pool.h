@@ -89,6 +89,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
 
   const CollectiveSpec& spec() const { return program_->plan.spec; }
   const Schedule* schedule() const { return schedule_; }
+  bool on_device() const { return program_->stream_order != nullptr; }
   const BufferBytes& buffers() const { return buffers_; }
 
   // A call with one reference; a new one only when all others are in use.

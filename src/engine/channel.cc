@@ -86,19 +86,28 @@ bool Channel::Admit(Run& run) {
     ticket.sequence = point_calls_++;
     return true;
   }
+  if (run.program.stream_order != nullptr) {  // peers see nothing of its memory
+    Identify(run);
+    return true;
+  }
   const int index = static_cast<int>(calls_ % kLanes);
   Lane& lane = lanes_[static_cast<std::size_t>(index)];
   if (lane.occupant != nullptr) return false;
   lane.occupant = &run;
-  ticket.sequence = calls_++;
   ticket.lane = index;
   ticket.lane_run = ++lane.runs;
   CountMessages(run);
+  Identify(run);
+  return true;
+}
+
+void Channel::Identify(Run& run) {
+  Ticket& ticket = run.ticket;
+  ticket.sequence = calls_++;
   const CallOptions& options = run.call.options();
   ticket.identity = {run.program.signature, run.program.plan.spec.count, options.owner, options.round};
   if (!run.program.messages.empty()) ticket.identity_hash = HashOf(ticket.identity);
   Record(run);
-  return true;
 }
 
 void Channel::CountMessages(Run& run) {

@@ -15,6 +15,7 @@
 #include "engine/lent_memory.h"
 #include "engine/run.h"
 #include "engine/sticky_status.h"
+#include "engine/stream_device.h"
 #include "tutti/buffer.h"
 #include "tutti/transport.h"
 
@@ -39,6 +40,11 @@ class Channel {
           std::shared_ptr<ControlBlocks> blocks, Rank rank, std::vector<Peer> peers);
   // Tells the peers that this rank has left. The engine has closed the channel before (Engine::Close).
   ~Channel();
+
+  // What the channel has on a device, for programs with a Program::stream_order; null before Engine::SetOnDevice. For
+  // the driver alone.
+  ChannelOnDevice* on_device() const { return on_device_.get(); }
+  void SetOnDevice(std::unique_ptr<ChannelOnDevice> on_device) { on_device_ = std::move(on_device); }
 
   // ---- any thread ----
   // The first error of the channel, with which every later call of it ends.
@@ -191,6 +197,8 @@ class Channel {
   }
   // Gives the messages of `run`, a collective, the next numbers.
   void CountMessages(Run& run);
+  // Numbers `run`, a collective, and publishes what was called.
+  void Identify(Run& run);
   void Record(const Run& run);
   void FreeLane(Ticket& ticket);
 
@@ -216,7 +224,8 @@ class Channel {
   std::uint32_t ring_ = kAwake;
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // by peer: messages of the collectives admitted so far
-  std::uint64_t point_calls_ = 0;        // Sends and Recvs admitted so far
+  std::unique_ptr<ChannelOnDevice> on_device_;
+  std::uint64_t point_calls_ = 0;  // Sends and Recvs admitted so far
 };
 
 }  // namespace tutti

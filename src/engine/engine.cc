@@ -74,12 +74,26 @@ void Engine::Stop(const absl::Status& cause) {
 }
 
 void Engine::Submit(Call& call, const CallOptions& options) {
+  if (call.program().stream_order != nullptr && EnqueueAtOnce(call, options)) return;
   const bool may_begin = options.caller_drives && !options.background && call.program().is_short;
   if (may_begin && BeginAtOnce(call)) return;
   call.KeepForEngine();
   queue_.Push(&call);
   WakeDriver();
   if (!options.caller_drives) WakeThread();
+}
+
+bool Engine::EnqueueAtOnce(Call& call, const CallOptions& options) {
+  call.run().OnSubmit(options);
+  if (in_forked_child() || claims_.load() > 0 || !seat_.TryLock()) return false;
+  const bool may_enqueue = queue_.empty() && failing_ == 0;
+  if (may_enqueue) {
+    call.KeepForEngine();
+    TakeIn(call);
+    Advance();
+  }
+  LeaveSeat();  // the engine thread sees the end of the run
+  return may_enqueue;
 }
 
 // Often the run has ended when this function returns, and Wait has nothing to do.

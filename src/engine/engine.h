@@ -31,6 +31,7 @@ namespace tutti {
 class Arena;
 class Call;
 class Channel;
+class ChannelOnDevice;
 
 struct EngineOptions {
   Rank rank = 0;  // this rank's number in the world
@@ -116,6 +117,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void GiveNumberBack(std::uint32_t number, std::vector<Rank> away);
   // Makes `channel` hear of failures from now on, also when it has no calls.
   void Open(Channel& channel);
+  // Gives `channel` what it needs for programs with a Program::stream_order, before the first of its calls of them.
+  void SetOnDevice(Channel& channel, std::unique_ptr<ChannelOnDevice> on_device);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
   // end of a failed channel takes (above).
   void Close(Channel& channel);
@@ -152,6 +155,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return Advance() || taken;
   }
   bool Advance() TUTTI_REQUIRES(seat_);
+  // Enqueues the next run of `call`, which works on a stream, on this thread, so that the caller can let streams wait
+  // for the run. False when another thread drives, or something else is to be done first: only the input is marked
+  // then.
+  bool EnqueueAtOnce(Call& call, const CallOptions& options);
   // Begins the next run of `call` on this thread, and advances it. False when another thread drives, or something else
   // is to be done: nothing has been done for `call` then.
   bool BeginAtOnce(Call& call);
@@ -215,6 +222,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Whether no message of `channel` is under way any more.
   bool MessagesAreBack(Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   bool SecludeOutputs(const Channel& channel) TUTTI_REQUIRES(seat_);
+  // Whether no device works for the calls of `channel` any more, or has had half a minute to end.
+  bool DeviceHasLetGo(const Channel& channel, std::int64_t now_ns) TUTTI_REQUIRES(seat_);
   void LeaveSeat() TUTTI_RELEASE(seat_);
   void FreeSeat() TUTTI_RELEASE(seat_);
   // Takes the driver's seat, from the engine thread if that has it.

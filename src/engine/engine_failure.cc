@@ -48,6 +48,14 @@ void Engine::Fail(Channel& channel, const absl::Status& cause) {
   ++failing_;
   channel.TellFailure(channel.sticky().Get());
   transport_->Discard(channel.number());
+  executor_->Abandon(channel, channel.sticky().Get());
+}
+
+void Engine::SetOnDevice(Channel& channel, std::unique_ptr<ChannelOnDevice> on_device) {
+  ClaimDriver();
+  channel.SetOnDevice(std::move(on_device));
+  if (channel.failure.begun) executor_->Abandon(channel, channel.sticky().Get());
+  LeaveSeat();
 }
 
 void Engine::FailWhatWasGivenUp() {
@@ -104,13 +112,17 @@ bool Engine::EndFailures() {
     if (!failure.begun || failure.over) continue;
     const bool memory = MemoryIsBack(*channel, now_ns);
     const bool messages = MessagesAreBack(*channel, now_ns);
-    if (!memory || !messages) continue;
+    if (!memory || !messages || !DeviceHasLetGo(*channel, now_ns)) continue;
     failure.over = true;
     --failing_;
     executor_->End(*channel, channel->sticky().Get());
     ended = true;
   }
   return ended;
+}
+
+bool Engine::DeviceHasLetGo(const Channel& channel, std::int64_t now_ns) {
+  return executor_->HasLetGo(channel) || now_ns >= NanosAfter(channel.failure.told_ns, kLongGrace);
 }
 
 bool Engine::MemoryIsBack(Channel& channel, std::int64_t now_ns) {

@@ -26,6 +26,8 @@ class Executor {
 
   // Queues a run, which starts when its lane is free, in the order of the calls.
   virtual void Add(Run& run) = 0;
+  // Whether a run of `channel` waits for its place in the order of the calls.
+  virtual bool HasPending(const Channel& channel) const = 0;
   // The short way of a short run (Program::is_short) while no other run is under way, and no channel fails: true when
   // the run has ended OK. False: the run is under way or queued, as after Add, and Poll goes on with it.
   virtual bool RunAtOnce(Run& run) = 0;
@@ -40,6 +42,10 @@ class Executor {
   // The ranks of the group with which messages of `channel` are under way; empty: none are. A receive from any source
   // that no message has met counts as a message with this rank.
   virtual std::vector<Rank> MessagePeers(const Channel& channel) const = 0;
+  // Called once when `channel` begins to fail: gives up what only its peers could end.
+  virtual void Abandon(Channel& channel, const absl::Status& cause) = 0;
+  // Whether no device uses the memory of the runs of `channel` any more, which Abandon has given up.
+  virtual bool HasLetGo(const Channel& channel) const = 0;
   // Ends every run of `channel` with `cause`. Called when no message of the channel is under way any more.
   virtual void End(Channel& channel, const absl::Status& cause) = 0;
 

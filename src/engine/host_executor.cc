@@ -26,13 +26,6 @@ constexpr int kLooks = 64;
 // hundred nanoseconds, so that the peer waits longer and gives up, too, in this call and in the ones after it.
 constexpr int kMoreLooks = 8000;
 
-// Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
-std::uint64_t DrawOf(const HostRun& run, StepId step) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
-  const auto rank = static_cast<std::uint64_t>(run.program.plan.rank);
-  return (run.call.options().draw * kOdd + rank) * kOdd + step;
-}
-
 // From Begin to the end of a PeerAccess, a peer that gives the channel up waits before it gives its memory back: see
 // Presence::touching.
 class PeerAccess {
@@ -89,6 +82,10 @@ std::unique_ptr<Run> HostExecutor::NewRun(Call& call, Channel& channel, const Pr
 void HostExecutor::Add(Run& run) {
   if (!run.call.options().background) ++in_foreground_;
   (pending_.empty() && Admit(run) ? active_ : pending_).push_back(&run);
+}
+
+bool HostExecutor::HasPending(const Channel& channel) const {
+  return std::any_of(pending_.begin(), pending_.end(), [&](const Run* run) { return &run->channel == &channel; });
 }
 
 bool HostExecutor::RunAtOnce(Run& its_run) {

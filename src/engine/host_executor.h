@@ -24,11 +24,14 @@ class HostExecutor final : public Executor {
   absl::Status CheckRunnable(const Program& program) const override;
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program, void* scratch) override;
   void Add(Run& run) override;
+  bool HasPending(const Channel& channel) const override;
   bool RunAtOnce(Run& run) override;
   Polled Poll() override;
   const absl::Status& error() const override { return error_; }
   Channel& failed_channel() const override { return *failed_channel_; }
   std::vector<Rank> MessagePeers(const Channel& channel) const override;
+  void Abandon(Channel& /*channel*/, const absl::Status& /*cause*/) override {}
+  bool HasLetGo(const Channel& /*channel*/) const override { return true; }
   void End(Channel& channel, const absl::Status& cause) override;
 
   bool Uses(const Channel& channel) const override;

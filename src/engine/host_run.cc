@@ -56,6 +56,12 @@ absl::Status HostRun::SetBuffers(const void* in, void* out, void* state) {
   return status;
 }
 
+absl::Status HostRun::WaitOnStream(CUstream_st* /*stream*/) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", program.plan.rank, ": ", What(),
+                   " works on host memory, for which no stream can wait: wait for it with Work::Wait"));
+}
+
 absl::Span<std::byte> HostRun::output_lent_to_peers() const {
   // Only the caller's own memory counts: staging is not used again after a failure. The memory counts also before the
   // branch, because a peer may know already that no buffers are private, and write.

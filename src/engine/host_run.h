@@ -25,6 +25,7 @@ class HostRun final : public Run {
 
   absl::Status SetBuffers(const void* in, void* out, void* state) override;
   std::int64_t held_bytes() const override { return memory_.held_bytes(); }
+  absl::Status WaitOnStream(CUstream_st* stream) override;
   bool started() const override { return started_; }
   std::uint32_t steps_left() const override { return steps_left_; }
   std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override;

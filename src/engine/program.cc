@@ -28,11 +28,13 @@ std::string NameOf(const Plan& plan) {
   return plan.round == 0 ? plan.name : absl::StrCat(plan.name, " (round ", plan.round, ")");
 }
 
+constexpr std::uint64_t kHashMask = 0x7fffff;
+
 // FNV-1a: the same on every rank, whatever its standard library.
 std::uint64_t HashName(const Plan& plan) {
   std::uint64_t hash = 14695981039346656037u;
   for (const char c : NameOf(plan)) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xffffff;
+  return (hash ^ (hash >> 24) ^ (hash >> 48)) & kHashMask;
 }
 
 struct Signature {
@@ -41,7 +43,7 @@ struct Signature {
   ReduceOp op;
   Rank root;
   bool in_place;       // decides in which space peers find this rank's input
-  std::uint64_t plan;  // 24-bit hash of the plan's name and round
+  std::uint64_t plan;  // hash of the plan's name and round
 };
 
 std::uint64_t Pack(const Signature& call) {
@@ -51,6 +53,9 @@ std::uint64_t Pack(const Signature& call) {
 }
 
 constexpr std::uint64_t kInPlaceBit = std::uint64_t{1} << 23;
+// The call works on the memory of a GPU.
+constexpr std::uint64_t kDeviceBit = std::uint64_t{1} << 63;
+std::uint64_t HashIn(std::uint64_t signature) { return signature >> 40 & kHashMask; }
 
 // What makes a call's plan: "schedule", or the "algorithm" of an optimizer's step.
 absl::string_view KindOf(const Plan& plan) {
@@ -76,6 +81,7 @@ std::string Describe(const CallIdentity& call, absl::string_view by) {
   }
   if (HasRoot(collective)) absl::StrAppend(&text, " root=", call.signature >> 24 & 0xffff);
   if ((call.signature & kInPlaceBit) != 0) absl::StrAppend(&text, " in_place");
+  if ((call.signature & kDeviceBit) != 0) absl::StrAppend(&text, " on the memory of a GPU");
   if (collective != Collective::kBarrier && collective != Collective::kAllToAllV) {
     absl::StrAppend(&text, " count=", call.count);
   }
@@ -247,6 +253,17 @@ std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, Step
   return program;
 }
 
+std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order) {
+  const std::shared_ptr<Program> program = CompileOne(std::move(plan), /*shares_only_scratch=*/false);
+  program->stream_order = std::make_shared<const StreamOrder>(std::move(order));
+  program->recodes = FindRecodes(*program);
+  program->signature |= kDeviceBit;
+  program->output_steps = 0;  // the host learns only of the end
+  program->is_short = false;
+  program->messages.clear();  // a native transport matches messages by their order
+  return program;
+}
+
 std::int64_t BytesOf(const Program& program) {
   const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
   const Plan& plan = program.plan;
@@ -261,7 +278,10 @@ std::int64_t BytesOf(const Program& program) {
              of(plan.steps, plan.refs, plan.deps, plan.coefficients, plan.states, plan.mixing, plan.mixing_nodes) +
              of_groups + of(plan.spec.send_counts, plan.spec.recv_counts) +
              kPerStepOfARun * program.instructions.size()) +
-         (program.for_private_buffers != nullptr ? BytesOf(*program.for_private_buffers) : 0);
+         (program.for_private_buffers != nullptr ? BytesOf(*program.for_private_buffers) : 0) +
+         (program.stream_order != nullptr
+              ? static_cast<std::int64_t>(of(program.stream_order->steps, program.stream_order->launches))
+              : 0);
 }
 
 bool Match(const Program& program, const CallIdentity& mine, const CallIdentity& theirs) {
@@ -284,7 +304,7 @@ std::string ExplainMismatch(const Program& program, const CallIdentity& mine, Ra
   const absl::string_view kind = KindOf(program.plan);
   // Only a hash of the peer's plan is known. A difference of the plans is told only where the collectives are the same.
   std::string other;
-  if ((theirs.signature & 0xff) == (mine.signature & 0xff) && theirs.signature >> 40 != mine.signature >> 40) {
+  if ((theirs.signature & 0xff) == (mine.signature & 0xff) && HashIn(theirs.signature) != HashIn(mine.signature)) {
     const bool plain = kind == "schedule" && theirs.owner == 0;
     other = plain ? " with another schedule" : " with another schedule, algorithm or round of it";
   }

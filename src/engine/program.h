@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/recodes.h"
+#include "plan/stream_order.h"
 #include "tutti/plan.h"
 
 namespace tutti {
@@ -121,6 +123,9 @@ struct Program {
   bool point_to_point = false;
   // One entry per peer; empty when no step is a message, and for a Send or Recv, whose message has a tag and no number.
   std::vector<MessageCounts> messages;
+  // For a StreamExecutor: the order in which the steps are enqueued. Null: the program is for a HostExecutor.
+  std::shared_ptr<const StreamOrder> stream_order;
+  std::vector<Recode> recodes;  // in the order of the launches
   // Collective, dtype, op, root, in_place and a hash of the plan's name and round, packed so that a mismatch can be
   // explained.
   std::uint64_t signature = 0;
@@ -136,6 +141,8 @@ std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = fal
 // A program of `plan`, in which ranks reach their peers' buffers and send no messages, with
 // Program::for_private_buffers. Both plans are of one call, and all ranks have both; `shared_beginning` is not 0.
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning);
+// A program of `plan` for streams; `order` is the plan's.
+std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);
 

@@ -13,11 +13,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/program.h"
+#include "tutti/call_options.h"
+
+struct CUstream_st;  // NOLINT(readability-identifier-naming): CUDA's own handle of a stream
 
 namespace tutti {
 
 class Call;
 class Channel;
+class Run;
 
 // A step of a peer that a run cannot go on without.
 struct Blocker {
@@ -63,6 +67,9 @@ struct Watch {
   std::uint32_t steps_left_when_stuck = kNotStuck;
 };
 
+// Names the random numbers of a message that a codec rounds at random: those of every rank, step and draw differ.
+std::uint64_t DrawOf(const Run& run, StepId step);
+
 // Made by an executor for one call, and used by the engine's driver while a run of the call is under way.
 class Run {
  public:
@@ -76,6 +83,12 @@ class Run {
   virtual absl::Status SetBuffers(const void* in, void* out, void* state) = 0;
   // Bytes that SetBuffers has allocated and the run still holds.
   virtual std::int64_t held_bytes() const = 0;
+  // Told just before a run of a program with a stream_order is submitted.
+  virtual void OnSubmit(const CallOptions& /*options*/) {}
+
+  // ---- any thread ----
+  // Lets what is enqueued on `stream` from now on wait for the run that was enqueued last. Waits for nothing itself.
+  virtual absl::Status WaitOnStream(CUstream_st* stream) = 0;
 
   // ---- the driver ----
   // Whether the steps of the run have begun.
@@ -92,6 +105,8 @@ class Run {
   }
   // For an error: "call 17, recv:message recv f32 count=4 from=any tag=5".
   std::string Text() const;
+  // The same without what is known only once the run has its place among the calls. Any thread.
+  std::string What() const;
   // The caller's memory that peers write during the run; empty: none.
   virtual absl::Span<std::byte> output_lent_to_peers() const = 0;
 

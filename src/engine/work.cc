@@ -19,6 +19,10 @@ absl::Status Work::Wait(absl::Time deadline) {
 
 absl::Status Work::WaitForOutput() { return call_ == nullptr ? status_ : call_->Wait(run_, true, kNeverNanos); }
 
+absl::Status Work::WaitOnStream(void* stream) {
+  return call_ == nullptr ? status_ : call_->WaitOnStream(run_, static_cast<CUstream_st*>(stream));
+}
+
 std::int64_t Work::wire_bytes() const { return call_ != nullptr ? call_->program().wire_bytes : 0; }
 
 Rank Work::source() const { return call_ != nullptr && done() ? call_->source() : kAnySource; }

@@ -48,6 +48,13 @@ CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture) {
   return error;
 }
 
+// The answer of a query. "Not ready" is no error of the program, but CUDA keeps it as the last error of this thread,
+// which the next launch would be blamed for.
+CudaError Answer(cudaError_t answer) {
+  if (answer == cudaErrorNotReady) cudaGetLastError();
+  return answer;
+}
+
 template <auto Function>
 struct AsInt;
 // `Function`, which returns cudaError_t, with CudaError in its place: the table has no type of CUDA's headers.
@@ -86,7 +93,7 @@ CudaRuntime Linked() {
         return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
       },
       .destroy_stream = AsInt<cudaStreamDestroy>::Call,
-      .query_stream = AsInt<cudaStreamQuery>::Call,
+      .query_stream = [](CUstream_st* stream) { return Answer(cudaStreamQuery(stream)); },
       .synchronize_stream = AsInt<cudaStreamSynchronize>::Call,
       .capture_of = CaptureOf,
       .create_event = [](CUevent_st** event) -> CudaError {
@@ -96,7 +103,7 @@ CudaRuntime Linked() {
       .record_event = [](CUevent_st* event, CUstream_st* stream) -> CudaError {
         return cudaEventRecord(event, stream);
       },
-      .query_event = AsInt<cudaEventQuery>::Call,
+      .query_event = [](CUevent_st* event) { return Answer(cudaEventQuery(event)); },
       .wait_event = [](CUstream_st* stream, CUevent_st* event) -> CudaError {
         return cudaStreamWaitEvent(stream, event, 0);
       },

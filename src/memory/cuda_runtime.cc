@@ -24,10 +24,14 @@ std::string CudaVersionText(int version) { return absl::StrCat(version / 1000, "
 
 CudaDeviceScope::CudaDeviceScope(const CudaRuntime& cuda, int device) : cuda_(cuda) {
   error_ = cuda.current_device(&before_);
-  if (error_ == kCudaSuccess) error_ = cuda.set_device(device);
+  changed_ = error_ == kCudaSuccess && before_ != device;
+  if (changed_) error_ = cuda.set_device(device);
 }
 
-CudaDeviceScope::~CudaDeviceScope() { cuda_.set_device(before_); }
+// To set a device makes a context there, which takes memory.
+CudaDeviceScope::~CudaDeviceScope() {
+  if (changed_) cuda_.set_device(before_);
+}
 
 absl::Status CudaStatus(const CudaRuntime& cuda, CudaError error, absl::string_view what) {
   if (error == kCudaSuccess) return absl::OkStatus();

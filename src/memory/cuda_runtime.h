@@ -114,6 +114,7 @@ class CudaDeviceScope {
  private:
   const CudaRuntime& cuda_;
   int before_ = 0;
+  bool changed_ = false;
   CudaError error_ = kCudaSuccess;
 };
 

@@ -30,6 +30,7 @@ class ScriptedRun final : public Run {
 
   absl::Status SetBuffers(const void*, void*, void*) override { return absl::OkStatus(); }
   std::int64_t held_bytes() const override { return 0; }
+  absl::Status WaitOnStream(CUstream_st*) override { return absl::UnimplementedError("no stream"); }
   bool started() const override { return true; }
   std::uint32_t steps_left() const override { return steps; }
   std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override {
@@ -70,6 +71,9 @@ class ScriptedExecutor final : public Executor {
   std::vector<Rank> MessagePeers(const Channel& channel) const override {
     return Uses(channel) && has_message ? std::vector<Rank>{1} : std::vector<Rank>();
   }
+  bool HasPending(const Channel&) const override { return false; }
+  void Abandon(Channel&, const absl::Status&) override {}
+  bool HasLetGo(const Channel&) const override { return true; }
   void End(Channel& channel, const absl::Status& cause) override {
     const std::vector<Run*> before = runs;
     for (Run* const run : before) {

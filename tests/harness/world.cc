@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/harness/fake_device.h"
 #include "tutti/bootstrap.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
@@ -35,6 +36,7 @@ std::vector<std::string> WorldTransports() {
 }
 
 void RunWorld(int size, const WorldOptions& options, const std::function<void(Communicator&)>& body) {
+  if (options.on_devices) UseFakeDevices();
   const std::shared_ptr<Store> store = MakeMemoryStore();
   const std::shared_ptr<InprocHub> hub = MakeInprocHub(size, options.ranks_per_node);
   std::vector<std::thread> ranks;
@@ -47,8 +49,10 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
       bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
       bootstrap.identity.size = bootstrap.identity.local_size = size;
       bootstrap.store = store;
+      CommunicatorOptions mine = options.communicator;
+      if (options.on_devices) mine.cuda_device = rank;
       absl::StatusOr<std::unique_ptr<Communicator>> communicator =
-          Communicator::Create(bootstrap, *std::move(transport), options.communicator);
+          Communicator::Create(bootstrap, *std::move(transport), mine);
       if (!communicator.ok() && options.cannot_join != nullptr) {
         options.cannot_join(rank, communicator.status());
         return;

@@ -1,0 +1,65 @@
+// The GPU that an executor uses, and what a channel has there.
+#ifndef TUTTI_ENGINE_STREAM_DEVICE_H_
+#define TUTTI_ENGINE_STREAM_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/program.h"
+#include "memory/cuda_runtime.h"
+#include "tutti/native_transport.h"
+
+namespace tutti {
+
+// A step that computes, with the device memory of its operands. The spans are valid until the step is enqueued.
+struct DeviceStep {
+  const Program* program;
+  const Instruction* instruction;
+  absl::Span<void* const> dsts;
+  absl::Span<const void* const> srcs;
+  std::uint64_t draw;    // names the random numbers of a codec that rounds at random
+  double factor;         // of the call
+  std::uint32_t* error;  // device memory: not 0 once a codec has refused the bytes that it was to decode
+};
+
+struct StreamDevice {
+  const CudaRuntime* cuda = nullptr;
+  int index = 0;  // the device's number in this process
+  // Enqueues steps of one kind, which are independent of each other, on the stream, and waits for nothing. What the
+  // steps refer to may change once the call has returned. After an error some of the steps may be enqueued.
+  absl::Status (*compute)(absl::Span<const DeviceStep> steps, CUstream_st* stream) = nullptr;
+  // Enqueues the steps of a Recode, which follow each other, as one launch.
+  absl::Status (*recode)(absl::Span<const DeviceStep> steps, CUstream_st* stream) = nullptr;
+};
+
+// The stream of one channel, and the transport that performs collectives there. A channel has a stream of its own,
+// because ranks may make the calls of different channels in different orders, and a stream would let the second wait
+// for the first.
+class ChannelOnDevice {
+ public:
+  // `native` may be null where the group has one rank.
+  static absl::StatusOr<std::unique_ptr<ChannelOnDevice>> Make(const StreamDevice& device,
+                                                               std::unique_ptr<NativeTransport> native);
+  // What was enqueued has ended, or was aborted. Waits for up to two seconds until the peers have got what was sent.
+  ~ChannelOnDevice();
+  ChannelOnDevice(const ChannelOnDevice&) = delete;
+  ChannelOnDevice& operator=(const ChannelOnDevice&) = delete;
+
+  CUstream_st* stream() const { return stream_; }
+  NativeTransport* native() const { return native_.get(); }
+
+ private:
+  ChannelOnDevice(const StreamDevice& device, std::unique_ptr<NativeTransport> native)
+      : device_(device), native_(std::move(native)) {}
+
+  const StreamDevice device_;
+  const std::unique_ptr<NativeTransport> native_;
+  CUstream_st* stream_ = nullptr;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_STREAM_DEVICE_H_

@@ -1,0 +1,319 @@
+#include "engine/stream_executor.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/call.h"
+#include "tutti/print.h"
+
+namespace tutti {
+namespace {
+
+// The time that the native transport has to give up what is on a stream.
+constexpr absl::Duration kAbortTime = absl::Seconds(2);
+// The runs of a channel that are enqueued at a time: fewer than the calls of which peers see what was called
+// (kCallRecords). And their launches: a stream that is full lets the host wait for the device.
+constexpr std::size_t kMostRuns = 16;
+constexpr std::size_t kMostLaunches = 512;
+// cudaErrorIllegalAddress … cudaErrorLaunchFailure: the context of the device is gone.
+constexpr CudaError kFirstErrorOfDevices = 700;
+constexpr CudaError kLastErrorOfDevices = 719;
+
+}  // namespace
+
+absl::Status StreamExecutor::CheckRunnable(const Program& program) const {
+  const Plan& plan = program.plan;
+  for (StepId id = 0; id < plan.steps.size(); ++id) {
+    const Step& step = plan.steps[id];
+    absl::string_view why;
+    const bool codes = step.kind == StepKind::kEncode || step.kind == StepKind::kDecode;
+    if (step.kind == StepKind::kNative && step.group != 0) why = "is among some of the ranks only";
+    if (codes && plan.codecs[step.codec].codec->layout == nullptr) why = "has a codec without kernels for GPUs";
+    if (why.empty()) continue;
+    return absl::UnimplementedError(absl::StrCat("rank ", plan.rank, ": ", plan.name, " cannot run on a stream: step ",
+                                                 id, " (", ToText(plan, step), ") ", why));
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Run> StreamExecutor::NewRun(Call& call, Channel& channel, const Program& program, void* /*scratch*/) {
+  return std::make_unique<StreamRun>(device_, call, channel, program);
+}
+
+void StreamExecutor::Add(Run& run) {
+  if (!run.call.options().background) ++in_foreground_;
+  (HasPending(run.channel) || !Admit(run) ? pending_ : active_).push_back(&run);
+}
+
+bool StreamExecutor::HasPending(const Channel& channel) const {
+  return std::any_of(pending_.begin(), pending_.end(), [&](const Run* run) { return &run->channel == &channel; });
+}
+
+bool StreamExecutor::Admit(Run& run) const {
+  if (run.channel.failure.begun) return false;
+  std::size_t runs = 0;
+  std::size_t launches = run.program.stream_order->size();
+  for (const Run* const other : active_) {
+    if (&other->channel != &run.channel) continue;
+    ++runs;
+    launches += other->program.stream_order->size();
+  }
+  const bool has_room = runs == 0 || (runs < kMostRuns && launches <= kMostLaunches);
+  return has_room && run.channel.Admit(run);
+}
+
+bool StreamExecutor::RunAtOnce(Run& run) {
+  Add(run);
+  return false;
+}
+
+Executor::Polled StreamExecutor::Poll() {
+  bool moved = false;
+  std::vector<const Channel*> full;  // channels whose oldest pending run has no room
+  std::erase_if(pending_, [&](Run* run) {
+    if (std::find(full.begin(), full.end(), &run->channel) != full.end()) return false;
+    const bool admitted = Admit(*run);
+    if (admitted) {
+      active_.push_back(run);
+    } else {
+      full.push_back(&run->channel);
+    }
+    moved |= admitted;
+    return admitted;
+  });
+  std::vector<Run*> ended;
+  std::vector<const Channel*> waiting;  // channels whose oldest run that is not enqueued cannot go on
+  for (Run* const its_run : active_) {
+    StreamRun& run = StreamRunOf(its_run);
+    if (run.channel.failure.begun) continue;
+    if (run.stage_ != StreamRun::Stage::kEnqueued) {
+      if (std::find(waiting.begin(), waiting.end(), &run.channel) != waiting.end()) continue;
+      const Polled polled = Enqueue(run);
+      if (polled == Polled::kFailed) return polled;
+      moved |= polled == Polled::kMoved;
+      if (run.stage_ != StreamRun::Stage::kEnqueued) waiting.push_back(&run.channel);
+    }
+  }
+  for (Run* const its_run : active_) {
+    StreamRun& run = StreamRunOf(its_run);
+    if (run.channel.failure.begun || run.stage_ != StreamRun::Stage::kEnqueued) continue;
+    const Polled polled = EndIfReached(run);
+    if (polled == Polled::kFailed) return polled;
+    if (polled == Polled::kMoved) ended.push_back(its_run);
+  }
+  std::erase_if(active_, [&](Run* run) { return std::find(ended.begin(), ended.end(), run) != ended.end(); });
+  // The call may go to its pool, and be submitted again, as soon as Finish tells its end.
+  for (Run* const run : ended) Finish(StreamRunOf(run), absl::OkStatus());
+  return moved || !ended.empty() ? Polled::kMoved : Polled::kNothing;
+}
+
+Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
+  if (scope.error() != kCudaSuccess) return Fail(run, StatusOf(scope.error(), run, "to use the device"));
+  const StreamOrder& order = *run.program.stream_order;
+  NativeTransport* const native = run.channel.on_device()->native();
+  bool moved = false;
+  while (run.stage_ != StreamRun::Stage::kEnqueued) {
+    // What was enqueued before may not be on the stream yet.
+    if (native != nullptr) {
+      const absl::StatusOr<bool> ready = native->Ready();
+      if (!ready.ok()) return FailByNative(run, ready.status());
+      if (!*ready) return moved ? Polled::kMoved : Polled::kNothing;
+    }
+    absl::Status status;
+    if (run.stage_ == StreamRun::Stage::kQueued) {
+      status = Begin(run);
+    } else if (run.next_launch_ < order.size()) {
+      status = LaunchNext(run);
+    } else {
+      status = MarkEnd(run);
+    }
+    if (!status.ok()) return FailByNative(run, status);
+    moved = true;
+  }
+  return Polled::kMoved;
+}
+
+absl::Status StreamExecutor::Begin(StreamRun& run) {
+  const CudaRuntime& cuda = *device_.cuda;
+  CUstream_st* const stream = run.channel.on_device()->stream();
+  run.stage_ = StreamRun::Stage::kBegun;
+  run.next_launch_ = 0;
+  run.next_recode_ = 0;
+  if (!run.input_error_.ok()) return run.input_error_;
+  absl::Status status = StatusOf(cuda.wait_event(stream, run.input_ready_), run, "to wait for the input");
+  if (!status.ok()) return status;
+  return StatusOf(cuda.fill_async(run.error_, 0, sizeof *run.error_, stream), run, "to clear the error word");
+}
+
+absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
+  const std::vector<Recode>& recodes = run.program.recodes;
+  if (run.next_recode_ < recodes.size() && recodes[run.next_recode_].begin == run.next_launch_) {
+    const Recode& recode = recodes[run.next_recode_++];
+    run.next_launch_ = recode.end;
+    ListSteps(run, run.StepsOf(recode));
+    return device_.recode(run.steps_, run.channel.on_device()->stream());
+  }
+  const absl::Span<const StepId> steps = run.program.stream_order->launch(run.next_launch_++);
+  const StepKind kind = run.program.instructions[steps[0]].kind;
+  const bool is_native = kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kNative;
+  if (is_native) return LaunchNative(run, steps);
+  ListSteps(run, steps);
+  return device_.compute(run.steps_, run.channel.on_device()->stream());
+}
+
+NativeCall StreamExecutor::NativeCallOf(const StreamRun& run, const Instruction& instruction) {
+  const Program& program = run.program;
+  NativeCall call = {.collective = instruction.collective,
+                     .dtype = instruction.num_dsts > 0 ? instruction.dst_type : instruction.src_type,
+                     .op = instruction.op,
+                     .count = instruction.count,
+                     .root = std::max(instruction.peer, 0)};
+  // A rank that only gives, or only gets, has one operand.
+  if (instruction.num_srcs > 0) call.src = run.AddressOf(program.srcs(instruction)[0]);
+  if (instruction.num_dsts > 0) call.dst = run.AddressOf(program.dsts(instruction)[0]);
+  return call;
+}
+
+absl::Status StreamExecutor::LaunchNative(StreamRun& run, absl::Span<const StepId> steps) {
+  run.natives_.clear();
+  for (const StepId step : steps) {
+    const Instruction& instruction = run.program.instructions[step];
+    NativeCall& call = run.natives_.emplace_back();
+    Count(wire_bytes_, instruction.wire_bytes);
+    if (instruction.kind == StepKind::kNative) {
+      call = NativeCallOf(run, instruction);
+      continue;
+    }
+    std::byte* const memory = run.AddressOf(run.program.operands[instruction.first_operand]);
+    const bool sends = instruction.kind == StepKind::kSend;
+    call.collective = sends ? Collective::kSend : Collective::kRecv;
+    // Bytes: messages of every type travel, also of those that the transport cannot add.
+    call.dtype = DType::kU8;
+    call.count = instruction.bytes;
+    call.root = instruction.peer;
+    if (sends) {
+      call.src = memory;
+    } else {
+      call.dst = memory;
+    }
+  }
+  return run.channel.on_device()->native()->Enqueue(run.natives_, run.channel.on_device()->stream());
+}
+
+void StreamExecutor::ListSteps(StreamRun& run, absl::Span<const StepId> steps) {
+  const Program& program = run.program;
+  run.dsts_.clear();
+  run.srcs_.clear();
+  run.steps_.clear();
+  for (const StepId step : steps) {
+    const Instruction& instruction = program.instructions[step];
+    const std::size_t first_dst = run.dsts_.size();
+    const std::size_t first_src = run.srcs_.size();
+    for (const Operand& operand : program.dsts(instruction)) run.dsts_.push_back(run.AddressOf(operand));
+    for (const Operand& operand : program.srcs(instruction)) run.srcs_.push_back(run.AddressOf(operand));
+    run.steps_.push_back({.program = &program,
+                          .instruction = &instruction,
+                          .dsts = absl::MakeConstSpan(run.dsts_.data() + first_dst, instruction.num_dsts),
+                          .srcs = absl::MakeConstSpan(run.srcs_.data() + first_src, instruction.num_srcs),
+                          .draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0,
+                          .factor = run.call.options().factor,
+                          .error = run.error_});
+  }
+}
+
+absl::Status StreamExecutor::MarkEnd(StreamRun& run) {
+  const CudaRuntime& cuda = *device_.cuda;
+  CUstream_st* const stream = run.channel.on_device()->stream();
+  absl::Status status =
+      StatusOf(cuda.copy_async(run.error_here_, run.error_, sizeof *run.error_, stream), run, "to read the error word");
+  if (status.ok()) status = StatusOf(cuda.record_event(run.end_, stream), run, "to mark the end");
+  if (!status.ok()) return status;
+  run.stage_ = StreamRun::Stage::kEnqueued;
+  run.call.IsEnqueued();
+  return absl::OkStatus();
+}
+
+Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
+  const CudaError error = device_.cuda->query_event(run.end_);
+  if (error == kCudaNotReady) {
+    NativeTransport* const native = run.channel.on_device()->native();
+    if (native == nullptr) return Polled::kNothing;
+    const absl::StatusOr<bool> ready = native->Ready();  // also tells errors of what runs
+    return ready.ok() ? Polled::kNothing : FailByNative(run, ready.status());
+  }
+  if (error != kCudaSuccess) return Fail(run, CudaStatus(*device_.cuda, error, run.Text()));
+  if (*run.error_here_ != 0) {
+    return Fail(run, absl::DataLossError(absl::StrCat("rank ", run.channel.peer(run.channel.rank()).world_rank, " in ",
+                                                      run.Text(), ": a message cannot be decoded")));
+  }
+  // What was on the stream has ended, which says nothing about what the peers called. No run ends OK once a peer has
+  // given the channel up.
+  if (run.channel.peer_failed()) return Polled::kNothing;
+  if (absl::Status calls = run.channel.CompareCalls(run); !calls.ok()) return Fail(run, std::move(calls));
+  if (NativeTransport* const native = run.channel.on_device()->native(); native != nullptr) {
+    if (const absl::StatusOr<bool> ready = native->Ready(); !ready.ok()) return FailByNative(run, ready.status());
+  }
+  return Polled::kMoved;
+}
+
+void StreamExecutor::Finish(StreamRun& run, const absl::Status& status) {
+  if (!run.call.options().background) --in_foreground_;
+  if (status.ok()) Count(calls_, 1);
+  run.stage_ = StreamRun::Stage::kQueued;
+  run.next_launch_ = 0;
+  run.watch = {};
+  run.call.Finish(status);
+}
+
+void StreamExecutor::Abandon(Channel& channel, const absl::Status& cause) {
+  if (channel.on_device() == nullptr || channel.on_device()->native() == nullptr) return;
+  // An error of Abort leaves work on the device, for which HasLetGo then waits.
+  channel.on_device()->native()->Abort(cause, absl::Now() + kAbortTime).IgnoreError();
+}
+
+bool StreamExecutor::HasLetGo(const Channel& channel) const {
+  if (channel.on_device() == nullptr) return true;
+  const CudaError error = device_.cuda->query_stream(channel.on_device()->stream());
+  // Other errors than those of the device itself, after which nothing runs there, say nothing of the work.
+  return error == kCudaSuccess || (error >= kFirstErrorOfDevices && error <= kLastErrorOfDevices);
+}
+
+void StreamExecutor::End(Channel& channel, const absl::Status& cause) {
+  for (std::vector<Run*>* const list : {&active_, &pending_}) {
+    std::vector<Run*> ended;
+    std::erase_if(*list, [&](Run* run) {
+      if (&run->channel != &channel) return false;
+      ended.push_back(run);
+      return true;
+    });
+    for (Run* const run : ended) Finish(StreamRunOf(run), cause);
+  }
+}
+
+bool StreamExecutor::Uses(const Channel& channel) const {
+  const auto is_its = [&](const Run* run) { return &run->channel == &channel; };
+  return std::any_of(active_.begin(), active_.end(), is_its) || std::any_of(pending_.begin(), pending_.end(), is_its);
+}
+
+Executor::Polled StreamExecutor::Fail(const StreamRun& run, absl::Status error) {
+  error_ = std::move(error);
+  failed_channel_ = &run.channel;
+  return Polled::kFailed;
+}
+
+// What the native transport finds wrong may come from ranks that have made different calls, which the channel can tell.
+Executor::Polled StreamExecutor::FailByNative(const StreamRun& run, const absl::Status& error) {
+  const absl::Status calls = run.channel.CompareCalls(run);
+  return Fail(run, calls.ok() ? error : calls);
+}
+
+absl::Status StreamExecutor::StatusOf(CudaError error, const StreamRun& run, absl::string_view what) const {
+  if (error == kCudaSuccess) return absl::OkStatus();
+  return CudaStatus(*device_.cuda, error, absl::StrCat(what, " of ", run.Text()));
+}
+
+}  // namespace tutti

@@ -1,0 +1,142 @@
+#include "engine/stream_run.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/call.h"
+#include "engine/channel.h"
+
+namespace tutti {
+
+StreamRun::StreamRun(const StreamDevice& device, Call& its_call, Channel& its_channel, const Program& its_program)
+    : Run(its_call, its_channel, its_program), device_(device) {
+  const StreamOrder& order = *program.stream_order;
+  for (std::size_t i = 0; i < order.size(); ++i) MakeRoomFor(order.launch(i));
+  for (const Recode& recode : program.recodes) MakeRoomFor(StepsOf(recode));
+}
+
+void StreamRun::MakeRoomFor(absl::Span<const StepId> steps) {
+  std::size_t dsts = 0;
+  std::size_t srcs = 0;
+  for (const StepId step : steps) {
+    dsts += program.instructions[step].num_dsts;
+    srcs += program.instructions[step].num_srcs;
+  }
+  dsts_.reserve(std::max(dsts_.capacity(), dsts));
+  srcs_.reserve(std::max(srcs_.capacity(), srcs));
+  steps_.reserve(std::max(steps_.capacity(), steps.size()));
+  natives_.reserve(steps_.capacity());
+}
+
+absl::Span<const StepId> StreamRun::StepsOf(const Recode& recode) const {
+  const StreamOrder& order = *program.stream_order;
+  const StepId* const begin = order.launch(recode.begin).data();
+  return {begin, static_cast<std::size_t>(order.launch(recode.end - 1).data() + 1 - begin)};
+}
+
+StreamRun::~StreamRun() {
+  const CudaRuntime& cuda = *device_.cuda;
+  if (input_ready_ != nullptr) cuda.destroy_event(input_ready_);
+  if (end_ != nullptr) cuda.destroy_event(end_);
+  if (scratch_ != nullptr) cuda.free(scratch_);
+  if (error_ != nullptr) cuda.free(error_);
+  if (error_here_ != nullptr) cuda.free_pinned(error_here_);
+}
+
+absl::Status StreamRun::Allocate() {
+  const CudaRuntime& cuda = *device_.cuda;
+  const CudaDeviceScope scope(cuda, device_.index);
+  const auto status_of = [&](CudaError error, absl::string_view what) {
+    return error == kCudaSuccess
+               ? absl::OkStatus()
+               : CudaStatus(cuda, error, absl::StrCat("rank ", program.plan.rank, ": ", what, " of ", What()));
+  };
+  absl::Status status = status_of(scope.error(), "to use the device");
+  const auto scratch_bytes = static_cast<std::size_t>(program.plan.scratch_bytes);
+  if (status.ok() && scratch_bytes > 0 && scratch_ == nullptr)
+    status = status_of(cuda.allocate(&scratch_, scratch_bytes), "the scratch");
+  void* error = error_;
+  if (status.ok() && error == nullptr) status = status_of(cuda.allocate(&error, sizeof *error_), "the error word");
+  error_ = static_cast<std::uint32_t*>(error);
+  void* here = error_here_;
+  if (status.ok() && here == nullptr)
+    status = status_of(cuda.allocate_pinned(&here, sizeof *error_here_), "the error word");
+  error_here_ = static_cast<std::uint32_t*>(here);
+  if (status.ok() && input_ready_ == nullptr) status = status_of(cuda.create_event(&input_ready_), "the event");
+  if (status.ok()) status = status_of(cuda.create_event(&end_), "the event");
+  return status;
+}
+
+absl::Status StreamRun::CheckMemory(const void* memory, absl::string_view what) const {
+  if (memory == nullptr) return absl::OkStatus();
+  CudaPointer found;
+  if (const CudaError error = device_.cuda->pointer(&found, memory); error != kCudaSuccess) {
+    return CudaStatus(*device_.cuda, error, absl::StrCat("the ", what, " of ", What()));
+  }
+  const bool managed = found.kind == CudaPointer::Kind::kManaged;
+  if (managed || (found.kind == CudaPointer::Kind::kDevice && found.device == device_.index)) return absl::OkStatus();
+  const std::string where =
+      found.kind == CudaPointer::Kind::kDevice ? absl::StrCat("memory of device ", found.device) : "host memory";
+  return absl::InvalidArgumentError(absl::StrCat("rank ", channel.peer(channel.rank()).world_rank, ": the ", what,
+                                                 " of ", What(), " is ", where, ", and the communicator is for device ",
+                                                 device_.index));
+}
+
+absl::Status StreamRun::SetBuffers(const void* in, void* out, void* state) {
+  if (end_ == nullptr) {
+    if (absl::Status status = Allocate(); !status.ok()) return status;
+  }
+  const auto set = [&](Space space, const void* memory, absl::string_view what) {
+    std::byte*& base = bases[static_cast<std::size_t>(space)];
+    auto* const given = static_cast<std::byte*>(const_cast<void*>(memory));
+    if (given == base) return absl::OkStatus();  // known to be the device's
+    absl::Status status = CheckMemory(memory, what);
+    if (status.ok()) base = given;
+    return status;
+  };
+  bases[static_cast<std::size_t>(Space::kScratch)] = static_cast<std::byte*>(scratch_);
+  absl::Status status = set(Space::kIn, in, "input");
+  if (status.ok()) status = set(Space::kOut, out, "output");
+  if (status.ok()) status = set(Space::kState, state, "state");
+  return status;
+}
+
+void StreamRun::OnSubmit(const CallOptions& options) {
+  const CudaDeviceScope scope(*device_.cuda, device_.index);  // whose default stream a null stream is
+  auto* const stream = static_cast<CUstream_st*>(options.stream);
+  CudaCapture capture = CudaCapture::kNone;
+  CudaError error = device_.cuda->capture_of(stream, &capture);
+  if (error == kCudaSuccess && capture != CudaCapture::kNone) {
+    input_error_ = absl::FailedPreconditionError(absl::StrCat(
+        "rank ", program.plan.rank, ": CallOptions::stream of ", What(),
+        " is being captured into a CUDA graph, which calls cannot be part of: call outside of the capture"));
+    return;
+  }
+  if (error == kCudaSuccess) error = device_.cuda->record_event(input_ready_, stream);
+  input_error_ = error == kCudaSuccess
+                     ? absl::OkStatus()
+                     : CudaStatus(*device_.cuda, error, absl::StrCat("CallOptions::stream of ", What()));
+}
+
+absl::Status StreamRun::WaitOnStream(CUstream_st* stream) {
+  const CudaDeviceScope scope(*device_.cuda, device_.index);
+  const CudaError error = device_.cuda->wait_event(stream, end_);
+  return error == kCudaSuccess ? absl::OkStatus()
+                               : CudaStatus(*device_.cuda, error, "to let the stream wait for a call");
+}
+
+std::uint32_t StreamRun::steps_left() const {
+  return static_cast<std::uint32_t>(program.stream_order->size() - next_launch_) + (stage_ == Stage::kEnqueued ? 1 : 2);
+}
+
+// A stream does not say for which rank it waits: any other may be the one.
+std::optional<Blocker> StreamRun::FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const {
+  for (Rank peer = 0; peer < channel.size(); ++peer) {
+    if (peer == channel.rank()) continue;
+    const Blocker blocker = {.peer = peer, .what = "its part of what is on the stream"};
+    if (matches(blocker)) return blocker;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

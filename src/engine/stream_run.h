@@ -1,0 +1,67 @@
+// The stream executor's record of one call: the device memory of the call, and how much of its current run is enqueued.
+#ifndef TUTTI_ENGINE_STREAM_RUN_H_
+#define TUTTI_ENGINE_STREAM_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/run.h"
+#include "engine/stream_device.h"
+
+namespace tutti {
+
+// Everything that a run needs is allocated when it is given its buffers for the first time.
+class StreamRun final : public Run {
+ public:
+  StreamRun(const StreamDevice& device, Call& call, Channel& channel, const Program& program);
+  // No run is under way: nothing on the device uses the memory of the call.
+  ~StreamRun() override;
+
+  // InvalidArgument for memory that is not the device's.
+  absl::Status SetBuffers(const void* in, void* out, void* state) override;
+  std::int64_t held_bytes() const override { return program.plan.scratch_bytes; }
+  // Marks the place on the caller's stream (CallOptions::stream) after which the input is there.
+  void OnSubmit(const CallOptions& options) override;
+  absl::Status WaitOnStream(CUstream_st* stream) override;
+
+  bool started() const override { return stage_ != Stage::kQueued; }
+  std::uint32_t steps_left() const override;
+  std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override;
+  absl::Span<std::byte> output_lent_to_peers() const override { return {}; }
+
+ private:
+  friend class StreamExecutor;
+
+  enum class Stage : std::uint8_t { kQueued, kBegun, kEnqueued };
+
+  // Lets the lists of a launch hold that of `steps`.
+  void MakeRoomFor(absl::Span<const StepId> steps);
+  // The steps of all launches of `recode`, which lie side by side.
+  absl::Span<const StepId> StepsOf(const Recode& recode) const;
+  absl::Status Allocate();
+  // OK where `memory` is null or of the device.
+  absl::Status CheckMemory(const void* memory, absl::string_view what) const;
+  std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
+
+  const StreamDevice& device_;
+  Stage stage_ = Stage::kQueued;
+  std::size_t next_launch_ = 0;
+  std::size_t next_recode_ = 0;        // in Program::recodes
+  absl::Status input_error_;           // why the place of the input could not be marked
+  CUevent_st* input_ready_ = nullptr;  // on the caller's stream
+  CUevent_st* end_ = nullptr;
+  void* scratch_ = nullptr;
+  std::uint32_t* error_ = nullptr;       // on the device, see DeviceStep
+  std::uint32_t* error_here_ = nullptr;  // pinned memory, with a copy of the error at the end
+  // The launch that is being enqueued: the addresses of all its operands, and its steps or native calls.
+  std::vector<void*> dsts_;
+  std::vector<const void*> srcs_;
+  std::vector<DeviceStep> steps_;
+  std::vector<NativeCall> natives_;
+};
+
+}  // namespace tutti
+
+#endif  // TUTTI_ENGINE_STREAM_RUN_H_

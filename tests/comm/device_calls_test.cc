@@ -1,0 +1,286 @@
+// Calls on the memory of GPUs, through a communicator that also serves the memory of the host; GPU and NCCL are fakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <barrier>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/harness/fake_cuda.h"
+#include "tests/harness/fake_device.h"
+#include "tests/harness/world.h"
+#include "tutti/algorithm.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+WorldOptions OnDevices() {
+  WorldOptions options;
+  options.on_devices = true;
+  return options;
+}
+
+void Fill(float* values, std::int64_t count, float first) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i % 13);
+}
+
+TEST(DeviceCallsTest, CollectivesOfEveryWorld) {
+  for (int size = 1; size <= 5; ++size) {
+    RunWorld(size, OnDevices(), [&](Communicator& comm) {
+      const auto n = static_cast<std::int64_t>(comm.size());
+      for (const std::int64_t count : {0, 1, 7, 1000}) {
+        const FakeMemory in(comm.rank(), count * n * 4);
+        const FakeMemory out(comm.rank(), count * n * 4);
+        const auto mine = static_cast<float>(comm.rank() + 1);
+        Fill(in.floats(), count * n, mine);
+        ASSERT_EQ(comm.AllReduce(in.data(), out.data(), count, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+        for (std::int64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(out.floats()[i], static_cast<float>(n * (n + 1) / 2 + n * (i % 13)));
+        }
+        ASSERT_EQ(comm.AllGather(in.data(), out.data(), count, DType::kF32).Wait(), absl::OkStatus());
+        for (std::int64_t i = 0; i < count * n; ++i) {
+          ASSERT_EQ(out.floats()[i], static_cast<float>(i / count + 1 + i % count % 13));
+        }
+        ASSERT_EQ(comm.ReduceScatter(in.data(), out.data(), count, DType::kF32, ReduceOp::kMax).Wait(),
+                  absl::OkStatus());
+        for (std::int64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(out.floats()[i], static_cast<float>(n + (comm.rank() * count + i) % 13));
+        }
+        ASSERT_EQ(comm.AllToAll(in.data(), out.data(), count, DType::kF32).Wait(), absl::OkStatus());
+        for (std::int64_t i = 0; i < count * n; ++i) {
+          ASSERT_EQ(out.floats()[i], static_cast<float>(i / count + 1 + (comm.rank() * count + i % count) % 13));
+        }
+        const Rank root = comm.size() - 1;
+        ASSERT_EQ(comm.Broadcast(out.data(), out.data(), count, DType::kF32, root).Wait(), absl::OkStatus());
+        ASSERT_EQ(
+            comm.Reduce(in.data(), comm.rank() == root ? out.data() : nullptr, count, DType::kF32, ReduceOp::kSum, root)
+                .Wait(),
+            absl::OkStatus());
+        if (comm.rank() != root) continue;
+        for (std::int64_t i = 0; i < count; ++i) {
+          ASSERT_EQ(out.floats()[i], static_cast<float>(n * (n + 1) / 2 + n * (i % 13)));
+        }
+      }
+    });
+  }
+}
+
+// One communicator serves host and GPU, and the schedules by messages as well as those of NCCL.
+TEST(DeviceCallsTest, HostAndDeviceTakeTurns) {
+  RunWorld(3, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 400);
+    std::vector<float> host(100);
+    for (const char* name : {"native", "ring", "halving_doubling"}) {
+      const absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, name);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      std::fill_n(memory.floats(), 100, 1.0f);
+      std::fill(host.begin(), host.end(), 2.0f);
+      Work on_device =
+          comm.AllReduce(memory.data(), memory.data(), 100, DType::kF32, ReduceOp::kSum, {.schedule = *schedule});
+      Work on_host = comm.AllReduce(host.data(), host.data(), 100, DType::kF32, ReduceOp::kSum);
+      EXPECT_EQ(on_host.Wait(), absl::OkStatus());
+      EXPECT_EQ(on_device.Wait(), absl::OkStatus());
+      EXPECT_EQ(memory.floats()[99], 3.0f) << name;
+      EXPECT_EQ(host[99], 6.0f);
+    }
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
+// Calls that nobody waits for keep their order, although those of the host wait for lanes and those of the GPU do not.
+TEST(DeviceCallsTest, CallsOfBothKeepTheirOrder) {
+  RunWorld(3, OnDevices(), [](Communicator& comm) {
+    constexpr int kCalls = 60;
+    std::vector<std::unique_ptr<FakeMemory>> memories;
+    std::vector<std::vector<float>> hosts(kCalls, std::vector<float>(50, 1.0f));
+    std::vector<Work> works;
+    for (int call = 0; call < kCalls; ++call) {
+      memories.push_back(std::make_unique<FakeMemory>(comm.rank(), 200));
+      std::fill_n(memories.back()->floats(), 50, static_cast<float>(call));
+      float* const host = hosts[static_cast<std::size_t>(call)].data();
+      // Two of the host for one of the GPU, or the other way round.
+      for (int which = 0; which < 3; ++which) {
+        const bool on_device = which == 0 || (which == 1 && call % 2 == 0);
+        void* const values = on_device ? static_cast<void*>(memories.back()->data()) : host;
+        works.push_back(comm.AllReduce(values, values, 50, DType::kF32, ReduceOp::kMax));
+      }
+    }
+    for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
+    EXPECT_EQ(memories.back()->floats()[49], static_cast<float>(kCalls - 1));
+  });
+}
+
+TEST(DeviceCallsTest, BuffersOfBothInOneCallAreRefused) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    std::vector<float> host(2);
+    for (const bool in_on_device : {false, true}) {
+      const void* const in = in_on_device ? static_cast<void*>(memory.data()) : host.data();
+      void* const out = in_on_device ? static_cast<void*>(host.data()) : memory.data();
+      const absl::Status status = comm.AllReduce(in, out, 2, DType::kF32, ReduceOp::kSum).Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("another is memory of the host"));
+      const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = 2};
+      EXPECT_EQ(comm.Bind(spec, {.in = in, .out = out}).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+  });
+}
+
+TEST(DeviceCallsTest, AStreamUnderCaptureIsRefused) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory memory(0, 8);
+    CUstream_st* stream = nullptr;
+    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+    FakeCuda::BeginCapture(stream);
+    const absl::Status status =
+        comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.stream = stream}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is being captured into a CUDA graph"));
+    FakeCuda::EndCapture(stream);
+    cuda.destroy_stream(stream);
+  });
+}
+
+// A rank that has no memory left on its GPU ends the communicator: its later calls would meet others of its peers.
+TEST(DeviceCallsTest, ARankWithoutMemoryEndsTheCallsOfAll) {
+  std::barrier<> both_have_memory(2);
+  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    const absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
+    both_have_memory.arrive_and_wait();
+    if (comm.rank() == 1) FakeCuda::FailNext("allocate", kCudaOutOfMemory);
+    const absl::Status status =
+        comm.rank() == 0
+            ? comm.Barrier().Wait()
+            : comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.schedule = *ring}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: the scratch of all_reduce:ring"));
+  });
+}
+
+// What NCCL does is what is chosen; what NCCL cannot do with the promised result travels by messages.
+TEST(DeviceCallsTest, NativeCollectivesAreChosen) {
+  const FakeCudaCounts before = FakeCuda::Counts();
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 400);
+    std::fill_n(memory.floats(), 100, static_cast<float>(comm.rank()));
+    EXPECT_EQ(comm.AllReduce(memory.data(), memory.data(), 100, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+  });
+  const FakeCudaCounts counts = FakeCuda::Counts() - before;
+  EXPECT_EQ(counts.collectives, 2);
+  EXPECT_EQ(counts.launches, 0);
+}
+
+// Every algorithm on bound memory of GPUs, which is started again and again without an allocation.
+TEST(DeviceCallsTest, BoundStrategies) {
+  for (const char* name : {"gradient_allreduce", "bytegrad", "bytegrad:error_feedback=true,codec=sign", "decentralized",
+                           "low_precision_decentralized", "gradient_allreduce:codec=bf16"}) {
+    RunWorld(3, OnDevices(), [&](Communicator& comm) {
+      constexpr std::int64_t kCount = 3000;
+      const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
+      ASSERT_TRUE(strategy.ok());
+      const FakeMemory values(comm.rank(), kCount * 4);
+      const FakeMemory state(comm.rank(), kCount * 16);
+      Fill(values.floats(), kCount, static_cast<float>(comm.rank()));
+      std::fill_n(state.floats(), kCount * 4, 0.0f);
+      const FakeMemory input(comm.rank(), kCount * 4);
+      Fill(input.floats(), kCount, static_cast<float>(comm.rank()));
+      const bool mixes = strategy->algorithm->name == "decentralized";  // from the weights as they were
+      absl::StatusOr<BoundPlan> bound =
+          comm.Bind(*strategy, DType::kF32, kCount, 0,
+                    {.in = mixes ? input.data() : nullptr, .out = values.data(), .state = state.data()});
+      ASSERT_TRUE(bound.ok()) << name << ": " << bound.status();
+      EXPECT_LE(bound->plan().state_bytes, kCount * 16);
+      ASSERT_EQ(bound->Start().Wait(), absl::OkStatus());
+      const FakeCudaCounts before = FakeCuda::Counts();
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+      for (std::uint64_t run = 1; run < 4; ++run) ASSERT_EQ(bound->Start({.draw = run}).Wait(), absl::OkStatus());
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+      const FakeCudaCounts counts = FakeCuda::Counts() - before;
+      EXPECT_EQ(counts.allocations, 0) << name;
+      EXPECT_EQ(counts.synchronizations, 0) << name;
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());  // the counts are those of all ranks
+    });
+  }
+}
+
+TEST(DeviceCallsTest, GroupsHaveGpusToo) {
+  RunWorld(4, OnDevices(), [](Communicator& comm) {
+    absl::StatusOr<std::unique_ptr<Communicator>> half = comm.Split(comm.rank() % 2, 0);
+    ASSERT_TRUE(half.ok()) << half.status();
+    const FakeMemory memory(comm.rank(), 4);
+    memory.floats()[0] = static_cast<float>(comm.rank());
+    EXPECT_EQ((*half)->AllReduce(memory.data(), memory.data(), 1, DType::kF32, ReduceOp::kSum).Wait(),
+              absl::OkStatus());
+    EXPECT_EQ(memory.floats()[0], comm.rank() % 2 == 0 ? 2.0f : 4.0f);
+    if (comm.rank() < 3) {
+      absl::StatusOr<std::unique_ptr<Communicator>> three = comm.Group({2, 0, 1}, "three");
+      ASSERT_TRUE(three.ok()) << three.status();
+      memory.floats()[0] = 1;
+      EXPECT_EQ((*three)->AllReduce(memory.data(), memory.data(), 1, DType::kF32, ReduceOp::kSum).Wait(),
+                absl::OkStatus());
+      EXPECT_EQ(memory.floats()[0], 3.0f);
+    }
+  });
+}
+
+TEST(DeviceCallsTest, WhatAStreamCannotDoYet) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    const absl::Status status = comm.Send(memory.data(), 1, DType::kF32, 1 - comm.rank()).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("send does not work on the memory of a GPU yet"));
+    memory.floats()[0] = 1;
+    EXPECT_EQ(comm.AllReduce(memory.data(), memory.data(), 1, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
+  });
+}
+
+TEST(DeviceCallsTest, TheSameCallOnTheMemoryOfTheHostIsNamed) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 8);
+    std::vector<float> host(2);
+    void* const mine = comm.rank() == 0 ? static_cast<void*>(memory.data()) : host.data();
+    const absl::StatusOr<const Schedule*> ring = FindSchedule(Collective::kAllReduce, "ring");
+    const absl::Status status = comm.AllReduce(mine, mine, 2, DType::kF32, ReduceOp::kSum, {.schedule = *ring}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("on the memory of a GPU"));
+  });
+}
+
+TEST(DeviceCallsTest, ARankWithoutAGpuIsNamed) {
+  WorldOptions options = OnDevices();
+  int refused = 0;
+  std::mutex mutex;
+  options.communicator.timeout = absl::Seconds(20);
+  options.cannot_join = [&](Rank, const absl::Status& status) {
+    const std::lock_guard lock(mutex);
+    ++refused;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cuda_device 9 must be in 0…7"));
+  };
+  options.on_devices = false;
+  UseFakeDevices();
+  options.communicator.cuda_device = 9;
+  RunWorld(2, options, [](Communicator&) { FAIL(); });
+  EXPECT_EQ(refused, 2);
+}
+
+TEST(DeviceCallsTest, ARankThatLeavesEndsTheCallsOfTheOthers) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    if (comm.rank() == 1) return;
+    const FakeMemory memory(0, 4);
+    Work work = comm.AllReduce(memory.data(), memory.data(), 1, DType::kF32, ReduceOp::kSum);
+    const absl::Status status = work.Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,336 @@
+// Plans on streams: the results are those of the host executor, bit for bit; nothing waits for the device; failures end
+// the calls of all ranks.
+#include "engine/stream_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/engine/stream_world.h"
+#include "tests/harness/calls.h"
+#include "tests/harness/fake_cuda.h"
+#include "tutti/algorithm.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using On = StreamWorld::On;
+
+// Plans on streams are not cut: a stream carries out one launch after the other anyway.
+const PlanOptions kWhole = {.segment_bytes = std::int64_t{1} << 40};
+
+std::vector<Plan> AllReducePlans(int size, std::int64_t count, const char* schedule = "ring") {
+  const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = count, .in_place = true};
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < size; ++rank) {
+    plans.push_back(BuildPlan(**FindSchedule(Collective::kAllReduce, schedule), spec, rank, size, kWhole).value());
+  }
+  return plans;
+}
+
+std::vector<std::byte> Bytes(std::int64_t bytes, std::uint32_t seed) {
+  std::vector<std::byte> values(static_cast<std::size_t>(bytes));
+  for (std::size_t i = 0; i + 4 <= values.size(); i += 4) {
+    const auto value = static_cast<float>((i * 2654435761u + seed * 40503u) % 997) - 500.0f;
+    std::memcpy(&values[i], &value, 4);
+  }
+  return values;
+}
+
+// What a rank has after some runs of its plan: output and state.
+using Results = std::vector<std::vector<std::byte>>;
+
+Results ResultsOf(const std::vector<Plan>& plans, On on, int runs) {
+  StreamWorld world(static_cast<int>(plans.size()), on);
+  const auto programs = world.Programs(plans);
+  Results results(plans.size());
+  world.OnEveryRank([&](StreamRank& rank) {
+    const Plan& plan = plans[static_cast<std::size_t>(rank.rank)];
+    const FakeMemory in(rank.rank, plan.in_bytes);
+    const FakeMemory out(rank.rank, plan.out_bytes);
+    const FakeMemory state(rank.rank, plan.state_bytes);
+    const auto seed = static_cast<std::uint32_t>(rank.rank) + 1;
+    std::memcpy(in.data(), Bytes(plan.in_bytes, seed).data(), static_cast<std::size_t>(plan.in_bytes));
+    std::memset(state.data(), 0, static_cast<std::size_t>(plan.state_bytes));
+    for (int run = 0; run < runs; ++run) {
+      std::memcpy(out.data(), Bytes(plan.out_bytes, seed + 7).data(), static_cast<std::size_t>(plan.out_bytes));
+      Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)],
+                             {.in = in.data(), .out = out.data(), .state = state.data()},
+                             {.draw = static_cast<std::uint64_t>(run)});
+      ASSERT_EQ(work.Wait(), absl::OkStatus());
+    }
+    std::vector<std::byte>& result = results[static_cast<std::size_t>(rank.rank)];
+    result.assign(out.data(), out.data() + plan.out_bytes);
+    result.insert(result.end(), state.data(), state.data() + plan.state_bytes);
+  });
+  return results;
+}
+
+TEST(StreamExecutorTest, EveryScheduleGivesWhatTheHostGives) {
+  int compared = 0;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (IsPointToPoint(schedule->collective)) continue;
+    for (int size = 1; size <= 5; ++size) {
+      const std::vector<WorldCall> calls = CallsOf(schedule->collective, DType::kF32, ReduceOp::kSum, 37, size);
+      const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, calls.front(), size, kWhole);
+      if (!plans.ok()) continue;
+      ++compared;
+      EXPECT_EQ(ResultsOf(*plans, On::kStreams, 2), ResultsOf(*plans, On::kHost, 2))
+          << schedule->name << " " << calls.front().text() << ", " << size << " ranks";
+    }
+  }
+  EXPECT_GT(compared, 40);
+}
+
+TEST(StreamExecutorTest, EveryAlgorithmGivesWhatTheHostGives) {
+  int compared = 0;
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    for (const char* options : {"", ":error_feedback=true", ":rounding=stochastic"}) {
+      const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat(algorithm->name, options));
+      if (!strategy.ok()) continue;
+      for (int size : {1, 2, 3, 8}) {
+        std::vector<Plan> plans;
+        for (Rank rank = 0; rank < size; ++rank) {
+          absl::StatusOr<Plan> plan = BuildPlan(*strategy, DType::kF32, 5000, rank, size, kWhole, 0);
+          if (plan.ok()) plans.push_back(*std::move(plan));
+        }
+        if (static_cast<int>(plans.size()) < size) continue;
+        ++compared;
+        EXPECT_EQ(ResultsOf(plans, On::kStreams, 3), ResultsOf(plans, On::kHost, 3))
+            << strategy->ToString() << ", " << size;
+      }
+    }
+  }
+  EXPECT_GT(compared, 20);
+}
+
+// After the first run a call allocates nothing on the device, and at no time does the host wait for the device.
+TEST(StreamExecutorTest, NothingWaitsForTheDevice) {
+  StreamWorld world(2);
+  const std::vector<Plan> plans = AllReducePlans(2, 1000);
+  const auto programs = world.Programs(plans);
+  const FakeMemory a(0, 4000);
+  const FakeMemory b(1, 4000);
+  Call* calls[2];
+  world.OnEveryRank([&](StreamRank& rank) {
+    Call*& call = calls[rank.rank];
+    call = Call::Create(programs[static_cast<std::size_t>(rank.rank)], *rank.channel);
+    ASSERT_EQ(call->SetBuffers(nullptr, (rank.rank == 0 ? a : b).data(), nullptr), absl::OkStatus());
+  });
+  const FakeCudaCounts before = FakeCuda::Counts();
+  constexpr int kRuns = 5;
+  world.OnEveryRank([&](StreamRank& rank) {
+    for (int run = 0; run < kRuns; ++run) {
+      Call* const call = calls[rank.rank];
+      ASSERT_EQ(call->SetBuffersAgain(), absl::OkStatus());
+      call->AddReference();
+      EXPECT_EQ(Work(call, call->Submit({})).Wait(), absl::OkStatus());
+    }
+  });
+  const FakeCudaCounts counts = FakeCuda::Counts() - before;
+  EXPECT_EQ(counts.synchronizations, 0);
+  EXPECT_EQ(counts.allocations, 0);
+  EXPECT_EQ(counts.events, 0);
+  EXPECT_EQ(counts.collectives, 2 * kRuns * 2) << "a ring of two ranks exchanges twice";
+  EXPECT_EQ(counts.launches, 2 * kRuns * 1) << "and adds once";
+  EXPECT_EQ(counts.records, 2 * kRuns * 2);
+  EXPECT_EQ(counts.event_waits, 2 * kRuns);
+  for (Call* const call : calls) call->Release();
+}
+
+// However many ranks there are, a bucket of bytegrad needs three kernels: to encode all chunks, to add up and encode
+// this rank's own, and to decode all.
+TEST(StreamExecutorTest, ABucketOfBytegradIsThreeKernels) {
+  for (const char* strategy : {"bytegrad", "bytegrad:average=false", "bytegrad:codec=uint4_block"}) {
+    for (const int size : {2, 5, 8}) {
+      std::vector<Plan> plans;
+      for (Rank rank = 0; rank < size; ++rank) {
+        plans.push_back(BuildPlan(*ParseStrategy(strategy), DType::kF32, 9000, rank, size, kWhole, 0).value());
+      }
+      const FakeCudaCounts before = FakeCuda::Counts();
+      const Results on_streams = ResultsOf(plans, On::kStreams, 1);
+      EXPECT_EQ((FakeCuda::Counts() - before).launches, 3 * size) << strategy << ", " << size << " ranks";
+      EXPECT_EQ(on_streams, ResultsOf(plans, On::kHost, 1));
+    }
+  }
+}
+
+// The input is computed on a stream of the caller's, and used there afterwards, without a wait of the host.
+TEST(StreamExecutorTest, StreamsOfTheCallerWaitInsteadOfTheHost) {
+  StreamWorld world(2);
+  static constexpr std::int64_t kCount = 256;
+  const auto programs = world.Programs(AllReducePlans(2, kCount));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory values(rank.rank, kCount * 4);
+    const FakeMemory copy(rank.rank, kCount * 4);
+    CUstream_st* mine = nullptr;
+    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
+    ASSERT_EQ(cuda.create_stream(&mine), kCudaSuccess);
+    for (int step = 1; step <= 20; ++step) {
+      const float value = static_cast<float>(step * (rank.rank + 1));
+      ASSERT_EQ(FakeCuda::Launch(mine, [&values, value] { std::fill_n(values.floats(), kCount, value); }),
+                kCudaSuccess);
+      Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = values.data()}, {.stream = mine});
+      ASSERT_EQ(work.WaitOnStream(mine), absl::OkStatus());
+      ASSERT_EQ(cuda.copy_async(copy.data(), values.data(), kCount * 4, mine), kCudaSuccess);
+      ASSERT_EQ(cuda.synchronize_stream(mine), kCudaSuccess);
+      EXPECT_EQ(copy.floats()[kCount - 1], static_cast<float>(3 * step));
+      EXPECT_EQ(work.Wait(), absl::OkStatus());
+    }
+    cuda.destroy_stream(mine);
+  });
+}
+
+TEST(StreamExecutorTest, MoreCallsThanLanesAreEnqueuedAtOnce) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    std::vector<std::unique_ptr<FakeMemory>> memories;
+    std::vector<Work> works;
+    for (int i = 0; i < 4 * kLanes; ++i) {
+      memories.push_back(std::make_unique<FakeMemory>(rank.rank, 32));
+      std::fill_n(memories.back()->floats(), 8, static_cast<float>(i));
+      works.push_back(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memories.back()->data()}));
+    }
+    for (int i = 0; i < 4 * kLanes; ++i) {
+      EXPECT_EQ(works[static_cast<std::size_t>(i)].Wait(), absl::OkStatus());
+      EXPECT_EQ(memories[static_cast<std::size_t>(i)]->floats()[7], static_cast<float>(2 * i));
+    }
+  });
+}
+
+// A thread of the caller's keeps its current device.
+TEST(StreamExecutorTest, TheCurrentDeviceStays) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory memory(rank.rank, 32);
+    ASSERT_EQ(cuda.set_device(5), kCudaSuccess);
+    Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()});
+    EXPECT_EQ(work.WaitOnStream(nullptr), absl::OkStatus());
+    EXPECT_EQ(work.Wait(), absl::OkStatus());
+    int current = -1;
+    ASSERT_EQ(cuda.current_device(&current), kCudaSuccess);
+    EXPECT_EQ(current, 5);
+  });
+}
+
+TEST(StreamExecutorTest, CommunicatorsOfNcclEndWithTheirChannels) {
+  const int living = FakeNccl::LivingCommunicators();
+  {
+    StreamWorld world(3);
+    const auto programs = world.Programs(AllReducePlans(3, 8));
+    world.OnEveryRank([&](StreamRank& rank) {
+      const FakeMemory memory(rank.rank, 32);
+      EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(),
+                absl::OkStatus());
+    });
+    EXPECT_EQ(FakeNccl::LivingCommunicators(), living + 3);
+  }
+  EXPECT_EQ(FakeNccl::LivingCommunicators(), living);
+}
+
+TEST(StreamExecutorTest, MemoryThatIsNotTheDevicesIsRefused) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  std::vector<float> host(8);
+  const FakeMemory other(1, 32);
+  const absl::Status of_host = world.At(0).Start(programs[0], {.out = host.data()}).Wait();
+  EXPECT_EQ(of_host.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(of_host.message()), HasSubstr("is host memory, and the communicator is for device 0"));
+  const absl::Status of_other = world.At(0).Start(programs[0], {.out = other.data()}).Wait();
+  EXPECT_THAT(std::string(of_other.message()), HasSubstr("is memory of device 1"));
+}
+
+TEST(StreamExecutorTest, ARankThatDoesNotComeIsNamed) {
+  StreamWorld world(3, On::kStreams, absl::Milliseconds(300));
+  const auto programs = world.Programs(AllReducePlans(3, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    if (rank.rank == 1) return;
+    const FakeMemory memory(rank.rank, 32);
+    Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()});
+    const absl::Status status = work.Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+    EXPECT_EQ(work.WaitOnStream(nullptr), status);
+    EXPECT_EQ(rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait(), status);
+  });
+}
+
+TEST(StreamExecutorTest, OtherCallsInTheSamePlaceAreNamed) {
+  StreamWorld world(2, On::kStreams, absl::Seconds(20));
+  const auto rings = world.Programs(AllReducePlans(2, 8));
+  const auto longer = world.Programs(AllReducePlans(2, 16));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory memory(rank.rank, 64);
+    const absl::Status status = rank.Start(rank.rank == 0 ? rings[0] : longer[1], {.out = memory.data()}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("count=16"));
+  });
+}
+
+TEST(StreamExecutorTest, AnAbortEndsWhatIsOnTheStreams) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
+  const FakeMemory memory(0, 32);
+  Work work = world.At(0).Start(programs[0], {.out = memory.data()});
+  EXPECT_FALSE(work.done());
+  world.At(0).engine->Abort(*world.At(0).channel, absl::AbortedError("enough"));
+  EXPECT_THAT(std::string(work.Wait().message()), HasSubstr("enough"));
+}
+
+TEST(StreamExecutorTest, AMessageThatCannotBeDecodedIsDataLoss) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    plans.push_back(BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 5000, rank, 2, kWhole, 0).value());
+  }
+  // Rank 1 sends something else than what it has encoded.
+  for (Step& step : plans[1].steps) {
+    if (step.kind == StepKind::kEncode) {
+      step.kind = StepKind::kCopy;
+      Ref& src = plans[1].refs[step.first_ref + 1];
+      src.dtype = DType::kU8;
+      src.bytes = plans[1].refs[step.first_ref].bytes;
+    }
+  }
+  StreamWorld world(2);
+  const auto programs = world.Programs(plans);
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory memory(rank.rank, 5000 * 4);
+    std::fill_n(memory.floats(), 5000, 1.0f);
+    const absl::Status status =
+        rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  });
+}
+
+TEST(StreamExecutorTest, ErrorsOfTheDeviceEndTheCall) {
+  StreamWorld world(1);
+  const auto programs = world.Programs(AllReducePlans(1, 8));
+  const FakeMemory memory(0, 32);
+  FakeCuda::FailNext("allocate", kCudaOutOfMemory);
+  EXPECT_EQ(world.At(0).Start(programs[0], {.out = memory.data()}).Wait().code(), absl::StatusCode::kResourceExhausted);
+  FakeCuda::FailNext("fill_async", 700);
+  const absl::Status status = world.At(0).Start(programs[0], {.out = memory.data()}).Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+}
+
+TEST(StreamExecutorTest, CallsOnTheHostHaveNoStream) {
+  StreamWorld world(1, On::kHost);
+  const auto programs = world.Programs(AllReducePlans(1, 8));
+  std::vector<float> memory(8);
+  const absl::Status status = world.At(0).Start(programs[0], {.out = memory.data()}).WaitOnStream(nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("wait for it with Work::Wait"));
+}
+
+}  // namespace
+}  // namespace tutti
