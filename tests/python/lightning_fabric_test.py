@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 
 import tutti.lightning
-import tutti.lightning.of_lightning
 import tutti.torch
 from lightning_model import EVERY, Model, loader, run_trainers, weights_of
 
@@ -128,7 +127,8 @@ def takes_arguments_of_lightning(rank):
     from lightning.fabric import Fabric
     from lightning.fabric.plugins import MixedPrecision
     from lightning.fabric.plugins.environments import LightningEnvironment
-    strategy = tutti.lightning.of_lightning.TuttiFabricStrategy(
+    from tutti.lightning import of_lightning
+    strategy = of_lightning.TuttiFabricStrategy(
         "bytegrad", cluster_environment=LightningEnvironment(), precision=MixedPrecision("bf16-mixed", "cpu"))
     made = Fabric(strategy=strategy, accelerator="cpu", devices=1)
     assert isinstance(made.strategy.cluster_environment, LightningEnvironment)

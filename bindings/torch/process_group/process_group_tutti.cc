@@ -55,9 +55,9 @@ std::shared_ptr<Communicator> ProcessGroupTutti::Membership::Get() {
 }
 
 void ProcessGroupTutti::Membership::Abort(const std::string& reason) {
-  const std::shared_ptr<Communicator> communicator = Get();
-  if (communicator == nullptr) return;
-  communicator->Abort(absl::AbortedError(absl::StrCat("rank ", communicator->rank(), " ", reason)));
+  const std::shared_ptr<Communicator> living = Get();
+  if (living == nullptr) return;
+  living->Abort(absl::AbortedError(absl::StrCat("rank ", living->rank(), " ", reason)));
 }
 
 void ProcessGroupTutti::Membership::End() {
