@@ -72,7 +72,8 @@ struct EngineOptions {
 //   (Transport::Discard), whose engine threads look for that every 200 ms. A peer that takes nothing for a second
 //   (longer where a Send or Recv has a long message) is given up (Transport::Disconnect); if a message is still not
 //   back a second later, the whole transport is shut down.
-// The driver never waits for any of that: calls of other channels go on meanwhile.
+// The driver never waits for any of that: calls of other channels go on meanwhile. But it waits for up to two seconds
+// until the native transport of a channel has given up what is on a stream (Executor::Abandon).
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> arena, std::unique_ptr<Executor> executor,

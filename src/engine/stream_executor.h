@@ -17,7 +17,8 @@
 namespace tutti {
 
 // Programs have a Program::stream_order, and channels a ChannelOnDevice. No function waits for the device, but for
-// Abandon, which waits for the native transport to give up.
+// Abandon, which gives the native transport two seconds to give up, and the end of the last reference to a call, whose
+// scratch is freed.
 class StreamExecutor final : public Executor {
  public:
   explicit StreamExecutor(const StreamDevice& device) : device_(device) {}

@@ -9,6 +9,7 @@
 #include "kernels/reduce.h"
 #include "tests/transports/nccl/nccl_world.h"
 #include "transports/nccl/types.h"
+#include "tutti/native.h"
 
 namespace tutti::nccl {
 namespace {
@@ -254,6 +255,27 @@ TEST(NcclTypesTest, SaysWhatIsNotSupported) {
   for (const DType dtype : kAllDTypes) {
     EXPECT_TRUE(CheckSupported(Collective::kAllGather, dtype, ReduceOp::kSum).ok());
   }
+}
+
+// A native step is written where CollectivesOfNccl lists the collective, and must then be performed.
+TEST(NcclTransportListTest, PerformsWhatPlansMayAskFor) {
+  NcclWorld(1).Run([](NcclRank& self) {
+    const NativeCollectives native = CollectivesOfNccl();
+    int listed = 0;
+    for (const Collective collective : native.collectives) {
+      for (const DType dtype : kAllDTypes) {
+        for (const ReduceOp op : kAllReduceOps) {
+          const CollectiveSpec spec = {.collective = collective, .dtype = dtype, .op = op, .count = 1};
+          // Plans multiply before they sum.
+          if (op == ReduceOp::kPremulSum || !CheckNative(native, spec).ok()) continue;
+          ++listed;
+          EXPECT_EQ(self.transport->Supports(collective, dtype, op), absl::OkStatus())
+              << Name(collective) << " " << Name(dtype) << " " << Name(op);
+        }
+      }
+    }
+    EXPECT_GT(listed, 100);
+  });
 }
 
 }  // namespace
