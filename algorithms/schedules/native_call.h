@@ -1,4 +1,4 @@
-// What the native schedules share: the whole call is one native step of every rank (tutti/native.h).
+// Functions that all native schedules use: the whole call is one native step of every rank (tutti/native.h).
 #ifndef ALGORITHMS_SCHEDULES_NATIVE_CALL_H_
 #define ALGORITHMS_SCHEDULES_NATIVE_CALL_H_
 

@@ -73,7 +73,7 @@ struct Codec {
   // wrong, and undefined where a code in the middle of the message is wrong.
   absl::Status (*decode)(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
                          absl::Span<float> dst);
-  // What the kernels of a device must know of a message for `count` elements (src/kernels/message_layout.h). Null:
+  // The layout of a message for `count` elements, for the kernels of a device (src/kernels/message_layout.h). Null:
   // there are no such kernels, and the codec works in host memory only.
   kernels::MessageLayout (*layout)(std::int64_t count, const CodecOptions& options) = nullptr;
 };

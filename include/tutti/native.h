@@ -19,7 +19,7 @@ namespace tutti {
 struct Plan;  // plan.h
 struct Step;
 
-// What the native transport of a rank can do. Any type can be moved.
+// The collectives that the native transport of a rank can perform. Any type can be moved.
 struct NativeCollectives {
   struct Reduction {
     DType dtype;
@@ -33,8 +33,8 @@ struct NativeCollectives {
   bool operator==(const NativeCollectives&) const = default;
 };
 
-// What NCCL 2.28 can do with the results that Tutti promises. Left out: min and max of floating types, of which NCCL
-// drops NaN; types and operators that NCCL does not have.
+// The collectives of NCCL 2.28 with the results that Tutti promises: without min and max of floating types, in which
+// NCCL drops NaN, and without the types and operators that NCCL does not have.
 NativeCollectives CollectivesOfNccl();
 
 // OK, or Unimplemented with the reason why `native` cannot perform the call. A premultiplied sum is the sum of
@@ -53,7 +53,7 @@ int NativePlaceOf(const Plan& plan, const Step& step, Rank rank);
 // The bytes that must enter or leave the rank at `place` among `size` ranks in one native call, whichever are more:
 // 2(n-1)/n of the buffer in an all_reduce. What the transport moves beyond them is not counted.
 std::int64_t NativeBytes(const CollectiveSpec& spec, Rank place, int size);
-// The same for this rank's part in a native step.
+// NativeBytes of this rank's part in a native step.
 std::int64_t NativeBytes(const Plan& plan, const Step& step);
 
 }  // namespace tutti

@@ -99,7 +99,8 @@ class NativeTransportMaker {
  public:
   virtual ~NativeTransportMaker() = default;
 
-  // What one rank makes for a new group and gives to all its ranks, over a channel that no stranger reads.
+  // An id for a new group, which one rank makes and gives to all ranks of the group over a channel that no stranger
+  // reads.
   virtual absl::StatusOr<std::string> NewId() const = 0;
   // Joins this rank, which uses `device`, to the group of `id`, of which all ranks call Connect. DeadlineExceeded when
   // that has not come about by then; InvalidArgument when `id` is none.

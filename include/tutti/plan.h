@@ -82,8 +82,8 @@ struct Step {
   bool finite = false;                             // for kCombine: results that are no finite numbers become 0
   bool by_factor = false;                          // for kScale: multiply by the factor of the call
   std::uint16_t codec = 0;                         // for kEncode and kDecode: index into Plan::codecs
-  // Of a signal (kSignal, kWait), from 1; of a message with a peer, from 0; of a kNative among those of its group, from
-  // 0.
+  // The number of a signal (kSignal, kWait), from 1; of a message among those with its peer, from 0; of a kNative among
+  // those of its group, from 0.
   std::uint32_t ordinal = 0;
   Rank peer = kSelf;                    // for kSend, kRecv and kWait; for kNative the root, where there is one
   std::int32_t divisor = 1;             // for kScale, and for kReduce and kNative with avg

@@ -194,7 +194,8 @@ std::string Communicator::Explain(const CollectiveSpec& spec) const {
   if (!selection.ok()) return std::string(selection.status().message());
   std::string text =
       absl::StrCat(ToString(spec), " on ", size(), " ranks: ", selection->schedule->name, "\n", selection->reason());
-  const absl::StatusOr<const Schedule*> other = impl_->ScheduleFor(spec, nullptr, /*private_buffers=*/true);
+  const absl::StatusOr<const Schedule*> other =
+      impl_->ScheduleFor(spec, nullptr, /*private_buffers=*/true, impl_->plan_options);
   if (other.ok() && *other != selection->schedule) {
     absl::StrAppend(&text, "for buffers of any rank that peers cannot map: ", (*other)->name, "\n");
   }

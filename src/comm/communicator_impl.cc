@@ -319,23 +319,24 @@ absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpe
 }
 
 absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
-                                                                bool private_buffers) const {
+                                                                bool private_buffers,
+                                                                const PlanOptions& options) const {
   // Selection computes with sizes, which are meaningful for a valid spec only.
   if (absl::Status status = Validate(spec, channel->rank(), channel->size()); !status.ok()) return status;
   if (wanted != nullptr) return wanted;
   if (const auto configured = runtime->schedules.find(spec.collective); configured != runtime->schedules.end()) {
     return configured->second;
   }
-  absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), plan_options);
+  absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), options);
   // Between nodes, messages are sent straight from the callers' buffers.
-  const bool may_stage = private_buffers && plan_options.peers_mapped && plan_options.one_node();
+  const bool may_stage = private_buffers && options.peers_mapped && options.one_node();
   if (!chosen.ok() || !may_stage) return chosen;
-  return ChooseForPrivateBuffers(**chosen, spec, channel->size(), plan_options);
+  return ChooseForPrivateBuffers(**chosen, spec, channel->size(), options);
 }
 
 absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted,
                                                  bool private_buffers) const {
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, private_buffers);
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, private_buffers, plan_options);
   if (!schedule.ok()) return schedule.status();
   return BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
 }
@@ -350,26 +351,18 @@ absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& s
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevice(const CollectiveSpec& spec,
                                                                                    const Schedule* wanted) const {
-  const int size = channel->size();
-  if (absl::Status status = Validate(spec, channel->rank(), size); !status.ok()) return status;
   if (spec.collective == Collective::kAllToAllV || IsPointToPoint(spec.collective)) {
     // The order of steps on streams is a matter of all ranks, and here a rank does not know what the others call.
     return absl::UnimplementedError(
         absl::StrCat("rank ", channel->rank(), ": ", Name(spec.collective),
                      " does not work on the memory of a GPU yet: copy to memory of the host before"));
   }
-  absl::StatusOr<const Schedule*> schedule = wanted;
-  if (const auto configured = runtime->schedules.find(spec.collective);
-      wanted == nullptr && configured != runtime->schedules.end()) {
-    schedule = configured->second;
-  } else if (wanted == nullptr) {
-    schedule = ChooseSchedule(spec, size, device_options);
-  }
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false, device_options);
   if (!schedule.ok()) return schedule.status();
   absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule, device_options);
   if (!plan.ok()) return plan.status();
   return CompileOnDevice(*std::move(plan),
-                         [&](Rank rank) { return BuildPlan(**schedule, spec, rank, size, device_options); });
+                         [&](Rank rank) { return BuildPlan(**schedule, spec, rank, channel->size(), device_options); });
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan,
@@ -393,11 +386,11 @@ absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(const CollectiveSpec& spec,
                                                                               const Schedule* wanted) const {
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false);
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false, plan_options);
   if (!schedule.ok()) return schedule.status();
   absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule, plan_options);
   if (!plan.ok()) return plan.status();
-  absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true);
+  absl::StatusOr<const Schedule*> for_private = ScheduleFor(spec, wanted, /*private_buffers=*/true, plan_options);
   if (!for_private.ok()) return for_private.status();
   if (*for_private == *schedule) return Compile(*std::move(plan), (*schedule)->touches_only_scratch_of_peers);
   absl::StatusOr<Plan> other = VerifiedPlanFor(spec, **for_private, plan_options);

@@ -41,9 +41,9 @@ class Communicator::Impl {
 
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options);
   // The schedule of a call, with `private_buffers` when peers cannot map the buffers of some rank. `wanted`: the
-  // caller's choice, or null.
-  absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted,
-                                              bool private_buffers) const;
+  // caller's choice, or null. `options`: plan_options or device_options.
+  absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
+                                              const PlanOptions& options) const;
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers) const;
   // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
   // GPU: they are not.

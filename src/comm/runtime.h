@@ -51,7 +51,7 @@ struct Runtime {
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // whether plans may map peers' memory, where all ranks are on one node
   std::map<Collective, const Schedule*> schedules;
-  // Of a rank with a GPU.
+  // The GPU of this rank; nullopt: the rank has none.
   std::optional<StreamDevice> device;
   const NativeTransportMaker* native = nullptr;
   std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses is freed

@@ -41,8 +41,8 @@ class Channel {
   // Tells the peers that this rank has left. The engine has closed the channel before (Engine::Close).
   ~Channel();
 
-  // What the channel has on a device, for programs with a Program::stream_order; null before Engine::SetOnDevice. For
-  // the driver alone.
+  // The stream and the native transport of the channel, for programs with a Program::stream_order; null before
+  // Engine::SetOnDevice. For the driver alone.
   ChannelOnDevice* on_device() const { return on_device_.get(); }
   void SetOnDevice(std::unique_ptr<ChannelOnDevice> on_device) { on_device_ = std::move(on_device); }
 

@@ -16,7 +16,7 @@ absl::Status ComputeOnDevice(const kernels::DeviceKernels& table, absl::Span<con
 // Enqueues the steps of a Recode as one launch.
 absl::Status RecodeOnDevice(const kernels::DeviceKernels& table, absl::Span<const DeviceStep> steps,
                             CUstream_st* stream);
-// The same by the CUDA kernels of this build; Unimplemented in a build without CUDA.
+// Both functions by the CUDA kernels of this build; Unimplemented in a build without CUDA.
 absl::Status ComputeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream);
 absl::Status RecodeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream);
 

@@ -1,6 +1,7 @@
 #include "engine/executors.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tutti {
 
@@ -43,18 +44,10 @@ Executor::Polled Executors::Poll() {
 }
 
 void Executors::End(Channel& channel, const absl::Status& cause) {
-  std::erase_if(waiting_, [&](Run* run) {
-    if (&run->channel != &channel) return false;
-    Of(run->program).Add(*run);
-    return true;
-  });
+  for (Run* const run : TakeRunsOf(channel, waiting_)) Of(run->program).Add(*run);
   on_host_->End(channel, cause);
   on_stream_->End(channel, cause);
   ListActive();
-}
-
-bool Executors::IsWaiting(const Channel& channel) const {
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Run* run) { return &run->channel == &channel; });
 }
 
 void Executors::ListActive() {

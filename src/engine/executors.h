@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "engine/run_lists.h"
 
 namespace tutti {
 
@@ -22,7 +23,7 @@ class Executors final : public Executor {
   }
   void Add(Run& run) override;
   bool HasPending(const Channel& channel) const override {
-    return IsWaiting(channel) || on_host_->HasPending(channel) || on_stream_->HasPending(channel);
+    return HasRunOf(channel, waiting_) || on_host_->HasPending(channel) || on_stream_->HasPending(channel);
   }
   bool RunAtOnce(Run& run) override {
     const bool ended = Of(run.program).RunAtOnce(run);
@@ -38,7 +39,7 @@ class Executors final : public Executor {
   void End(Channel& channel, const absl::Status& cause) override;
 
   bool Uses(const Channel& channel) const override {
-    return IsWaiting(channel) || on_host_->Uses(channel) || on_stream_->Uses(channel);
+    return HasRunOf(channel, waiting_) || on_host_->Uses(channel) || on_stream_->Uses(channel);
   }
   bool idle() const override { return waiting_.empty() && on_host_->idle() && on_stream_->idle(); }
   bool needs_driver() const override { return on_host_->needs_driver() || on_stream_->needs_driver(); }
@@ -59,7 +60,6 @@ class Executors final : public Executor {
   // The calls of a channel get their places in the order in which they were submitted, on the host and on the device: a
   // run waits here while an earlier one of its channel waits for its place in the other executor.
   bool PassOn();
-  bool IsWaiting(const Channel& channel) const;
   void ListActive();
 
   const std::unique_ptr<Executor> on_host_;

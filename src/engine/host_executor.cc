@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/call.h"
 #include "engine/host_compute.h"
+#include "engine/run_lists.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -84,9 +85,7 @@ void HostExecutor::Add(Run& run) {
   (pending_.empty() && Admit(run) ? active_ : pending_).push_back(&run);
 }
 
-bool HostExecutor::HasPending(const Channel& channel) const {
-  return std::any_of(pending_.begin(), pending_.end(), [&](const Run* run) { return &run->channel == &channel; });
-}
+bool HostExecutor::HasPending(const Channel& channel) const { return HasRunOf(channel, pending_); }
 
 bool HostExecutor::RunAtOnce(Run& its_run) {
   HostRun& run = HostRunOf(&its_run);
@@ -233,13 +232,7 @@ std::vector<Rank> HostExecutor::MessagePeers(const Channel& channel) const {
 
 void HostExecutor::End(Channel& channel, const absl::Status& cause) {
   for (std::vector<Run*>* const list : {&active_, &pending_}) {
-    std::vector<Run*> ended;
-    std::erase_if(*list, [&](Run* run) {
-      if (&run->channel != &channel) return false;
-      ended.push_back(run);
-      return true;
-    });
-    for (Run* const its_run : ended) {
+    for (Run* const its_run : TakeRunsOf(channel, *list)) {
       HostRun& run = HostRunOf(its_run);
       run.failed_ = true;
       run.refusal = absl::OkStatus();
@@ -415,8 +408,7 @@ void HostExecutor::OnMessage(Completion* completion, const absl::Status& status)
 }
 
 bool HostExecutor::Uses(const Channel& channel) const {
-  const auto is_its = [&](const Run* run) { return &run->channel == &channel; };
-  return std::any_of(active_.begin(), active_.end(), is_its) || std::any_of(pending_.begin(), pending_.end(), is_its);
+  return HasRunOf(channel, active_) || HasRunOf(channel, pending_);
 }
 
 bool HostExecutor::needs_driver() const {

@@ -105,7 +105,7 @@ class Run {
   }
   // For an error: "call 17, recv:message recv f32 count=4 from=any tag=5".
   std::string Text() const;
-  // The same without what is known only once the run has its place among the calls. Any thread.
+  // Text() without what is known only once the run has its place among the calls. Any thread.
   std::string What() const;
   // The caller's memory that peers write during the run; empty: none.
   virtual absl::Span<std::byte> output_lent_to_peers() const = 0;

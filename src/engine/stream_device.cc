@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<ChannelOnDevice>> ChannelOnDevice::Make(const Str
 }
 
 ChannelOnDevice::~ChannelOnDevice() {
-  // What this rank has enqueued has ended here, and may be on its way to a peer still. After Abort nothing is.
+  // Messages of calls that have ended here may be on their way to a peer still. After Abort none are.
   if (native_ != nullptr) native_->Finalize(absl::Now() + kFinalizeTime).IgnoreError();
   if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
 }

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/call.h"
+#include "engine/run_lists.h"
 #include "tutti/print.h"
 
 namespace tutti {
@@ -48,9 +49,7 @@ void StreamExecutor::Add(Run& run) {
   (HasPending(run.channel) || !Admit(run) ? pending_ : active_).push_back(&run);
 }
 
-bool StreamExecutor::HasPending(const Channel& channel) const {
-  return std::any_of(pending_.begin(), pending_.end(), [&](const Run* run) { return &run->channel == &channel; });
-}
+bool StreamExecutor::HasPending(const Channel& channel) const { return HasRunOf(channel, pending_); }
 
 bool StreamExecutor::Admit(Run& run) const {
   if (run.channel.failure.begun) return false;
@@ -284,19 +283,12 @@ bool StreamExecutor::HasLetGo(const Channel& channel) const {
 
 void StreamExecutor::End(Channel& channel, const absl::Status& cause) {
   for (std::vector<Run*>* const list : {&active_, &pending_}) {
-    std::vector<Run*> ended;
-    std::erase_if(*list, [&](Run* run) {
-      if (&run->channel != &channel) return false;
-      ended.push_back(run);
-      return true;
-    });
-    for (Run* const run : ended) Finish(StreamRunOf(run), cause);
+    for (Run* const run : TakeRunsOf(channel, *list)) Finish(StreamRunOf(run), cause);
   }
 }
 
 bool StreamExecutor::Uses(const Channel& channel) const {
-  const auto is_its = [&](const Run* run) { return &run->channel == &channel; };
-  return std::any_of(active_.begin(), active_.end(), is_its) || std::any_of(pending_.begin(), pending_.end(), is_its);
+  return HasRunOf(channel, active_) || HasRunOf(channel, pending_);
 }
 
 Executor::Polled StreamExecutor::Fail(const StreamRun& run, absl::Status error) {

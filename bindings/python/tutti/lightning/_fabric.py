@@ -27,9 +27,10 @@ class _SyncControl:
 class TuttiFabricStrategy(Remade):
     """Data parallel training by a strategy of Tutti, in Fabric: ``Fabric(strategy="tutti:bytegrad")``.
 
-    ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`, the others those of Fabric's DDPStrategy. Strategies that exchange weights or
-    momentum, and ``autotune``, need the optimizers: ``fabric.setup(model, optimizer)``. A checkpoint that has a model holds
-    the strategy's state of every rank, and may be loaded on another number of ranks.
+    ``algorithm``, ``autotune`` and ``options`` are those of :class:`TuttiStrategy`, the others those of Fabric's
+    DDPStrategy. Strategies that exchange weights or momentum, and ``autotune``, need the optimizers:
+    ``fabric.setup(model, optimizer)``. A checkpoint that has a model holds the strategy's state of every rank, and may be
+    loaded on another number of ranks.
     """
 
     def __init__(
