@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -56,10 +58,10 @@ Results ResultsOf(const std::vector<Plan>& plans, On on, int runs) {
     const FakeMemory out(rank.rank, plan.out_bytes);
     const FakeMemory state(rank.rank, plan.state_bytes);
     const auto seed = static_cast<std::uint32_t>(rank.rank) + 1;
-    std::memcpy(in.data(), Bytes(plan.in_bytes, seed).data(), static_cast<std::size_t>(plan.in_bytes));
-    std::memset(state.data(), 0, static_cast<std::size_t>(plan.state_bytes));
+    std::ranges::copy(Bytes(plan.in_bytes, seed), in.data());
+    std::fill_n(state.data(), plan.state_bytes, std::byte{0});
     for (int run = 0; run < runs; ++run) {
-      std::memcpy(out.data(), Bytes(plan.out_bytes, seed + 7).data(), static_cast<std::size_t>(plan.out_bytes));
+      std::ranges::copy(Bytes(plan.out_bytes, seed + 7), out.data());
       Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)],
                              {.in = in.data(), .out = out.data(), .state = state.data()},
                              {.draw = static_cast<std::uint64_t>(run)});

@@ -1,6 +1,7 @@
 #include "tests/harness/fake_collectives.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -60,8 +61,8 @@ Bytes Reduced(const std::map<int, FakeCall>& calls, std::size_t blocks) {
   const std::size_t bytes = blocks * first.count * FakeSizeOf(first.type);
   std::vector<Bytes> inputs;
   for (const auto& [rank, call] : calls) {
-    Bytes& input = inputs.emplace_back(bytes);
-    std::memcpy(input.data(), call.src, bytes);
+    const auto* const begin = static_cast<const std::byte*>(call.src);
+    Bytes& input = inputs.emplace_back(begin, begin + bytes);
     if (call.op == nccl::RedOp::kFirstCreated) kernels::Multiply(type, input.data(), input.data(), call.factor, count);
   }
   std::vector<const void*> sources;
@@ -74,7 +75,7 @@ Bytes Reduced(const std::map<int, FakeCall>& calls, std::size_t blocks) {
 }
 
 void Write(void* dst, const Bytes& bytes, std::size_t begin, std::size_t length) {
-  std::memcpy(dst, bytes.data() + begin, length);
+  std::copy_n(bytes.data() + begin, length, static_cast<std::byte*>(dst));
 }
 
 }  // namespace
