@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "tutti/buffer.h"
 #include "tutti/communicator.h"
 #include "tutti/dtype.h"
 #include "tutti/work.h"
@@ -50,8 +51,11 @@ class BucketExchange {
   // `strategy` selects an algorithm that exchanges gradients. Collective; `communicator` must outlive the result.
   // InvalidArgument, on every rank, names the rank and field that differ, or says what to use in place of a
   // BucketExchange for an algorithm that exchanges weights or momentum.
-  static absl::StatusOr<std::unique_ptr<BucketExchange>> Create(Communicator& communicator,
-                                                                const std::string& strategy);
+  //
+  // `memory`: where the buckets lie. On a GPU an exchange is enqueued and not waited for (Work::WaitOnStream), and
+  // every function that would refuse a bucket that is still under way waits for that bucket instead.
+  static absl::StatusOr<std::unique_ptr<BucketExchange>> Create(Communicator& communicator, const std::string& strategy,
+                                                                MemoryKind memory = MemoryKind::kHost);
   // Aborts an exchange that is under way, on all ranks: the communicator then fails.
   ~BucketExchange();
   BucketExchange(const BucketExchange&) = delete;
@@ -82,12 +86,13 @@ class BucketExchange {
   // Communicator::Allocate is used where it is; other memory works through staging. `data` may be another address than
   // the last time, which costs a little time but needs no new plan. Allocates nothing as long as `data` stays in memory
   // from Allocate, or stays outside it.
-  // `timeout`: how long the exchange may wait for peers; zero: as long as the communicator's timeout.
+  // `timeout`: how long the exchange may wait for peers; zero: as long as the communicator's timeout. `stream`: where
+  // the gradients of a GPU are computed (CallOptions::stream).
   //
   // A refused exchange is a Work that has ended at once, while peers that make the call wait for this rank until their
   // timeout: InvalidArgument for a bucket that is not set, null data or a negative timeout; FailedPrecondition for a
   // bucket that is still under way. Other errors are those of the communicator.
-  Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration());
+  Work Exchange(int bucket, void* data, absl::Duration timeout = absl::ZeroDuration(), void* stream = nullptr);
 
   // Declares that gradients are multiplied by `scale` from here on, as Synchronizer::SetLossScale does: residuals are
   // multiplied by the new scale over the last one, which is 1 at first. Collective when `scale` differs from the last

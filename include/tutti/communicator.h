@@ -127,17 +127,21 @@ class Communicator {
   Rank rank() const;
   int size() const;
   absl::string_view transport() const;
-  // The options with which this communicator builds plans; they say whether peers' memory is mapped.
-  const PlanOptions& plan_options() const;
+  // The options with which this communicator builds plans on memory of `kind`; they say whether peers' memory is
+  // mapped.
+  const PlanOptions& plan_options(MemoryKind kind = MemoryKind::kHost) const;
+  // CommunicatorOptions::cuda_device; a split communicator has the same.
+  std::optional<int> cuda_device() const;
   Counters counters() const;
   // The store through which the ranks found each other, for agreements of the layers above. A split communicator has a
   // part of that store, which only its own ranks see.
   Store& store() const;
   absl::Duration timeout() const;
 
-  // Allocates memory in the arena; 0 bytes give a buffer without memory. InvalidArgument when `bytes` is negative;
-  // ResourceExhausted when this rank's region has no room.
-  absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
+  // Allocates memory in the arena, or on the GPU; 0 bytes give a buffer without memory. InvalidArgument when `bytes` is
+  // negative; ResourceExhausted when this rank's region, or the GPU, has no room; FailedPrecondition for memory of a
+  // GPU where the communicator has none.
+  absl::StatusOr<Buffer> Allocate(std::int64_t bytes, MemoryKind kind = MemoryKind::kHost);
 
   Work AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});
   Work ReduceScatter(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op, const CallOptions& = {});

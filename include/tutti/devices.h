@@ -1,4 +1,5 @@
-// The GPUs of this machine and the NCCL of this process, or why there are none: what `tutti info` prints.
+// The GPUs of this machine and the NCCL of this process, or why there are none: what `tutti info` prints. And a copy
+// between their memory and that of the host.
 #ifndef TUTTI_DEVICES_H_
 #define TUTTI_DEVICES_H_
 
@@ -32,6 +33,10 @@ struct NcclSummary {
   std::vector<std::string> features;  // of those that versions of NCCL may lack: "split", "shrink", …
   std::vector<std::string> missing;
 };
+
+// Copies between any two of memory of the host and of GPUs, and waits for the end of the copy, which begins after what
+// is on the default stream. Errors are those of DescribeCuda.
+absl::Status CopyMemory(void* to, const void* from, std::int64_t bytes);
 
 // Loads NCCL. NotFound when there is none, FailedPrecondition when it is too old.
 absl::StatusOr<NcclSummary> DescribeNccl();

@@ -39,9 +39,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "tutti/buffer.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti {
+
+class BucketMemory;
 
 // The rounds of the strategy: see Algorithm::rounds.
 inline constexpr int kQAdamWarmUp = 0;
@@ -63,7 +66,8 @@ class QAdam final : public MomentumSource {
     double weight_decay = 0;
   };
 
-  // The weights of one parameter, as many as it has elements, without gaps.
+  // The weights of one parameter, as many as it has elements, without gaps, in the memory of the synchronizer
+  // (SynchronizerOptions::memory).
   struct Weights {
     void* data = nullptr;
     int group = 0;
@@ -95,7 +99,8 @@ class QAdam final : public MomentumSource {
   std::int64_t step() const { return step_; }  // t: steps taken, those before the state was saved included
   bool frozen() const { return frozen_; }      // the warm-up is over
 
-  // The state m, v, t and the phase, bit for bit; equal on all ranks. Between steps only.
+  // The state m, v, t and the phase, bit for bit; equal on all ranks. Between steps only. Empty, which LoadState
+  // refuses, when m and v cannot be read from a GPU.
   std::string SaveState() const;
   // Loads what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
   // InvalidArgument names what does not fit; nothing is changed then.
@@ -103,7 +108,7 @@ class QAdam final : public MomentumSource {
 
   // MomentumSource, whose functions the synchronizer calls.
   absl::StatusOr<int> BeginBackward() override;
-  void ReplaceGradient(int i) override;
+  void ReplaceGradient(int i, void* stream) override;
 
  private:
   // Where a parameter lies in m_ and v_.
@@ -113,12 +118,16 @@ class QAdam final : public MomentumSource {
   };
 
   QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups);
+  absl::Status Allocate();
+  BucketMemory& memory() const;
+  // `moments`, m_ or v_, where the host can read and change them: where they lie, or in `copy`.
+  absl::StatusOr<absl::Span<float>> OnHost(float* moments, std::vector<float>& copy) const;
   void UpdateWeights(int i);
   absl::Status EndStepOfWarmUp();
   absl::StatusOr<bool> VarianceSettled();
   std::int64_t Period() const;
-  double VarianceNorm() const;
-  void Freeze();
+  absl::StatusOr<double> VarianceNorm() const;
+  absl::Status Freeze();
 
   Synchronizer& synchronizer_;
   std::vector<Weights> weights_;
@@ -128,8 +137,12 @@ class QAdam final : public MomentumSource {
   std::int64_t warmup_steps_ = 0;
   bool freezes_by_variance_ = false;
 
-  std::vector<float> m_;
-  std::vector<float> v_;
+  // m and v of all parameters: in on_host_, or in on_device_.
+  std::int64_t elements_ = 0;
+  std::vector<float> on_host_;
+  Buffer on_device_;
+  float* m_ = nullptr;
+  float* v_ = nullptr;
   std::int64_t step_ = 0;
   bool frozen_ = false;
   double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it

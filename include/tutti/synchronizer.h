@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tutti/agreement.h"
+#include "tutti/buffer.h"
 #include "tutti/communicator.h"
 #include "tutti/dtype.h"
 #include "tutti/tuning.h"
@@ -25,7 +26,8 @@ struct Parameter {
   std::int64_t count = 0;  // elements
   std::string shape;       // "64x3x3x3", or anything else that must be equal on all ranks
   // The tensor itself, `count` elements without gaps. Only strategies that exchange weights need the pointer, and touch
-  // the tensor only in BeginForward, BeforeStep, AfterStep and Flush. Must outlive the synchronizer.
+  // the tensor only in BeginForward, BeforeStep, AfterStep and Flush. Memory of SynchronizerOptions::memory; must
+  // outlive the synchronizer.
   void* weights = nullptr;
 };
 
@@ -43,6 +45,9 @@ struct SynchronizerOptions {
   // Backwards that exchange gradients try in the beginning which bucket sizes, schedule and hierarchy are fastest, and
   // keep the best (docs/autotuning.md). Each BeginBackward may then give gradients other memory: see moves().
   bool autotune = false;
+  // Where gradients, snapshots and states lie, and weights must. kDevice: memory of the communicator's GPU (see
+  // Synchronizer::SetStream). Autotuning has nothing to tune there.
+  MemoryKind memory = MemoryKind::kHost;
 };
 
 // What a rank has exchanged since the last call of TakeStatistics.
@@ -50,8 +55,8 @@ struct SyncStatistics {
   std::int64_t steps = 0;
   std::int64_t wire_bytes = 0;
   std::int64_t payload_bytes = 0;  // bytes of the elements that were synchronized, uncompressed
-  absl::Duration exposed;          // time the training thread waited for communication
-  absl::Duration communication;    // sum over buckets, from launch to end
+  absl::Duration exposed;        // time the training thread waited for communication; on a GPU, not that of the stream
+  absl::Duration communication;  // sum over buckets, from launch to end; on a GPU, of the buckets of ended steps
   // Share of communication hidden behind backward: 1 - exposed / communication (0 when there was none).
   double hidden() const;
 };
@@ -71,9 +76,10 @@ class MomentumSource {
   // A backward that synchronizes begins. Returns the round of the strategy that it runs (Algorithm::rounds), equal on
   // all ranks.
   virtual absl::StatusOr<int> BeginBackward() = 0;
-  // Gradient `i` is complete and leaves next: writes what the ranks exchange for it into GradientView(i). Called once
-  // per backward and gradient, by any thread, for different gradients at the same time.
-  virtual void ReplaceGradient(int i) = 0;
+  // Gradient `i` is complete and leaves next: writes what the ranks exchange for it into GradientView(i), on a GPU in
+  // the order of `stream`, a cudaStream_t. Called once per backward and gradient, by any thread, for different
+  // gradients at the same time.
+  virtual void ReplaceGradient(int i, void* stream) = 0;
 };
 
 // The calls of one step, on every rank, from one thread (hooks of an adapter may run on autograd's threads):
@@ -93,6 +99,14 @@ class MomentumSource {
 // them, also in its warm-up).
 //
 // Buckets are filled in reverse order of the parameters and launched in index order while backward still runs.
+//
+// With SynchronizerOptions::memory on a GPU the calls enqueue their work and return: what follows on the stream finds
+// the synchronized gradients, or the changed weights. Results that are late are not errors; a result that fails later
+// ends the step with undefined values, and the next BeginForward, BeginBackward or BeforeStep returns the error. A rank
+// is at most one step ahead of its GPU: BeginBackward and the launch of the next weights wait until the exchanges of
+// the step before have ended. Flush, SaveState, LoadState, BroadcastState and CheckState wait for the GPU, and so does
+// FinishBackward with allow_unused.
+//
 // All ranks must have equal parameters and options: checked once at creation, with an error on every rank that names
 // the rank and the field that differ.
 class Synchronizer {
@@ -136,6 +150,11 @@ class Synchronizer {
   // What autotuning has tried and chosen.
   const TuningReport& tuning() const;
 
+  // Names the stream (a cudaStream_t) on which the caller computes with weights and gradients of a GPU from now on; the
+  // default stream at first. The new stream waits for what the synchronizer has enqueued on the former one, which must
+  // still live. No effect in memory of the host.
+  void SetStream(void* stream);
+
   // Begins the forward of a step; further calls within the step have no effect.
   absl::Status BeginForward();
   // Sets what makes momentum of gradients, for strategies that exchange momentum; null removes it. Between steps only.
@@ -149,8 +168,11 @@ class Synchronizer {
   // when the strategy exchanges momentum and has no source of it.
   absl::Status BeginBackward();
   // Marks gradient `i` as complete. Lock-free; launches the buckets that are full and next in order. Any thread.
-  // A second call for the same parameter in one step is an error that FinishBackward returns.
+  // A second call for the same parameter in one step is an error that FinishBackward returns. The second form
+  // names the stream on which a gradient of a GPU is computed, where that is not the one of SetStream; the stream must
+  // live until FinishBackward.
   void MarkReady(int i);
+  void MarkReady(int i, void* stream);
   // The parameters that are not marked ready in this step.
   std::vector<int> MissingGradients() const;
   // Waits until every bucket is synchronized. InvalidArgument names the parameters whose gradient is missing (unless
@@ -234,6 +256,7 @@ class Synchronizer {
   SyncStatistics TakeStatistics();
 
  private:
+  friend class QAdam;  // which works in the memory of its synchronizer
   class Impl;
   explicit Synchronizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

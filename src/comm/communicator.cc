@@ -1,5 +1,6 @@
 #include "tutti/communicator.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -13,6 +14,7 @@
 #include "comm/communicator_impl.h"
 #include "comm/link_measurement.h"
 #include "comm/transport_choice.h"
+#include "memory/device_memory.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -95,12 +97,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
 Rank Communicator::rank() const { return impl_->channel->rank(); }
 int Communicator::size() const { return impl_->channel->size(); }
 absl::string_view Communicator::transport() const { return impl_->runtime->transport->name(); }
-const PlanOptions& Communicator::plan_options() const { return impl_->plan_options; }
+const PlanOptions& Communicator::plan_options(MemoryKind kind) const {
+  return kind == MemoryKind::kDevice ? impl_->device_options : impl_->plan_options;
+}
+std::optional<int> Communicator::cuda_device() const {
+  const std::optional<StreamDevice>& device = impl_->runtime->device;
+  return device.has_value() ? std::optional(device->index) : std::nullopt;
+}
 Store& Communicator::store() const { return *impl_->store; }
 absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }
-absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes) {
+absl::StatusOr<Buffer> Communicator::Allocate(std::int64_t bytes, MemoryKind kind) {
   if (impl_->in_forked_child()) return NotInForkedChild(rank());
-  return impl_->runtime->arena->Allocate(bytes);
+  if (kind == MemoryKind::kHost) return impl_->runtime->arena->Allocate(bytes);
+  const std::optional<StreamDevice>& device = impl_->runtime->device;
+  if (device.has_value()) return AllocateOnDevice(*device->cuda, device->index, bytes);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", rank(), ": the communicator has no GPU to allocate memory on; set CommunicatorOptions::cuda_device"));
 }
 void Communicator::Abort(const absl::Status& cause) {
   if (!impl_->in_forked_child()) impl_->runtime->engine->Abort(*impl_->channel, cause);

@@ -8,11 +8,16 @@
 
 namespace tutti {
 
+namespace kernels {
+struct DeviceKernels;
+}
+
 // Everything in it lives as long as the process.
 struct DeviceParts {
   const CudaRuntime* cuda = nullptr;
   decltype(StreamDevice::compute) compute = nullptr;
   decltype(StreamDevice::recode) recode = nullptr;
+  const kernels::DeviceKernels* kernels = nullptr;
   const NativeTransportMaker* native = nullptr;
 };
 

@@ -48,11 +48,6 @@ kernels::EncodeJob EncodeJobOf(const DeviceStep& step) {
           .residual = nullptr};
 }
 
-const absl::StatusOr<const kernels::DeviceKernels*>& CudaTable() {
-  static const absl::StatusOr<const kernels::DeviceKernels*> table = kernels::CudaKernels();
-  return table;
-}
-
 }  // namespace
 
 absl::Status ComputeOnDevice(const kernels::DeviceKernels& table, absl::Span<const DeviceStep> steps,
@@ -96,13 +91,18 @@ absl::Status RecodeOnDevice(const kernels::DeviceKernels& table, absl::Span<cons
                       steps[0].error);
 }
 
+const absl::StatusOr<const kernels::DeviceKernels*>& TableOfCuda() {
+  static const absl::StatusOr<const kernels::DeviceKernels*> table = kernels::CudaKernels();
+  return table;
+}
+
 absl::Status ComputeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
-  const absl::StatusOr<const kernels::DeviceKernels*>& table = CudaTable();
+  const absl::StatusOr<const kernels::DeviceKernels*>& table = TableOfCuda();
   return table.ok() ? ComputeOnDevice(**table, steps, stream) : table.status();
 }
 
 absl::Status RecodeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
-  const absl::StatusOr<const kernels::DeviceKernels*>& table = CudaTable();
+  const absl::StatusOr<const kernels::DeviceKernels*>& table = TableOfCuda();
   return table.ok() ? RecodeOnDevice(**table, steps, stream) : table.status();
 }
 

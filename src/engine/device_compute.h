@@ -3,6 +3,7 @@
 #define TUTTI_ENGINE_DEVICE_COMPUTE_H_
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/stream_device.h"
 #include "kernels/device_kernels.h"
@@ -16,7 +17,8 @@ absl::Status ComputeOnDevice(const kernels::DeviceKernels& table, absl::Span<con
 // Enqueues the steps of a Recode as one launch.
 absl::Status RecodeOnDevice(const kernels::DeviceKernels& table, absl::Span<const DeviceStep> steps,
                             CUstream_st* stream);
-// Both functions by the CUDA kernels of this build; Unimplemented in a build without CUDA.
+// The CUDA kernels of this build, and both functions by them; Unimplemented in a build without CUDA.
+const absl::StatusOr<const kernels::DeviceKernels*>& TableOfCuda();
 absl::Status ComputeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream);
 absl::Status RecodeByCuda(absl::Span<const DeviceStep> steps, CUstream_st* stream);
 

@@ -138,8 +138,4 @@ void Arena::Free(std::byte* data) {
   free_[begin] = length;
 }
 
-Buffer::~Buffer() {
-  if (data_ != nullptr) arena_->Free(data_);
-}
-
 }  // namespace tutti

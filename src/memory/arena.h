@@ -25,14 +25,14 @@ namespace tutti {
 // cache. A large block takes all pages that it touches: less than two pages more than its bytes (3.9 KB on average over
 // ranks and sizes, where pages have 4 KB). Blocks of several MB become resident when they are allocated, on large pages
 // where the kernel has them.
-class Arena : public std::enable_shared_from_this<Arena> {
+class Arena final : public MemorySource, public std::enable_shared_from_this<Arena> {
  public:
   Arena(std::shared_ptr<Transport> transport, Rank rank);
 
   // Allocates a buffer. ResourceExhausted says how many bytes were asked for, and how many the largest free piece has.
   // InvalidArgument when `bytes` is negative. Zero bytes give a buffer without memory.
   absl::StatusOr<Buffer> Allocate(std::int64_t bytes);
-  void Free(std::byte* data);
+  void Free(std::byte* data) override;
 
   // The part of [data, data + bytes) on pages that hold nothing else that is in use: all of a block larger than a page,
   // otherwise the whole pages within the range. Empty for memory outside the arena. Only such pages may be secluded:

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/agreement_fields.h"
+#include "sync/bucket_memory.h"
 #include "sync/hash.h"
 #include "tutti/agreement.h"
 
@@ -78,6 +79,7 @@ absl::Status AgreeOnParameters(Communicator& communicator, absl::Span<const Para
       {"first_bucket_bytes", absl::StrCat(options.first_bucket_bytes)},
       {"allow_unused", options.allow_unused ? "true" : "false"},
       {"autotune", options.autotune ? "true" : "false"},
+      {"memory", Name(options.memory)},
       {"parameters", absl::StrCat(parameters.size())},
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) {

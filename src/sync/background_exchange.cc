@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& co
     if (created.ok()) gradients = *std::move(created);
   }
   absl::StatusOr<std::unique_ptr<WeightBuckets>> weights =
-      WeightBuckets::Create(**own, context.strategy, context.parameters, layout);
+      WeightBuckets::Create(**own, *context.memory, context.strategy, context.parameters, layout);
   made.Update(weights.status());
   if (absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made); !agreed.ok()) return agreed;
   auto average = std::make_unique<AsyncAverage>(context.caller, *std::move(own), *std::move(weights), rounds.interval,

@@ -43,7 +43,7 @@ class WarmedUpExchange final : public BackgroundExchange {
   bool exchanges_gradients() const override { return context_.step < warmup_steps_; }
   std::shared_ptr<void> GradientView(int i) const override { return gradients_->GradientView(i); }
   absl::Status BeginBackward() override;
-  void MarkReady(int i) override { gradients_->MarkReady(i); }
+  void MarkReady(int i, void* stream) override { gradients_->MarkReady(i, stream); }
   std::vector<int> MissingGradients() const override { return gradients_->MissingGradients(); }
   absl::Status FinishBackward() override { return gradients_->Finish(); }
   bool used(int i) const override { return gradients_->used(i); }

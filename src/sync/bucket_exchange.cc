@@ -25,17 +25,19 @@ absl::Status CheckGradients(const Algorithm& algorithm) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BucketExchange>> BucketExchange::Create(Communicator& communicator,
-                                                                       const std::string& strategy) {
+                                                                       const std::string& strategy, MemoryKind memory) {
   absl::StatusOr<Strategy> parsed = ParseStrategy(strategy);
-  const absl::Status mistake = parsed.ok() ? CheckGradients(*parsed->algorithm) : parsed.status();
-  const AgreementFields fields = {{"version", TUTTI_VERSION},
-                                  {"strategy", parsed.ok() ? parsed->ToString() : strategy}};
+  absl::Status mistake = parsed.ok() ? CheckGradients(*parsed->algorithm) : parsed.status();
+  absl::StatusOr<std::unique_ptr<BucketMemory>> where = BucketMemory::Create(communicator, memory);
+  mistake.Update(where.status());
+  const AgreementFields fields = {
+      {"version", TUTTI_VERSION}, {"strategy", parsed.ok() ? parsed->ToString() : strategy}, {"memory", Name(memory)}};
   // A rank with a mistake takes part in the agreement, because its peers would wait for it.
   if (absl::Status agreed = Agree(communicator, "bucket exchange", fields, mistake); !agreed.ok()) return agreed;
   const absl::StatusOr<Caller> caller = Caller::Create(communicator);
   if (!caller.ok()) return caller.status();
   return std::unique_ptr<BucketExchange>(
-      new BucketExchange(std::make_unique<Impl>(communicator, *caller, *std::move(parsed))));
+      new BucketExchange(std::make_unique<Impl>(communicator, *std::move(where), *caller, *std::move(parsed))));
 }
 
 BucketExchange::BucketExchange(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -48,8 +50,8 @@ std::uint32_t BucketExchange::number(int bucket) const { return impl_->number(bu
 absl::Status BucketExchange::SetBucket(int bucket, BucketContents contents, void* data) {
   return impl_->SetBucket(bucket, std::move(contents), data);
 }
-Work BucketExchange::Exchange(int bucket, void* data, absl::Duration timeout) {
-  return impl_->Exchange(bucket, data, timeout);
+Work BucketExchange::Exchange(int bucket, void* data, absl::Duration timeout, void* stream) {
+  return impl_->Exchange(bucket, data, timeout, stream);
 }
 absl::Status BucketExchange::SetLossScale(double scale) { return impl_->SetLossScale(scale); }
 double BucketExchange::loss_scale() const { return impl_->loss_scale(); }

@@ -50,20 +50,25 @@ std::uint32_t BucketExchange::Impl::number(int bucket) const {
   return bucket >= 0 && bucket < bucket_count() ? buckets_[bucket].caller.number() : 0;
 }
 
-absl::Status BucketExchange::Impl::CheckIdle(int bucket) const {
-  const std::optional<ExchangeBucket>& exchange = buckets_[bucket].exchange;
+absl::Status BucketExchange::Impl::CheckIdle(int bucket) {
+  std::optional<ExchangeBucket>& exchange = buckets_[bucket].exchange;
   if (!exchange.has_value() || !exchange->runs()) return absl::OkStatus();
+  if (memory_->on_device()) {
+    SyncStatistics unused;
+    (void)exchange->Finish(unused);
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(absl::StrCat("rank ", communicator_.rank(), ": bucket ", bucket,
                                                     " is still under way; wait for the work of its last exchange"));
 }
 
-absl::Status BucketExchange::Impl::CheckIdle() const {
+absl::Status BucketExchange::Impl::CheckIdle() {
   absl::Status idle;
   for (int bucket = 0; bucket < bucket_count(); ++bucket) idle.Update(CheckIdle(bucket));
   return idle;
 }
 
-absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& contents, const void* data) const {
+absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& contents, const void* data) {
   if (bucket < 0 || bucket > bucket_count()) {
     return absl::InvalidArgumentError(
         absl::StrCat("bucket ", bucket, " is not in 0…", bucket_count(), ", the next one that can be set"));
@@ -103,8 +108,12 @@ absl::Status BucketExchange::Impl::Check(int bucket, const BucketContents& conte
   for (const int emptied : Emptied(bucket, contents)) {
     if (absl::Status idle = CheckIdle(emptied); !idle.ok()) return idle;
   }
+  if (absl::Status is_here = memory_->Check(data); !is_here.ok()) {
+    return absl::Status(is_here.code(), absl::StrCat("bucket ", bucket, ": ", is_here.message(),
+                                                     " (the kind of memory of BucketExchange::Create)"));
+  }
   const absl::StatusOr<Plan> plan = BuildPlan(strategy_, contents.dtype, count, communicator_.rank(),
-                                              communicator_.size(), communicator_.plan_options());
+                                              communicator_.size(), communicator_.plan_options(memory_->kind()));
   if (!plan.ok() || plan->states.size() <= static_cast<std::size_t>(kMostStates)) return plan.status();
   return absl::UnimplementedError(absl::StrCat("strategy ", name_, " keeps ", plan->states.size(),
                                                " states of a bucket, must be at most ", kMostStates));
@@ -130,13 +139,17 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
   }
   for (const int b : Emptied(bucket, contents)) {
     Bucket& emptied = buckets_[b];
-    if (emptied.exchange.has_value()) CopyOut(*emptied.exchange, emptied.contents, kept_);
+    if (emptied.exchange.has_value()) {
+      absl::Status copied = CopyOut(*emptied.exchange, emptied.contents, kept_);
+      if (!copied.ok()) return copied;
+    }
     emptied.exchange.reset();
     for (const BucketParameter& parameter : emptied.contents.parameters) bucket_of_.erase(parameter.key);
     emptied.contents = {};
   }
-  absl::StatusOr<ExchangeBucket> made = ExchangeBucket::Create(
-      communicator_, strategy_, {.dtype = contents.dtype, .count = CountOf(contents), .parameters = {}}, bucket, data);
+  absl::StatusOr<ExchangeBucket> made =
+      ExchangeBucket::Create(communicator_, *memory_, strategy_,
+                             {.dtype = contents.dtype, .count = CountOf(contents), .parameters = {}}, bucket, data);
   if (absl::Status on_all = AgreeOnMemory(communicator_, caller_, made.status()); !on_all.ok()) return on_all;
   if (absl::Status moved = MoveIn(kept_, contents, communicator_, OwnCall(), *made); !moved.ok()) return moved;
   for (const BucketParameter& parameter : contents.parameters) {
@@ -148,7 +161,7 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
   return absl::OkStatus();
 }
 
-Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeout) {
+Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeout, void* stream) {
   if (bucket < 0 || bucket >= bucket_count() || !buckets_[bucket].exchange.has_value()) {
     return Work(absl::InvalidArgumentError(absl::StrCat(
         "rank ", communicator_.rank(), ": bucket ", bucket,
@@ -172,6 +185,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
   step_ = std::max(step_, mine.step);
   CallOptions call = mine.caller.Sign(Purpose::kStep, static_cast<std::uint64_t>(step) + 1, {});
   call.timeout = timeout;
+  call.stream = stream;
   return mine.exchange->LaunchShared(/*round=*/0, step, call);
 }
 
@@ -181,7 +195,9 @@ absl::Status BucketExchange::Impl::SetLossScale(double scale) {
   absl::Status agreed = AgreeOnLossScale(communicator_, scale, caller_.Sign(Purpose::kLossScale, 0, {}));
   if (!agreed.ok()) return agreed;
   for (Bucket& bucket : buckets_) {
-    if (bucket.exchange.has_value()) bucket.exchange->ScaleResiduals(scale / loss_scale_);
+    if (!bucket.exchange.has_value()) continue;
+    absl::Status scaled = bucket.exchange->ScaleResiduals(scale / loss_scale_);
+    if (!scaled.ok()) return scaled;
   }
   Multiply(kept_, scale / loss_scale_);
   loss_scale_ = scale;
@@ -195,14 +211,15 @@ CheckpointOwner BucketExchange::Impl::Owner() const {
           .size = communicator_.size(),
           .step = step_,
           .loss_scale = loss_scale_,
-          .participants = ParticipantsOf(strategy_, communicator_.size(), communicator_.plan_options())};
+          .participants = ParticipantsOf(strategy_, communicator_.size(), communicator_.plan_options(memory_->kind()))};
 }
 
-absl::StatusOr<std::string> BucketExchange::Impl::SaveState() const {
+absl::StatusOr<std::string> BucketExchange::Impl::SaveState() {
   if (absl::Status idle = CheckIdle(); !idle.ok()) return idle;
   Residuals all = kept_;
   for (const Bucket& bucket : buckets_) {
-    if (bucket.exchange.has_value()) CopyOut(*bucket.exchange, bucket.contents, all);
+    if (!bucket.exchange.has_value()) continue;
+    if (absl::Status copied = CopyOut(*bucket.exchange, bucket.contents, all); !copied.ok()) return copied;
   }
   return Write({Owner(), ToSave(all)});
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "sync/bucket_memory.h"
 #include "sync/caller.h"
 #include "sync/checkpoint_format.h"
 #include "sync/exchange_bucket.h"
@@ -26,8 +28,12 @@ namespace tutti {
 // The functions have the names and the contracts of BucketExchange's functions.
 class BucketExchange::Impl {
  public:
-  Impl(Communicator& communicator, const Caller& caller, Strategy strategy)
-      : communicator_(communicator), caller_(caller), strategy_(std::move(strategy)), name_(strategy_.ToString()) {}
+  Impl(Communicator& communicator, std::unique_ptr<BucketMemory> memory, const Caller& caller, Strategy strategy)
+      : communicator_(communicator),
+        memory_(std::move(memory)),
+        caller_(caller),
+        strategy_(std::move(strategy)),
+        name_(strategy_.ToString()) {}
   ~Impl();
 
   const std::string& name() const { return name_; }
@@ -37,9 +43,9 @@ class BucketExchange::Impl {
   std::uint32_t number(int bucket) const;
 
   absl::Status SetBucket(int bucket, BucketContents contents, void* data);
-  Work Exchange(int bucket, void* data, absl::Duration timeout);
+  Work Exchange(int bucket, void* data, absl::Duration timeout, void* stream);
   absl::Status SetLossScale(double scale);
-  absl::StatusOr<std::string> SaveState() const;
+  absl::StatusOr<std::string> SaveState();
   absl::Status LoadState(absl::Span<const std::string> states);
 
  private:
@@ -51,16 +57,18 @@ class BucketExchange::Impl {
   };
 
   // The first mistake in the arguments of SetBucket; OK when there is none.
-  absl::Status Check(int bucket, const BucketContents& contents, const void* data) const;
-  // FailedPrecondition when an exchange is under way: of any bucket, or of `bucket`.
-  absl::Status CheckIdle() const;
-  absl::Status CheckIdle(int bucket) const;
+  absl::Status Check(int bucket, const BucketContents& contents, const void* data);
+  // FailedPrecondition when an exchange is under way: of any bucket, or of `bucket`. In memory of a GPU, where the user
+  // does not wait for an exchange, these functions wait for its end; an exchange that has failed is none under way.
+  absl::Status CheckIdle();
+  absl::Status CheckIdle(int bucket);
   // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
   std::vector<int> Emptied(int bucket, const BucketContents& contents) const;
   CallOptions OwnCall() const { return caller_.Sign(Purpose::kState, 0, {}); }
   CheckpointOwner Owner() const;
 
   Communicator& communicator_;
+  const std::unique_ptr<BucketMemory> memory_;
   const Caller caller_;
   const Strategy strategy_;
   const std::string name_;

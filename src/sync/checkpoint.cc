@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "sync/states_on_host.h"
 
 namespace tutti {
 namespace {
@@ -101,13 +102,18 @@ void ShareOut(const std::vector<Checkpoint>& checkpoints, std::size_t b, const C
 
 }  // namespace
 
-std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets) {
+absl::StatusOr<std::string> WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets) {
   Checkpoint checkpoint{owner, {}};
+  std::vector<StatesOnHost> kept;  // until their bytes are written
+  kept.reserve(buckets.size());
   for (const ExchangeBucket& bucket : buckets) {
+    absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(bucket);
+    if (!states.ok()) return states.status();
+    kept.push_back(*std::move(states));
     CheckpointBucket& saved = checkpoint.buckets.emplace_back(CheckpointBucket{bucket.count(), {}});
     for (const StateRange& state : bucket.states()) {
       saved.states.push_back({state.name, state.kind, state.range.dtype, state.first_element, state.divisor,
-                              absl::string_view(reinterpret_cast<const char*>(bucket.AddressOf(state)),
+                              absl::string_view(reinterpret_cast<const char*>(kept.back().AddressOf(state)),
                                                 static_cast<std::size_t>(state.range.bytes))});
     }
   }
@@ -126,9 +132,11 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(
   const auto own = std::find_if(parsed->begin(), parsed->end(),
                                 [&](const Checkpoint& checkpoint) { return checkpoint.owner.rank == owner.rank; });
   for (std::size_t b = 0; b < buckets.size(); ++b) {
+    absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(buckets[b]);
+    if (!states.ok()) return states.status();
     for (const StateRange& state : buckets[b].states()) {
       if (state.range.bytes == 0) continue;
-      std::byte* const memory = buckets[b].AddressOf(state);
+      std::byte* const memory = states->AddressOf(state);
       if (same_world) {
         std::memcpy(memory, Find(own->buckets[b].states, state)->bytes.data(),
                     static_cast<std::size_t>(state.range.bytes));
@@ -136,6 +144,7 @@ absl::StatusOr<CheckpointOwner> ReadCheckpoint(
         ShareOut(*parsed, b, owner, state, buckets[b].count(), reinterpret_cast<float*>(memory));
       }
     }
+    if (absl::Status stored = states->Store(); !stored.ok()) return stored;
   }
   return saved;
 }

@@ -13,7 +13,7 @@
 namespace tutti {
 
 // Writes the states of `buckets`, in the format of checkpoint_format.h.
-std::string WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
+absl::StatusOr<std::string> WriteCheckpoint(const CheckpointOwner& owner, absl::Span<const ExchangeBucket> buckets);
 
 // Fills the states of `buckets` from `checkpoints` and returns the saved owner with its step: where ranks step alone,
 // the least step of those given. `checkpoints` holds this rank's own checkpoint of the same world (SameWorld), or those

@@ -37,8 +37,10 @@ void SayNothingToTune(SyncContext& context, const std::string& reason) {
 absl::StatusOr<std::unique_ptr<Exchange>> MakeExchange(SyncContext& context, const Layout& layout,
                                                        const SynchronizerOptions& options) {
   if (options.autotune) {
-    const TuningSpace space = TuningSpaceOf(context.strategy, context.parameters, options, context.communicator.size(),
-                                            context.communicator.plan_options());
+    TuningSpace space = TuningSpaceOf(context.strategy, context.parameters, options, context.communicator.size(),
+                                      context.communicator.plan_options());
+    // The host does not wait for a GPU, so the host's times say nothing.
+    if (context.memory->on_device()) space.reason = "the exchanges of a GPU are not timed";
     if (space.reason.empty())
       return OnAllRanks(context, TunedExchange::Create(context, layout, space, options.allow_unused));
     SayNothingToTune(context, space.reason);

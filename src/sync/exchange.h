@@ -33,7 +33,7 @@ class Exchange {
   // Functions for gradients, called while backward runs; MarkReady may be called by any thread.
   virtual std::shared_ptr<void> GradientView(int /*i*/) const { return nullptr; }
   virtual absl::Status BeginBackward() { return absl::OkStatus(); }
-  virtual void MarkReady(int /*i*/) {}
+  virtual void MarkReady(int /*i*/, void* /*stream*/) {}
   virtual std::vector<int> MissingGradients() const { return {}; }
   virtual absl::Status FinishBackward() { return absl::OkStatus(); }
   virtual bool used(int /*i*/) const { return true; }
@@ -63,10 +63,12 @@ class Exchange {
   // too.
   virtual void EndLoad(bool /*same_world*/) {}
 
-  // The options of a call that is made now for `purpose`.
+  // The options of a call that is made now for `purpose`; its input is what is on the stream of the memory now.
   CallOptions Call(Purpose purpose, const CallOptions& options = {}) const {
     const bool counted_alike = steps_together() && purpose != Purpose::kState;
-    return context_.caller.Sign(purpose, counted_alike ? context_.round : 0, options);
+    CallOptions call = options;
+    if (purpose != Purpose::kUser) call.stream = context_.memory->stream();
+    return context_.caller.Sign(purpose, counted_alike ? context_.round : 0, call);
   }
 
  protected:

@@ -1,20 +1,14 @@
 #include "sync/exchange_bucket.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "sync/states_on_host.h"
 
 namespace tutti {
 namespace {
-
-absl::StatusOr<Buffer> AllocateZeroed(Communicator& communicator, std::int64_t bytes) {
-  absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes);
-  if (buffer.ok() && bytes > 0) std::memset(buffer->data(), 0, static_cast<std::size_t>(bytes));
-  return buffer;
-}
 
 absl::Status ForAll(absl::Span<ExchangeBucket> buckets, absl::Status (ExchangeBucket::*finish)(SyncStatistics&),
                     SyncStatistics& statistics) {
@@ -27,38 +21,41 @@ absl::Status ForAll(absl::Span<ExchangeBucket> buckets, absl::Status (ExchangeBu
 
 }  // namespace
 
-absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, const Strategy& strategy,
-                                                      const BucketLayout& layout, int index, void* place) {
+absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator, BucketMemory& memory,
+                                                      const Strategy& strategy, const BucketLayout& layout, int index,
+                                                      void* place) {
+  const PlanOptions& options = communicator.plan_options(memory.kind());
   std::vector<Plan> plans;
   std::int64_t state_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
+  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), options);
   for (int round = 0; round < RoundsOf(strategy, static_cast<int>(participants.size())); ++round) {
-    absl::StatusOr<Plan> plan = BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(),
-                                          communicator.size(), communicator.plan_options(), round);
+    absl::StatusOr<Plan> plan =
+        BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(), communicator.size(), options, round);
     if (!plan.ok()) return plan.status();
     state_bytes = std::max(state_bytes, plan->state_bytes);
-    if (!plan->maps_peers()) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes);
+    if (!plan->maps_peers() && !memory.on_device()) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes);
     plans.push_back(*std::move(plan));
   }
   ExchangeBucket bucket;
+  bucket.where_ = &memory;
   bucket.index_ = index;
   bucket.background_ = strategy.algorithm->phase == Phase::kBackground;
   bucket.count_ = layout.count;
   const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
-    absl::StatusOr<Buffer> allocated = AllocateZeroed(communicator, bytes);
+    absl::StatusOr<Buffer> allocated = memory.AllocateZeroed(bytes);
     if (!allocated.ok()) return allocated.status();
     buffer = *std::move(allocated);
     return absl::OkStatus();
   };
-  Buffer memory;
+  Buffer own;
   bucket.out_bytes_ = plans[0].out_bytes;
   for (const auto& [buffer, bytes] :
-       {std::pair(&bucket.in_, plans[0].in_bytes), std::pair(&memory, place == nullptr ? bucket.out_bytes_ : 0),
+       {std::pair(&bucket.in_, plans[0].in_bytes), std::pair(&own, place == nullptr ? bucket.out_bytes_ : 0),
         std::pair(&bucket.state_, state_bytes), std::pair(&bucket.scratch_, scratch_bytes)}) {
     if (absl::Status allocated = allocate(*buffer, bytes); !allocated.ok()) return allocated;
   }
-  bucket.memory_ = std::make_shared<Buffer>(std::move(memory));
+  bucket.memory_ = std::make_shared<Buffer>(std::move(own));
   bucket.out_ = place == nullptr ? bucket.memory_->data() : static_cast<std::byte*>(place);
   const PlanBuffers buffers = {
       .in = bucket.in_.data(), .out = bucket.out_, .state = bucket.state_.data(), .scratch = bucket.scratch_.data()};
@@ -99,36 +96,45 @@ absl::Status ExchangeBucket::MoveTo(void* place) {
   return absl::OkStatus();
 }
 
-void ExchangeBucket::ScaleResiduals(double factor) {
+absl::Status ExchangeBucket::ScaleResiduals(double factor) {
+  absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(*this);
+  if (!states.ok()) return states.status();
   for (const StateRange& state : states_) {
     if (state.kind != StateKind::kResidual) continue;
-    auto* const values = reinterpret_cast<float*>(AddressOf(state));
+    auto* const values = reinterpret_cast<float*>(states->AddressOf(state));
     for (std::int64_t i = 0; i < state.range.count(); ++i) values[i] = static_cast<float>(values[i] * factor);
   }
+  return states->Store();
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
-  if (absl::Status status = work_.WaitForOutput(); !status.ok()) return status;
-  if (std::exchange(counted_, true)) return absl::OkStatus();
-  statistics.wire_bytes += work_.wire_bytes();
-  statistics.payload_bytes += out_bytes_;
-  return absl::OkStatus();
+  absl::Status status = where_->on_device() ? work_.WaitOnStream(where_->stream()) : work_.WaitForOutput();
+  if (status.ok()) CountTraffic(statistics);
+  return status;
 }
 
 absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
-  if (absl::Status status = FinishOutput(statistics); !status.ok()) return status;
   if (absl::Status status = work_.Wait(); !status.ok()) return status;
-  statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns_);
+  CountTraffic(statistics);
+  if (const std::int64_t launched_ns = std::exchange(launched_ns_, 0); launched_ns != 0) {
+    statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns);
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
-                                                        absl::Span<const BucketLayout> layout,
+void ExchangeBucket::CountTraffic(SyncStatistics& statistics) {
+  if (std::exchange(counted_, true)) return;
+  statistics.wire_bytes += work_.wire_bytes();
+  statistics.payload_bytes += out_bytes_;
+}
+
+absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, BucketMemory& memory,
+                                                        const Strategy& strategy, absl::Span<const BucketLayout> layout,
                                                         absl::Span<void* const> places) {
   std::vector<ExchangeBucket> buckets;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     absl::StatusOr<ExchangeBucket> bucket = ExchangeBucket::Create(
-        communicator, strategy, layout[i], static_cast<int>(i), places.empty() ? nullptr : places[i]);
+        communicator, memory, strategy, layout[i], static_cast<int>(i), places.empty() ? nullptr : places[i]);
     if (!bucket.ok()) return bucket.status();
     buckets.push_back(*std::move(bucket));
   }

@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "sync/bucket_memory.h"
 #include "sync/buckets.h"
 #include "tutti/algorithm.h"
 #include "tutti/buffer.h"
@@ -20,11 +22,12 @@ namespace tutti {
 // A bucket with its bound plans. A run allocates nothing and looks nothing up.
 class ExchangeBucket {
  public:
-  // Binds one plan per round of the strategy. `communicator` must outlive the result. `index` is the number of the
-  // bucket. `place`, which must outlive the result, is the memory on which plans that work in place run; nullptr:
-  // memory of the bucket's own.
-  static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, const Strategy& strategy,
-                                               const BucketLayout& layout, int index, void* place = nullptr);
+  // Binds one plan per round of the strategy. `communicator` and `memory` must outlive the result. `index` is the
+  // number of the bucket. `place`, which must outlive the result, is the memory on which plans that work in place run;
+  // nullptr: memory of the bucket's own.
+  static absl::StatusOr<ExchangeBucket> Create(Communicator& communicator, BucketMemory& memory,
+                                               const Strategy& strategy, const BucketLayout& layout, int index,
+                                               void* place = nullptr);
 
   // Starts the plan of a round; the last run must have ended. `step` and the bucket's index name the run's random
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
@@ -34,7 +37,7 @@ class ExchangeBucket {
   // Finish and runs() are still about the run before.
   Work LaunchShared(int round, std::int64_t step, const CallOptions& call);
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
-  // plan.
+  // plan. On a GPU the stream of the memory waits, and not the caller.
   absl::Status FinishOutput(SyncStatistics& statistics);
   // Waits for the end of the run and adds its traffic and duration to `statistics`.
   absl::Status Finish(SyncStatistics& statistics);
@@ -46,7 +49,7 @@ class ExchangeBucket {
   bool runs() const { return !work_.done(); }
 
   // Multiplies the residuals by `factor`. No run may be under way.
-  void ScaleResiduals(double factor);
+  absl::Status ScaleResiduals(double factor);
 
   // The memory that plans read, and the memory of their result; both are one where plans work in place.
   std::byte* in() const { return in_.data() != nullptr ? in_.data() : out_; }
@@ -56,9 +59,13 @@ class ExchangeBucket {
   std::int64_t count() const { return count_; }  // elements
   const std::vector<StateRange>& states() const { return states_; }
   std::byte* AddressOf(const StateRange& state) const { return state_.data() + state.range.offset; }
+  // All states, in the memory of where(); for the host see states_on_host.h.
+  absl::Span<std::byte> state_memory() const { return state_.as<std::byte>(); }
+  BucketMemory& where() const { return *where_; }
 
  private:
   Work Start(int round, std::int64_t step, const CallOptions& call);
+  void CountTraffic(SyncStatistics& statistics);
 
   int index_ = 0;
   bool background_ = false;  // the strategy works in the background: see CallOptions
@@ -67,18 +74,19 @@ class ExchangeBucket {
   std::shared_ptr<Buffer> memory_;
   std::byte* out_ = nullptr;
   std::int64_t out_bytes_ = 0;
+  BucketMemory* where_ = nullptr;
   Buffer state_;
   Buffer scratch_;  // scratch of plans over messages, which never run at the same time
   std::vector<StateRange> states_;
   std::vector<BoundPlan> rounds_;
   Work work_;
-  bool counted_ = true;  // the traffic of the last run is in the statistics
-  std::int64_t launched_ns_ = 0;
+  bool counted_ = true;           // the traffic of the last run is in the statistics
+  std::int64_t launched_ns_ = 0;  // 0: the duration of the last run is in the statistics
 };
 
 // Makes one bucket for each of `layout`; `places` holds a place for each bucket, or nothing.
-absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, const Strategy& strategy,
-                                                        absl::Span<const BucketLayout> layout,
+absl::StatusOr<std::vector<ExchangeBucket>> MakeBuckets(Communicator& communicator, BucketMemory& memory,
+                                                        const Strategy& strategy, absl::Span<const BucketLayout> layout,
                                                         absl::Span<void* const> places = {});
 // FinishOutputs waits for the outputs of all buckets, FinishAll for the ends of their runs. Both functions also wait
 // for the other buckets when one has failed, return the first error, and add the time of the wait to `statistics`.

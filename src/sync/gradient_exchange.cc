@@ -28,10 +28,15 @@ GradientExchange::GradientExchange(SyncContext& context, const Strategy& strateg
       places_(layout.places),
       allow_unused_(allow_unused),
       sums_(!Averages(strategy)),
+      layout_(layout.buckets),
+      streams_(context.memory->on_device() ? context.parameters.size() : 0),
       ready_(BucketOf(layout), static_cast<int>(layout.buckets.size())) {}
 
 GradientExchange::~GradientExchange() {
-  if (!in_step_ || !synchronizing_) return;
+  if (!in_step_ || !synchronizing_) {
+    (void)FinishOnDevice();
+    return;
+  }
   (void)Fail(absl::AbortedError(
       absl::StrCat("rank ", context_.communicator.rank(), " gave up its synchronizer in the middle of a step")));
 }
@@ -45,7 +50,8 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(SyncC
 }
 
 absl::Status GradientExchange::MakeMemory(const Strategy& strategy, const Layout& layout) {
-  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(context_.communicator, strategy, layout.buckets);
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets =
+      MakeBuckets(context_.communicator, *context_.memory, strategy, layout.buckets);
   if (!buckets.ok()) return buckets.status();
   buckets_ = *std::move(buckets);
   if (allow_unused_ && !context_.parameters.empty()) {
@@ -69,6 +75,7 @@ absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum)
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", context_.communicator.rank(), ": the last backward was begun but not finished"));
   }
+  if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
   step_ = context_.step;
   call_ = Call(Purpose::kStep);
   round_ = 0;
@@ -87,12 +94,34 @@ absl::Status GradientExchange::Begin(bool synchronize, MomentumSource* momentum)
   return absl::OkStatus();
 }
 
-void GradientExchange::MarkReady(int i) {
+absl::Status GradientExchange::FinishOnDevice() {
+  return context_.memory->on_device() ? FinishAll(absl::MakeSpan(buckets_), context_.statistics) : absl::OkStatus();
+}
+
+void GradientExchange::MarkReady(int i, void* stream) {
   if (!synchronizing_) return;
   // A gradient that is marked already may be on its way and must not change.
-  if (momentum_ != nullptr && !ready_.marked(i)) momentum_->ReplaceGradient(i);
-  const bool first = ready_.Mark(i, [this](int b) { buckets_[b].Launch(round_, step_, call_); });
+  if (momentum_ != nullptr && !ready_.marked(i)) momentum_->ReplaceGradient(i, stream);
+  if (!streams_.empty()) streams_[i].store(stream, std::memory_order_relaxed);
+  const bool first = ready_.Mark(i, [this](int b) { Launch(b); });
   if (!first) marked_twice_.store(i, std::memory_order_relaxed);
+}
+
+// Starts the exchange of bucket `b` once the gradients in it are computed: after what is now on the streams of all of
+// them. Mark orders the stores of the streams before this.
+void GradientExchange::Launch(int b) {
+  CallOptions call = call_;
+  if (!streams_.empty()) {
+    const auto stream_of = [this](int i) { return streams_[i].load(std::memory_order_relaxed); };
+    const std::vector<int>& inside = layout_[b].parameters;
+    call.stream = stream_of(inside.back());
+    for (std::size_t k = 0; k + 1 < inside.size(); ++k) {
+      // Most gradients are on one stream, which is looked at once.
+      void* const other = stream_of(inside[k]);
+      if (k == 0 || other != stream_of(inside[k - 1])) context_.memory->LetWait(call.stream, other);
+    }
+  }
+  buckets_[b].Launch(round_, step_, call);
 }
 
 std::vector<int> GradientExchange::MissingGradients() const {
@@ -127,13 +156,15 @@ absl::Status GradientExchange::Finish() {
     if (absl::Status mistake = CheckStep(missing); !mistake.ok()) return Fail(mistake);
     // Marks the missing parameters, and those without elements, which nobody else marks.
     for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
-      if (!ready_.marked(i)) MarkReady(i);
+      if (!ready_.marked(i)) MarkReady(i, context_.memory->stream());
     }
     in_step_ = false;
     holds_sums_ = sums_;
-    if (used_.data() == nullptr) return FinishAll(absl::MakeSpan(buckets_), context_.statistics);
+    // On a GPU only the stream waits.
+    const auto finish_all = context_.memory->on_device() ? FinishOutputs : FinishAll;
+    if (used_.data() == nullptr) return finish_all(absl::MakeSpan(buckets_), context_.statistics);
     Work agreement = AgreeOnUsed(missing);
-    absl::Status status = FinishAll(absl::MakeSpan(buckets_), context_.statistics);
+    absl::Status status = finish_all(absl::MakeSpan(buckets_), context_.statistics);
     status.Update(agreement.Wait());
     return status;
   }
@@ -168,21 +199,29 @@ absl::Status GradientExchange::SetLossScale(double scale) {
   if (absl::Status scalable = CheckScalable(); !scalable.ok()) return scalable;
   absl::Status agreed = AgreeOnLossScale(context_.communicator, scale, Call(Purpose::kLossScale));
   if (!agreed.ok()) return agreed;
-  for (ExchangeBucket& bucket : buckets_) bucket.ScaleResiduals(scale / context_.loss_scale);
-  context_.loss_scale = scale;
-  return absl::OkStatus();
+  absl::Status scaled = FinishOnDevice();
+  for (ExchangeBucket& bucket : buckets_) {
+    if (scaled.ok()) scaled = bucket.ScaleResiduals(scale / context_.loss_scale);
+  }
+  if (scaled.ok()) context_.loss_scale = scale;
+  return scaled;
 }
 
 void GradientExchange::TakeOver(const GradientExchange& former) {
   for (int i = 0; i < static_cast<int>(context_.parameters.size()); ++i) {
     const Parameter& parameter = context_.parameters[i];
     if (parameter.count == 0) continue;
-    std::memcpy(GradientView(i).get(), former.GradientView(i).get(),
-                static_cast<std::size_t>(parameter.count * SizeOf(parameter.dtype)));
+    context_.memory->Copy(GradientView(i).get(), former.GradientView(i).get(),
+                          parameter.count * SizeOf(parameter.dtype));
   }
   if (used_.data() != nullptr) std::memcpy(used_.data(), former.used_.data(), context_.parameters.size());
   holds_sums_ = former.holds_sums_;
   exchanged_ = former.exchanged_;
+}
+
+absl::StatusOr<absl::Span<ExchangeBucket>> GradientExchange::BucketsToSave() {
+  if (absl::Status ended = FinishOnDevice(); !ended.ok()) return ended;
+  return absl::MakeSpan(buckets_);
 }
 
 void GradientExchange::EndLoad(bool /*same_world*/) { exchanged_ = false; }
@@ -220,8 +259,7 @@ absl::Status GradientExchange::Fail(const absl::Status& mistake) {
 void GradientExchange::ZeroGradients() {
   holds_sums_ = false;
   for (ExchangeBucket& bucket : buckets_) {
-    const absl::Span<std::byte> bytes = bucket.memory()->as<std::byte>();
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    context_.memory->Zero(bucket.memory()->data(), bucket.memory()->bytes());
   }
 }
 

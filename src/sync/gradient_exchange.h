@@ -28,7 +28,7 @@ class GradientExchange : public Exchange {
   bool exchanges_gradients() const override { return true; }
   std::shared_ptr<void> GradientView(int i) const override;
   absl::Status BeginBackward() override { return Begin(context_.synchronize, context_.momentum); }
-  void MarkReady(int i) override;
+  void MarkReady(int i, void* stream) override;
   std::vector<int> MissingGradients() const override;
   absl::Status FinishBackward() override;
   bool used(int i) const override { return used_.data() == nullptr || used_.as<std::uint8_t>()[i] != 0; }
@@ -38,7 +38,7 @@ class GradientExchange : public Exchange {
   absl::Status BeforeStep() override { return context_.communicator.status(); }
   absl::Status AfterStep() override;
   absl::Status Flush() override { return context_.communicator.status(); }
-  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override { return absl::MakeSpan(buckets_); }
+  absl::StatusOr<absl::Span<ExchangeBucket>> BucketsToSave() override;
   void EndLoad(bool same_world) override;
 
   // Begins a backward. `synchronize`: false when gradients are only accumulated. `momentum`: the source of what is
@@ -60,6 +60,9 @@ class GradientExchange : public Exchange {
   // Whether buckets of the backward under way have left.
   bool has_launched() const { return in_step_ && synchronizing_ && ready_.launched() > 0; }
   absl::Status CheckStep(absl::Span<const int> missing) const;
+  void Launch(int b);
+  // Waits for the buckets of the last backward, which on a GPU only the stream has waited for.
+  absl::Status FinishOnDevice();
   absl::Status Fail(const absl::Status& mistake);
   Work AgreeOnUsed(absl::Span<const int> missing);
 
@@ -68,6 +71,9 @@ class GradientExchange : public Exchange {
   const bool sums_;  // the strategy adds gradients up and does not divide
   Buffer used_;      // one byte per parameter; empty unless allow_unused
   std::vector<ExchangeBucket> buckets_;
+  const std::vector<BucketLayout> layout_;
+  // By parameter: the stream on which its gradient is computed in the backward under way, in memory of a GPU.
+  std::vector<std::atomic<void*>> streams_;
   ReadyCounters ready_;
   std::atomic<int> marked_twice_{-1};
   MomentumSource* momentum_ = nullptr;

@@ -12,7 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kernels/adam.h"
+#include "sync/bucket_memory.h"
 #include "sync/byte_stream.h"
+#include "sync/synchronizer_impl.h"
 #include "tutti/algorithm.h"
 
 namespace tutti {
@@ -109,14 +111,35 @@ kernels::AdamFactors FactorsOf(const QAdam::Group& group, std::int64_t step) {
 
 QAdam::QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vector<Group> groups)
     : synchronizer_(synchronizer), weights_(std::move(weights)), groups_(std::move(groups)) {
-  std::int64_t elements = 0;
   for (const Parameter& parameter : synchronizer_.parameters()) {
-    ranges_.push_back({elements, parameter.count});
+    ranges_.push_back({elements_, parameter.count});
     gradients_.push_back(synchronizer_.GradientView(static_cast<int>(gradients_.size())));
-    elements += parameter.count;
+    elements_ += parameter.count;
   }
-  m_.resize(static_cast<std::size_t>(elements));
-  v_.resize(static_cast<std::size_t>(elements));
+}
+
+BucketMemory& QAdam::memory() const { return *synchronizer_.impl_->context.memory; }
+
+absl::Status QAdam::Allocate() {
+  if (memory().on_device()) {
+    absl::StatusOr<Buffer> both = memory().AllocateZeroed(2 * elements_ * static_cast<std::int64_t>(sizeof(float)));
+    if (!both.ok()) return both.status();
+    on_device_ = *std::move(both);
+    m_ = on_device_.as<float>().data();
+  } else {
+    on_host_.resize(2 * static_cast<std::size_t>(elements_));
+    m_ = on_host_.data();
+  }
+  v_ = m_ + elements_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<float>> QAdam::OnHost(float* moments, std::vector<float>& copy) const {
+  if (!memory().on_device()) return absl::Span<float>(moments, static_cast<std::size_t>(elements_));
+  copy.resize(static_cast<std::size_t>(elements_));
+  absl::Status read = memory().Transfer(copy.data(), moments, elements_ * static_cast<std::int64_t>(sizeof(float)));
+  if (!read.ok()) return read;
+  return absl::MakeSpan(copy);
 }
 
 absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer, std::vector<Weights> weights,
@@ -133,15 +156,22 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
     mistake = absl::FailedPreconditionError("the synchronizer has a QAdam already");
   }
   mistake.Update(CheckArguments(synchronizer.parameters(), weights, groups));
-  if (absl::Status agreed = synchronizer.Agree(FieldsOf(weights, groups), mistake); !agreed.ok()) return agreed;
+  const AgreementFields fields = FieldsOf(weights, groups);
   std::unique_ptr<QAdam> optimizer(new QAdam(synchronizer, std::move(weights), std::move(groups)));
+  for (const Weights& of_parameter : optimizer->weights_) {
+    mistake.Update(optimizer->memory().Check(of_parameter.data));
+  }
+  mistake.Update(optimizer->Allocate());
+  if (absl::Status agreed = synchronizer.Agree(fields, mistake); !agreed.ok()) return agreed;
   optimizer->warmup_steps_ = strategy->integer("warmup_steps");
   optimizer->freezes_by_variance_ = strategy->option("freeze") == "variance";
   synchronizer.set_momentum_source(optimizer.get());
   return optimizer;
 }
 
-QAdam::~QAdam() { synchronizer_.set_momentum_source(nullptr); }
+QAdam::~QAdam() {
+  if (synchronizer_.momentum_source() == this) synchronizer_.set_momentum_source(nullptr);
+}
 
 absl::Status QAdam::SetGroup(int g, const Group& group) {
   if (g < 0 || g >= static_cast<int>(groups_.size())) {
@@ -157,11 +187,10 @@ absl::StatusOr<int> QAdam::BeginBackward() {
   return frozen_ ? kQAdamCompressed : kQAdamWarmUp;
 }
 
-void QAdam::ReplaceGradient(int i) {
+void QAdam::ReplaceGradient(int i, void* stream) {
   if (!frozen_) return;
-  kernels::BlendIntoMomentum(synchronizer_.parameters()[i].dtype, gradients_[i].get(), weights_[i].data,
-                             m_.data() + ranges_[i].begin, ranges_[i].count,
-                             FactorsOf(groups_[weights_[i].group], step_ + 1));
+  memory().BlendIntoMomentum(stream, synchronizer_.parameters()[i].dtype, gradients_[i].get(), weights_[i].data,
+                             m_ + ranges_[i].begin, ranges_[i].count, FactorsOf(groups_[weights_[i].group], step_ + 1));
 }
 
 absl::Status QAdam::Step(absl::Span<const int> untouched) {
@@ -181,12 +210,12 @@ absl::Status QAdam::Step(absl::Span<const int> untouched) {
 void QAdam::UpdateWeights(int i) {
   const DType dtype = synchronizer_.parameters()[i].dtype;
   const kernels::AdamFactors factors = FactorsOf(groups_[weights_[i].group], step_);
-  float* const m = m_.data() + ranges_[i].begin;
-  float* const v = v_.data() + ranges_[i].begin;
+  float* const m = m_ + ranges_[i].begin;
+  float* const v = v_ + ranges_[i].begin;
   if (frozen_) {
-    kernels::FrozenAdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
+    memory().FrozenAdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
   } else {
-    kernels::AdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
+    memory().AdamStep(dtype, weights_[i].data, gradients_[i].get(), m, v, ranges_[i].count, factors);
   }
 }
 
@@ -194,11 +223,9 @@ absl::Status QAdam::EndStepOfWarmUp() {
   if (freezes_by_variance_) {
     const absl::StatusOr<bool> settled = VarianceSettled();
     if (!settled.ok()) return settled.status();
-    if (*settled) Freeze();
-  } else if (step_ >= warmup_steps_) {
-    Freeze();
+    return *settled ? Freeze() : absl::OkStatus();
   }
-  return absl::OkStatus();
+  return step_ >= warmup_steps_ ? Freeze() : absl::OkStatus();
 }
 
 std::int64_t QAdam::Period() const {
@@ -207,11 +234,14 @@ std::int64_t QAdam::Period() const {
   return std::llround(1 / (1 - beta2));
 }
 
-double QAdam::VarianceNorm() const {
+absl::StatusOr<double> QAdam::VarianceNorm() const {
+  std::vector<float> copy;
+  const absl::StatusOr<absl::Span<float>> v = OnHost(v_, copy);
+  if (!v.ok()) return v.status();
   double norm = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     double sum = 0;
-    for (std::int64_t k = 0; k < ranges_[i].count; ++k) sum += v_[ranges_[i].begin + k];
+    for (std::int64_t k = 0; k < ranges_[i].count; ++k) sum += (*v)[static_cast<std::size_t>(ranges_[i].begin + k)];
     norm += sum / (1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_)));
   }
   return norm;
@@ -219,7 +249,9 @@ double QAdam::VarianceNorm() const {
 
 absl::StatusOr<bool> QAdam::VarianceSettled() {
   if (step_ % Period() != 0) return false;
-  const double norm = VarianceNorm();
+  const absl::StatusOr<double> computed = VarianceNorm();
+  if (!computed.ok()) return computed.status();
+  const double norm = *computed;
   const double last = std::exchange(last_norm_, norm);
   if (step_ < warmup_steps_) return false;
   // All ranks have the same variance and so decide alike; a rank that differed would run another plan than its peers,
@@ -230,13 +262,16 @@ absl::StatusOr<bool> QAdam::VarianceSettled() {
   return norm >= kSettledRatio * last && last >= kSettledRatio * norm;
 }
 
-void QAdam::Freeze() {
-  const double norm = VarianceNorm();
-  if (norm == 0) return;
-  const double mean_of_all = norm / static_cast<double>(v_.size());
+absl::Status QAdam::Freeze() {
+  const absl::StatusOr<double> norm = VarianceNorm();
+  if (!norm.ok() || *norm == 0) return norm.status();
+  const double mean_of_all = *norm / static_cast<double>(elements_);
+  std::vector<float> copy;
+  const absl::StatusOr<absl::Span<float>> variance = OnHost(v_, copy);
+  if (!variance.ok()) return variance.status();
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     const double correction = 1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_));
-    const auto begin = v_.begin() + ranges_[i].begin;
+    const auto begin = variance->begin() + ranges_[i].begin;
     const auto end = begin + ranges_[i].count;
     double sum = 0;
     for (auto v = begin; v != end; ++v) {
@@ -248,10 +283,20 @@ void QAdam::Freeze() {
     const auto floor = static_cast<float>(kVarianceFloor * mean);
     std::for_each(begin, end, [floor](float& v) { v = v < floor ? floor : v; });
   }
+  if (memory().on_device()) {
+    const std::int64_t bytes = elements_ * static_cast<std::int64_t>(sizeof(float));
+    if (absl::Status written = memory().Transfer(v_, variance->data(), bytes); !written.ok()) return written;
+  }
   frozen_ = true;
+  return absl::OkStatus();
 }
 
 std::string QAdam::SaveState() const {
+  std::vector<float> copy_of_m;
+  std::vector<float> copy_of_v;
+  const absl::StatusOr<absl::Span<float>> m = OnHost(m_, copy_of_m);
+  const absl::StatusOr<absl::Span<float>> v = OnHost(v_, copy_of_v);
+  if (!m.ok() || !v.ok()) return "";
   ByteWriter writer;
   writer.Number(kMagic);
   writer.Number(kVersion);
@@ -261,8 +306,8 @@ std::string QAdam::SaveState() const {
   writer.Number(static_cast<std::int64_t>(ranges_.size()));
   for (const Range& range : ranges_) {
     const std::int64_t bytes = range.count * static_cast<std::int64_t>(sizeof(float));
-    writer.Bytes(m_.data() + range.begin, bytes);
-    writer.Bytes(v_.data() + range.begin, bytes);
+    writer.Bytes(m->data() + range.begin, bytes);
+    writer.Bytes(v->data() + range.begin, bytes);
   }
   return writer.Take();
 }
@@ -306,8 +351,11 @@ absl::Status QAdam::LoadState(const std::string& state) {
   }
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     if (ranges_[i].count == 0) continue;
-    std::memcpy(m_.data() + ranges_[i].begin, tensors[2 * i].data(), tensors[2 * i].size());
-    std::memcpy(v_.data() + ranges_[i].begin, tensors[2 * i + 1].data(), tensors[2 * i + 1].size());
+    for (const auto& [moments, tensor] : {std::pair(m_, tensors[2 * i]), std::pair(v_, tensors[2 * i + 1])}) {
+      absl::Status written =
+          memory().Transfer(moments + ranges_[i].begin, tensor.data(), static_cast<std::int64_t>(tensor.size()));
+      if (!written.ok()) return written;
+    }
   }
   step_ = step;
   frozen_ = frozen != 0;

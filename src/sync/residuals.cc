@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "sync/states_on_host.h"
 
 namespace tutti {
 namespace {
@@ -46,16 +47,18 @@ bool HasAny(const Residuals& residuals, const BucketContents& contents) {
   });
 }
 
-absl::Span<float> ValuesOf(const ExchangeBucket& bucket, const StateRange& state) {
-  return {reinterpret_cast<float*>(bucket.AddressOf(state)), static_cast<std::size_t>(state.range.count())};
+absl::Span<float> ValuesOf(const StatesOnHost& states, const StateRange& state) {
+  return {reinterpret_cast<float*>(states.AddressOf(state)), static_cast<std::size_t>(state.range.count())};
 }
 
 }  // namespace
 
-void CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Residuals& residuals) {
+absl::Status CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Residuals& residuals) {
+  const absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(bucket);
+  if (!states.ok()) return states.status();
   for (const StateRange& state : bucket.states()) {
     if (!IsResidual(state)) continue;
-    const absl::Span<const float> values = ValuesOf(bucket, state);
+    const absl::Span<const float> values = ValuesOf(*states, state);
     std::int64_t begin = 0;  // the parameter's first element in the bucket
     for (const BucketParameter& parameter : contents.parameters) {
       const std::int64_t first = std::max(begin, state.first_element);
@@ -69,6 +72,7 @@ void CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Resid
       begin += parameter.count;
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Communicator& communicator,
@@ -79,21 +83,23 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
   // in the agreement.
   constexpr std::int64_t kAny = std::int64_t{1} << kMostStates;
   std::int64_t bits = HasAny(residuals, contents) ? kAny : 0;
+  absl::StatusOr<StatesOnHost> states = StatesOnHost::Of(bucket);
+  if (!states.ok()) return states.status();
   for (std::size_t i = 0; i < bucket.states().size(); ++i) {
     const StateRange& state = bucket.states()[i];
     if (!IsResidual(state)) continue;
-    const absl::Span<float> values = ValuesOf(bucket, state);
+    const absl::Span<float> values = ValuesOf(*states, state);
     std::fill(values.begin(), values.end(), 0.0f);
     if (state.range.count() != bucket.count()) bits |= std::int64_t{1} << i;
   }
   Work agreement = communicator.AllReduce(&bits, &bits, 1, DType::kI64, ReduceOp::kBitwiseOr, driven);
   if (absl::Status status = agreement.Wait(); !status.ok()) return status;
-  if ((bits & kAny) == 0) return absl::OkStatus();
+  if ((bits & kAny) == 0) return states->Store();
   for (int i = 0; i < kMostStates; ++i) {
     const StateRange* const state =
         i < static_cast<int>(bucket.states().size()) && IsResidual(bucket.states()[i]) ? &bucket.states()[i] : nullptr;
     if ((bits >> i & 1) == 0) {
-      if (state != nullptr) MoveTo(ValuesOf(bucket, *state), *state, contents, residuals);
+      if (state != nullptr) MoveTo(ValuesOf(*states, *state), *state, contents, residuals);
       continue;
     }
     // One rank alone has a residual of each element, so the sum over the ranks is exact.
@@ -102,9 +108,9 @@ absl::Status MoveIn(Residuals& residuals, const BucketContents& contents, Commun
     Work sum = communicator.AllReduce(all.data(), all.data(), bucket.count(), DType::kF32, ReduceOp::kSum, driven);
     if (absl::Status status = sum.Wait(); !status.ok()) return status;
     if (state == nullptr) continue;
-    std::copy_n(all.begin() + state->first_element, state->range.count(), ValuesOf(bucket, *state).begin());
+    std::copy_n(all.begin() + state->first_element, state->range.count(), ValuesOf(*states, *state).begin());
   }
-  return absl::OkStatus();
+  return states->Store();
 }
 
 void Multiply(Residuals& residuals, double factor) {

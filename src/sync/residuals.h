@@ -36,7 +36,8 @@ using Residuals = std::map<std::string, ParameterResiduals>;
 inline constexpr int kMostStates = 62;
 
 // Copies the residuals of `bucket`, which holds the parameters of `contents`, to `residuals`. No run may be under way.
-void CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Residuals& residuals);
+// An error is one of the memory of a GPU.
+absl::Status CopyOut(const ExchangeBucket& bucket, const BucketContents& contents, Residuals& residuals);
 
 // Moves residuals of the parameters of `contents` into `bucket`, in place of the bucket's own. A state that covers the
 // bucket on every rank gets the residuals of this rank; a state of which each rank has a part gets the residuals that

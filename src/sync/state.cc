@@ -12,26 +12,33 @@
 namespace tutti {
 namespace {
 
-std::uint64_t HashOf(const StateMemory& memory) {
-  return Hash({static_cast<const char*>(memory.data), static_cast<std::size_t>(memory.bytes)});
+// The hash of the bytes, wherever they lie.
+absl::StatusOr<std::uint64_t> HashOf(BucketMemory& where, const StateMemory& memory) {
+  const auto bytes = static_cast<std::size_t>(memory.bytes);
+  if (absl::Status is_here = where.Check(memory.data); !is_here.ok() && !where.on_device()) return is_here;
+  if (!where.on_device()) return Hash({static_cast<const char*>(memory.data), bytes});
+  std::string copy(bytes, '\0');
+  if (absl::Status copied = where.Transfer(copy.data(), memory.data, memory.bytes); !copied.ok()) return copied;
+  return Hash(copy);
 }
 
 template <typename ValueOf>
 absl::Status AgreeOnRanges(Communicator& communicator, absl::Span<const StateMemory> memory, absl::string_view field,
-                           const CallOptions& call, ValueOf value) {
+                           const absl::Status& mistake, const CallOptions& call, ValueOf value) {
   AgreementFields fields = {{"ranges", absl::StrCat(memory.size())}};
   for (std::size_t i = 0; i < memory.size(); ++i) {
     const std::string name = memory[i].name.empty() ? absl::StrCat("range ", i) : memory[i].name;
-    fields.emplace_back(absl::StrCat(field, " of ", name), value(memory[i]));
+    fields.emplace_back(absl::StrCat(field, " of ", name), value(i));
   }
-  return Agree(communicator, "state", std::move(fields), absl::OkStatus(), call);
+  return Agree(communicator, "state", std::move(fields), mistake, call);
 }
 
 }  // namespace
 
-absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call) {
-  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", call,
-                                     [](const StateMemory& range) { return absl::StrCat(range.bytes); });
+absl::Status BroadcastState(Communicator& communicator, BucketMemory& where, absl::Span<const StateMemory> memory,
+                            const CallOptions& call) {
+  absl::Status sizes = AgreeOnRanges(communicator, memory, "bytes", absl::OkStatus(), call,
+                                     [&](std::size_t i) { return absl::StrCat(memory[i].bytes); });
   if (!sizes.ok()) return sizes;
   CallOptions driven = call;
   driven.caller_drives = true;
@@ -40,13 +47,22 @@ absl::Status BroadcastState(Communicator& communicator, absl::Span<const StateMe
     Work broadcast = communicator.Broadcast(range.data, range.data, range.bytes, DType::kU8, /*root=*/0, driven);
     if (absl::Status status = broadcast.Wait(); !status.ok()) return status;
   }
-  return CheckState(communicator, memory, call);
+  return CheckState(communicator, where, memory, call);
 }
 
-absl::Status CheckState(Communicator& communicator, absl::Span<const StateMemory> memory, const CallOptions& call) {
-  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", call, [](const StateMemory& range) {
-    return absl::StrCat(absl::Hex(HashOf(range), absl::kZeroPad16));
+absl::Status CheckState(Communicator& communicator, BucketMemory& where, absl::Span<const StateMemory> memory,
+                        const CallOptions& call) {
+  absl::Status mistake;
+  std::vector<std::uint64_t> hashes;
+  for (const StateMemory& range : memory) {
+    const absl::StatusOr<std::uint64_t> hash = HashOf(where, range);
+    mistake.Update(hash.status());
+    hashes.push_back(hash.value_or(0));
+  }
+  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", mistake, call, [&](std::size_t i) {
+    return absl::StrCat(absl::Hex(hashes[i], absl::kZeroPad16));
   });
+  if (!mistake.ok()) return mistake;
   // When a peer makes another call, the communicator has failed, and the replicas need not differ.
   if (!absl::IsInvalidArgument(equal) || !communicator.status().ok()) return equal;
   return absl::DataLossError(absl::StrCat("the replicas differ: ", equal.message()));

@@ -3,8 +3,10 @@
 #define TUTTI_SYNC_SYNC_CONTEXT_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "sync/bucket_memory.h"
 #include "sync/caller.h"
 #include "tutti/algorithm.h"
 #include "tutti/communicator.h"
@@ -16,6 +18,7 @@ namespace tutti {
 // The settings and counters of one synchronizer, for the thread that calls this synchronizer.
 struct SyncContext {
   Communicator& communicator;
+  const std::unique_ptr<BucketMemory> memory;
   const Caller caller;
   const std::vector<Parameter> parameters;
   const Strategy strategy;

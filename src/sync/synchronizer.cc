@@ -40,9 +40,14 @@ absl::Status CheckOptions(absl::Span<const Parameter> parameters, const Synchron
 }
 
 // Checks that parameters and timeout are what the strategy needs.
-absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> parameters, absl::Duration timeout) {
+absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> parameters, const BucketMemory& memory,
+                        absl::Duration timeout) {
   if (!ExchangesWeights(*strategy.algorithm)) return absl::OkStatus();
   for (const Parameter& parameter : parameters) {
+    if (absl::Status is_here = memory.Check(parameter.weights); !is_here.ok()) {
+      return absl::Status(is_here.code(), absl::StrCat("weights of parameter ", parameter.name, ": ", is_here.message(),
+                                                       " (SynchronizerOptions::memory)"));
+    }
     if (parameter.weights != nullptr || parameter.count == 0) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("parameter ", parameter.name, " has no weights, or gaps between its weights; ",
@@ -70,7 +75,11 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   absl::Status mistake = CheckOptions(parameters, options);
   absl::StatusOr<Strategy> strategy = ParseStrategy(options.strategy);
   mistake.Update(strategy.status());
-  if (strategy.ok()) mistake.Update(CheckNeeds(*strategy, parameters, communicator.timeout()));
+  absl::StatusOr<std::unique_ptr<BucketMemory>> memory = BucketMemory::Create(communicator, options.memory);
+  mistake.Update(memory.status());
+  if (strategy.ok() && memory.ok()) {
+    mistake.Update(CheckNeeds(*strategy, parameters, **memory, communicator.timeout()));
+  }
   // A rank with a mistake takes part in the agreement, because its peers would wait for it.
   const std::string agreed_strategy = strategy.ok() ? strategy->ToString() : options.strategy;
   if (absl::Status status = AgreeOnParameters(communicator, parameters, options, agreed_strategy, mistake);
@@ -80,7 +89,8 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
   const absl::StatusOr<Caller> caller = Caller::Create(communicator);
   if (!caller.ok()) return caller.status();
-  auto impl = std::make_unique<Impl>(communicator, *caller, std::move(parameters), *std::move(strategy));
+  auto impl =
+      std::make_unique<Impl>(communicator, *std::move(memory), *caller, std::move(parameters), *std::move(strategy));
   if (absl::Status made = impl->Make(layout, options); !made.ok()) return made;
   return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
 }
@@ -109,7 +119,9 @@ MomentumSource* Synchronizer::momentum_source() const { return impl_->context.mo
 std::shared_ptr<void> Synchronizer::GradientView(int i) const { return impl_->exchange->GradientView(i); }
 absl::Status Synchronizer::BeginForward() { return impl_->exchange->BeginForward(); }
 absl::Status Synchronizer::BeginBackward() { return impl_->exchange->BeginBackward(); }
-void Synchronizer::MarkReady(int i) { impl_->exchange->MarkReady(i); }
+void Synchronizer::SetStream(void* stream) { impl_->context.memory->SetStream(stream); }
+void Synchronizer::MarkReady(int i) { MarkReady(i, impl_->context.memory->stream()); }
+void Synchronizer::MarkReady(int i, void* stream) { impl_->exchange->MarkReady(i, stream); }
 std::vector<int> Synchronizer::MissingGradients() const { return impl_->exchange->MissingGradients(); }
 absl::Status Synchronizer::FinishBackward() { return impl_->exchange->FinishBackward(); }
 bool Synchronizer::used(int i) const { return impl_->exchange->used(i); }
@@ -141,11 +153,13 @@ absl::Status Synchronizer::Agree(const AgreementFields& fields, const absl::Stat
 }
 
 absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) {
-  return tutti::BroadcastState(impl_->context.communicator, memory, impl_->exchange->Call(Purpose::kState));
+  return tutti::BroadcastState(impl_->context.communicator, *impl_->context.memory, memory,
+                               impl_->exchange->Call(Purpose::kState));
 }
 
 absl::Status Synchronizer::CheckState(absl::Span<const StateMemory> memory) {
-  return tutti::CheckState(impl_->context.communicator, memory, impl_->exchange->Call(Purpose::kState));
+  return tutti::CheckState(impl_->context.communicator, *impl_->context.memory, memory,
+                           impl_->exchange->Call(Purpose::kState));
 }
 
 SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->context.statistics, {}); }

@@ -18,7 +18,8 @@ absl::Status Synchronizer::Impl::Make(const Layout& layout, const SynchronizerOp
 
 std::string Synchronizer::Impl::Save() {
   const absl::StatusOr<absl::Span<ExchangeBucket>> buckets = exchange->BucketsToSave();
-  return buckets.ok() ? WriteCheckpoint(Owner(), *buckets) : "";
+  if (!buckets.ok()) return "";
+  return WriteCheckpoint(Owner(), *buckets).value_or("");
 }
 
 absl::Status Synchronizer::Impl::Load(absl::Span<const std::string> states) {

@@ -25,12 +25,15 @@ namespace tutti {
 // The functions carry out those of Synchronizer (Save: SaveState; Load: LoadState), on the synchronizer's one thread.
 class Synchronizer::Impl {
  public:
-  Impl(Communicator& communicator, const Caller& caller, std::vector<Parameter> parameters, Strategy strategy)
+  Impl(Communicator& communicator, std::unique_ptr<BucketMemory> memory, const Caller& caller,
+       std::vector<Parameter> parameters, Strategy strategy)
       : context{.communicator = communicator,
+                .memory = std::move(memory),
                 .caller = caller,
                 .parameters = std::move(parameters),
                 .strategy = std::move(strategy),
-                .participants = ParticipantsOf(context.strategy, communicator.size(), communicator.plan_options())},
+                .participants = ParticipantsOf(context.strategy, communicator.size(),
+                                               communicator.plan_options(context.memory->kind()))},
         name(context.strategy.ToString()) {}
 
   // Makes the exchange. Called once, before everything else. Collective.

@@ -29,7 +29,7 @@ class TunedExchange final : public Exchange {
   bool exchanges_gradients() const override { return true; }
   std::shared_ptr<void> GradientView(int i) const override { return exchange_->GradientView(i); }
   absl::Status BeginBackward() override;
-  void MarkReady(int i) override { exchange_->MarkReady(i); }
+  void MarkReady(int i, void* stream) override { exchange_->MarkReady(i, stream); }
   std::vector<int> MissingGradients() const override { return exchange_->MissingGradients(); }
   absl::Status FinishBackward() override;
   bool used(int i) const override { return exchange_->used(i); }

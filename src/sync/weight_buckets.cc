@@ -1,34 +1,24 @@
 #include "sync/weight_buckets.h"
 
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "kernels/combine.h"
-#include "kernels/reduce.h"
 
 namespace tutti {
-namespace {
 
-// Copies unless the bucket lies at the weights themselves.
-void Copy(void* to, const void* from, std::size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicator& communicator,
+absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicator& communicator, BucketMemory& memory,
                                                                      const Strategy& strategy,
                                                                      const std::vector<Parameter>& parameters,
                                                                      const Layout& layout) {
-  std::unique_ptr<WeightBuckets> exchange(new WeightBuckets(communicator, parameters, layout));
+  std::unique_ptr<WeightBuckets> exchange(new WeightBuckets(communicator, memory, parameters, layout));
   // Buckets lie at the weights only if all ranks exchange. Otherwise leaders reduce the weights of their node into
   // their outputs, which may hold partial sums after a failure.
-  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), communicator.plan_options());
+  const std::vector<Rank> participants =
+      ParticipantsOf(strategy, communicator.size(), communicator.plan_options(memory.kind()));
   const bool in_place =
       WorksInPlace(*strategy.algorithm) && static_cast<int>(participants.size()) == communicator.size();
   std::vector<void*> places(layout.buckets.size());
@@ -36,7 +26,8 @@ absl::StatusOr<std::unique_ptr<WeightBuckets>> WeightBuckets::Create(Communicato
     const std::vector<int>& inside = layout.buckets[b].parameters;
     if (inside.size() == 1) places[b] = parameters[inside[0]].weights;
   }
-  absl::StatusOr<std::vector<ExchangeBucket>> buckets = MakeBuckets(communicator, strategy, layout.buckets, places);
+  absl::StatusOr<std::vector<ExchangeBucket>> buckets =
+      MakeBuckets(communicator, memory, strategy, layout.buckets, places);
   if (!buckets.ok()) return buckets.status();
   exchange->buckets_ = *std::move(buckets);
   return exchange;
@@ -56,29 +47,33 @@ void WeightBuckets::ForEach(std::size_t b, Visit visit) {
   for (const int i : layout_.buckets[b].parameters) {
     const Parameter& parameter = parameters_[i];
     const std::int64_t width = SizeOf(parameter.dtype);
-    visit(parameter, layout_.places[i].offset * width, static_cast<std::size_t>(parameter.count * width));
+    visit(parameter, layout_.places[i].offset * width, parameter.count * width);
   }
 }
 
 void WeightBuckets::Gather(std::size_t b, std::byte* to) {
-  ForEach(b, [to](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+  ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::int64_t bytes) {
     Copy(to + offset, parameter.weights, bytes);
   });
 }
 
 void WeightBuckets::Scatter(std::size_t b, const std::byte* from) {
-  ForEach(b, [from](const Parameter& parameter, std::int64_t offset, std::size_t bytes) {
+  ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::int64_t bytes) {
     Copy(parameter.weights, from + offset, bytes);
   });
 }
 
 void WeightBuckets::TakeSnapshot() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) Gather(b, buckets_[b].in());
+  // Launch waits for the snapshot alone, and not for what the training thread enqueues meanwhile.
+  memory_.LetWait(memory_.side_stream(), memory_.stream());
 }
 
 void WeightBuckets::Launch(int round, std::int64_t step, const CallOptions& call) {
   runs_ = travels_ = true;
-  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step, call);
+  CallOptions after_snapshot = call;
+  after_snapshot.stream = memory_.side_stream();
+  for (ExchangeBucket& bucket : buckets_) bucket.Launch(round, step, after_snapshot);
 }
 
 absl::Status WeightBuckets::FinishOutputs(SyncStatistics& statistics) {
@@ -98,10 +93,9 @@ void WeightBuckets::Replace() {
 void WeightBuckets::Correct() {
   constexpr Coefficient kKeepProgress[] = {{1, 1}, {-1, 1}, {1, 1}};
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
+    ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::int64_t /*bytes*/) {
       const void* const terms[] = {buckets_[b].out() + offset, buckets_[b].in() + offset, parameter.weights};
-      kernels::Combine(parameter.dtype, parameter.weights, terms, kKeepProgress, parameter.count,
-                       kernels::Results::kAll);
+      memory_.Combine(parameter.dtype, parameter.weights, terms, kKeepProgress, parameter.count);
     });
   }
 }
@@ -111,7 +105,7 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const CallOption
   driven.caller_drives = true;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
-    absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype));
+    absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype), memory_.kind());
     if (!sum.ok()) return sum.status();
     Gather(b, sum->data());
     Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
@@ -132,10 +126,9 @@ void WeightBuckets::ResetReplicas() {
     for (const StateRange& state : buckets_[b].states()) {
       if (state.kind != StateKind::kReplica) continue;
       std::byte* const replica = buckets_[b].AddressOf(state);
-      ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::size_t /*bytes*/) {
+      ForEach(b, [&](const Parameter& parameter, std::int64_t offset, std::int64_t /*bytes*/) {
         const std::int64_t at = offset / SizeOf(parameter.dtype) * SizeOf(state.range.dtype);
-        kernels::Convert(state.range.dtype, replica + at, parameter.dtype, parameter.weights, parameter.count,
-                         kernels::Stores::kCached);
+        memory_.Convert(state.range.dtype, replica + at, parameter.dtype, parameter.weights, parameter.count);
       });
     }
   }

@@ -19,8 +19,9 @@ namespace tutti {
 // The exchange of weights. Used by one thread at a time.
 class WeightBuckets {
  public:
-  // `communicator` and `parameters`, which have weights, must outlive the result.
-  static absl::StatusOr<std::unique_ptr<WeightBuckets>> Create(Communicator& communicator, const Strategy& strategy,
+  // `communicator`, `memory` and `parameters`, which have weights, must outlive the result.
+  static absl::StatusOr<std::unique_ptr<WeightBuckets>> Create(Communicator& communicator, BucketMemory& memory,
+                                                               const Strategy& strategy,
                                                                const std::vector<Parameter>& parameters,
                                                                const Layout& layout);
   // Waits for the end of the exchange. An exchange whose outputs nobody has waited for is aborted on all ranks.
@@ -54,8 +55,14 @@ class WeightBuckets {
   std::vector<ExchangeBucket>& buckets() { return buckets_; }
 
  private:
-  WeightBuckets(Communicator& communicator, const std::vector<Parameter>& parameters, const Layout& layout)
-      : communicator_(communicator), parameters_(parameters), layout_(layout) {}
+  WeightBuckets(Communicator& communicator, BucketMemory& memory, const std::vector<Parameter>& parameters,
+                const Layout& layout)
+      : communicator_(communicator), memory_(memory), parameters_(parameters), layout_(layout) {}
+
+  // Copies unless the bucket lies at the weights themselves.
+  void Copy(void* to, const void* from, std::int64_t bytes) {
+    if (to != from) memory_.Copy(to, from, bytes);
+  }
 
   // Calls visit(parameter, its first byte in the bucket, its bytes) for the parameters of bucket `b`.
   template <typename Visit>
@@ -65,6 +72,7 @@ class WeightBuckets {
   void Scatter(std::size_t b, const std::byte* from);
 
   Communicator& communicator_;
+  BucketMemory& memory_;
   const std::vector<Parameter>& parameters_;
   const Layout layout_;
   std::vector<ExchangeBucket> buckets_;

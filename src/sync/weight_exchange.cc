@@ -13,7 +13,7 @@ WeightExchange::WeightExchange(SyncContext& context, std::unique_ptr<WeightBucke
 
 absl::StatusOr<std::unique_ptr<WeightExchange>> WeightExchange::Create(SyncContext& context, const Layout& layout) {
   absl::StatusOr<std::unique_ptr<WeightBuckets>> weights =
-      WeightBuckets::Create(context.communicator, context.strategy, context.parameters, layout);
+      WeightBuckets::Create(context.communicator, *context.memory, context.strategy, context.parameters, layout);
   if (!weights.ok()) return weights.status();
   return std::unique_ptr<WeightExchange>(new WeightExchange(context, *std::move(weights)));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,56 @@ absl::Status Enqueue(absl::Span<const DeviceStep> steps, CUstream_st* stream) {
   return error == kCudaSuccess ? absl::OkStatus() : CudaStatus(FakeCuda::Table(), error, "a kernel");
 }
 
+// The functions of `HostKernels` that the layer above plans uses, each as one launch.
+absl::Status Launch(CUstream_st* stream, std::function<absl::Status(const kernels::DeviceKernels&)> kernel) {
+  const CudaError error = FakeCuda::Launch(
+      stream, [kernel = std::move(kernel)] { EXPECT_EQ(kernel(kernels::HostKernels()), absl::OkStatus()); });
+  return error == kCudaSuccess ? absl::OkStatus() : CudaStatus(FakeCuda::Table(), error, "a kernel");
+}
+
+const kernels::DeviceKernels& EnqueuedKernels() {
+  using kernels::AdamFactors;
+  using kernels::DeviceKernels;
+  using kernels::Stream;
+  static const DeviceKernels table = [] {
+    DeviceKernels enqueued = {};
+    enqueued.convert = [](Stream stream, DType to_type, void* to, DType from_type, const void* from,
+                          std::int64_t count) {
+      return Launch(stream, [=](const DeviceKernels& host) {
+        return host.convert(nullptr, to_type, to, from_type, from, count);
+      });
+    };
+    enqueued.combine = [](Stream stream, DType dtype, void* dst, absl::Span<const void* const> srcs,
+                          const Coefficient* coefficients, std::int64_t count, kernels::Results results) {
+      return Launch(stream, [=, terms = std::vector<const void*>(srcs.begin(), srcs.end()),
+                             factors = std::vector<Coefficient>(coefficients, coefficients + srcs.size())](
+                                const DeviceKernels& host) {
+        return host.combine(nullptr, dtype, dst, terms, factors.data(), count, results);
+      });
+    };
+    enqueued.blend_into_momentum = [](Stream stream, DType dtype, void* gradient, const void* weights, const float* m,
+                                      std::int64_t count, const AdamFactors& factors) {
+      return Launch(stream, [=](const DeviceKernels& host) {
+        return host.blend_into_momentum(nullptr, dtype, gradient, weights, m, count, factors);
+      });
+    };
+    enqueued.adam_step = [](Stream stream, DType dtype, void* weights, const void* gradient, float* m, float* v,
+                            std::int64_t count, const AdamFactors& factors) {
+      return Launch(stream, [=](const DeviceKernels& host) {
+        return host.adam_step(nullptr, dtype, weights, gradient, m, v, count, factors);
+      });
+    };
+    enqueued.frozen_adam_step = [](Stream stream, DType dtype, void* weights, const void* momentum, float* m,
+                                   const float* v, std::int64_t count, const AdamFactors& factors) {
+      return Launch(stream, [=](const DeviceKernels& host) {
+        return host.frozen_adam_step(nullptr, dtype, weights, momentum, m, v, count, factors);
+      });
+    };
+    return enqueued;
+  }();
+  return table;
+}
+
 }  // namespace
 
 StreamDevice FakeDevice(int index) {
@@ -56,6 +107,7 @@ void UseFakeDevices() {
   static const DeviceParts parts = {.cuda = &FakeCuda::Table(),
                                     .compute = Enqueue<ComputeOnDevice>,
                                     .recode = Enqueue<RecodeOnDevice>,
+                                    .kernels = &EnqueuedKernels(),
                                     .native = &maker};
   SetPartsOfThisProcess(&parts);
 }
