@@ -188,8 +188,7 @@ absl::StatusOr<std::unique_ptr<BucketMemory>> BucketMemory::Create(Communicator&
   const std::optional<int> device = communicator.cuda_device();
   if (!device.has_value()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("memory of rank ", communicator.rank(),
-                     " is of a GPU, but the communicator has none; set CommunicatorOptions::cuda_device"));
+        "memory of a GPU was asked for, but the communicator has no GPU; set CommunicatorOptions::cuda_device");
   }
   const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
   if (!parts.ok()) return parts.status();

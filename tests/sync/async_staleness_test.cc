@@ -47,7 +47,7 @@ bool WaitUntil(const Course& course, const std::function<bool()>& happened) {
 struct SmallModel {
   explicit SmallModel(Communicator& world)
       : caller(*Caller::Create(world)), communicator(*world.Split(0, world.rank())) {
-    weights = *WeightBuckets::Create(*communicator, *ParseStrategy("async"), parameters,
+    weights = *WeightBuckets::Create(*communicator, *memory, *ParseStrategy("async"), parameters,
                                      LayOutBuckets(parameters, 1 << 20, 1 << 20));
   }
 
@@ -55,6 +55,7 @@ struct SmallModel {
   const std::vector<Parameter> parameters = {{.name = "w", .count = 1, .shape = "1", .weights = &weight}};
   const Caller caller;
   std::unique_ptr<Communicator> communicator;
+  const std::unique_ptr<BucketMemory> memory = *BucketMemory::Create(*communicator, MemoryKind::kHost);
   std::unique_ptr<WeightBuckets> weights;
 };
 

@@ -22,20 +22,24 @@ using Gradients = std::map<std::string, Floats>;        // by key
 using Buckets = std::vector<std::vector<std::string>>;  // keys, in the order in which they lie
 using ParameterCounts = std::map<std::string, std::int64_t>;
 
-inline std::unique_ptr<BucketExchange> MakeBucketExchange(Communicator& world, const std::string& strategy) {
-  absl::StatusOr<std::unique_ptr<BucketExchange>> made = BucketExchange::Create(world, strategy);
+inline std::unique_ptr<BucketExchange> MakeBucketExchange(Communicator& world, const std::string& strategy,
+                                                          MemoryKind kind = MemoryKind::kHost) {
+  absl::StatusOr<std::unique_ptr<BucketExchange>> made = BucketExchange::Create(world, strategy, kind);
   EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? *std::move(made) : nullptr;
 }
 
 class BucketTraining {
  public:
-  // Makes the exchange. `in_arena`: buckets lie in memory that peers can map.
-  BucketTraining(Communicator& world, const std::string& strategy, ParameterCounts counts, bool in_arena = false)
+  // Makes the exchange. `allocated`: buckets lie in memory of the communicator, which peers can map where it is not
+  // that of a GPU.
+  BucketTraining(Communicator& world, const std::string& strategy, ParameterCounts counts, bool allocated = false,
+                 MemoryKind kind = MemoryKind::kHost)
       : world_(world),
         counts_(std::move(counts)),
-        in_arena_(in_arena),
-        exchange_(MakeBucketExchange(world, strategy)) {}
+        allocated_(allocated),
+        kind_(kind),
+        exchange_(MakeBucketExchange(world, strategy, kind)) {}
 
   BucketExchange& exchange() { return *exchange_; }
 
@@ -59,7 +63,7 @@ class BucketTraining {
     memory_.resize(buckets_.size());
     ordinary_.resize(buckets_.size());
     ordinary_[b] = std::make_unique<Floats>(count);
-    if (in_arena_) memory_[b] = *world_.Allocate(std::max<std::int64_t>(1, count) * 4);
+    if (allocated_) memory_[b] = *world_.Allocate(std::max<std::int64_t>(1, count) * 4, kind_);
   }
 
   // Exchanges the gradients of all parameters, bucket after bucket, and returns what they have become.
@@ -83,12 +87,13 @@ class BucketTraining {
     return result;
   }
 
-  float* data(int b) { return in_arena_ ? memory_[b].as<float>().data() : ordinary_[b]->data(); }
+  float* data(int b) { return allocated_ ? memory_[b].as<float>().data() : ordinary_[b]->data(); }
 
  private:
   Communicator& world_;
   ParameterCounts counts_;
-  const bool in_arena_;
+  const bool allocated_;
+  const MemoryKind kind_;
   std::unique_ptr<BucketExchange> exchange_;
   Buckets buckets_;
   std::vector<Buffer> memory_;

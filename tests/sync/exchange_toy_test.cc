@@ -30,6 +30,7 @@ void TrainAndExpectAverages(Communicator& world) {
   std::vector<Parameter> parameters = {{.name = "w", .count = kCount, .shape = "53", .weights = weights.data()}};
   const Layout layout = LayOutBuckets(parameters, 1 << 20, 1 << 20);
   SyncContext context{.communicator = world,
+                      .memory = *BucketMemory::Create(world, MemoryKind::kHost),
                       .caller = *Caller::Create(world),
                       .parameters = parameters,
                       .strategy = StrategyOfThePage(),

@@ -45,7 +45,7 @@ class QAdamUpdate : private MomentumSource {
 
  private:
   absl::StatusOr<int> BeginBackward() override;
-  void ReplaceGradient(int i) override { optimizer_->ReplaceGradient(i); }
+  void ReplaceGradient(int i, void* stream) override { optimizer_->ReplaceGradient(i, stream); }
   absl::StatusOr<std::vector<tutti::QAdam::Weights>> FindWeights(
       const std::vector<std::vector<torch::Tensor>>& parameters) const;
   absl::Status Refresh();

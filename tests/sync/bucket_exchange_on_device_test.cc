@@ -1,0 +1,107 @@
+// Buckets in memory of GPUs: their averages and residuals are those of the host. GPU and NCCL are fakes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/harness/fake_cuda.h"
+#include "tests/sync/bucket_training.h"
+#include "tutti/bucket_exchange.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ParameterCounts kCounts = {{"a", 700}, {"b", 3}, {"c", 1201}, {"nothing", 0}};
+
+WorldOptions OnDevices() {
+  WorldOptions options;
+  options.on_devices = true;
+  return options;
+}
+
+// What a rank gets in each step, and its state at the end; the buckets are cut anew twice, and once the state is
+// loaded.
+std::pair<std::vector<Gradients>, std::string> Train(Communicator& world, const std::string& strategy,
+                                                     MemoryKind kind) {
+  std::vector<Gradients> results;
+  const auto seed = static_cast<std::uint32_t>(10 * world.rank());
+  BucketTraining training(world, strategy, kCounts, /*allocated=*/true, kind);
+  for (const Buckets& buckets : {Buckets{{"c", "b"}, {"a"}, {"nothing"}}, Buckets{{"a", "c"}, {"b"}, {"nothing"}}}) {
+    training.SetBuckets(buckets);
+    for (std::uint32_t step = 0; step < 3; ++step) {
+      results.push_back(training.Step(RandomGradientsOf(kCounts, seed + step)));
+    }
+    training.Move(0);
+    results.push_back(training.Step(RandomGradientsOf(kCounts, seed + 7)));
+    EXPECT_EQ(training.exchange().SetLossScale(training.exchange().loss_scale() * 2), absl::OkStatus());
+  }
+  const std::string state = training.exchange().SaveState().value();
+  EXPECT_EQ(training.exchange().LoadState({state}), absl::OkStatus());
+  EXPECT_EQ(training.exchange().SaveState().value(), state);
+  return {results, state};
+}
+
+TEST(BucketExchangeOnDevice, ExchangesAsOnTheHost) {
+  for (const char* const strategy : {"gradient_allreduce", "bytegrad", "bytegrad:error_feedback=true"}) {
+    for (const int size : {1, 2, 4}) {
+      RunWorld(size, OnDevices(), [&](Communicator& world) {
+        const auto on_host = Train(world, strategy, MemoryKind::kHost);
+        const auto on_device = Train(world, strategy, MemoryKind::kDevice);
+        EXPECT_EQ(on_device.second, on_host.second) << strategy << " on " << size;
+        if (std::string(strategy) != "gradient_allreduce") {
+          EXPECT_EQ(on_device.first, on_host.first) << strategy << " on " << size;
+        }
+      });
+    }
+  }
+}
+
+// The gradients are computed late, on a stream; the next exchange begins while the last one is under way.
+TEST(BucketExchangeOnDevice, NobodyWaitsForTheGpu) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    ASSERT_EQ(cuda.set_device(world.rank()), kCudaSuccess);
+    CUstream_st* stream = nullptr;
+    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+    const Buffer bucket = *world.Allocate(400, MemoryKind::kDevice);
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce:average=false", MemoryKind::kDevice);
+    ASSERT_EQ(exchange->SetBucket(0, {DType::kF32, {{"w", 100}}}, bucket.data()), absl::OkStatus());
+    float* const values = bucket.as<float>().data();
+    for (int step = 0; step < 4; ++step) {
+      ASSERT_EQ(FakeCuda::Launch(stream,
+                                 [values, step, &world] {
+                                   std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                   // From the second step on the last sum counts once, as with torch's accumulation.
+                                   const float last = step == 0 || world.rank() != 0 ? 0.0f : values[99];
+                                   std::fill_n(values, 100, last + static_cast<float>(world.rank() + 1));
+                                 }),
+                kCudaSuccess);
+      Work work = exchange->Exchange(0, values, absl::ZeroDuration(), stream);
+      EXPECT_FALSE(work.done());
+      ASSERT_EQ(work.WaitOnStream(stream), absl::OkStatus());
+    }
+    ASSERT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
+    EXPECT_EQ(values[0], 4 * 3);
+    EXPECT_EQ(exchange->step(), 4);
+    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
+  });
+}
+
+TEST(BucketExchangeOnDevice, MemoryOfTheHostIsRefused) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    const auto exchange = MakeBucketExchange(world, "bytegrad", MemoryKind::kDevice);
+    std::vector<float> on_host(100);
+    const absl::Status status = exchange->SetBucket(0, {DType::kF32, {{"w", 100}}}, on_host.data());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("memory of the host, must be of GPU"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
