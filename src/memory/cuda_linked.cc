@@ -11,6 +11,7 @@ namespace {
 static_assert(kCudaSuccess == cudaSuccess && kCudaOutOfMemory == cudaErrorMemoryAllocation);
 static_assert(kCudaNoDriver == cudaErrorInsufficientDriver && kCudaNoDevice == cudaErrorNoDevice);
 static_assert(kCudaNotReady == cudaErrorNotReady);
+static_assert(kCudaCaptureRelaxed == cudaStreamCaptureModeRelaxed);
 
 CudaError DeviceName(char* name, int bytes, int device) {
   cudaDeviceProp properties{};
@@ -45,6 +46,13 @@ CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture) {
   *capture = status == cudaStreamCaptureStatusNone     ? CudaCapture::kNone
              : status == cudaStreamCaptureStatusActive ? CudaCapture::kActive
                                                        : CudaCapture::kInvalidated;
+  return error;
+}
+
+CudaError ExchangeCaptureMode(int* mode) {
+  auto exchanged = static_cast<cudaStreamCaptureMode>(*mode);
+  const cudaError_t error = cudaThreadExchangeStreamCaptureMode(&exchanged);
+  *mode = exchanged;
   return error;
 }
 
@@ -96,6 +104,7 @@ CudaRuntime Linked() {
       .query_stream = [](CUstream_st* stream) { return Answer(cudaStreamQuery(stream)); },
       .synchronize_stream = AsInt<cudaStreamSynchronize>::Call,
       .capture_of = CaptureOf,
+      .exchange_capture_mode = ExchangeCaptureMode,
       .create_event = [](CUevent_st** event) -> CudaError {
         return cudaEventCreateWithFlags(event, cudaEventDisableTiming);
       },

@@ -27,6 +27,8 @@ inline constexpr CudaError kCudaNoDriver = 35;
 inline constexpr CudaError kCudaNoDevice = 100;
 // The answer of a query: the stream or event has work that has not ended. Not an error.
 inline constexpr CudaError kCudaNotReady = 600;
+// A value of cudaStreamCaptureMode.
+inline constexpr int kCudaCaptureRelaxed = 2;
 
 // What kind of memory a pointer leads to, and of which device.
 struct CudaPointer {
@@ -84,6 +86,9 @@ struct CudaRuntime {
   CudaError (*query_stream)(CUstream_st* stream) = nullptr;
   CudaError (*synchronize_stream)(CUstream_st* stream) = nullptr;
   CudaError (*capture_of)(CUstream_st* stream, CudaCapture* capture) = nullptr;
+  // Sets the mode of the calling thread, a cudaStreamCaptureMode: in kCudaCaptureRelaxed the thread may query and
+  // allocate while a stream is captured. Returns the former mode in the same place.
+  CudaError (*exchange_capture_mode)(int* mode) = nullptr;
 
   // An event without times. One that was never recorded counts as ended.
   CudaError (*create_event)(CUevent_st** event) = nullptr;
@@ -116,6 +121,19 @@ class CudaDeviceScope {
   int before_ = 0;
   bool changed_ = false;
   CudaError error_ = kCudaSuccess;
+};
+
+// Lets the calling thread query and allocate although a stream may be captured meanwhile.
+class CudaOutsideCapture {
+ public:
+  explicit CudaOutsideCapture(const CudaRuntime& cuda) : cuda_(cuda) { cuda_.exchange_capture_mode(&mode_); }
+  ~CudaOutsideCapture() { cuda_.exchange_capture_mode(&mode_); }
+  CudaOutsideCapture(const CudaOutsideCapture&) = delete;
+  CudaOutsideCapture& operator=(const CudaOutsideCapture&) = delete;
+
+ private:
+  const CudaRuntime& cuda_;
+  int mode_ = kCudaCaptureRelaxed;  // the one to set next
 };
 
 // OK, or an error whose text begins with `what` and holds CUDA's name and text of the error: ResourceExhausted for

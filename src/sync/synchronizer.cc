@@ -89,8 +89,10 @@ absl::StatusOr<std::unique_ptr<Synchronizer>> Synchronizer::Create(Communicator&
   const Layout layout = LayOutBuckets(parameters, options.bucket_bytes, options.first_bucket_bytes);
   const absl::StatusOr<Caller> caller = Caller::Create(communicator);
   if (!caller.ok()) return caller.status();
-  auto impl =
-      std::make_unique<Impl>(communicator, *std::move(memory), *caller, std::move(parameters), *std::move(strategy));
+  std::vector<Rank> participants =
+      ParticipantsOf(*strategy, communicator.size(), communicator.plan_options(options.memory));
+  auto impl = std::make_unique<Impl>(communicator, *std::move(memory), *caller, std::move(parameters),
+                                     *std::move(strategy), std::move(participants));
   if (absl::Status made = impl->Make(layout, options); !made.ok()) return made;
   return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
 }

@@ -26,14 +26,13 @@ namespace tutti {
 class Synchronizer::Impl {
  public:
   Impl(Communicator& communicator, std::unique_ptr<BucketMemory> memory, const Caller& caller,
-       std::vector<Parameter> parameters, Strategy strategy)
+       std::vector<Parameter> parameters, Strategy strategy, std::vector<Rank> participants)
       : context{.communicator = communicator,
                 .memory = std::move(memory),
                 .caller = caller,
                 .parameters = std::move(parameters),
                 .strategy = std::move(strategy),
-                .participants = ParticipantsOf(context.strategy, communicator.size(),
-                                               communicator.plan_options(context.memory->kind()))},
+                .participants = std::move(participants)},
         name(context.strategy.ToString()) {}
 
   // Makes the exchange. Called once, before everything else. Collective.

@@ -18,6 +18,10 @@ constexpr CudaError kInvalidValue = 1;
 constexpr CudaError kInvalidDevice = 101;
 constexpr CudaError kInvalidHandle = 400;
 constexpr CudaError kCaptureUnsupported = 900;
+constexpr CudaError kCaptureMerge = 902;
+constexpr CudaError kCaptureUnjoined = 904;
+constexpr CudaError kCaptureIsolation = 905;
+constexpr CudaError kCapturedEvent = 907;
 constexpr std::size_t kMemoryOfDevice = std::size_t{1} << 34;
 
 struct Block {
@@ -44,6 +48,7 @@ State& TheState() {
 }
 
 thread_local int current_device = 0;
+thread_local int capture_mode = 0;  // of cudaStreamCaptureMode
 
 void Count(std::int64_t FakeCudaCounts::*kind) {
   State& state = TheState();
@@ -173,7 +178,7 @@ CudaError QueryStream(CUstream_st* handle) {
   if (const CudaError error = Failure("query_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  if (stream->captures()) return kCaptureUnsupported;
+  if (stream->capture() != nullptr) return kCaptureUnsupported;
   Count(&FakeCudaCounts::queries);
   return stream->idle() ? kCudaSuccess : kCudaNotReady;
 }
@@ -182,7 +187,7 @@ CudaError SynchronizeStream(CUstream_st* handle) {
   if (const CudaError error = Failure("synchronize_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  if (stream->captures()) return kCaptureUnsupported;
+  if (stream->capture() != nullptr) return kCaptureUnsupported;
   Count(&FakeCudaCounts::synchronizations);
   stream->Drain();
   return kCudaSuccess;
@@ -191,7 +196,7 @@ CudaError SynchronizeStream(CUstream_st* handle) {
 CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture) {
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  *capture = stream->captures() ? CudaCapture::kActive : CudaCapture::kNone;
+  *capture = stream->capture() != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
   return kCudaSuccess;
 }
 
@@ -228,8 +233,17 @@ CudaError RecordEvent(CUevent_st* handle, CUstream_st* stream) {
     MutexLock lock(state.mutex);
     if (!state.events.contains(handle)) return kInvalidHandle;
   }
-  const CudaError error = Enqueue("record_event", &FakeCudaCounts::records, stream, [record] { record->Reach(); });
-  if (error != kCudaSuccess) return error;
+  if (const CudaError error = Failure("record_event"); error != kCudaSuccess) return error;
+  const std::shared_ptr<FakeStream> on = Find(stream);
+  if (on == nullptr) return kInvalidHandle;
+  Count(&FakeCudaCounts::records);
+  record->capture = on->capture();
+  if (record->capture != nullptr) {
+    record->stream = on.get();
+    record->entries = record->capture->RecordedOn(on.get());
+  } else {
+    on->Push([record] { record->Reach(); });
+  }
   MutexLock lock(state.mutex);
   state.events[handle] = record;
   return kCudaSuccess;
@@ -239,6 +253,7 @@ CudaError QueryEvent(CUevent_st* handle) {
   if (const CudaError error = Failure("query_event"); error != kCudaSuccess) return error;
   std::shared_ptr<FakeRecord> record;
   if (!Find(handle, record)) return kInvalidHandle;
+  if (record != nullptr && record->capture != nullptr) return kCapturedEvent;
   Count(&FakeCudaCounts::queries);
   return record == nullptr || record->reached() ? kCudaSuccess : kCudaNotReady;
 }
@@ -246,6 +261,17 @@ CudaError QueryEvent(CUevent_st* handle) {
 CudaError WaitEvent(CUstream_st* stream, CUevent_st* handle) {
   std::shared_ptr<FakeRecord> record;
   if (!Find(handle, record)) return kInvalidHandle;
+  const std::shared_ptr<FakeStream> on = Find(stream);
+  if (on == nullptr) return kInvalidHandle;
+  const std::shared_ptr<FakeCapture> mine = on->capture();
+  if (record != nullptr && record->capture != nullptr) {
+    if (mine != nullptr && mine != record->capture) return kCaptureMerge;
+    Count(&FakeCudaCounts::event_waits);
+    if (on.get() != record->stream) record->capture->Join(record->stream, record->entries);
+    if (mine == nullptr) on->BeginCapture(record->capture);
+    return kCudaSuccess;
+  }
+  if (mine != nullptr && record != nullptr) return kCaptureIsolation;
   return Enqueue("wait_event", &FakeCudaCounts::event_waits, stream, [record] {
     if (record != nullptr) record->Await();
   });
@@ -334,6 +360,7 @@ CudaRuntime MakeTable() {
       .query_stream = QueryStream,
       .synchronize_stream = SynchronizeStream,
       .capture_of = CaptureOf,
+      .exchange_capture_mode = [](int* mode) { return Set(mode, std::exchange(capture_mode, *mode)); },
       .create_event = CreateEvent,
       .destroy_event = DestroyEvent,
       .record_event = RecordEvent,
@@ -383,9 +410,31 @@ void FakeCuda::FailNext(absl::string_view function, CudaError error) {
   state.failures[std::string(function)] = error;
 }
 
-void FakeCuda::BeginCapture(CUstream_st* stream) { Find(stream)->BeginCapture(); }
+void FakeCuda::BeginCapture(CUstream_st* stream) {
+  const std::shared_ptr<FakeStream> origin = Find(stream);
+  origin->BeginCapture(std::make_shared<FakeCapture>(origin.get()));
+}
 
-FakeGraph FakeCuda::EndCapture(CUstream_st* stream) { return Find(stream)->EndCapture(); }
+CudaError FakeCuda::EndCapture(CUstream_st* stream, FakeGraph* graph) {
+  const std::shared_ptr<FakeCapture> capture = Find(stream)->capture();
+  std::vector<std::shared_ptr<FakeStream>> streams;
+  {
+    State& state = TheState();
+    MutexLock lock(state.mutex);
+    for (const auto& [handle, each] : state.streams) streams.push_back(each);
+  }
+  for (const std::shared_ptr<FakeStream>& each : streams) {
+    if (each->capture() == capture) each->EndCapture();
+  }
+  bool ok = false;
+  *graph = capture->End(&ok);
+  return ok ? kCudaSuccess : kCaptureUnjoined;
+}
+
+bool FakeCuda::IsCaptured(CUstream_st* stream) {
+  const std::shared_ptr<FakeStream> found = Find(stream);
+  return found != nullptr && found->capture() != nullptr;
+}
 
 void FakeCuda::LaunchGraph(const FakeGraph& graph, CUstream_st* stream) {
   Launch(stream, [graph] {

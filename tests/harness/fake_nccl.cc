@@ -245,6 +245,13 @@ Result Launch(const std::shared_ptr<Member>& member, CUstream_st* stream, FakeGr
   const std::int64_t patience_ns = absl::ToInt64Nanoseconds(settings.patience);
   auto launch = [member = member.get(), clique = member->clique, stream, calls = std::move(calls), patience_ns] {
     const int rank = member->rank;
+    if (FakeCuda::IsCaptured(stream)) {
+      // Every launch of the graph is another launch of NCCL.
+      const CudaError error = FakeCuda::LaunchCollective(stream, [clique, rank, calls, patience_ns] {
+        clique->Perform(rank, clique->Announce(rank), calls, patience_ns);
+      });
+      return error == kCudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
+    }
     const std::int64_t number = clique->Announce(rank);
     const CudaError error = FakeCuda::LaunchCollective(
         stream, [clique, rank, number, calls, patience_ns] { clique->Perform(rank, number, calls, patience_ns); });

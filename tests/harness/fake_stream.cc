@@ -1,5 +1,6 @@
 #include "tests/harness/fake_stream.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -29,10 +30,7 @@ void FakeStream::Run() {
 
 void FakeStream::Push(std::function<void()> work) {
   MutexLock lock(mutex_);
-  if (captures_) {
-    captured_.push_back(std::move(work));
-    return;
-  }
+  if (capture_ != nullptr) return capture_->Record(this, std::move(work));
   queue_.push_back(std::move(work));
   ++pushed_;
   changed_.NotifyAll();
@@ -55,20 +53,44 @@ void FakeStream::Close() {
   changed_.NotifyAll();
 }
 
-void FakeStream::BeginCapture() {
+void FakeStream::BeginCapture(std::shared_ptr<FakeCapture> capture) {
   MutexLock lock(mutex_);
-  captures_ = true;
+  capture_ = std::move(capture);
 }
 
-FakeGraph FakeStream::EndCapture() {
+void FakeStream::EndCapture() {
   MutexLock lock(mutex_);
-  captures_ = false;
-  return std::exchange(captured_, {});
+  capture_ = nullptr;
 }
 
-bool FakeStream::captures() {
+std::shared_ptr<FakeCapture> FakeStream::capture() {
   MutexLock lock(mutex_);
-  return captures_;
+  return capture_;
+}
+
+void FakeCapture::Record(const FakeStream* stream, std::function<void()> work) {
+  MutexLock lock(mutex_);
+  work_.push_back(std::move(work));
+  ++branches_[stream].recorded;
+}
+
+std::int64_t FakeCapture::RecordedOn(const FakeStream* stream) {
+  MutexLock lock(mutex_);
+  return branches_[stream].recorded;
+}
+
+void FakeCapture::Join(const FakeStream* stream, std::int64_t entries) {
+  MutexLock lock(mutex_);
+  std::int64_t& joined = branches_[stream].joined;
+  joined = std::max(joined, entries);
+}
+
+FakeGraph FakeCapture::End(bool* ok) {
+  MutexLock lock(mutex_);
+  *ok = std::all_of(branches_.begin(), branches_.end(), [this](const auto& each) {
+    return each.first == origin_ || each.second.joined == each.second.recorded;
+  });
+  return work_;
 }
 
 void FakeRecord::Reach() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -13,8 +14,35 @@
 
 namespace tutti {
 
-// What a captured stream has recorded, to be performed by LaunchGraph of FakeCuda as often as one likes.
+class FakeStream;
+
+// What captured streams have recorded, to be performed by LaunchGraph of FakeCuda as often as one likes.
 using FakeGraph = std::vector<std::function<void()>>;
+
+// A capture under way: the streams that take part, and what they record. Thread-safe.
+class FakeCapture {
+ public:
+  explicit FakeCapture(const FakeStream* origin) : origin_(origin) {}
+
+  void Record(const FakeStream* stream, std::function<void()> work);
+  // The number of entries of `stream` so far, for Join.
+  std::int64_t RecordedOn(const FakeStream* stream);
+  // Another stream waits for the first `entries` of `stream`.
+  void Join(const FakeStream* stream, std::int64_t entries);
+  // What was recorded; ok: nothing of another stream than the origin was left that no stream waits for.
+  FakeGraph End(bool* ok);
+
+ private:
+  struct Branch {
+    std::int64_t recorded = 0;
+    std::int64_t joined = 0;
+  };
+
+  const FakeStream* const origin_;
+  Mutex mutex_;
+  FakeGraph work_ TUTTI_GUARDED_BY(mutex_);
+  std::map<const FakeStream*, Branch> branches_ TUTTI_GUARDED_BY(mutex_);
+};
 
 class FakeStream {
  public:
@@ -30,9 +58,11 @@ class FakeStream {
   void Drain();
   void Close();
 
-  void BeginCapture();
-  FakeGraph EndCapture();
-  bool captures();
+  // Between the two calls Push records. EndCapture returns what it was given, once.
+  void BeginCapture(std::shared_ptr<FakeCapture> capture);
+  void EndCapture();
+  // The capture that the stream takes part in; null: none.
+  std::shared_ptr<FakeCapture> capture();
 
  private:
   explicit FakeStream(int device) : device_(device) {}
@@ -45,13 +75,16 @@ class FakeStream {
   std::int64_t pushed_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::int64_t performed_ TUTTI_GUARDED_BY(mutex_) = 0;
   bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
-  bool captures_ TUTTI_GUARDED_BY(mutex_) = false;
-  FakeGraph captured_ TUTTI_GUARDED_BY(mutex_);
+  std::shared_ptr<FakeCapture> capture_ TUTTI_GUARDED_BY(mutex_);
 };
 
-// One record of a CUDA event: whether the stream of the record has come to it.
+// One record of a CUDA event: whether the stream of the record has come to it; or, in a capture, the place there.
 class FakeRecord {
  public:
+  std::shared_ptr<FakeCapture> capture;  // set before others see the record; null: the stream was not captured
+  const FakeStream* stream = nullptr;    // of a record in a capture
+  std::int64_t entries = 0;              // the entries of `stream` in the capture before the record
+
   void Reach();
   bool reached();
   void Await();

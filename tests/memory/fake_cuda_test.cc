@@ -187,12 +187,46 @@ TEST_F(FakeCudaTest, ACapturedStreamRecordsAndAGraphRepeats) {
   EXPECT_EQ(capture, CudaCapture::kActive);
   EXPECT_NE(cuda_.synchronize_stream(stream), kCudaSuccess);
   EXPECT_NE(cuda_.query_stream(stream), kCudaSuccess);
-  const FakeGraph graph = FakeCuda::EndCapture(stream);
+  FakeGraph graph;
+  ASSERT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
   EXPECT_EQ(count, 0);
   FakeCuda::LaunchGraph(graph, stream);
   FakeCuda::LaunchGraph(graph, stream);
   cuda_.synchronize_stream(stream);
   EXPECT_EQ(count, 12);
+}
+
+TEST_F(FakeCudaTest, AStreamThatWaitsForACaptureJoinsIt) {
+  CUstream_st* stream = NewStream();
+  CUstream_st* other = NewStream();
+  CUevent_st* begin = NewEvent();
+  CUevent_st* end = NewEvent();
+  CUevent_st* outside = NewEvent();
+  EXPECT_EQ(cuda_.record_event(outside, other), kCudaSuccess);
+  for (const bool joins : {true, false}) {
+    int count = 0;
+    FakeGraph graph;
+    FakeCuda::BeginCapture(stream);
+    FakeCuda::Launch(stream, [&count] { ++count; });
+    EXPECT_EQ(cuda_.record_event(begin, stream), kCudaSuccess);
+    EXPECT_EQ(cuda_.query_event(begin), 907);
+    EXPECT_EQ(cuda_.wait_event(other, begin), kCudaSuccess);
+    EXPECT_TRUE(FakeCuda::IsCaptured(other));
+    EXPECT_EQ(cuda_.wait_event(stream, outside), 905);
+    FakeCuda::Launch(other, [&count] { count *= 3; });
+    EXPECT_EQ(cuda_.record_event(end, other), kCudaSuccess);
+    if (joins) {
+      EXPECT_EQ(cuda_.wait_event(stream, end), kCudaSuccess);
+    }
+    EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), joins ? kCudaSuccess : 904);
+    EXPECT_FALSE(FakeCuda::IsCaptured(other));
+    EXPECT_EQ(count, 0);
+    if (!joins) continue;
+    FakeCuda::LaunchGraph(graph, stream);
+    FakeCuda::LaunchGraph(graph, stream);
+    cuda_.synchronize_stream(stream);
+    EXPECT_EQ(count, 12);
+  }
 }
 
 }  // namespace
