@@ -18,8 +18,8 @@ struct CallOptions {
   const Schedule* schedule = nullptr;
   // How long the call may wait for its peers, at most; zero: as long as the communicator's timeout. The clock starts
   // when the call has its place among the calls; the clock of a Recv, which may be posted long before its message is
-  // due, starts no earlier than somebody waits for the Recv (Work::Wait, OnDone or AwaitElsewhere). Ranks may give
-  // different timeouts.
+  // due, starts no earlier than somebody waits for the Recv (Work::Wait, OnDone or AwaitElsewhere), unless the Recv is
+  // on the memory of a GPU. Ranks may give different timeouts.
   absl::Duration timeout = absl::ZeroDuration();
   // The tag of a Send or Recv, in 0…kMaxTag: a message meets a receive of the same tag. 0 for all other calls. The tag
   // belongs to the run and not to the plan: a bound Send may have another tag each time.
@@ -42,7 +42,8 @@ struct CallOptions {
   double factor = 1;
   // The CUDA stream (cudaStream_t) on which the input of a call on the memory of a GPU is computed: the call begins
   // once what was enqueued there before the call has ended. Null: the default stream. Not used for calls on host
-  // memory.
+  // memory. A call whose buffers are all null, which this rank makes without any element, is one on the memory of the
+  // GPU where a stream is given, and otherwise one on host memory.
   void* stream = nullptr;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
   // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.

@@ -17,6 +17,7 @@
 #include "tutti/buffer.h"
 #include "tutti/call_options.h"
 #include "tutti/collective.h"
+#include "tutti/native_transport.h"
 #include "tutti/plan.h"
 #include "tutti/schedule.h"
 #include "tutti/transport.h"
@@ -169,8 +170,20 @@ class Communicator {
   // tells who sent what a Recv has received. A Recv whose message has another length ends with InvalidArgument that
   // names both lengths, the sender and the tag. A Recv from kAnySource ends with the cause when any rank of the
   // communicator is lost, for that rank may be the one it waits for, and with Unavailable when all others have left.
+  //
+  // On the memory of a GPU messages match by their order alone: tag must be 0, and `from` a certain rank. A Send or
+  // Recv takes its turn among the calls on the GPU, may hold up all that follow until the peer makes its own, and
+  // cannot be to this rank itself: see SendRecv.
   Work Send(const void* in, std::int64_t count, DType dtype, Rank to, const CallOptions& = {});
   Work Recv(void* out, std::int64_t count, DType dtype, Rank from, const CallOptions& = {});
+
+  // Sends and receives on the memory of a GPU that travel at the same time, as NCCL's between ncclGroupStart and
+  // ncclGroupEnd: one call, and one Work for all. Each of `calls` is a kSend or kRecv, with the peer as its root; order
+  // matters only among the messages of one rank to one other. Each may meet a Send or Recv that the peer makes alone.
+  // Two ranks that send to each other must do so by SendRecv (or AllToAllV), because calls on a GPU run one after the
+  // other. What a rank sends to itself is copied. Unimplemented for communicators without a GPU: on memory of the host,
+  // Sends and Recvs that are made one by one travel at the same time.
+  Work SendRecv(absl::Span<const NativeCall> calls, const CallOptions& = {});
 
   // Makes the call that `spec` describes, of any collective.
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& = {});

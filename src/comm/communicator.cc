@@ -186,6 +186,10 @@ Work Communicator::Recv(void* out, std::int64_t count, DType dtype, Rank from, c
   return Call({.collective = Collective::kRecv, .dtype = dtype, .count = count, .root = from}, nullptr, out, options);
 }
 
+Work Communicator::SendRecv(absl::Span<const NativeCall> calls, const CallOptions& options) {
+  return impl_->SendRecv(calls, options);
+}
+
 Work Communicator::Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options) {
   return impl_->Call(spec, in, out, options);
 }

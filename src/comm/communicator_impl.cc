@@ -40,20 +40,15 @@ absl::Status CheckFactor(const CallOptions& options, const CollectiveSpec& spec,
                                                  " must be 1: only op premul_sum multiplies by it"));
 }
 
-absl::Status CheckTag(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
-  const std::int32_t most = IsPointToPoint(spec.collective) ? kMaxTag : 0;
+absl::Status CheckTag(const CallOptions& options, const CollectiveSpec& spec, bool on_device, Rank rank) {
+  const bool has_tag = IsPointToPoint(spec.collective);
+  const std::int32_t most = has_tag && !on_device ? kMaxTag : 0;
   if (options.tag >= 0 && options.tag <= most) return absl::OkStatus();
+  const std::string right = !has_tag    ? "0: only send and recv have a tag"
+                            : on_device ? "0 on the memory of a GPU: NCCL matches messages by their order alone"
+                                        : absl::StrCat("in 0…", most);
   return absl::InvalidArgumentError(
-      absl::StrCat(ToString(spec), " of rank ", rank, ": tag ", options.tag, " must be ",
-                   most == 0 ? "0: only send and recv have a tag" : absl::StrCat("in 0…", most)));
-}
-
-absl::Status CheckOptions(const CallOptions& options, const CollectiveSpec& spec, Rank rank) {
-  if (options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0) return absl::OkStatus();
-  absl::Status status = CheckTimeout(options, rank);
-  status.Update(CheckFactor(options, spec, rank));
-  status.Update(CheckTag(options, spec, rank));
-  return status;
+      absl::StrCat(ToString(spec), " of rank ", rank, ": tag ", options.tag, " must be ", right));
 }
 
 // Sets `in_place`, for `spec`, from where the caller's buffers lie; InvalidArgument says what is wrong with the
@@ -131,9 +126,12 @@ std::string KeyOf(const PlanOptions& options) {
 // What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
 // empty and one of 64 bytes, to any five ranks in a row; of two ranks, one sends the other 64 bytes. In worlds of up to
 // 32 ranks, whose plans can be verified quickly, the longest block has about 16 · segment_bytes / size bytes, in small
-// worlds several segments; in larger worlds long blocks have 640 to 1,280 bytes.
+// worlds several segments; in larger worlds long blocks have 640 to 1,280 bytes. Where plans are not cut into segments,
+// no block has several.
 CollectiveSpec ExampleOfAllToAllV(Rank rank, int size, const PlanOptions& options) {
-  const std::int64_t unit = size <= 32 ? std::max<std::int64_t>(options.segment_bytes / size, 80) : 80;
+  constexpr std::int64_t kLongestSegment = std::int64_t{64} << 20;
+  const std::int64_t segment = std::min(options.segment_bytes, kLongestSegment);
+  const std::int64_t unit = size <= 32 ? std::max<std::int64_t>(segment / size, 80) : 80;
   const auto count = [unit, size](Rank from, Rank to) {
     const int kind = (2 * from + 3 * to + (size == 2 ? 4 : 0)) % 5;
     return kind == 1 ? std::min<std::int64_t>(unit, 16) : kind * unit;
@@ -172,6 +170,14 @@ absl::Status HasNoPlan() {
 
 }  // namespace
 
+absl::Status CheckCallOptions(const CallOptions& options, const CollectiveSpec& spec, bool on_device, Rank rank) {
+  if (options.timeout == absl::ZeroDuration() && options.factor == 1 && options.tag == 0) return absl::OkStatus();
+  absl::Status status = CheckTimeout(options, rank);
+  status.Update(CheckFactor(options, spec, rank));
+  status.Update(CheckTag(options, spec, on_device, rank));
+  return status;
+}
+
 BoundPlan::BoundPlan() = default;
 BoundPlan::~BoundPlan() = default;
 BoundPlan::BoundPlan(BoundPlan&&) noexcept = default;
@@ -188,7 +194,10 @@ const Plan& BoundPlan::plan() const { return impl_->plan(); }
 
 Work BoundPlan::Impl::Start(const CallOptions& options) {
   if (call_->in_forked_child()) return Work(NotInForkedChild(plan().rank));
-  if (absl::Status status = CheckOptions(options, plan().spec, plan().rank); !status.ok()) return Work(status);
+  const bool on_device = call_->program().stream_order != nullptr;
+  if (absl::Status status = CheckCallOptions(options, plan().spec, on_device, plan().rank); !status.ok()) {
+    return Work(status);
+  }
   if (call_->busy()) {
     return Work(absl::FailedPreconditionError(
         absl::StrCat("rank ", plan().rank, ": ", plan().name, " was started again before its last run had ended")));
@@ -232,32 +241,39 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       device_options(PlanOptionsOnDevice(plan_options)),
       cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
+  if (!runtime->device.has_value()) return;
+  Plan plan = {.name = "send_recv", .rank = channel->rank(), .size = channel->size()};
+  plan.spec.collective = Collective::kSend;
+  message_calls_ = std::make_shared<CallPool>(CompileForMessages(std::move(plan)), *channel, idle_message_calls_,
+                                              /*schedule=*/nullptr, BufferBytes());
 }
 
 Communicator::Impl::~Impl() {
   runtime->engine->Close(*channel);
   runtime->Unregister(&cache_);
+  if (message_calls_ != nullptr) message_calls_->Close();
+  idle_message_calls_->Close();
 }
 
 Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options) {
   if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
   const Rank rank = channel->rank();
   const int size = channel->size();
+  const absl::StatusOr<bool> on_device = IsOnDevice({in, out}, spec.collective, options);
+  if (!on_device.ok()) return Work(on_device.status());
   BufferBytes bytes;
   const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
     bytes = pool.buffers();
-    if (!CheckOptions(options, pool.spec(), rank).ok()) return false;
+    if (!CheckCallOptions(options, pool.spec(), *on_device, rank).ok()) return false;
     if (last != nullptr && last->was_given(in, out, spec.in_place)) return true;
     bool in_place = spec.in_place;
     return PlaceBuffers(pool.spec(), bytes, in, out, rank, in_place).ok() && in_place == pool.spec().in_place;
   };
-  const absl::StatusOr<bool> on_device = IsOnDevice({in, out});
-  if (!on_device.ok()) return Work(on_device.status());
   tutti::Call* call = cache_.TakeIdleAgain(spec, options.schedule, *on_device, fits_last_plan);
   if (call == nullptr) {
     // The spec is validated first: the sizes below would be meaningless otherwise.
     if (absl::Status status = Validate(spec, rank, size); !status.ok()) return Work(status);
-    if (absl::Status status = CheckOptions(options, spec, rank); !status.ok()) return Work(status);
+    if (absl::Status status = CheckCallOptions(options, spec, *on_device, rank); !status.ok()) return Work(status);
     bytes = BuffersOf(spec, rank, size);
     CollectiveSpec placed = spec;
     if (absl::Status status = PlaceBuffers(spec, bytes, in, out, rank, placed.in_place); !status.ok()) {
@@ -281,26 +297,6 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
     call->RefuseNextRun(std::move(status));
   }
   return Work(call, call->Submit(options));
-}
-
-absl::StatusOr<bool> Communicator::Impl::IsOnDevice(std::initializer_list<const void*> buffers) const {
-  if (!runtime->device.has_value()) return false;
-  int on_device = 0;
-  int on_host = 0;
-  for (const void* const memory : buffers) {
-    if (memory == nullptr) continue;
-    CudaPointer found;
-    const bool known = runtime->device->cuda->pointer(&found, memory) == kCudaSuccess;
-    using Kind = CudaPointer::Kind;
-    ++(known && (found.kind == Kind::kDevice || found.kind == Kind::kManaged) ? on_device : on_host);
-  }
-  if (on_device > 0 && on_host > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", channel->rank(),
-                     ": one buffer of the call is memory of a GPU and another is memory of "
-                     "the host; give memory of one kind"));
-  }
-  return on_device > 0;
 }
 
 absl::StatusOr<tutti::Call*> Communicator::Impl::IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule,
@@ -347,41 +343,6 @@ absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& s
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckPlan(schedule, *plan, options); !status.ok()) return status;
   return plan;
-}
-
-absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevice(const CollectiveSpec& spec,
-                                                                                   const Schedule* wanted) const {
-  if (spec.collective == Collective::kAllToAllV || IsPointToPoint(spec.collective)) {
-    // The order of steps on streams is a matter of all ranks, and here a rank does not know what the others call.
-    return absl::UnimplementedError(
-        absl::StrCat("rank ", channel->rank(), ": ", Name(spec.collective),
-                     " does not work on the memory of a GPU yet: copy to memory of the host before"));
-  }
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false, device_options);
-  if (!schedule.ok()) return schedule.status();
-  absl::StatusOr<Plan> plan = VerifiedPlanFor(spec, **schedule, device_options);
-  if (!plan.ok()) return plan.status();
-  return CompileOnDevice(*std::move(plan),
-                         [&](Rank rank) { return BuildPlan(**schedule, spec, rank, channel->size(), device_options); });
-}
-
-absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan,
-                                                                                   PlanOfRank plan_of) const {
-  std::vector<Plan> plans;
-  for (Rank rank = 0; rank < channel->size(); ++rank) {
-    absl::StatusOr<Plan> one = plan_of(rank);
-    if (!one.ok()) return one.status();
-    plans.push_back(*std::move(one));
-  }
-  absl::StatusOr<std::vector<StreamOrder>> orders = StreamOrdersOf(plans);
-  if (!orders.ok()) return orders.status();
-  return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]));
-}
-
-absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers) {
-  absl::StatusOr<std::shared_ptr<const Program>> program = CompileOnDevice(std::move(plan), plan_of);
-  if (!program.ok()) return program.status();
-  return BindVerified(*std::move(program), buffers);
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramFor(const CollectiveSpec& spec,
@@ -457,7 +418,7 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
                                                    const CallOptions& options) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
-  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
+  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out}, spec.collective, options);
   if (!on_device.ok()) return on_device.status();
   absl::StatusOr<std::shared_ptr<const Program>> program =
       *on_device ? ProgramOnDevice(spec, options.schedule) : ProgramFor(spec, options.schedule);

@@ -18,6 +18,10 @@
 
 namespace tutti {
 
+// OK, or InvalidArgument that names the option which does not fit a call of `spec`. `on_device`: on the memory of a
+// GPU.
+absl::Status CheckCallOptions(const CallOptions& options, const CollectiveSpec& spec, bool on_device, Rank rank);
+
 class BoundPlan::Impl {
  public:
   explicit Impl(Call* call) : call_(call) {}
@@ -45,9 +49,7 @@ class Communicator::Impl {
   absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
                                               const PlanOptions& options) const;
   absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers) const;
-  // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
-  // GPU: they are not.
-  absl::StatusOr<bool> IsOnDevice(std::initializer_list<const void*> buffers) const;
+  Work SendRecv(absl::Span<const NativeCall> calls, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);
   absl::StatusOr<BoundPlan> Bind(const Strategy& strategy, DType dtype, std::int64_t count, int round,
@@ -64,6 +66,14 @@ class Communicator::Impl {
   const PlanOptions device_options;    // for plans on the memory of a GPU
 
  private:
+  // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
+  // GPU: they are not.
+  absl::StatusOr<bool> IsOnDevice(absl::Span<const void* const> buffers) const;
+  // The same for a call, which may say by its stream what null buffers do not tell.
+  absl::StatusOr<bool> IsOnDevice(std::initializer_list<const void*> buffers, Collective collective,
+                                  const CallOptions& options) const;
+  // Whether SendRecv may make `calls`.
+  absl::Status CheckMessages(absl::Span<const NativeCall> calls, const CallOptions& options) const;
   // The communicator of a new group; `members` are in the order of the group's ranks, and this rank is among them.
   std::unique_ptr<Impl> MakeGroup(const std::vector<GroupMember>& members) const;
   absl::Status CheckPlan(const Schedule& schedule, const Plan& plan, const PlanOptions& options) const;
@@ -86,6 +96,8 @@ class Communicator::Impl {
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule, bool on_device);
 
   PlanCache cache_;
+  const std::shared_ptr<IdleCalls> idle_message_calls_ = std::make_shared<IdleCalls>();
+  std::shared_ptr<CallPool> message_calls_;  // of SendRecv; null where this rank has no GPU
   // The record of PlanVerifier, mutable because const calls add to it.
   mutable PlanVerifier::KindsMade kinds_made_;
   // The all_to_all_v schedules that were verified with example counts; plans of such a schedule with other counts are

@@ -43,7 +43,8 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
       control_(peer(rank).control),
       generation_(peer(rank).generation & 0xffffffff),
       left_(peers_.size()),
-      messages_(peers_.size()) {
+      messages_(peers_.size()),
+      stream_messages_(peers_.size()) {
   for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
   for (const Peer& peer : peers_) {
     Presence* const theirs = engine.options().presence[static_cast<std::size_t>(peer.world_rank)];
@@ -82,11 +83,13 @@ bool Channel::Admit(Run& run) {
   ticket.any_private_buffers = run.private_buffers;
   ticket.has_gone_over = false;
   ++ticket.look;
+  const bool on_stream = run.program.stream_order != nullptr;
+  if (on_stream) RecordMessages(run);
   if (run.program.point_to_point) {
     ticket.sequence = point_calls_++;
     return true;
   }
-  if (run.program.stream_order != nullptr) {  // peers see nothing of its memory
+  if (on_stream) {  // peers see nothing of its memory
     Identify(run);
     return true;
   }
@@ -131,6 +134,22 @@ void Channel::Record(const Run& run) {
   record.owner.store(identity.owner, std::memory_order_relaxed);
   record.number.store(sequence + 1, std::memory_order_release);
   control_->calls.store(sequence + 1, std::memory_order_release);
+}
+
+void Channel::RecordMessages(Run& run) {
+  std::vector<std::uint64_t>& numbers = run.ticket.message_numbers;
+  numbers.clear();
+  for (const StreamMessage& message : run.stream_messages()) {
+    MessageCounts& counts = stream_messages_[static_cast<std::size_t>(message.peer)];
+    const std::uint64_t number = ++(message.sends ? counts.sent : counts.received);
+    numbers.push_back(number);
+    MessageRecord* const record = MessageRecordIn(*control_, message.peer, message.sends, number);
+    if (record == nullptr) continue;
+    record->number.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    record->bytes.store(message.bytes, std::memory_order_relaxed);
+    record->number.store(number, std::memory_order_release);
+  }
 }
 
 bool Channel::Confirmed(int lane, Rank peer, std::uint64_t run) {
@@ -374,6 +393,7 @@ void Channel::FreeLane(Ticket& ticket) {
 }
 
 absl::Status Channel::CompareCalls(const Run& run) const {
+  if (absl::Status status = CompareMessages(run); !status.ok() || run.program.point_to_point) return status;
   const CallIdentity& mine = run.ticket.identity;
   const std::uint64_t sequence = run.ticket.sequence;
   for (Rank rank = 0; rank < size(); ++rank) {
@@ -393,6 +413,43 @@ absl::Status Channel::CompareCalls(const Run& run) const {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Channel::CompareMessages(const Run& run) const {
+  const absl::Span<const StreamMessage> messages = run.stream_messages();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const StreamMessage& mine = messages[i];
+    const Peer& p = peer(mine.peer);
+    if (mine.peer == rank_ || p.control == nullptr) continue;
+    const std::uint64_t number = run.ticket.message_numbers[i];
+    const MessageRecord* const record = MessageRecordIn(*p.control, rank_, !mine.sends, number);
+    if (record == nullptr || record->number.load(std::memory_order_acquire) != number) continue;
+    const std::int64_t bytes = record->bytes.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    // As in CompareCalls.
+    if (record->number.load(std::memory_order_relaxed) != number) continue;
+    if (p.control->generation.load(std::memory_order_acquire) > p.generation + 1 || bytes == mine.bytes) continue;
+    const auto text = [](Rank from, Rank to, std::int64_t sent, std::int64_t received) {
+      return absl::StrCat("rank ", from, " sends ", sent, " bytes to rank ", to, ", which receives ", received);
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat(mine.sends ? text(rank_, mine.peer, mine.bytes, bytes) : text(mine.peer, rank_, bytes, mine.bytes),
+                     ", in ", run.Text(), " of rank ", rank_, ": both must be equal"));
+  }
+  return absl::OkStatus();
+}
+
+bool Channel::HasMetMessages(const Run& run, Rank peer) const {
+  const Peer& p = this->peer(peer);
+  if (p.control == nullptr) return true;
+  const absl::Span<const StreamMessage> messages = run.stream_messages();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].peer != peer || peer == rank_) continue;
+    const std::uint64_t number = run.ticket.message_numbers[i];
+    const MessageRecord* const record = MessageRecordIn(*p.control, rank_, !messages[i].sends, number);
+    if (record != nullptr && record->number.load(std::memory_order_acquire) < number) return false;
+  }
+  return true;
 }
 
 bool Channel::HasClosedWithout(const Run& run, const Peer& peer) {
@@ -424,7 +481,11 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   if (p.control != nullptr) {
     // Messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
     const bool closed = p.control->generation.load(std::memory_order_acquire) > p.generation;
-    if (closed && (run.program.point_to_point || HasClosedWithout(run, p))) return true;
+    if (closed && run.program.point_to_point && run.program.stream_order != nullptr) {
+      if (!HasMetMessages(run, peer)) return true;
+    } else if (closed && (run.program.point_to_point || HasClosedWithout(run, p))) {
+      return true;
+    }
   }
   return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
 }

@@ -94,14 +94,18 @@ class Channel {
 
   // The next functions go by what the peers publish of their calls.
   //
-  // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective.
+  // InvalidArgument when a mapped peer has made another call in the place of the call of `run`, a collective, or says
+  // that one of Run::stream_messages has another length.
   absl::Status CompareCalls(const Run& run) const;
   // Unavailable when a mapped peer has closed its channel without making the call of `run`, a collective.
   absl::Status CheckNobodyLeftWithout(const Run& run) const;
-  // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv, whether it has
-  // left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other ranks have, and
-  // there were some.
+  // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv on the host,
+  // whether it has left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other
+  // ranks have, and there were some.
   bool HasLeftWithout(const Run& run, Rank peer) const;
+  // Whether `peer` has made all calls in which it takes part in Run::stream_messages of `run`; true where that is not
+  // known.
+  bool HasMetMessages(const Run& run, Rank peer) const;
   // Whether `peer` has left this channel or the world.
   bool HasLeft(Rank peer) const;
   // A mapped peer that has not made the call of `ticket`, a collective; this is `preferred` if that rank has not made
@@ -200,6 +204,18 @@ class Channel {
   // Numbers `run`, a collective, and publishes what was called.
   void Identify(Run& run);
   void Record(const Run& run);
+  // Numbers Run::stream_messages of `run`, and publishes them.
+  void RecordMessages(Run& run);
+  // The place, in the block of a rank, for its `number`-th message to (from) `other` in a call on a stream; null in
+  // worlds of so many ranks that there are fewer places than pairs. A later message between the two in this direction
+  // takes the place again, and no other one does.
+  template <typename Block>
+  auto* MessageRecordIn(Block& block, Rank other, bool sends, std::uint64_t number) const {
+    const std::size_t places = kMessageRecords / (2 * peers_.size());
+    const std::size_t pair = 2 * static_cast<std::size_t>(other) + (sends ? 1 : 0);
+    return places == 0 ? nullptr : &block.messages[pair * places + number % places];
+  }
+  absl::Status CompareMessages(const Run& run) const;
   void FreeLane(Ticket& ticket);
 
   Engine& engine_;
@@ -225,7 +241,8 @@ class Channel {
   std::uint64_t calls_ = 0;
   std::vector<MessageCounts> messages_;  // by peer: messages of the collectives admitted so far
   std::unique_ptr<ChannelOnDevice> on_device_;
-  std::uint64_t point_calls_ = 0;  // Sends and Recvs admitted so far
+  std::uint64_t point_calls_ = 0;               // Sends and Recvs admitted so far
+  std::vector<MessageCounts> stream_messages_;  // by peer: Run::stream_messages of the runs admitted so far
 };
 
 }  // namespace tutti

@@ -82,6 +82,16 @@ struct alignas(64) CallRecord {
 // The last calls of a channel that a rank remembers.
 inline constexpr std::size_t kCallRecords = 32;
 
+// The messages on streams that a rank remembers.
+inline constexpr std::size_t kMessageRecords = 256;
+
+// A message that the owner has sent, or received, on its stream, in a call of which its peers know by the message
+// alone. Read as a CallRecord is.
+struct MessageRecord {
+  std::atomic<std::uint64_t> number{0};  // among those to, or from, one peer, from 1; 0: none, or being written
+  std::atomic<std::int64_t> bytes{0};
+};
+
 // Why the owner has given a channel up.
 struct FailureCause {
   static constexpr std::size_t kMostBytes = 1000;  // the longest text; a longer one is cut
@@ -104,6 +114,7 @@ struct ControlBlock {
   alignas(64) std::atomic<std::uint64_t> generation{0};
   alignas(64) std::atomic<std::uint64_t> calls{0};  // collectives that the owner has begun in this channel
   std::array<CallRecord, kCallRecords> records;
+  std::array<MessageRecord, kMessageRecords> messages;  // which has which place: Channel::MessageRecordIn
   // Generation of the block << 32 | rank of the group + 1: written by a peer that gives the channel up, before the peer
   // gives the memory of its calls back, unless a value of this or a later generation stands here. From then on no step
   // of the owner touches that peer's memory, but to read scratch, and no call of the channel ends OK on the owner.

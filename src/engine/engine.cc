@@ -352,9 +352,10 @@ void Engine::CheckHealth(std::int64_t now_ns) {
     if (run->channel.failure.begun) continue;
     if (run->watch.first_seen_ns == 0) run->watch.first_seen_ns = now_ns;
     std::int64_t& deadline_ns = run->watch.deadline_ns;
-    // A receive may be posted long before its message is due: its clock starts when somebody waits for it.
-    const bool counts = run->program.plan.spec.collective != Collective::kRecv || run->call.awaited();
-    if (deadline_ns == 0 && counts) deadline_ns = NanosAfter(now_ns, TimeoutOf(*run));
+    // A receive may be posted long before its message is due: its clock starts when somebody waits for it. A receive on
+    // a stream holds up what follows there, and perhaps only another stream waits.
+    const bool counts = run->program.plan.spec.collective != Collective::kRecv || run->program.stream_order != nullptr;
+    if (deadline_ns == 0 && (counts || run->call.awaited())) deadline_ns = NanosAfter(now_ns, TimeoutOf(*run));
     if (deadline_ns != 0) next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   }
   if (recently_checked && now_ns < next_deadline_ns_) return;
@@ -374,12 +375,10 @@ absl::Duration Engine::TimeoutOf(const Run& run) const {
 }
 
 absl::Status Engine::CheckRun(Run& run, std::int64_t now_ns) {
-  if (!run.program.point_to_point) {
-    if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
-    // A run that has not begun waits for one peer, and would not hear that another one has left.
-    if (!run.started() && run.program.uses_lane) {
-      if (absl::Status status = run.channel.CheckNobodyLeftWithout(run); !status.ok()) return status;
-    }
+  if (absl::Status status = run.channel.CompareCalls(run); !status.ok()) return status;
+  // A run that has not begun waits for one peer, and would not hear that another one has left.
+  if (!run.started() && run.program.uses_lane) {
+    if (absl::Status status = run.channel.CheckNobodyLeftWithout(run); !status.ok()) return status;
   }
   if (absl::Status status = CheckLeavers(run); !status.ok()) return status;
   if (run.watch.deadline_ns == 0) return absl::OkStatus();

@@ -26,6 +26,7 @@ void Clear(ControlBlock& block) {
   }
   for (LaneControl& lane : block.lanes) lane.completed.store(0, std::memory_order_relaxed);
   for (CallRecord& record : block.records) record.number.store(0, std::memory_order_relaxed);
+  for (MessageRecord& record : block.messages) record.number.store(0, std::memory_order_relaxed);
   block.calls.store(0, std::memory_order_relaxed);
 }
 
@@ -89,6 +90,7 @@ absl::StatusOr<ControlBlock*> ControlBlocks::Open() {
   for (std::array<LaneHalf, 2>& lane : block->halves) new (&lane) std::array<LaneHalf, 2>;
   for (LaneControl& lane : block->lanes) new (&lane) LaneControl;
   for (CallRecord& record : block->records) new (&record) CallRecord;
+  for (MessageRecord& record : block->messages) new (&record) MessageRecord;
   new (&block->generation) std::atomic<std::uint64_t>(0);
   new (&block->calls) std::atomic<std::uint64_t>(0);
   new (&block->failed_by) std::atomic<std::uint64_t>(0);

@@ -264,6 +264,13 @@ std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order) {
   return program;
 }
 
+std::shared_ptr<const Program> CompileForMessages(Plan plan) {
+  const auto program = std::make_shared<Program>(*CompileForStream(std::move(plan), {}));
+  program->point_to_point = true;
+  program->takes_messages = true;
+  return program;
+}
+
 std::int64_t BytesOf(const Program& program) {
   const auto of = [](const auto&... vectors) { return ((vectors.capacity() * sizeof(vectors[0])) + ...); };
   const Plan& plan = program.plan;

@@ -121,6 +121,8 @@ struct Program {
   // Whether a call must be in place on all ranks or on none, because it decides where peers find each other's input.
   bool in_place_must_match = false;
   bool point_to_point = false;
+  // The plan has no steps: the sends and receives of a run on a stream are given to it (StreamRun::SetMessages).
+  bool takes_messages = false;
   // One entry per peer; empty when no step is a message, and for a Send or Recv, whose message has a tag and no number.
   std::vector<MessageCounts> messages;
   // For a StreamExecutor: the order in which the steps are enqueued. Null: the program is for a HostExecutor.
@@ -143,6 +145,8 @@ std::shared_ptr<const Program> Compile(Plan plan, bool shares_only_scratch = fal
 std::shared_ptr<const Program> Compile(Plan plan, Plan for_private_buffers, StepId shared_beginning);
 // A program of `plan` for streams; `order` is the plan's.
 std::shared_ptr<const Program> CompileForStream(Plan plan, StreamOrder order);
+// A program for streams whose runs are sends and receives that are given to each run; `plan` has no steps.
+std::shared_ptr<const Program> CompileForMessages(Plan plan);
 // About how much memory `program` takes, with its plan and one call that runs it, the data aside.
 std::int64_t BytesOf(const Program& program);
 

@@ -11,11 +11,19 @@ std::string Blocker::Place() const {
 }
 
 std::string Run::Text() const {
-  const std::string tag = program.point_to_point ? absl::StrCat(" tag=", call.options().tag) : "";
-  return absl::StrCat("call ", ticket.sequence, ", ", program.plan.name, " ", ToString(program.plan.spec), tag);
+  const bool has_tag = program.point_to_point && program.stream_order == nullptr;
+  const std::string tag = has_tag ? absl::StrCat(" tag=", call.options().tag) : "";
+  return absl::StrCat("call ", ticket.sequence, ", ", What(), tag);
 }
 
-std::string Run::What() const { return absl::StrCat(program.plan.name, " ", ToString(program.plan.spec)); }
+std::string Run::What() const {
+  if (program.takes_messages) return absl::StrCat(program.plan.name, " of ", stream_messages().size(), " messages");
+  return absl::StrCat(program.plan.name, " ", ToString(program.plan.spec));
+}
+
+absl::Status Run::SetMessages(absl::Span<const NativeCall> /*calls*/) {
+  return absl::UnimplementedError(absl::StrCat(program.plan.name, " takes no messages"));
+}
 
 std::uint64_t DrawOf(const Run& run, StepId step) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;

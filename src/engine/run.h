@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "engine/program.h"
 #include "tutti/call_options.h"
+#include "tutti/native_transport.h"
 
 struct CUstream_st;  // NOLINT(readability-identifier-naming): CUDA's own handle of a stream
 
@@ -47,13 +48,23 @@ struct Ticket {
   bool any_private_buffers = false;          // whether this rank, or a peer as far as is known, has private buffers
   bool has_gone_over = false;                // see Channel::GoOver
   std::vector<MessageCounts> first_message;  // by peer: the numbers of the run's first messages
-  std::uint64_t look = 1;                    // grows whenever what is known of the peers' announcements is out of date
-  std::vector<std::uint64_t> known_since;    // by peer: the `look` in which its announcement was read last
+  // The numbers of Run::stream_messages among those of this rank to (or from) the same peer, from 1.
+  std::vector<std::uint64_t> message_numbers;
+  std::uint64_t look = 1;                  // grows whenever what is known of the peers' announcements is out of date
+  std::vector<std::uint64_t> known_since;  // by peer: the `look` in which its announcement was read last
   // The lane and its run in which peers may have read this call's own scratch last; -1: none.
   int lent_lane = -1;
   std::uint64_t lent_run = 0;
 
   bool Knows(Rank peer) const { return known_since[static_cast<std::size_t>(peer)] == look; }
+};
+
+// A message that a rank sends or receives on a stream, in a call whose peers do not know its plan: a Send, a Recv,
+// several of them, or an all_to_all_v.
+struct StreamMessage {
+  Rank peer = 0;
+  bool sends = false;
+  std::int64_t bytes = 0;
 };
 
 // What the engine watches while a run is under way. Written by Engine alone.
@@ -81,6 +92,8 @@ class Run {
   // ---- the thread that submits, while no run is under way ----
   // Names the memory of the next runs, and allocates what they need beside it. ResourceExhausted when there is no room.
   virtual absl::Status SetBuffers(const void* in, void* out, void* state) = 0;
+  // Names the sends and receives of the next run, for a program that takes them: see StreamRun.
+  virtual absl::Status SetMessages(absl::Span<const NativeCall> calls);
   // Bytes that SetBuffers has allocated and the run still holds.
   virtual std::int64_t held_bytes() const = 0;
   // Told just before a run of a program with a stream_order is submitted.
@@ -107,6 +120,9 @@ class Run {
   std::string Text() const;
   // Text() without what is known only once the run has its place among the calls. Any thread.
   std::string What() const;
+  // The messages of the run, those without bytes included, where they are no matter of all ranks' plans; empty: none,
+  // or the run is not on a stream. Messages between two ranks match in this order.
+  virtual absl::Span<const StreamMessage> stream_messages() const { return {}; }
   // The caller's memory that peers write during the run; empty: none.
   virtual absl::Span<std::byte> output_lent_to_peers() const = 0;
 

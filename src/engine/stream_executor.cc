@@ -112,7 +112,6 @@ Executor::Polled StreamExecutor::Poll() {
 Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);
   if (scope.error() != kCudaSuccess) return Fail(run, StatusOf(scope.error(), run, "to use the device"));
-  const StreamOrder& order = *run.program.stream_order;
   NativeTransport* const native = run.channel.on_device()->native();
   bool moved = false;
   while (run.stage_ != StreamRun::Stage::kEnqueued) {
@@ -125,7 +124,7 @@ Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
     absl::Status status;
     if (run.stage_ == StreamRun::Stage::kQueued) {
       status = Begin(run);
-    } else if (run.next_launch_ < order.size()) {
+    } else if (run.next_launch_ < run.launches()) {
       status = LaunchNext(run);
     } else {
       status = MarkEnd(run);
@@ -149,6 +148,7 @@ absl::Status StreamExecutor::Begin(StreamRun& run) {
 }
 
 absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
+  if (run.program.takes_messages) return LaunchMessages(run);
   const std::vector<Recode>& recodes = run.program.recodes;
   if (run.next_recode_ < recodes.size() && recodes[run.next_recode_].begin == run.next_launch_) {
     const Recode& recode = recodes[run.next_recode_++];
@@ -162,6 +162,20 @@ absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
   if (is_native) return LaunchNative(run, steps);
   ListSteps(run, steps);
   return device_.compute(run.steps_, run.channel.on_device()->stream());
+}
+
+absl::Status StreamExecutor::LaunchMessages(StreamRun& run) {
+  ++run.next_launch_;
+  CUstream_st* const stream = run.channel.on_device()->stream();
+  for (const StreamRun::CopyToSelf& copy : run.given_to_self_) {
+    if (copy.bytes == 0) continue;
+    absl::Status status = StatusOf(device_.cuda->copy_async(copy.dst, copy.src, copy.bytes, stream), run, "a copy");
+    if (!status.ok()) return status;
+  }
+  for (const NativeCall& call : run.given_) {
+    if (call.collective == Collective::kSend) Count(wire_bytes_, call.count);
+  }
+  return run.given_.empty() ? absl::OkStatus() : run.channel.on_device()->native()->Enqueue(run.given_, stream);
 }
 
 NativeCall StreamExecutor::NativeCallOf(const StreamRun& run, const Instruction& instruction) {
@@ -256,6 +270,7 @@ Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
   if (NativeTransport* const native = run.channel.on_device()->native(); native != nullptr) {
     if (const absl::StatusOr<bool> ready = native->Ready(); !ready.ok()) return FailByNative(run, ready.status());
   }
+  if (run.program.point_to_point) run.call.SetSource(run.program.plan.spec.root);
   return Polled::kMoved;
 }
 

@@ -58,6 +58,7 @@ class StreamExecutor final : public Executor {
   Polled Enqueue(StreamRun& run);
   absl::Status Begin(StreamRun& run);
   absl::Status LaunchNext(StreamRun& run);
+  absl::Status LaunchMessages(StreamRun& run);
   static NativeCall NativeCallOf(const StreamRun& run, const Instruction& instruction);
   absl::Status LaunchNative(StreamRun& run, absl::Span<const StepId> steps);
   // Lists the steps in run.steps_, as the functions of StreamDevice take them.

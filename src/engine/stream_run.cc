@@ -13,6 +13,22 @@ StreamRun::StreamRun(const StreamDevice& device, Call& its_call, Channel& its_ch
   const StreamOrder& order = *program.stream_order;
   for (std::size_t i = 0; i < order.size(); ++i) MakeRoomFor(order.launch(i));
   for (const Recode& recode : program.recodes) MakeRoomFor(StepsOf(recode));
+  ListMessages();
+}
+
+void StreamRun::ListMessages() {
+  const CollectiveSpec& spec = program.plan.spec;
+  const std::int64_t size = SizeOf(spec.dtype);
+  if (program.takes_messages) return;
+  if (program.point_to_point) {
+    messages_.push_back({spec.root, spec.collective == Collective::kSend, spec.count * size});
+  }
+  if (spec.collective != Collective::kAllToAllV) return;
+  for (Rank peer = 0; peer < channel.size(); ++peer) {
+    if (peer == channel.rank()) continue;
+    messages_.push_back({peer, true, spec.send_counts[static_cast<std::size_t>(peer)] * size});
+    messages_.push_back({peer, false, spec.recv_counts[static_cast<std::size_t>(peer)] * size});
+  }
 }
 
 void StreamRun::MakeRoomFor(absl::Span<const StepId> steps) {
@@ -101,6 +117,39 @@ absl::Status StreamRun::SetBuffers(const void* in, void* out, void* state) {
   return status;
 }
 
+absl::Status StreamRun::SetMessages(absl::Span<const NativeCall> calls) {
+  messages_.clear();
+  given_.clear();
+  given_to_self_.clear();
+  std::size_t received = 0;  // of the copies in given_to_self_: those whose receive has come
+  std::size_t sent = 0;
+  for (const NativeCall& one : calls) {
+    const bool sends = one.collective == Collective::kSend;
+    const std::int64_t bytes = one.count * SizeOf(one.dtype);
+    if (absl::Status status = CheckMemory(sends ? one.src : one.dst, sends ? "input" : "output"); !status.ok()) {
+      return status;
+    }
+    messages_.push_back({one.root, sends, bytes});
+    if (one.root != channel.rank()) {
+      // No rank launches a message without bytes.
+      if (bytes == 0) continue;
+      NativeCall& given = given_.emplace_back(one);
+      given.dtype = DType::kU8;  // as of the messages of plans, which they may meet
+      given.count = bytes;
+      continue;
+    }
+    std::size_t& place = sends ? sent : received;
+    if (place == given_to_self_.size()) given_to_self_.push_back({nullptr, nullptr, static_cast<std::size_t>(bytes)});
+    CopyToSelf& copy = given_to_self_[place++];
+    if (sends) {
+      copy.src = one.src;
+    } else {
+      copy.dst = one.dst;
+    }
+  }
+  return absl::OkStatus();
+}
+
 void StreamRun::OnSubmit(const CallOptions& options) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);  // whose default stream a null stream is
   auto* const stream = static_cast<CUstream_st*>(options.stream);
@@ -126,17 +175,25 @@ absl::Status StreamRun::WaitOnStream(CUstream_st* stream) {
 }
 
 std::uint32_t StreamRun::steps_left() const {
-  return static_cast<std::uint32_t>(program.stream_order->size() - next_launch_) + (stage_ == Stage::kEnqueued ? 1 : 2);
+  return static_cast<std::uint32_t>(launches() - next_launch_) + (stage_ == Stage::kEnqueued ? 1 : 2);
 }
 
-// A stream does not say for which rank it waits: any other may be the one.
+// A stream does not say for which rank it waits: any other may be the one, but of messages only their other ends, and
+// rather one that is known not to have made its call.
 std::optional<Blocker> StreamRun::FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const {
-  for (Rank peer = 0; peer < channel.size(); ++peer) {
-    if (peer == channel.rank()) continue;
-    const Blocker blocker = {.peer = peer, .what = "its part of what is on the stream"};
-    if (matches(blocker)) return blocker;
-  }
-  return std::nullopt;
+  const auto find = [&](auto&& may_be) -> std::optional<Blocker> {
+    for (Rank peer = 0; peer < channel.size(); ++peer) {
+      const Blocker blocker = {.peer = peer, .what = "its part of what is on the stream"};
+      if (peer != channel.rank() && may_be(peer) && matches(blocker)) return blocker;
+    }
+    return std::nullopt;
+  };
+  if (!program.point_to_point) return find([](Rank /*peer*/) { return true; });
+  const std::optional<Blocker> absent = find([&](Rank peer) { return !channel.HasMetMessages(*this, peer); });
+  if (absent.has_value()) return absent;
+  return find([&](Rank peer) {
+    return std::any_of(messages_.begin(), messages_.end(), [&](const auto& each) { return each.peer == peer; });
+  });
 }
 
 }  // namespace tutti

@@ -21,12 +21,17 @@ class StreamRun final : public Run {
 
   // InvalidArgument for memory that is not the device's.
   absl::Status SetBuffers(const void* in, void* out, void* state) override;
+  // Names the sends and receives of the next run, for a program that takes them (Program::takes_messages), once it has
+  // been given buffers: none. The calls are valid (NativeTransport), and each rank sends to itself what it receives
+  // from itself, in the same order. InvalidArgument for memory that is not the device's.
+  absl::Status SetMessages(absl::Span<const NativeCall> calls) override;
   std::int64_t held_bytes() const override { return program.plan.scratch_bytes; }
   // Marks the place on the caller's stream (CallOptions::stream) after which the input is there.
   void OnSubmit(const CallOptions& options) override;
   absl::Status WaitOnStream(CUstream_st* stream) override;
 
   bool started() const override { return stage_ != Stage::kQueued; }
+  absl::Span<const StreamMessage> stream_messages() const override { return messages_; }
   std::uint32_t steps_left() const override;
   std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override;
   absl::Span<std::byte> output_lent_to_peers() const override { return {}; }
@@ -44,6 +49,10 @@ class StreamRun final : public Run {
   // OK where `memory` is null or of the device.
   absl::Status CheckMemory(const void* memory, absl::string_view what) const;
   std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
+  // Lists the messages of a plan that its rank has made without those of the others.
+  void ListMessages();
+  // The launches of a run: those of the program's order, or one with the messages that were given.
+  std::size_t launches() const { return program.takes_messages ? 1 : program.stream_order->size(); }
 
   const StreamDevice& device_;
   Stage stage_ = Stage::kQueued;
@@ -55,6 +64,14 @@ class StreamRun final : public Run {
   void* scratch_ = nullptr;
   std::uint32_t* error_ = nullptr;       // on the device, see DeviceStep
   std::uint32_t* error_here_ = nullptr;  // pinned memory, with a copy of the error at the end
+  std::vector<StreamMessage> messages_;
+  std::vector<NativeCall> given_;  // see SetMessages; without those between the rank and itself
+  struct CopyToSelf {
+    void* dst;
+    const void* src;
+    std::size_t bytes;
+  };
+  std::vector<CopyToSelf> given_to_self_;
   // The launch that is being enqueued: the addresses of all its operands, and its steps or native calls.
   std::vector<void*> dsts_;
   std::vector<const void*> srcs_;

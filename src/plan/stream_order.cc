@@ -251,6 +251,22 @@ class Launches {
   std::uint32_t last_ = 0;   // the number of the last steps that compute
 };
 
+// The steps sorted by the launches that `of` names.
+template <typename LaunchOf>
+StreamOrder SortedBy(const Plan& plan, const LaunchOf& of) {
+  StreamOrder order;
+  order.steps.resize(plan.steps.size());
+  for (StepId s = 0; s < plan.steps.size(); ++s) order.steps[s] = s;
+  std::sort(order.steps.begin(), order.steps.end(), [&](StepId a, StepId b) {
+    return std::tuple(of(a), plan.steps[a].ordinal, a) < std::tuple(of(b), plan.steps[b].ordinal, b);
+  });
+  for (std::size_t i = 1; i <= order.steps.size(); ++i) {
+    const bool ends = i == order.steps.size() || of(order.steps[i]) != of(order.steps[i - 1]);
+    if (ends) order.launches.push_back(i);
+  }
+  return order;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<StreamOrder>> StreamOrdersOf(absl::Span<const Plan> plans) {
@@ -258,22 +274,38 @@ absl::StatusOr<std::vector<StreamOrder>> StreamOrdersOf(absl::Span<const Plan> p
   if (absl::Status status = graph.Make(); !status.ok()) return status;
   std::vector<StreamOrder> orders;
   for (std::size_t p = 0; p < plans.size(); ++p) {
-    const Plan& plan = plans[p];
-    const Launches launches(graph, p, plan);
-    const auto before = [&](StepId a, StepId b) {
-      return std::tuple(launches.of(a), plan.steps[a].ordinal, a) <
-             std::tuple(launches.of(b), plan.steps[b].ordinal, b);
-    };
-    StreamOrder& order = orders.emplace_back();
-    order.steps.resize(plan.steps.size());
-    for (StepId s = 0; s < plan.steps.size(); ++s) order.steps[s] = s;
-    std::sort(order.steps.begin(), order.steps.end(), before);
-    for (std::size_t i = 1; i <= order.steps.size(); ++i) {
-      const bool ends = i == order.steps.size() || launches.of(order.steps[i]) != launches.of(order.steps[i - 1]);
-      if (ends) order.launches.push_back(i);
-    }
+    const Launches launches(graph, p, plans[p]);
+    orders.push_back(SortedBy(plans[p], [&](StepId s) { return launches.of(s); }));
   }
   return orders;
+}
+
+absl::StatusOr<StreamOrder> StreamOrderAlone(const Plan& plan) {
+  // The messages have the number 0, steps that need none of them too, and come before them; all others have 1.
+  std::vector<Launch> launches;
+  for (const Step& step : plan.steps) {
+    Launch& launch = launches.emplace_back(0, IsMessage(step), 0, IsMessage(step) ? StepKind::kSend : step.kind);
+    auto& [number, meets, depth, kind] = launch;
+    bool needs_message = false;
+    for (const StepId dependency : plan.deps_of(step)) {
+      const Launch& before = launches[dependency];
+      needs_message |= std::get<0>(before) > 0 || std::get<1>(before);
+    }
+    const bool is_for_all_ranks = step.kind == StepKind::kNative || step.kind == StepKind::kSignal ||
+                                  step.kind == StepKind::kWait || (meets && needs_message);
+    if (is_for_all_ranks) {
+      return absl::UnimplementedError(absl::StrCat(
+          plan.name, ": rank ", plan.rank, " step ", launches.size() - 1, " (", ToText(plan, step),
+          ") needs the plans of all ranks, which no rank knows here: on a stream all messages must travel at once"));
+    }
+    number = needs_message ? 1 : 0;
+    if (meets) continue;
+    for (const StepId dependency : plan.deps_of(step)) {
+      const Launch& before = launches[dependency];
+      if (!std::get<1>(before) && std::get<0>(before) == number) depth = std::max(depth, std::get<2>(before) + 1);
+    }
+  }
+  return SortedBy(plan, [&](StepId s) { return launches[s]; });
 }
 
 }  // namespace tutti

@@ -35,6 +35,12 @@ struct StreamOrder {
 // other in a circle.
 absl::StatusOr<std::vector<StreamOrder>> StreamOrdersOf(absl::Span<const Plan> plans);
 
+// The order of a plan whose rank does not know the plans of the others, as of an all_to_all_v: all its messages are one
+// launch, in which a rank waits for no launch of another rank but the one with their messages. Steps that need no
+// message come before, all others after. Unimplemented names a step when a message needs another one, or when the plan
+// has native steps or signals.
+absl::StatusOr<StreamOrder> StreamOrderAlone(const Plan& plan);
+
 }  // namespace tutti
 
 #endif  // TUTTI_PLAN_STREAM_ORDER_H_

@@ -231,17 +231,6 @@ TEST(DeviceCallsTest, GroupsHaveGpusToo) {
   });
 }
 
-TEST(DeviceCallsTest, WhatAStreamCannotDoYet) {
-  RunWorld(2, OnDevices(), [](Communicator& comm) {
-    const FakeMemory memory(comm.rank(), 8);
-    const absl::Status status = comm.Send(memory.data(), 1, DType::kF32, 1 - comm.rank()).Wait();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("send does not work on the memory of a GPU yet"));
-    memory.floats()[0] = 1;
-    EXPECT_EQ(comm.AllReduce(memory.data(), memory.data(), 1, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
-  });
-}
-
 TEST(DeviceCallsTest, TheSameCallOnTheMemoryOfTheHostIsNamed) {
   RunWorld(2, OnDevices(), [](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 8);

@@ -214,6 +214,56 @@ TEST(StreamOrder, ASendWaitsForTheLaunchOfItsRecv) {
   EXPECT_EQ(Streams(plans, *orders).Run(), "");
 }
 
+// Ranks that know their own counts alone come to orders in which no rank waits in vain.
+TEST(StreamOrder, AnAllToAllVNeedsNoPlansOfOthers) {
+  const Schedule& pairwise = **FindSchedule(Collective::kAllToAllV, "pairwise");
+  for (int size = 1; size <= 9; ++size) {
+    std::vector<Plan> plans;
+    std::vector<StreamOrder> orders;
+    for (Rank rank = 0; rank < size; ++rank) {
+      CollectiveSpec spec = {.collective = Collective::kAllToAllV};
+      for (Rank peer = 0; peer < size; ++peer) {
+        spec.send_counts.push_back((3 * rank + 5 * peer) % 4);
+        spec.recv_counts.push_back((3 * peer + 5 * rank) % 4);
+      }
+      plans.push_back(BuildPlan(pairwise, spec, rank, size, {}).value());
+      const absl::StatusOr<StreamOrder> order = StreamOrderAlone(plans.back());
+      ASSERT_TRUE(order.ok()) << order.status();
+      EXPECT_LE(order->size(), 2u) << "the copy of the own block, and all messages";
+      orders.push_back(*order);
+    }
+    EXPECT_EQ(Streams(plans, orders).Run(), "") << size;
+  }
+}
+
+TEST(StreamOrder, StepsStandBeforeOrBehindTheMessagesOfAPlanAlone) {
+  const std::vector<Plan> plans = TwoRanks([](PlanBuilder& b) {
+    const Ref mine = b.Scratch(DType::kF32, 8);
+    const Ref theirs = b.Scratch(DType::kF32, 8);
+    b.Recv(1 - b.rank(), theirs);
+    b.Copy(mine, b.in());
+    b.Scale(mine, mine, 2);
+    b.Send(1 - b.rank(), mine);
+    b.Copy(b.out(), theirs);
+  });
+  const absl::StatusOr<StreamOrder> order = StreamOrderAlone(plans[0]);
+  ASSERT_TRUE(order.ok()) << order.status();
+  EXPECT_EQ(order->steps, (std::vector<StepId>{1, 2, 0, 3, 4}));
+  EXPECT_EQ(order->launches, (std::vector<std::size_t>{1, 2, 4, 5}));
+}
+
+// What a message brings cannot be sent on in the launch that brings it.
+TEST(StreamOrder, AMessageThatNeedsAnotherNeedsThePlansOfAll) {
+  const std::vector<Plan> plans = TwoRanks([](PlanBuilder& b) {
+    if (b.rank() == 1) b.Recv(0, b.out());
+    b.Send(1 - b.rank(), b.rank() == 1 ? b.out() : b.in());
+    if (b.rank() == 0) b.Recv(1, b.out());
+  });
+  const absl::Status status = StreamOrderAlone(plans[1]).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("rank 1 step 1"), absl::string_view::npos) << status;
+}
+
 TEST(StreamOrder, Mistakes) {
   std::vector<Plan> plans = TwoRanks([](PlanBuilder& b) {
     b.Send(1 - b.rank(), b.in());
