@@ -41,9 +41,10 @@ struct CallOptions {
   // to the dtype (16-bit types: from fp32) before they are summed.
   double factor = 1;
   // The CUDA stream (cudaStream_t) on which the input of a call on the memory of a GPU is computed: the call begins
-  // once what was enqueued there before the call has ended. Null: the default stream. Not used for calls on host
-  // memory. A call whose buffers are all null, which this rank makes without any element, is one on the memory of the
-  // GPU where a stream is given, and otherwise one on host memory.
+  // once what was enqueued there before the call has ended. Null: the default stream. A call on a stream that is
+  // being captured becomes part of the CUDA graph (docs/gpus.md). Not used for calls on host memory. A call whose
+  // buffers are all null, which this rank makes without any element, is one on the memory of the GPU where a stream is
+  // given, and otherwise one on host memory.
   void* stream = nullptr;
   // The owner of the call and its round, as the caller numbers them: for example a synchronizer and its step. Calls of
   // different ranks that meet with different numbers end with InvalidArgument that names both. 0: not given.

@@ -39,6 +39,8 @@ void Call::Release() {
   references_.store(1, std::memory_order_relaxed);
   if (pool_ == nullptr) {
     delete this;
+  } else if (run_->in_graph()) {
+    pool_->KeepForGraph(this);
   } else {
     CallPool::PutBack(this);
   }
@@ -62,6 +64,8 @@ std::uint32_t Call::Submit(const CallOptions& options) {
   if (source() != kAnySource) source_.store(kAnySource, std::memory_order_relaxed);
   const std::uint32_t run = ++runs_started_;
   engine_->Submit(*this, options);
+  // The caller may end the capture as soon as this function returns.
+  if (run_->captured()) engine_->Wait(enqueued_, run, options_.background, kNeverNanos).IgnoreError();
   return run;
 }
 

@@ -49,8 +49,24 @@ class IdleCalls {
     Count(-bytes);
     return false;
   }
-  // Deletes the call in the place, and takes no call from now on.
+  // Keeps a call, which nobody uses any more, until Close: its memory belongs to a CUDA graph. Deletes the call after
+  // Close.
+  void KeepForGraph(Call* call) {
+    {
+      const MutexLock lock(mutex_);
+      if (!is_closed_) return in_graphs_.push_back(call);
+    }
+    delete call;
+  }
+  // Deletes the calls that are kept, and takes no call from now on.
   void Close() {
+    std::vector<Call*> in_graphs;
+    {
+      const MutexLock lock(mutex_);
+      is_closed_ = true;
+      in_graphs.swap(in_graphs_);
+    }
+    for (Call* const call : in_graphs) delete call;
     Call* const call = last_.exchange(Closed(), std::memory_order_acq_rel);
     if (call == nullptr || call == Closed()) return;
     Count(-call->held_bytes());
@@ -66,6 +82,9 @@ class IdleCalls {
 
   std::atomic<std::int64_t> bytes_{0};
   std::atomic<Call*> last_{nullptr};
+  Mutex mutex_;
+  bool is_closed_ TUTTI_GUARDED_BY(mutex_) = false;
+  std::vector<Call*> in_graphs_ TUTTI_GUARDED_BY(mutex_);
 };
 
 // The lengths of the input and the output that the caller of one call gives.
@@ -118,6 +137,12 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
     const std::shared_ptr<CallPool> home =
         call->pool()->shared_from_this();  // the pool may close as soon as it has the call
     if (!home->Return(call)) delete call;
+  }
+
+  // See IdleCalls::KeepForGraph.
+  void KeepForGraph(Call* call) {
+    const std::shared_ptr<IdleCalls> idle = idle_;  // deleting the call may delete this pool
+    idle->KeepForGraph(call);
   }
 
   // Deletes the idle calls, and takes no call back from now on.

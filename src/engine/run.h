@@ -98,6 +98,9 @@ class Run {
   virtual std::int64_t held_bytes() const = 0;
   // Told just before a run of a program with a stream_order is submitted.
   virtual void OnSubmit(const CallOptions& /*options*/) {}
+  // Whether the run that was told of last becomes part of a CUDA graph, and whether any run of the call has.
+  virtual bool captured() const { return false; }
+  virtual bool in_graph() const { return false; }
 
   // ---- any thread ----
   // Lets what is enqueued on `stream` from now on wait for the run that was enqueued last. Waits for nothing itself.

@@ -31,6 +31,38 @@ ChannelOnDevice::~ChannelOnDevice() {
   // Messages of calls that have ended here may be on their way to a peer still. After Abort none are.
   if (native_ != nullptr) native_->Finalize(absl::Now() + kFinalizeTime).IgnoreError();
   if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
+  if (for_graphs_.stream != nullptr) device_.cuda->destroy_stream(for_graphs_.stream);
+  if (for_graphs_.error != nullptr) device_.cuda->free(for_graphs_.error);
+  if (for_graphs_.error_here != nullptr) device_.cuda->free_pinned(for_graphs_.error_here);
+}
+
+absl::StatusOr<const ChannelOnDevice::ForGraphs*> ChannelOnDevice::ForCapture() {
+  if (for_graphs_.stream != nullptr) return &for_graphs_;
+  const CudaRuntime& cuda = *device_.cuda;
+  const CudaOutsideCapture outside(cuda);
+  const CudaDeviceScope scope(cuda, device_.index);
+  constexpr std::size_t kBytes = sizeof(std::uint32_t);
+  void* error = for_graphs_.error;
+  void* here = for_graphs_.error_here;
+  CudaError status = error == nullptr ? cuda.allocate(&error, kBytes) : kCudaSuccess;
+  for_graphs_.error = static_cast<std::uint32_t*>(error);
+  if (status == kCudaSuccess && here == nullptr) status = cuda.allocate_pinned(&here, kBytes);
+  for_graphs_.error_here = static_cast<std::uint32_t*>(here);
+  CUstream_st* stream = nullptr;
+  if (status == kCudaSuccess) status = cuda.create_stream(&stream);
+  if (status == kCudaSuccess) {
+    *for_graphs_.error_here = 0;
+    status = cuda.fill_async(error, 0, kBytes, stream);
+    // Graphs do not wait for this stream. Nothing else is on it.
+    if (status == kCudaSuccess) status = cuda.synchronize_stream(stream);
+    if (status == kCudaSuccess) {
+      for_graphs_.stream = stream;
+    } else {
+      cuda.destroy_stream(stream);
+    }
+  }
+  if (status != kCudaSuccess) return CudaStatus(cuda, status, "to make ready for CUDA graphs");
+  return &for_graphs_;
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 #ifndef TUTTI_ENGINE_STREAM_DEVICE_H_
 #define TUTTI_ENGINE_STREAM_DEVICE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -49,6 +50,19 @@ class ChannelOnDevice {
   ChannelOnDevice& operator=(const ChannelOnDevice&) = delete;
 
   CUstream_st* stream() const { return stream_; }
+  // What is recorded into CUDA graphs has a stream of its own, so that other calls can use the first one meanwhile, and
+  // an error word that all graphs share (see DeviceStep::error), with a copy for the host. Made when they are used
+  // first.
+  struct ForGraphs {
+    CUstream_st* stream = nullptr;
+    std::uint32_t* error = nullptr;       // on the device
+    std::uint32_t* error_here = nullptr;  // in pinned memory
+  };
+  absl::StatusOr<const ForGraphs*> ForCapture();
+  // Whether a codec has refused bytes while a graph ran.
+  bool graph_has_failed() const {
+    return for_graphs_.error_here != nullptr && std::atomic_ref(*for_graphs_.error_here).load() != 0;
+  }
   NativeTransport* native() const { return native_.get(); }
 
  private:
@@ -58,6 +72,7 @@ class ChannelOnDevice {
   const StreamDevice device_;
   const std::unique_ptr<NativeTransport> native_;
   CUstream_st* stream_ = nullptr;
+  ForGraphs for_graphs_;
 };
 
 }  // namespace tutti

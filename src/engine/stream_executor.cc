@@ -70,6 +70,7 @@ bool StreamExecutor::RunAtOnce(Run& run) {
 }
 
 Executor::Polled StreamExecutor::Poll() {
+  const CudaOutsideCapture outside(*device_.cuda);
   bool moved = false;
   std::vector<const Channel*> full;  // channels whose oldest pending run has no room
   std::erase_if(pending_, [&](Run* run) {
@@ -137,14 +138,26 @@ Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
 
 absl::Status StreamExecutor::Begin(StreamRun& run) {
   const CudaRuntime& cuda = *device_.cuda;
-  CUstream_st* const stream = run.channel.on_device()->stream();
   run.stage_ = StreamRun::Stage::kBegun;
   run.next_launch_ = 0;
   run.next_recode_ = 0;
   if (!run.input_error_.ok()) return run.input_error_;
-  absl::Status status = StatusOf(cuda.wait_event(stream, run.input_ready_), run, "to wait for the input");
-  if (!status.ok()) return status;
-  return StatusOf(cuda.fill_async(run.error_, 0, sizeof *run.error_, stream), run, "to clear the error word");
+  ChannelOnDevice& on_device = *run.channel.on_device();
+  if (on_device.graph_has_failed()) return GraphHasFailed(run);
+  run.stream_ = on_device.stream();
+  run.word_ = run.error_;
+  run.word_here_ = run.error_here_;
+  if (run.captured_) {
+    const absl::StatusOr<const ChannelOnDevice::ForGraphs*> for_graphs = on_device.ForCapture();
+    if (!for_graphs.ok()) return for_graphs.status();
+    run.stream_ = (*for_graphs)->stream;
+    run.word_ = (*for_graphs)->error;
+    run.word_here_ = (*for_graphs)->error_here;
+  }
+  absl::Status status = StatusOf(cuda.wait_event(run.stream_, run.input_ready_), run, "to wait for the input");
+  // The word of graphs keeps its error.
+  if (!status.ok() || run.captured_) return status;
+  return StatusOf(cuda.fill_async(run.word_, 0, sizeof *run.word_, run.stream_), run, "to clear the error word");
 }
 
 absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
@@ -154,28 +167,28 @@ absl::Status StreamExecutor::LaunchNext(StreamRun& run) {
     const Recode& recode = recodes[run.next_recode_++];
     run.next_launch_ = recode.end;
     ListSteps(run, run.StepsOf(recode));
-    return device_.recode(run.steps_, run.channel.on_device()->stream());
+    return device_.recode(run.steps_, run.stream_);
   }
   const absl::Span<const StepId> steps = run.program.stream_order->launch(run.next_launch_++);
   const StepKind kind = run.program.instructions[steps[0]].kind;
   const bool is_native = kind == StepKind::kSend || kind == StepKind::kRecv || kind == StepKind::kNative;
   if (is_native) return LaunchNative(run, steps);
   ListSteps(run, steps);
-  return device_.compute(run.steps_, run.channel.on_device()->stream());
+  return device_.compute(run.steps_, run.stream_);
 }
 
 absl::Status StreamExecutor::LaunchMessages(StreamRun& run) {
   ++run.next_launch_;
-  CUstream_st* const stream = run.channel.on_device()->stream();
   for (const StreamRun::CopyToSelf& copy : run.given_to_self_) {
     if (copy.bytes == 0) continue;
-    absl::Status status = StatusOf(device_.cuda->copy_async(copy.dst, copy.src, copy.bytes, stream), run, "a copy");
+    absl::Status status =
+        StatusOf(device_.cuda->copy_async(copy.dst, copy.src, copy.bytes, run.stream_), run, "a copy");
     if (!status.ok()) return status;
   }
   for (const NativeCall& call : run.given_) {
     if (call.collective == Collective::kSend) Count(wire_bytes_, call.count);
   }
-  return run.given_.empty() ? absl::OkStatus() : run.channel.on_device()->native()->Enqueue(run.given_, stream);
+  return run.given_.empty() ? absl::OkStatus() : run.channel.on_device()->native()->Enqueue(run.given_, run.stream_);
 }
 
 NativeCall StreamExecutor::NativeCallOf(const StreamRun& run, const Instruction& instruction) {
@@ -214,7 +227,7 @@ absl::Status StreamExecutor::LaunchNative(StreamRun& run, absl::Span<const StepI
       call.dst = memory;
     }
   }
-  return run.channel.on_device()->native()->Enqueue(run.natives_, run.channel.on_device()->stream());
+  return run.channel.on_device()->native()->Enqueue(run.natives_, run.stream_);
 }
 
 void StreamExecutor::ListSteps(StreamRun& run, absl::Span<const StepId> steps) {
@@ -234,23 +247,38 @@ void StreamExecutor::ListSteps(StreamRun& run, absl::Span<const StepId> steps) {
                           .srcs = absl::MakeConstSpan(run.srcs_.data() + first_src, instruction.num_srcs),
                           .draw = instruction.kind == StepKind::kEncode ? DrawOf(run, step) : 0,
                           .factor = run.call.options().factor,
-                          .error = run.error_});
+                          .error = run.word_});
   }
 }
 
 absl::Status StreamExecutor::MarkEnd(StreamRun& run) {
   const CudaRuntime& cuda = *device_.cuda;
-  CUstream_st* const stream = run.channel.on_device()->stream();
-  absl::Status status =
-      StatusOf(cuda.copy_async(run.error_here_, run.error_, sizeof *run.error_, stream), run, "to read the error word");
-  if (status.ok()) status = StatusOf(cuda.record_event(run.end_, stream), run, "to mark the end");
+  absl::Status status = StatusOf(cuda.copy_async(run.word_here_, run.word_, sizeof *run.word_, run.stream_), run,
+                                 "to read the error word");
+  if (status.ok()) status = StatusOf(cuda.record_event(run.end_, run.stream_), run, "to mark the end");
   if (!status.ok()) return status;
   run.stage_ = StreamRun::Stage::kEnqueued;
   run.call.IsEnqueued();
   return absl::OkStatus();
 }
 
+// A run in a graph ends when all ranks have made the call: what is on the device belongs to the graph from then on.
+Executor::Polled StreamExecutor::EndIfCaptured(const StreamRun& run) {
+  if (run.channel.peer_failed()) return Polled::kNothing;
+  if (absl::Status calls = run.channel.CompareCalls(run); !calls.ok()) return Fail(run, std::move(calls));
+  const bool all_have_called =
+      run.program.point_to_point || !run.channel.HasNotCalled(run.ticket, run.channel.rank()).has_value();
+  return all_have_called ? Polled::kMoved : Polled::kNothing;
+}
+
+absl::Status StreamExecutor::GraphHasFailed(const StreamRun& run) {
+  return absl::DataLossError(absl::StrCat("rank ", run.channel.peer(run.channel.rank()).world_rank,
+                                          ": a message in a CUDA graph could not be decoded before ", run.Text()));
+}
+
 Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
+  if (run.channel.on_device()->graph_has_failed()) return Fail(run, GraphHasFailed(run));
+  if (run.captured_) return EndIfCaptured(run);
   const CudaError error = device_.cuda->query_event(run.end_);
   if (error == kCudaNotReady) {
     NativeTransport* const native = run.channel.on_device()->native();
@@ -291,6 +319,7 @@ void StreamExecutor::Abandon(Channel& channel, const absl::Status& cause) {
 
 bool StreamExecutor::HasLetGo(const Channel& channel) const {
   if (channel.on_device() == nullptr) return true;
+  const CudaOutsideCapture outside(*device_.cuda);
   const CudaError error = device_.cuda->query_stream(channel.on_device()->stream());
   // Other errors than those of the device itself, after which nothing runs there, say nothing of the work.
   return error == kCudaSuccess || (error >= kFirstErrorOfDevices && error <= kLastErrorOfDevices);

@@ -66,6 +66,8 @@ class StreamExecutor final : public Executor {
   absl::Status MarkEnd(StreamRun& run);
   // Ends `run`, which is enqueued, if the device has come to its end.
   Polled EndIfReached(StreamRun& run);
+  Polled EndIfCaptured(const StreamRun& run);
+  static absl::Status GraphHasFailed(const StreamRun& run);
   void Finish(StreamRun& run, const absl::Status& status);
   Polled Fail(const StreamRun& run, absl::Status error);
   Polled FailByNative(const StreamRun& run, const absl::Status& error);

@@ -61,6 +61,7 @@ StreamRun::~StreamRun() {
 
 absl::Status StreamRun::Allocate() {
   const CudaRuntime& cuda = *device_.cuda;
+  const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device_.index);
   const auto status_of = [&](CudaError error, absl::string_view what) {
     return error == kCudaSuccess
@@ -155,12 +156,8 @@ void StreamRun::OnSubmit(const CallOptions& options) {
   auto* const stream = static_cast<CUstream_st*>(options.stream);
   CudaCapture capture = CudaCapture::kNone;
   CudaError error = device_.cuda->capture_of(stream, &capture);
-  if (error == kCudaSuccess && capture != CudaCapture::kNone) {
-    input_error_ = absl::FailedPreconditionError(absl::StrCat(
-        "rank ", program.plan.rank, ": CallOptions::stream of ", What(),
-        " is being captured into a CUDA graph, which calls cannot be part of: call outside of the capture"));
-    return;
-  }
+  captured_ = error == kCudaSuccess && capture == CudaCapture::kActive;
+  in_graph_ |= captured_;
   if (error == kCudaSuccess) error = device_.cuda->record_event(input_ready_, stream);
   input_error_ = error == kCudaSuccess
                      ? absl::OkStatus()
@@ -169,7 +166,16 @@ void StreamRun::OnSubmit(const CallOptions& options) {
 
 absl::Status StreamRun::WaitOnStream(CUstream_st* stream) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);
-  const CudaError error = device_.cuda->wait_event(stream, end_);
+  CudaCapture capture = CudaCapture::kNone;
+  CudaError error = device_.cuda->capture_of(stream, &capture);
+  if (error == kCudaSuccess && (capture == CudaCapture::kActive) != captured_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", program.plan.rank, ": ", What(), " is ", captured_ ? "" : "not ",
+        "part of a CUDA graph, and the stream ",
+        captured_ ? "that should wait is not being captured into that" : "that should wait is being captured into one",
+        ": call and wait within one capture, or both outside"));
+  }
+  if (error == kCudaSuccess) error = device_.cuda->wait_event(stream, end_);
   return error == kCudaSuccess ? absl::OkStatus()
                                : CudaStatus(*device_.cuda, error, "to let the stream wait for a call");
 }

@@ -28,6 +28,8 @@ class StreamRun final : public Run {
   std::int64_t held_bytes() const override { return program.plan.scratch_bytes; }
   // Marks the place on the caller's stream (CallOptions::stream) after which the input is there.
   void OnSubmit(const CallOptions& options) override;
+  bool captured() const override { return captured_; }
+  bool in_graph() const override { return in_graph_; }
   absl::Status WaitOnStream(CUstream_st* stream) override;
 
   bool started() const override { return stage_ != Stage::kQueued; }
@@ -60,10 +62,16 @@ class StreamRun final : public Run {
   std::size_t next_recode_ = 0;        // in Program::recodes
   absl::Status input_error_;           // why the place of the input could not be marked
   CUevent_st* input_ready_ = nullptr;  // on the caller's stream
+  bool captured_ = false;  // the caller's stream is being captured: the launches are recorded into its CUDA graph
+  bool in_graph_ = false;  // the launches of some run were
   CUevent_st* end_ = nullptr;
   void* scratch_ = nullptr;
   std::uint32_t* error_ = nullptr;       // on the device, see DeviceStep
   std::uint32_t* error_here_ = nullptr;  // pinned memory, with a copy of the error at the end
+  // The stream of the run, and the two error words that it uses: of a run in a graph, those of ChannelOnDevice.
+  CUstream_st* stream_ = nullptr;
+  std::uint32_t* word_ = nullptr;
+  std::uint32_t* word_here_ = nullptr;
   std::vector<StreamMessage> messages_;
   std::vector<NativeCall> given_;  // see SetMessages; without those between the rank and itself
   struct CopyToSelf {

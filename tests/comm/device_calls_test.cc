@@ -132,22 +132,6 @@ TEST(DeviceCallsTest, BuffersOfBothInOneCallAreRefused) {
   });
 }
 
-TEST(DeviceCallsTest, AStreamUnderCaptureIsRefused) {
-  RunWorld(1, OnDevices(), [](Communicator& comm) {
-    const CudaRuntime& cuda = FakeCuda::Table();
-    const FakeMemory memory(0, 8);
-    CUstream_st* stream = nullptr;
-    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
-    FakeCuda::BeginCapture(stream);
-    const absl::Status status =
-        comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.stream = stream}).Wait();
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("is being captured into a CUDA graph"));
-    FakeCuda::EndCapture(stream);
-    cuda.destroy_stream(stream);
-  });
-}
-
 // A rank that has no memory left on its GPU ends the communicator: its later calls would meet others of its peers.
 TEST(DeviceCallsTest, ARankWithoutMemoryEndsTheCallsOfAll) {
   std::barrier<> both_have_memory(2);

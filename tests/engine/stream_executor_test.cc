@@ -289,12 +289,12 @@ TEST(StreamExecutorTest, AnAbortEndsWhatIsOnTheStreams) {
   EXPECT_THAT(std::string(work.Wait().message()), HasSubstr("enough"));
 }
 
-TEST(StreamExecutorTest, AMessageThatCannotBeDecodedIsDataLoss) {
+// Plans of bytegrad on two ranks, of which rank 1 sends something else than what it has encoded.
+std::vector<Plan> PlansWithABadMessage() {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < 2; ++rank) {
     plans.push_back(BuildPlan(*ParseStrategy("bytegrad"), DType::kF32, 5000, rank, 2, kWhole, 0).value());
   }
-  // Rank 1 sends something else than what it has encoded.
   for (Step& step : plans[1].steps) {
     if (step.kind == StepKind::kEncode) {
       step.kind = StepKind::kCopy;
@@ -303,8 +303,48 @@ TEST(StreamExecutorTest, AMessageThatCannotBeDecodedIsDataLoss) {
       src.bytes = plans[1].refs[step.first_ref].bytes;
     }
   }
+  return plans;
+}
+
+// Whoever launches a graph is told of its bad messages by the next call.
+TEST(StreamExecutorTest, AGraphWithABadMessageEndsTheNextCall) {
   StreamWorld world(2);
-  const auto programs = world.Programs(plans);
+  const auto programs = world.Programs(PlansWithABadMessage());
+  const auto rings = world.Programs(AllReducePlans(2, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory memory(rank.rank, 5000 * 4);
+    std::fill_n(memory.floats(), 5000, 1.0f);
+    CUstream_st* stream = nullptr;
+    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
+    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+    FakeCuda::BeginCapture(stream);
+    Work captured =
+        rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
+    ASSERT_EQ(captured.WaitOnStream(stream), absl::OkStatus());
+    FakeGraph graph;
+    ASSERT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
+    ASSERT_EQ(captured.Wait(), absl::OkStatus());
+    FakeCuda::BeginCapture(stream);
+    Work good = rank.Start(rings[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
+    ASSERT_EQ(good.WaitOnStream(stream), absl::OkStatus());
+    FakeGraph good_graph;
+    ASSERT_EQ(FakeCuda::EndCapture(stream, &good_graph), kCudaSuccess);
+    ASSERT_EQ(good.Wait(), absl::OkStatus());
+    FakeCuda::LaunchGraph(graph, stream);
+    FakeCuda::LaunchGraph(good_graph, stream);  // the error is still told after a launch that was right
+    ASSERT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
+    const absl::Status status =
+        rank.Start(rings[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("in a CUDA graph"));
+    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
+  });
+}
+
+TEST(StreamExecutorTest, AMessageThatCannotBeDecodedIsDataLoss) {
+  StreamWorld world(2);
+  const auto programs = world.Programs(PlansWithABadMessage());
   world.OnEveryRank([&](StreamRank& rank) {
     const FakeMemory memory(rank.rank, 5000 * 4);
     std::fill_n(memory.floats(), 5000, 1.0f);

@@ -48,7 +48,11 @@ State& TheState() {
 }
 
 thread_local int current_device = 0;
-thread_local int capture_mode = 0;  // of cudaStreamCaptureMode
+thread_local int capture_mode = 0;   // of cudaStreamCaptureMode
+thread_local int captures_here = 0;  // captures that this thread has begun
+
+// Whether this thread may not query or allocate now.
+bool IsUnsafe() { return captures_here > 0 && capture_mode != kCudaCaptureRelaxed; }
 
 void Count(std::int64_t FakeCudaCounts::*kind) {
   State& state = TheState();
@@ -90,6 +94,7 @@ CudaError Enqueue(absl::string_view function, std::int64_t FakeCudaCounts::*kind
 }
 
 CudaError Allocate(absl::string_view function, void** data, std::size_t bytes, CudaPointer::Kind kind) {
+  if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
   constexpr std::size_t kAlignment = 256;
   *data = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
@@ -175,6 +180,7 @@ CudaError DestroyStream(CUstream_st* handle) {
 }
 
 CudaError QueryStream(CUstream_st* handle) {
+  if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure("query_stream"); error != kCudaSuccess) return error;
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
@@ -250,6 +256,7 @@ CudaError RecordEvent(CUevent_st* handle, CUstream_st* stream) {
 }
 
 CudaError QueryEvent(CUevent_st* handle) {
+  if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure("query_event"); error != kCudaSuccess) return error;
   std::shared_ptr<FakeRecord> record;
   if (!Find(handle, record)) return kInvalidHandle;
@@ -411,11 +418,13 @@ void FakeCuda::FailNext(absl::string_view function, CudaError error) {
 }
 
 void FakeCuda::BeginCapture(CUstream_st* stream) {
+  ++captures_here;
   const std::shared_ptr<FakeStream> origin = Find(stream);
   origin->BeginCapture(std::make_shared<FakeCapture>(origin.get()));
 }
 
 CudaError FakeCuda::EndCapture(CUstream_st* stream, FakeGraph* graph) {
+  --captures_here;
   const std::shared_ptr<FakeCapture> capture = Find(stream)->capture();
   std::vector<std::shared_ptr<FakeStream>> streams;
   {

@@ -82,6 +82,25 @@ TEST(OnDevice, AStepOnlyEnqueues) {
   }
 }
 
+// A whole step, with the training's own kernels, as a graph: each launch is a step with the same gradients.
+TEST(OnDevice, AStepCanBeAGraph) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    DeviceTraining training(world, "gradient_allreduce", MemoryKind::kDevice);
+    const float before = training.Weights()[0];
+    FakeGraph graph;
+    FakeCuda::BeginCapture(training.stream());
+    ASSERT_EQ(training.Step(), absl::OkStatus());
+    ASSERT_EQ(FakeCuda::EndCapture(training.stream(), &graph), kCudaSuccess);
+    EXPECT_EQ(training.Weights()[0], before);
+    for (int launch = 1; launch <= 3; ++launch) {
+      FakeCuda::LaunchGraph(graph, training.stream());
+      // In step 0 the average of gradient 0 begins with 0.125 · 1.5.
+      EXPECT_EQ(training.Weights()[0], before - static_cast<float>(launch) * 0.09375f);
+    }
+    EXPECT_EQ(training.Step(), absl::OkStatus());
+  });
+}
+
 // Averages of async arrive at their own pace; what the ranks add up to is kept.
 TEST(OnDevice, AsyncKeepsTheSumOfTheWeights) {
   RunWorld(3, OnDevices(), [](Communicator& world) {
