@@ -194,7 +194,9 @@ class Communicator {
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument
-  // names a buffer that is missing, or says that input and output overlap.
+  // names a buffer that is missing, or says that input and output overlap. On the memory of GPUs, Bind of a plan with
+  // native steps among some of the ranks (hierarchical strategies) waits for these ranks to bind theirs, the first time
+  // that a plan names them: ranks then bind in one order. An error of that wait ends the communicator.
   //
   // The plan of a call that is made again and again (MPI: a persistent collective), with the schedule of `options`.
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,

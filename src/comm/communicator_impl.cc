@@ -242,7 +242,10 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
   if (!runtime->device.has_value()) return;
-  Plan plan = {.name = "send_recv", .rank = channel->rank(), .size = channel->size()};
+  Plan plan;
+  plan.name = "send_recv";
+  plan.rank = channel->rank();
+  plan.size = channel->size();
   plan.spec.collective = Collective::kSend;
   message_calls_ = std::make_shared<CallPool>(CompileForMessages(std::move(plan)), *channel, idle_message_calls_,
                                               /*schedule=*/nullptr, BufferBytes());

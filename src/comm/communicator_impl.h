@@ -85,16 +85,22 @@ class Communicator::Impl {
   absl::StatusOr<Plan> VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule,
                                        const PlanOptions& options) const;
   // The program of a call on the memory of a GPU, verified.
-  absl::StatusOr<std::shared_ptr<const Program>> ProgramOnDevice(const CollectiveSpec& spec,
-                                                                 const Schedule* wanted) const;
+  absl::StatusOr<std::shared_ptr<const Program>> ProgramOnDevice(const CollectiveSpec& spec, const Schedule* wanted);
   // The program of `plan`, which is verified; `plan_of` makes the plans of all ranks.
-  absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of) const;
+  absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of);
+  // Makes the native transports of the groups that native steps of this rank name, unless an earlier plan has named
+  // them. Waits for the other ranks of each group, which come with plans that name it, too. An error ends the
+  // communicator. `plans` are those of all ranks. Defined in native_groups.cc.
+  absl::Status MakeNativeGroups(absl::Span<const Plan> plans);
   absl::StatusOr<BoundPlan> BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers);
   // The program that a call runs, verified. Where `wanted` is null, the program may have a second program for buffers
   // that peers cannot map.
   absl::StatusOr<std::shared_ptr<const Program>> ProgramFor(const CollectiveSpec& spec, const Schedule* wanted) const;
   absl::StatusOr<tutti::Call*> IdleCallFor(const CollectiveSpec& spec, const Schedule* schedule, bool on_device);
 
+  // The groups that have a native transport. Held while one is made, so that groups come in one order.
+  Mutex native_groups_mutex_;
+  absl::flat_hash_set<std::vector<Rank>> native_groups_ TUTTI_GUARDED_BY(native_groups_mutex_);
   PlanCache cache_;
   const std::shared_ptr<IdleCalls> idle_message_calls_ = std::make_shared<IdleCalls>();
   std::shared_ptr<CallPool> message_calls_;  // of SendRecv; null where this rank has no GPU

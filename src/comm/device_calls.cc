@@ -61,7 +61,7 @@ absl::StatusOr<bool> Communicator::Impl::IsOnDevice(absl::Span<const void* const
 }
 
 absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevice(const CollectiveSpec& spec,
-                                                                                   const Schedule* wanted) const {
+                                                                                   const Schedule* wanted) {
   if (absl::Status status = CheckMessage(spec, channel->rank()); !status.ok()) return status;
   absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, /*private_buffers=*/false, device_options);
   if (!schedule.ok()) return schedule.status();
@@ -77,8 +77,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::ProgramOnDevi
                          [&](Rank rank) { return BuildPlan(**schedule, spec, rank, channel->size(), device_options); });
 }
 
-absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan,
-                                                                                   PlanOfRank plan_of) const {
+absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevice(Plan plan, PlanOfRank plan_of) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < channel->size(); ++rank) {
     absl::StatusOr<Plan> one = plan_of(rank);
@@ -87,6 +86,7 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevi
   }
   absl::StatusOr<std::vector<StreamOrder>> orders = StreamOrdersOf(plans);
   if (!orders.ok()) return orders.status();
+  if (absl::Status made = MakeNativeGroups(plans); !made.ok()) return made;
   return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]));
 }
 

@@ -32,6 +32,7 @@ class Arena;
 class Call;
 class Channel;
 class ChannelOnDevice;
+class NativeTransport;
 
 struct EngineOptions {
   Rank rank = 0;  // this rank's number in the world
@@ -120,6 +121,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Open(Channel& channel);
   // Gives `channel` what it needs for programs with a Program::stream_order, before the first of its calls of them.
   void SetOnDevice(Channel& channel, std::unique_ptr<ChannelOnDevice> on_device);
+  // Gives native steps of `group` of the plans of `channel` their transport, before the first call that has such steps.
+  void AddOnDevice(Channel& channel, std::vector<Rank> group, std::unique_ptr<NativeTransport> native);
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
   // end of a failed channel takes (above).
   void Close(Channel& channel);

@@ -58,6 +58,13 @@ void Engine::SetOnDevice(Channel& channel, std::unique_ptr<ChannelOnDevice> on_d
   LeaveSeat();
 }
 
+void Engine::AddOnDevice(Channel& channel, std::vector<Rank> group, std::unique_ptr<NativeTransport> native) {
+  ClaimDriver();
+  channel.on_device()->Add(std::move(group), std::move(native));
+  if (channel.failure.begun) executor_->Abandon(channel, channel.sticky().Get());
+  LeaveSeat();
+}
+
 void Engine::FailWhatWasGivenUp() {
   if (aborted_.load(std::memory_order_seq_cst)) {
     aborted_.store(false, std::memory_order_seq_cst);

@@ -29,7 +29,9 @@ absl::StatusOr<std::unique_ptr<ChannelOnDevice>> ChannelOnDevice::Make(const Str
 
 ChannelOnDevice::~ChannelOnDevice() {
   // Messages of calls that have ended here may be on their way to a peer still. After Abort none are.
-  if (native_ != nullptr) native_->Finalize(absl::Now() + kFinalizeTime).IgnoreError();
+  const absl::Time deadline = absl::Now() + kFinalizeTime;
+  for (const Group& group : groups_) group.native->Finalize(deadline).IgnoreError();
+  if (native_ != nullptr) native_->Finalize(deadline).IgnoreError();
   if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
   if (for_graphs_.stream != nullptr) device_.cuda->destroy_stream(for_graphs_.stream);
   if (for_graphs_.error != nullptr) device_.cuda->free(for_graphs_.error);
@@ -63,6 +65,32 @@ absl::StatusOr<const ChannelOnDevice::ForGraphs*> ChannelOnDevice::ForCapture() 
   }
   if (status != kCudaSuccess) return CudaStatus(cuda, status, "to make ready for CUDA graphs");
   return &for_graphs_;
+}
+
+NativeTransport* ChannelOnDevice::NativeOf(absl::Span<const Rank> group) const {
+  if (group.empty()) return native_.get();
+  for (const Group& known : groups_) {
+    if (group == absl::MakeConstSpan(known.ranks)) return known.native.get();
+  }
+  return nullptr;
+}
+
+absl::StatusOr<bool> ChannelOnDevice::Ready() {
+  if (native_ == nullptr) return true;
+  absl::StatusOr<bool> ready = native_->Ready();
+  for (const Group& group : groups_) {
+    if (!ready.ok()) return ready;
+    const absl::StatusOr<bool> its = group.native->Ready();
+    if (!its.ok()) return its;
+    *ready = *ready && *its;
+  }
+  return ready;
+}
+
+void ChannelOnDevice::Abort(const absl::Status& cause, absl::Time deadline) {
+  // An error of Abort leaves work on the device, which the caller looks for there.
+  if (native_ != nullptr) native_->Abort(cause, deadline).IgnoreError();
+  for (const Group& group : groups_) group.native->Abort(cause, deadline).IgnoreError();
 }
 
 }  // namespace tutti

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/program.h"
 #include "memory/cuda_runtime.h"
@@ -36,7 +39,8 @@ struct StreamDevice {
   absl::Status (*recode)(absl::Span<const DeviceStep> steps, CUstream_st* stream) = nullptr;
 };
 
-// The stream of one channel, and the transport that performs collectives there. A channel has a stream of its own,
+// The stream of one channel, and the transports that perform collectives there: of all ranks, and of the groups that
+// plans name (Plan::groups). A channel has a stream of its own,
 // because ranks may make the calls of different channels in different orders, and a stream would let the second wait
 // for the first.
 class ChannelOnDevice {
@@ -48,6 +52,11 @@ class ChannelOnDevice {
   ~ChannelOnDevice();
   ChannelOnDevice(const ChannelOnDevice&) = delete;
   ChannelOnDevice& operator=(const ChannelOnDevice&) = delete;
+
+  // Gives the native steps of `group` their transport, for all programs of the channel from now on.
+  void Add(std::vector<Rank> group, std::unique_ptr<NativeTransport> native) {
+    groups_.push_back({std::move(group), std::move(native)});
+  }
 
   CUstream_st* stream() const { return stream_; }
   // What is recorded into CUDA graphs has a stream of its own, so that other calls can use the first one meanwhile, and
@@ -64,13 +73,26 @@ class ChannelOnDevice {
     return for_graphs_.error_here != nullptr && std::atomic_ref(*for_graphs_.error_here).load() != 0;
   }
   NativeTransport* native() const { return native_.get(); }
+  // The transport of the ranks of `group`, or, where that is empty, of all; null: there is none.
+  NativeTransport* NativeOf(absl::Span<const Rank> group) const;
+  // False while what was enqueued last may not be on the stream (NativeTransport::Ready). Also tells errors of what
+  // runs there.
+  absl::StatusOr<bool> Ready();
+  // Aborts all transports.
+  void Abort(const absl::Status& cause, absl::Time deadline);
 
  private:
   ChannelOnDevice(const StreamDevice& device, std::unique_ptr<NativeTransport> native)
       : device_(device), native_(std::move(native)) {}
 
+  struct Group {
+    std::vector<Rank> ranks;
+    std::unique_ptr<NativeTransport> native;
+  };
+
   const StreamDevice device_;
   const std::unique_ptr<NativeTransport> native_;
+  std::vector<Group> groups_;  // in the order in which they were made, which is the same on all ranks of two of them
   CUstream_st* stream_ = nullptr;
   ForGraphs for_graphs_;
 };

@@ -31,7 +31,6 @@ absl::Status StreamExecutor::CheckRunnable(const Program& program) const {
     const Step& step = plan.steps[id];
     absl::string_view why;
     const bool codes = step.kind == StepKind::kEncode || step.kind == StepKind::kDecode;
-    if (step.kind == StepKind::kNative && step.group != 0) why = "is among some of the ranks only";
     if (codes && plan.codecs[step.codec].codec->layout == nullptr) why = "has a codec without kernels for GPUs";
     if (why.empty()) continue;
     return absl::UnimplementedError(absl::StrCat("rank ", plan.rank, ": ", plan.name, " cannot run on a stream: step ",
@@ -113,15 +112,12 @@ Executor::Polled StreamExecutor::Poll() {
 Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);
   if (scope.error() != kCudaSuccess) return Fail(run, StatusOf(scope.error(), run, "to use the device"));
-  NativeTransport* const native = run.channel.on_device()->native();
   bool moved = false;
   while (run.stage_ != StreamRun::Stage::kEnqueued) {
     // What was enqueued before may not be on the stream yet.
-    if (native != nullptr) {
-      const absl::StatusOr<bool> ready = native->Ready();
-      if (!ready.ok()) return FailByNative(run, ready.status());
-      if (!*ready) return moved ? Polled::kMoved : Polled::kNothing;
-    }
+    const absl::StatusOr<bool> ready = run.channel.on_device()->Ready();
+    if (!ready.ok()) return FailByNative(run, ready.status());
+    if (!*ready) return moved ? Polled::kMoved : Polled::kNothing;
     absl::Status status;
     if (run.stage_ == StreamRun::Stage::kQueued) {
       status = Begin(run);
@@ -205,12 +201,20 @@ NativeCall StreamExecutor::NativeCallOf(const StreamRun& run, const Instruction&
 }
 
 absl::Status StreamExecutor::LaunchNative(StreamRun& run, absl::Span<const StepId> steps) {
+  const ChannelOnDevice& on_device = *run.channel.on_device();
+  NativeTransport* native = on_device.native();
   run.natives_.clear();
   for (const StepId step : steps) {
     const Instruction& instruction = run.program.instructions[step];
     NativeCall& call = run.natives_.emplace_back();
     Count(wire_bytes_, instruction.wire_bytes);
     if (instruction.kind == StepKind::kNative) {
+      const Plan& plan = run.program.plan;
+      native = on_device.NativeOf(plan.group_of(plan.steps[step]));
+      if (native == nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat("rank ", plan.rank, ": the group of step ", step, " of ",
+                                                          run.Text(), " has no native transport: bind the plan"));
+      }
       call = NativeCallOf(run, instruction);
       continue;
     }
@@ -227,7 +231,7 @@ absl::Status StreamExecutor::LaunchNative(StreamRun& run, absl::Span<const StepI
       call.dst = memory;
     }
   }
-  return run.channel.on_device()->native()->Enqueue(run.natives_, run.stream_);
+  return native->Enqueue(run.natives_, run.stream_);
 }
 
 void StreamExecutor::ListSteps(StreamRun& run, absl::Span<const StepId> steps) {
@@ -281,9 +285,7 @@ Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
   if (run.captured_) return EndIfCaptured(run);
   const CudaError error = device_.cuda->query_event(run.end_);
   if (error == kCudaNotReady) {
-    NativeTransport* const native = run.channel.on_device()->native();
-    if (native == nullptr) return Polled::kNothing;
-    const absl::StatusOr<bool> ready = native->Ready();  // also tells errors of what runs
+    const absl::StatusOr<bool> ready = run.channel.on_device()->Ready();
     return ready.ok() ? Polled::kNothing : FailByNative(run, ready.status());
   }
   if (error != kCudaSuccess) return Fail(run, CudaStatus(*device_.cuda, error, run.Text()));
@@ -295,9 +297,8 @@ Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
   // given the channel up.
   if (run.channel.peer_failed()) return Polled::kNothing;
   if (absl::Status calls = run.channel.CompareCalls(run); !calls.ok()) return Fail(run, std::move(calls));
-  if (NativeTransport* const native = run.channel.on_device()->native(); native != nullptr) {
-    if (const absl::StatusOr<bool> ready = native->Ready(); !ready.ok()) return FailByNative(run, ready.status());
-  }
+  const absl::StatusOr<bool> ready = run.channel.on_device()->Ready();
+  if (!ready.ok()) return FailByNative(run, ready.status());
   if (run.program.point_to_point) run.call.SetSource(run.program.plan.spec.root);
   return Polled::kMoved;
 }
@@ -312,9 +313,8 @@ void StreamExecutor::Finish(StreamRun& run, const absl::Status& status) {
 }
 
 void StreamExecutor::Abandon(Channel& channel, const absl::Status& cause) {
-  if (channel.on_device() == nullptr || channel.on_device()->native() == nullptr) return;
-  // An error of Abort leaves work on the device, for which HasLetGo then waits.
-  channel.on_device()->native()->Abort(cause, absl::Now() + kAbortTime).IgnoreError();
+  // For what Abort leaves on the device HasLetGo waits.
+  if (channel.on_device() != nullptr) channel.on_device()->Abort(cause, absl::Now() + kAbortTime);
 }
 
 bool StreamExecutor::HasLetGo(const Channel& channel) const {

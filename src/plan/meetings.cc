@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/native.h"
 #include "tutti/print.h"
@@ -27,6 +28,17 @@ std::vector<Meeting> MeetingsOf(absl::Span<const Plan> plans) {
     }
   }
   return meetings;
+}
+
+std::vector<std::vector<Rank>> GroupsOf(absl::Span<const Plan> plans) {
+  std::vector<std::vector<Rank>> groups;
+  absl::flat_hash_set<std::vector<Rank>> known;
+  for (const Plan& plan : plans) {
+    for (const std::vector<Rank>& group : plan.groups) {
+      if (known.insert(group).second) groups.push_back(group);
+    }
+  }
+  return groups;
 }
 
 absl::Status CheckMeeting(absl::Span<const Plan> plans, const Meeting& meeting) {

@@ -29,6 +29,11 @@ std::vector<Meeting> MeetingsOf(absl::Span<const Plan> plans);
 // of the steps are not the same call. `plans`, of all ranks, are well formed.
 absl::Status CheckMeeting(absl::Span<const Plan> plans, const Meeting& meeting);
 
+// The groups that native steps of `plans` name, each once, in the order of the plans and their steps, without that of
+// all ranks. A rank that makes what it needs for its groups in this order meets the others: the plans are those of all
+// ranks, so that the order is the same everywhere.
+std::vector<std::vector<Rank>> GroupsOf(absl::Span<const Plan> plans);
+
 }  // namespace tutti
 
 #endif  // TUTTI_PLAN_MEETINGS_H_

@@ -8,13 +8,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plan/meetings.h"
 #include "tests/engine/stream_world.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/fake_cuda.h"
+#include "tests/harness/native_machine.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 
@@ -110,6 +114,59 @@ TEST(StreamExecutorTest, EveryAlgorithmGivesWhatTheHostGives) {
     }
   }
   EXPECT_GT(compared, 20);
+}
+
+// Native collectives within nodes and between their leaders, and messages in place of them on the host.
+TEST(StreamExecutorTest, EveryHierarchyGivesWhatTheHostGives) {
+  std::set<std::string> with_groups;
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat(algorithm->name, ":hierarchical=true"));
+    if (!strategy.ok()) continue;
+    for (const std::vector<int>& nodes : {std::vector<int>{0, 0},
+                                          {0, 0, 1},
+                                          {0, 0, 1, 1},
+                                          {0, 1, 0, 1, 0},
+                                          {0, 0, 1, 1, 2, 2},
+                                          {0, 0, 0, 0, 1, 1, 1},
+                                          {0, 0, 0, 0, 1, 1, 1, 1},
+                                          {0, 0, 1, 1, 2, 2, 3, 3}}) {
+      const auto plans_of = [&](const PlanOptions& options) {
+        std::vector<Plan> plans;
+        for (Rank rank = 0; rank < static_cast<Rank>(nodes.size()); ++rank) {
+          absl::StatusOr<Plan> plan =
+              BuildPlan(*strategy, DType::kF32, 3001, rank, static_cast<int>(nodes.size()), options, 0);
+          if (plan.ok()) plans.push_back(*std::move(plan));
+        }
+        return plans;
+      };
+      const PlanOptions options = {.segment_bytes = kWhole.segment_bytes, .nodes = nodes};
+      const std::vector<Plan> plans = plans_of(WithNative(options));
+      if (plans.size() < nodes.size()) continue;
+      if (!GroupsOf(plans).empty()) with_groups.insert(strategy->ToString());
+      EXPECT_EQ(ResultsOf(plans, On::kStreams, 3), ResultsOf(plans_of(options), On::kHost, 3))
+          << strategy->ToString() << " on nodes " << absl::StrJoin(nodes, " ");
+    }
+  }
+  EXPECT_GE(with_groups.size(), 4u) << absl::StrJoin(with_groups, ", ");
+}
+
+TEST(StreamExecutorTest, AGroupWithoutATransportIsNamed) {
+  StreamWorld world(3, On::kStreams, absl::Seconds(20));
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    plans.push_back(BuildPlan(*ParseStrategy("gradient_allreduce:hierarchical=true"), DType::kF32, 8, rank, 3,
+                              WithNative({.nodes = {0, 0, 1}}), 0)
+                        .value());
+  }
+  std::vector<StreamOrder> orders = StreamOrdersOf(plans).value();
+  world.OnEveryRank([&](StreamRank& rank) {
+    const auto place = static_cast<std::size_t>(rank.rank);
+    const FakeMemory memory(rank.rank, 32);
+    const absl::Status status =
+        rank.Start(CompileForStream(plans[place], orders[place]), {.out = memory.data()}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("has no native transport"));
+  });
 }
 
 // After the first run a call allocates nothing on the device, and at no time does the host wait for the device.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <new>
@@ -21,6 +22,8 @@
 #include "engine/lent_memory.h"
 #include "engine/stream_executor.h"
 #include "memory/arena.h"
+#include "plan/meetings.h"
+#include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/fake_nccl.h"
 #include "transports/nccl/transport.h"
@@ -97,8 +100,8 @@ class StreamWorld {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The program of each rank for the plans of all ranks.
-  std::vector<std::shared_ptr<const Program>> Programs(const std::vector<Plan>& plans) const {
+  // The program of each rank for the plans of all ranks. Groups that the plans name get native transports.
+  std::vector<std::shared_ptr<const Program>> Programs(const std::vector<Plan>& plans) {
     std::vector<std::shared_ptr<const Program>> programs;
     if (on_ == On::kHost) {
       for (const Plan& plan : plans) programs.push_back(Compile(plan));
@@ -106,6 +109,7 @@ class StreamWorld {
     }
     absl::StatusOr<std::vector<StreamOrder>> orders = StreamOrdersOf(plans);
     EXPECT_TRUE(orders.ok()) << orders.status();
+    for (const std::vector<Rank>& group : GroupsOf(plans)) MakeGroup(group);
     for (std::size_t r = 0; r < plans.size(); ++r) {
       programs.push_back(CompileForStream(plans[r], std::move((*orders)[r])));
     }
@@ -113,6 +117,23 @@ class StreamWorld {
   }
 
  private:
+  void MakeGroup(const std::vector<Rank>& group) {
+    const nccl::UniqueId id = nccl::NewUniqueId(FakeNccl::Table()).value();
+    OnEveryRank([&](StreamRank& rank) {
+      const auto place = std::find(group.begin(), group.end(), rank.rank);
+      if (place == group.end() || rank.channel->on_device()->NativeOf(group) != nullptr) return;
+      auto native = nccl::Connect({.nccl = &FakeNccl::Table(),
+                                   .cuda = &FakeCuda::Table(),
+                                   .device = rank.rank,
+                                   .rank = static_cast<Rank>(place - group.begin()),
+                                   .size = static_cast<int>(group.size()),
+                                   .id = id},
+                                  absl::Now() + absl::Seconds(60));
+      ASSERT_TRUE(native.ok()) << native.status();
+      rank.channel->on_device()->Add(group, *std::move(native));
+    });
+  }
+
   void Start(StreamRank& rank, absl::Duration timeout) {
     EngineOptions options;
     options.rank = rank.rank;
