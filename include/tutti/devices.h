@@ -27,6 +27,12 @@ struct CudaSummary {
 // errors. Starts CUDA's driver in this process, which a later fork leaves unusable in the child.
 absl::StatusOr<CudaSummary> DescribeCuda();
 
+// How many GPUs communicators of this process can use, at least 1: CommunicatorOptions::cuda_device is one of 0, 1, ….
+// Otherwise the reason why there is none: the error of DescribeCuda or of DescribeNccl. Takes no memory of a GPU.
+absl::StatusOr<int> UsableDevices();
+// One of them; takes memory of that GPU alone. InvalidArgument for a number that is out of range.
+absl::StatusOr<DeviceSummary> DescribeDevice(int device);
+
 struct NcclSummary {
   std::string version;                // "2.28.9"
   std::string path;                   // of the library
@@ -35,7 +41,7 @@ struct NcclSummary {
 };
 
 // Copies between any two of memory of the host and of GPUs, and waits for the end of the copy, which begins after what
-// is on the default stream. Errors are those of DescribeCuda.
+// is on the default stream of the GPU that has the memory. Errors are those of DescribeCuda.
 absl::Status CopyMemory(void* to, const void* from, std::int64_t bytes);
 
 // Loads NCCL. NotFound when there is none, FailedPrecondition when it is too old.

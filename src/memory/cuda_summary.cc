@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace tutti {
-namespace {
 
 absl::StatusOr<DeviceSummary> SummarizeDevice(const CudaRuntime& cuda, int device) {
   const std::string what = absl::StrCat("GPU ", device);
@@ -24,8 +23,6 @@ absl::StatusOr<DeviceSummary> SummarizeDevice(const CudaRuntime& cuda, int devic
                        .memory_bytes = static_cast<std::int64_t>(total),
                        .compute_capability = absl::StrCat(major, ".", minor)};
 }
-
-}  // namespace
 
 absl::StatusOr<CudaSummary> Summarize(const CudaRuntime& cuda) {
   int count = 0;

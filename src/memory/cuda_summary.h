@@ -8,8 +8,9 @@
 
 namespace tutti {
 
-// Asks `cuda`, which is usable. The error of the first question that is not answered.
+// Both ask `cuda`, which is usable, and return the error of the first question that is not answered.
 absl::StatusOr<CudaSummary> Summarize(const CudaRuntime& cuda);
+absl::StatusOr<DeviceSummary> SummarizeDevice(const CudaRuntime& cuda, int device);
 
 }  // namespace tutti
 

@@ -1,0 +1,63 @@
+// What a process knows of its GPUs, and copies between their memory and that of the host; the GPUs are fakes.
+#include "comm/device_parts.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/harness/fake_cuda.h"
+#include "tests/harness/fake_device.h"
+#include "tutti/devices.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DevicePartsTest, CountsAndDescribesTheDevicesThatCommunicatorsCanUse) {
+  UseFakeDevices();
+  EXPECT_EQ(UsableDevices().value(), kFakeDevices);
+  const absl::StatusOr<DeviceSummary> last = DescribeDevice(kFakeDevices - 1);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_FALSE(last->name.empty());
+  for (const int device : {-1, kFakeDevices}) {
+    const absl::Status status = DescribeDevice(device).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("must be in 0…7"));
+  }
+}
+
+// A copy begins after what is on the default stream of the GPU that has the memory, which is not the thread's current
+// one. The kernel there does not begin before the copy is enqueued.
+TEST(DevicePartsTest, CopiesInTheOrderOfTheDefaultStreamOfTheMemory) {
+  UseFakeDevices();
+  constexpr int kDevice = 3;
+  const CudaRuntime& cuda = FakeCuda::Table();
+  const FakeMemory memory(kDevice, 4);
+  std::atomic<bool> may_begin = false;
+  ASSERT_EQ(cuda.set_device(kDevice), kCudaSuccess);
+  ASSERT_EQ(FakeCuda::Launch(nullptr,
+                             [&] {
+                               while (!may_begin.load()) std::this_thread::yield();
+                               memory.floats()[0] = 7;
+                             }),
+            kCudaSuccess);
+  ASSERT_EQ(cuda.set_device(0), kCudaSuccess);
+  const FakeCudaCounts before = FakeCuda::Counts();
+  std::thread releases([&] {
+    while ((FakeCuda::Counts() - before).synchronizations == 0) std::this_thread::yield();
+    may_begin = true;
+  });
+  float here = 0;
+  EXPECT_EQ(CopyMemory(&here, memory.data(), 4), absl::OkStatus());
+  releases.join();
+  EXPECT_EQ(here, 7);
+  int current = -1;
+  EXPECT_EQ(cuda.current_device(&current), kCudaSuccess);
+  EXPECT_EQ(current, 0);
+}
+
+}  // namespace
+}  // namespace tutti
