@@ -188,9 +188,10 @@ class Communicator {
   // Makes the call that `spec` describes, of any collective.
   Work Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& = {});
 
-  // The plan that serves a call, with `private_buffers` when peers cannot map the buffers of some rank; and the reason
-  // why the plan's schedule was chosen.
-  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}, bool private_buffers = false) const;
+  // The plan that serves a call on memory of `kind`, with `private_buffers` when peers cannot map the buffers of some
+  // rank; and the reason why the plan's schedule was chosen.
+  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const CallOptions& = {}, bool private_buffers = false,
+                               MemoryKind kind = MemoryKind::kHost) const;
   std::string Explain(const CollectiveSpec& spec) const;
 
   // Binds plans to memory that outlives the result; every rank must bind and start matching plans. InvalidArgument

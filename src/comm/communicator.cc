@@ -194,9 +194,9 @@ Work Communicator::Call(const CollectiveSpec& spec, const void* in, void* out, c
   return impl_->Call(spec, in, out, options);
 }
 
-absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const CallOptions& options,
-                                           bool private_buffers) const {
-  return impl_->PlanFor(spec, options.schedule, private_buffers);
+absl::StatusOr<Plan> Communicator::PlanFor(const CollectiveSpec& spec, const CallOptions& options, bool private_buffers,
+                                           MemoryKind kind) const {
+  return impl_->PlanFor(spec, options.schedule, private_buffers, plan_options(kind));
 }
 
 std::string Communicator::Explain(const CollectiveSpec& spec) const {

@@ -334,10 +334,10 @@ absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const Collective
 }
 
 absl::StatusOr<Plan> Communicator::Impl::PlanFor(const CollectiveSpec& spec, const Schedule* wanted,
-                                                 bool private_buffers) const {
-  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, private_buffers, plan_options);
+                                                 bool private_buffers, const PlanOptions& options) const {
+  absl::StatusOr<const Schedule*> schedule = ScheduleFor(spec, wanted, private_buffers, options);
   if (!schedule.ok()) return schedule.status();
-  return BuildPlan(**schedule, spec, channel->rank(), channel->size(), plan_options);
+  return BuildPlan(**schedule, spec, channel->rank(), channel->size(), options);
 }
 
 absl::StatusOr<Plan> Communicator::Impl::VerifiedPlanFor(const CollectiveSpec& spec, const Schedule& schedule,

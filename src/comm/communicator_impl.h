@@ -48,7 +48,8 @@ class Communicator::Impl {
   // caller's choice, or null. `options`: plan_options or device_options.
   absl::StatusOr<const Schedule*> ScheduleFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
                                               const PlanOptions& options) const;
-  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers) const;
+  absl::StatusOr<Plan> PlanFor(const CollectiveSpec& spec, const Schedule* wanted, bool private_buffers,
+                               const PlanOptions& options) const;
   Work SendRecv(absl::Span<const NativeCall> calls, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(const CollectiveSpec& spec, const PlanBuffers& buffers, const CallOptions& options);
   absl::StatusOr<BoundPlan> Bind(PlanOfRank plan_of, const PlanBuffers& buffers);

@@ -93,6 +93,14 @@ TEST(DeviceCallsTest, HostAndDeviceTakeTurns) {
   });
 }
 
+TEST(DeviceCallsTest, PlansAreThoseOfTheMemory) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = 1000};
+    EXPECT_EQ(comm.PlanFor(spec, {}, /*private_buffers=*/false, MemoryKind::kDevice)->name, "all_reduce:native");
+    EXPECT_NE(comm.PlanFor(spec)->name, "all_reduce:native");
+  });
+}
+
 // Calls that nobody waits for keep their order, although those of the host wait for lanes and those of the GPU do not.
 TEST(DeviceCallsTest, CallsOfBothKeepTheirOrder) {
   RunWorld(3, OnDevices(), [](Communicator& comm) {
