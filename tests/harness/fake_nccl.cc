@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Member {
   std::shared_ptr<FakeClique> clique;
   int rank = 0;
   int device = 0;
+  bool is_blocking = false;
 
   std::function<Result()> launch;  // a group that is not on its stream yet
   int polls_until_launch = 0;
@@ -128,7 +130,6 @@ Result GetUniqueId(UniqueId* id) {
 
 Result InitRank(Comm* comm, int size, UniqueId id, int rank, nccl::Config* config) {
   if (size < 1 || config->magic != 0xcafebeef || config->size < sizeof(nccl::Config)) return Result::kInvalidArgument;
-  if (config->blocking != 0) return Result::kInvalidUsage;  // Tutti makes no others
   std::shared_ptr<FakeClique> clique;
   {
     State& state = TheState();
@@ -145,8 +146,11 @@ Result InitRank(Comm* comm, int size, UniqueId id, int rank, nccl::Config* confi
   member->clique = std::move(clique);
   member->rank = rank;
   FakeCuda::Table().current_device(&member->device);
-  *comm = Add(std::move(member));
-  return Result::kInProgress;
+  member->is_blocking = config->blocking != 0;
+  *comm = Add(member);
+  if (!member->is_blocking) return Result::kInProgress;
+  while (member->clique->state(rank) == Result::kInProgress) std::this_thread::yield();
+  return member->clique->state(rank);
 }
 
 Result Destroy(Comm comm) {
@@ -257,7 +261,7 @@ Result Launch(const std::shared_ptr<Member>& member, CUstream_st* stream, FakeGr
         stream, [clique, rank, number, calls, patience_ns] { clique->Perform(rank, number, calls, patience_ns); });
     return error == kCudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
   };
-  if (settings.polls_until_launch == 0) return launch();
+  if (settings.polls_until_launch == 0 || member->is_blocking) return launch();
   member->launch = std::move(launch);
   member->polls_until_launch = settings.polls_until_launch;
   return Result::kInProgress;

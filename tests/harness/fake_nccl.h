@@ -1,6 +1,7 @@
 // NCCL over host memory, for tests of code above it: the same table (transports/nccl/library.h), with communicators
 // between threads of this process, on streams of the fake CUDA. The fake is as strict as NCCL is with non-blocking
-// communicators: every call but get_async_error and comm_abort is refused while something is under way.
+// communicators: every call but get_async_error and comm_abort is refused while something is under way. A blocking
+// communicator is made when all its ranks have come, and puts a call on its stream at once.
 #ifndef TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
 #define TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
 
