@@ -9,8 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bindings/cli/bench_rank.h"
+#include "bindings/cli/bench_device.h"
 #include "bindings/cli/bench_report.h"
+#include "bindings/cli/bench_run.h"
 #include "bindings/cli/command.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch.h"
@@ -22,10 +23,28 @@
 namespace tutti::cli {
 namespace {
 
-CommunicatorOptions OptionsOf(const BenchOptions& options) {
+CommunicatorOptions OptionsOf(const BenchOptions& options, int local_rank, int devices) {
   CommunicatorOptions communicator;
   if (options.messages) communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  if (options.on_device()) communicator.cuda_device = DeviceOf(local_rank, devices);
   return communicator;
+}
+
+// Prints what is measured, and where.
+absl::Status PrintBeginning(Communicator& communicator, const BenchOptions& options, FILE* table) {
+  std::string text = absl::StrCat(
+      "# tutti bench ", options.collective, ": ", communicator.size(), " ranks, transport ", communicator.transport(),
+      ", ", options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"),
+      options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
+      options.rewrite ? ", rewritten before each call" : "", "\n");
+  if (options.on_device()) {
+    const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
+    if (!lines.ok()) return lines.status();
+    absl::StrAppend(&text, "# the GPU of a rank is its local rank modulo the number of GPUs that it sees\n# ",
+                    absl::StrJoin(*lines, "\n# "), "\n");
+  }
+  if (communicator.rank() == 0) std::fprintf(table, "%s%s\n", text.c_str(), TableHeading(options.on_device()).c_str());
+  return absl::OkStatus();
 }
 
 // Runs one rank; rank 0 prints. The number of wrong elements, over all ranks, is in rank 0's result.
@@ -33,20 +52,17 @@ absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchOpti
   std::vector<BenchRow> rows;
   const bool json_to_output = options.json_file == "-";
   FILE* const table = json_to_output ? stderr : stdout;
-  if (communicator.rank() == 0) {
-    std::fprintf(table, "# tutti bench %s: %d ranks, transport %s, %s buffers%s%s\n%s\n", options.collective.c_str(),
-                 communicator.size(), std::string(communicator.transport()).c_str(), options.buffers.c_str(),
-                 options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
-                 options.rewrite ? ", rewritten before each call" : "", TableHeading().c_str());
-  }
-  const absl::Status status = RunBench(communicator, options, [&](const BenchRow& row) {
+  if (absl::Status printed = PrintBeginning(communicator, options, table); !printed.ok()) return printed;
+  const auto report_row = [&](const BenchRow& row) {
     if (rows.empty() || rows.back().collective != row.collective) {
       std::fprintf(table, "# %s\n", row.collective.c_str());
     }
     rows.push_back(row);
     std::fprintf(table, "%s\n", TableLine(row).c_str());
     std::fflush(table);
-  });
+  };
+  const auto report_note = [&](const std::string& note) { std::fprintf(table, "# %s\n", note.c_str()); };
+  const absl::Status status = RunBench(communicator, options, {report_row, report_note});
   if (!status.ok()) return status;
   if (communicator.rank() != 0) return 0;
   std::fprintf(table, "%s\n", TableFooting(rows).c_str());
@@ -66,9 +82,13 @@ absl::StatusOr<int> ExitCode(const absl::StatusOr<std::int64_t>& wrong) {
 }
 
 absl::StatusOr<int> RunThreads(const BenchOptions& options) {
+  absl::StatusOr<int> devices = 0;
+  if (options.on_device()) devices = CheckDevices(options.ranks);
+  if (!devices.ok()) return devices.status();
   absl::StatusOr<std::int64_t> wrong = 0;
-  const absl::Status run =
-      RunLocalRanks(options.ranks, options.transport, OptionsOf(options), [&](Communicator& communicator) {
+  const absl::Status run = RunLocalRanks(
+      options.ranks, options.transport, [&](Rank rank) { return OptionsOf(options, rank, *devices); },
+      [&](Communicator& communicator) {
         absl::StatusOr<std::int64_t> result = RunRank(communicator, options);
         if (communicator.rank() == 0) wrong = result;
         return result.status();
@@ -78,9 +98,17 @@ absl::StatusOr<int> RunThreads(const BenchOptions& options) {
 }
 
 absl::StatusOr<int> RunProcess(const BenchOptions& options) {
+  absl::StatusOr<int> devices = 0;
+  // Launchers may show each rank a GPU of its own, so that only NCCL knows whether two ranks share one.
+  if (options.on_device()) devices = CheckDevices(1);
+  if (!devices.ok()) return devices.status();
   const absl::StatusOr<Bootstrap> job = BootstrapFromEnvironment();
   if (!job.ok()) return job.status();
-  const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Communicator::Create(*job, OptionsOf(options));
+  const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
+      Communicator::Create(*job, OptionsOf(options, job->identity.local_rank, *devices));
+  if (!communicator.ok() && options.on_device()) {
+    return WithHintOnSharing(communicator.status(), job->identity, *devices);
+  }
   if (!communicator.ok()) return communicator.status();
   return ExitCode(RunRank(**communicator, options));
 }
@@ -90,6 +118,9 @@ absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<s
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return absl::NotFoundError(absl::StrCat("cannot find this program: /proc/self/exe: ", error.message()));
+  if (options.on_device()) {
+    if (absl::Status usable = CheckDevicesOfRanksToStart(options.ranks); !usable.ok()) return usable;
+  }
   LaunchOptions launch{.ranks = options.ranks, .command = {self.string()}, .tag_output = false};
   launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
   return Launch(launch);
@@ -158,6 +189,13 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
   bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
       ->check(CLI::IsMember({"auto", "ucx", "inproc"}))
       ->capture_default_str();
+  bench.add_option("--device", options.device, "cpu (memory of the host) or cuda (memory of GPUs, one for each rank)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  bench
+      .add_option("--peer", options.peer,
+                  "nccl: also measure NCCL as it is without Tutti, in turns; with --device cuda")
+      ->check(CLI::IsMember({"nccl"}));
   bench.add_flag("--messages", options.messages, "Send messages even where peers' memory could be mapped");
   bench.add_option("--iters", options.calls, "Timed calls of each size, in place of --min-time")
       ->check(WholeNumberWithin(1, 1 << 30));
@@ -194,7 +232,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   AddFlags(*bench, *options);
   bench->footer(
       "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
-      "ranks: docs/benchmarking.md. Example: tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json rows.json");
+      "ranks: docs/benchmarking.md. Example: tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json rows.json\n"
+      "On GPUs, where nothing has been measured yet: tutti bench all_reduce --ranks 8 --device cuda --peer nccl");
   bench->callback([options, bench, &invocation] {
     invocation.action = [options, bench, &invocation]() -> absl::StatusOr<int> {
       const std::vector<std::string> given = GivenAmong(*bench, {"--op", "--root"});

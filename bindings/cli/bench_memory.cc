@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tutti/devices.h"
 
 namespace tutti::cli {
 namespace {
@@ -30,27 +31,53 @@ absl::StatusOr<BenchMemory> BenchMemory::Allocate(Communicator& communicator, co
     bytes = memory.second_ + RoundUp(largest.output_count() * element);
   }
   bytes = std::max(bytes, kAlignment);
-  if (options.buffers == "arena") {
-    absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes);
+  memory.on_device_ = options.on_device();
+  if (memory.on_device_ || options.buffers == "arena") {
+    absl::StatusOr<Buffer> buffer = communicator.Allocate(bytes, options.memory_kind());
     if (!buffer.ok()) return buffer.status();
-    memory.arena_ = *std::move(buffer);
-    memory.start_ = memory.arena_.data();
+    memory.buffer_ = *std::move(buffer);
+    memory.start_ = memory.buffer_.data();
   } else {
     memory.private_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(bytes))));
     if (memory.private_ == nullptr)
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
     memory.start_ = memory.private_.get();
   }
-  std::memset(memory.start_, 0, static_cast<std::size_t>(bytes));  // takes the page faults now, not in the first call
+  // Takes the page faults now, not in the first call.
+  absl::Status cleared = memory.Write(
+      memory.start_, bytes, [bytes](std::byte* here) { std::memset(here, 0, static_cast<std::size_t>(bytes)); });
+  if (!cleared.ok()) return cleared;
   return memory;
 }
 
 std::byte* BenchMemory::input(const Traffic& traffic) const {
+  if (traffic.input_count() == 0) return start_;  // and not the end, which is memory of nobody knows which kind
   return start_ + (traffic.spec.in_place ? traffic.in_place_input() * SizeOf(traffic.spec.dtype) : 0);
 }
 
 std::byte* BenchMemory::output(const Traffic& traffic) const {
+  if (traffic.output_count() == 0) return start_;
   return start_ + (traffic.spec.in_place ? traffic.in_place_output() * SizeOf(traffic.spec.dtype) : second_);
+}
+
+absl::Status BenchMemory::Write(std::byte* to, std::int64_t bytes, const std::function<void(std::byte*)>& write) {
+  if (!on_device_) {
+    write(to);
+    return absl::OkStatus();
+  }
+  staging_.resize(std::max(staging_.size(), static_cast<std::size_t>(bytes)));
+  write(staging_.data());
+  return CopyMemory(to, staging_.data(), bytes);
+}
+
+absl::Status BenchMemory::Read(const std::byte* from, std::int64_t bytes,
+                               const std::function<void(const std::byte*)>& read) {
+  if (on_device_) {
+    staging_.resize(std::max(staging_.size(), static_cast<std::size_t>(bytes)));
+    if (absl::Status copied = CopyMemory(staging_.data(), from, bytes); !copied.ok()) return copied;
+  }
+  read(on_device_ ? staging_.data() : from);
+  return absl::OkStatus();
 }
 
 }  // namespace tutti::cli

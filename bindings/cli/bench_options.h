@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bindings/cli/traffic.h"
+#include "tutti/buffer.h"
 #include "tutti/dtype.h"
 
 namespace tutti::cli {
@@ -19,20 +20,26 @@ struct BenchOptions {
   TrafficOptions traffic;
   std::string schedule;  // empty: the selector chooses
   std::string transport = "auto";
-  bool messages = false;  // never map peers' memory
-  int calls = 0;          // timed calls of each size; 0: as many as fit into min_time
+  std::string device = "cpu";  // or "cuda": buffers are memory of GPUs
+  std::string peer;            // "nccl": raw NCCL is measured as well; empty: nothing is
+  bool messages = false;       // never map peers' memory
+  int calls = 0;               // timed calls of each size; 0: as many as fit into min_time
   int warm_ups = 5;
   double min_time = 0.25;  // seconds
   bool rewrite = false;
   std::string buffers = "arena";  // or "private"
   bool check = true;
   std::string json_file;
+
+  bool on_device() const { return device == "cuda"; }
+  MemoryKind memory_kind() const { return on_device() ? MemoryKind::kDevice : MemoryKind::kHost; }
 };
 
 // One line of the table. `wrong` is -1 when results were not checked.
 struct BenchRow {
   std::string collective;
-  std::string schedule;
+  std::string library;   // "tutti" or "nccl"
+  std::string schedule;  // empty for calls of NCCL
   std::string transport;
   int ranks = 0;
   std::int64_t bytes = 0;
@@ -42,14 +49,17 @@ struct BenchRow {
   double p50_us = 0;
   double p99_us = 0;
   double max_us = 0;
+  // What the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
+  double host_us = 0;
   double algbw_gb_s = 0;
   double busbw_gb_s = 0;
   std::int64_t wrong = 0;
+  std::string device;
   std::string buffers;
   bool rewrite = false;
   bool in_place = false;
   int calls = 0;
-  double predicted_us = 0;  // what the selector predicts of the schedule
+  double predicted_us = 0;  // what the selector predicts of the schedule; 0 for calls of NCCL
 };
 
 }  // namespace tutti::cli

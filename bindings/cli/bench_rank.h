@@ -3,12 +3,13 @@
 #define TUTTI_BINDINGS_CLI_BENCH_RANK_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bindings/cli/bench_caller.h"
 #include "bindings/cli/bench_memory.h"
 #include "bindings/cli/bench_options.h"
 #include "bindings/cli/bench_pattern.h"
@@ -17,36 +18,57 @@
 
 namespace tutti::cli {
 
+// Calls on the memory of a GPU are timed by windows of so many, of which the host waits for the last: as many as a
+// communicator has on its stream at a time.
+inline constexpr int kCallsOfAWindow = 16;
+
 // Measures the calls of one size. Every rank makes the same calls.
 class BenchRank {
  public:
-  BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, const BenchMemory& memory,
+  BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, BenchMemory& memory,
             const Traffic& traffic, const CallOptions& call)
       : communicator_(communicator),
         options_(options),
         pattern_(pattern),
         memory_(memory),
         traffic_(traffic),
-        call_(call) {}
+        call_(call),
+        element_(SizeOf(traffic.spec.dtype)),
+        // A rewritten input serves one call.
+        window_(options.on_device() && !options.rewrite ? kCallsOfAWindow : 1) {}
 
-  absl::StatusOr<BenchRow> Measure();
+  // One row for each of `callers`, which are measured in turns; the first of them, Tutti, determines how long.
+  absl::StatusOr<std::vector<BenchRow>> Measure(absl::Span<BenchCaller* const> callers);
 
  private:
-  absl::Status Call();
-  void WriteInput();
+  struct Measured {
+    BenchCaller* caller = nullptr;
+    std::int64_t wrong = 0;
+    // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
+    std::vector<std::int64_t> times = {};
+    std::vector<std::int64_t> host_times = {};
+  };
+
+  // Makes one call and waits for it.
+  absl::Status Call(BenchCaller& caller);
+  absl::Status WriteInput();
   // One call from fresh input; adds its wrong elements to `wrong`.
-  absl::Status Check(std::int64_t& wrong);
+  absl::Status Check(BenchCaller& caller, std::int64_t& wrong);
+  absl::Status CheckAll();
   // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
   absl::Status Meet();
-  // Makes one call, after rewriting the input when options ask for it; returns the nanoseconds of the call.
-  absl::StatusOr<std::int64_t> TimedCall();
-  // Time of each call, the maximum over the ranks.
-  absl::StatusOr<std::vector<std::int64_t>> TimeCalls();
-  // Seconds that `calls` calls take together, the maximum over the ranks.
-  absl::StatusOr<double> TimeOfBatch(int calls);
-  // Makes the warm-up calls; returns the number of timed calls, which is equal on all ranks: as asked for, or as many
-  // as fit into the time.
+  // Makes the calls of a window, after rewriting the input when options ask for it, and notes their times.
+  absl::Status TimeWindow(Measured& measured);
+  // So many windows of every caller, in turns, whose times replace the ones noted before.
+  absl::Status TimeWindows(int windows);
+  // The times of the calls that count, the maximum over the ranks.
+  absl::Status TimeCalls();
+  // Seconds that so many windows of the first caller take together, the maximum over the ranks.
+  absl::StatusOr<double> TimeOfBatch(int windows);
+  // Makes the warm-up calls; returns the number of timed windows, which is equal on all ranks: those of the calls asked
+  // for, or as many as fit into the time.
   absl::StatusOr<int> WarmUp();
+  absl::StatusOr<BenchRow> RowOf(Measured& measured);
   // Microseconds that a call is predicted to take with the schedule of that name.
   absl::StatusOr<double> Predict(const std::string& name);
   template <typename T>
@@ -55,19 +77,13 @@ class BenchRank {
   Communicator& communicator_;
   const BenchOptions& options_;
   const Pattern& pattern_;
-  const BenchMemory& memory_;
+  BenchMemory& memory_;
   const Traffic& traffic_;
-  CallOptions call_;
+  const CallOptions& call_;
+  const std::int64_t element_;
+  const int window_;
+  std::vector<Measured> measured_;
 };
-
-// Checks what can be checked before ranks are started: InvalidArgument or NotFound names the flag and what would be
-// right.
-absl::Status CheckBench(const BenchOptions& options, int ranks);
-
-// Measures everything that `options` ask for, which CheckBench has passed. On rank 0 `report` is called with every row
-// as soon as the row is measured.
-absl::Status RunBench(Communicator& communicator, const BenchOptions& options,
-                      const std::function<void(const BenchRow&)>& report);
 
 }  // namespace tutti::cli
 

@@ -16,18 +16,25 @@ std::string Wrong(const BenchRow& row) { return row.wrong < 0 ? "N/A" : absl::St
 
 }  // namespace
 
-std::string TableHeading() {
-  return absl::StrFormat(
-      "#%12s %12s %8s %10s %9s %8s %8s %7s %9s %9s %9s  %-18s %9s\n#%12s %12s %8s %10s %9s %8s %8s %7s %9s %9s %9s  "
-      "%-18s %9s",
-      "size", "count", "type", "op", "time", "algbw", "busbw", "#wrong", "p50", "p99", "max", "schedule", "predicted",
-      "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "", "(us)");
+std::string TableHeading(bool on_device) {
+  constexpr char kFormat[] = "#%12s %12s %8s %10s %9s %8s %8s %7s %9s %9s %9s%s  %-18s %9s";
+  const auto host = [on_device](absl::string_view text) {
+    return on_device ? absl::StrFormat(" %9s", text) : std::string();
+  };
+  return absl::StrCat(absl::StrFormat(kFormat, "size", "count", "type", "op", "time", "algbw", "busbw", "#wrong", "p50",
+                                      "p99", "max", host("host"), "schedule", "predicted"),
+                      "\n",
+                      absl::StrFormat(kFormat, "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
+                                      "(us)", "(us)", host("(us)"), "", "(us)"));
 }
 
 std::string TableLine(const BenchRow& row) {
-  return absl::StrFormat(" %12d %12d %8s %10s %9s %8.2f %8.2f %7s %9s %9s %9s  %-18s %9s", row.bytes, row.count,
+  const bool is_tutti = row.library == "tutti";
+  return absl::StrFormat(" %12d %12d %8s %10s %9s %8.2f %8.2f %7s %9s %9s %9s%s  %-18s %9s", row.bytes, row.count,
                          Name(row.dtype), row.op, Time(row.p50_us), row.algbw_gb_s, row.busbw_gb_s, Wrong(row),
-                         Time(row.p50_us), Time(row.p99_us), Time(row.max_us), row.schedule, Time(row.predicted_us));
+                         Time(row.p50_us), Time(row.p99_us), Time(row.max_us),
+                         row.device == "cuda" ? absl::StrFormat(" %9s", Time(row.host_us)) : "",
+                         is_tutti ? row.schedule : "(raw NCCL)", is_tutti ? Time(row.predicted_us) : "-");
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {
@@ -44,10 +51,15 @@ std::string TableFooting(absl::Span<const BenchRow> rows) {
 std::string Json(absl::Span<const BenchRow> rows) {
   std::string text = "{\"rows\": [";
   const char* separator = "\n";
+  const auto if_any = [](bool any, const nlohmann::ordered_json& value) {
+    return any ? value : nlohmann::ordered_json(nullptr);
+  };
   for (const BenchRow& row : rows) {
+    const bool is_tutti = row.library == "tutti";
     const nlohmann::ordered_json json = {
         {"collective", row.collective},
-        {"schedule", row.schedule},
+        {"library", row.library},
+        {"schedule", if_any(is_tutti, row.schedule)},
         {"transport", row.transport},
         {"ranks", row.ranks},
         {"bytes", row.bytes},
@@ -56,14 +68,16 @@ std::string Json(absl::Span<const BenchRow> rows) {
         {"p50_us", row.p50_us},
         {"p99_us", row.p99_us},
         {"max_us", row.max_us},
+        {"host_us", if_any(row.device == "cuda", row.host_us)},
         {"algbw_gb_s", row.algbw_gb_s},
         {"busbw_gb_s", row.busbw_gb_s},
-        {"wrong", row.wrong < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(row.wrong)},
+        {"wrong", if_any(row.wrong >= 0, row.wrong)},
+        {"device", row.device},
         {"buffers", row.buffers},
         {"rewrite", row.rewrite},
         {"in_place", row.in_place},
         {"calls", row.calls},
-        {"predicted_us", row.predicted_us},
+        {"predicted_us", if_any(is_tutti, row.predicted_us)},
     };
     absl::StrAppend(&text, separator, json.dump());
     separator = ",\n";

@@ -9,7 +9,8 @@
 
 namespace tutti::cli {
 
-std::string TableHeading();
+// `on_device`: with what only calls on the memory of GPUs have.
+std::string TableHeading(bool on_device);
 std::string TableLine(const BenchRow& row);
 // One sentence over all rows.
 std::string TableFooting(absl::Span<const BenchRow> rows);

@@ -87,7 +87,7 @@ void PrintBuild() {
   Line("memory", Gibibytes(memory));
   Line("network", NetworkDevices());
   PrintGpus(cuda);
-  Line("in use", "the processor: this version moves host memory only");
+  Line("in use", UsableDevices().ok() ? "the processor, and GPUs where a program asks for them" : "the processor");
 }
 
 void PrintRecords() {

@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Join(const Bootstrap& bootstrap, c
 
 }  // namespace
 
-absl::Status RunLocalRanks(int ranks, absl::string_view transport, const CommunicatorOptions& options,
+absl::Status RunLocalRanks(int ranks, absl::string_view transport,
+                           const std::function<CommunicatorOptions(Rank)>& options_of,
                            const std::function<absl::Status(Communicator&)>& body) {
   const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks) : nullptr;
   const std::shared_ptr<Store> store = MakeMemoryStore();
@@ -46,7 +47,7 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport, const Communi
                               .local_size = ranks,
                               .job_id = "threads",
                               .launcher = "single"};
-      const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Join({identity, store}, hub, options);
+      const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Join({identity, store}, hub, options_of(rank));
       results[static_cast<std::size_t>(rank)] = communicator.ok() ? body(**communicator) : communicator.status();
     };
     try {

@@ -62,9 +62,11 @@ absl::StatusOr<int> Replay(ReplayOptions options) {
 
   setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
   Array result{.shape = gradients->shape, .values = std::vector<float>(gradients->values.size())};
-  const absl::Status replayed = RunLocalRanks(shape->ranks, options.transport, {}, [&](Communicator& communicator) {
-    return ReplayRank(communicator, options, *shape, *gradients, *weights, result);
-  });
+  const auto defaults = [](Rank) { return CommunicatorOptions(); };
+  const absl::Status replayed =
+      RunLocalRanks(shape->ranks, options.transport, defaults, [&](Communicator& communicator) {
+        return ReplayRank(communicator, options, *shape, *gradients, *weights, result);
+      });
   if (!replayed.ok()) return replayed;
   if (absl::Status written = WriteNpy(options.out_file, result); !written.ok()) return written;
   const std::string line = absl::StrCat(options.strategy, ": ", shape->steps, " steps of ", shape->ranks, " ranks, ",

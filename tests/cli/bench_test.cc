@@ -31,9 +31,13 @@ TEST(BenchTest, WritesTheRowsItPrints) {
   for (const nlohmann::json& row : rows) {
     std::set<std::string> keys;
     for (const auto& [key, value] : row.items()) keys.insert(key);
-    EXPECT_EQ(keys, (std::set<std::string>{"collective", "schedule", "transport", "ranks", "bytes", "dtype", "op",
-                                           "p50_us", "p99_us", "max_us", "algbw_gb_s", "busbw_gb_s", "wrong", "buffers",
-                                           "rewrite", "in_place", "calls", "predicted_us"}));
+    EXPECT_EQ(keys, (std::set<std::string>{"collective", "library", "schedule",    "transport", "ranks",   "bytes",
+                                           "dtype",      "op",      "p50_us",      "p99_us",    "max_us",  "host_us",
+                                           "algbw_gb_s", "wrong",   "busbw_gb_s",  "device",    "buffers", "rewrite",
+                                           "in_place",   "calls",   "predicted_us"}));
+    EXPECT_EQ(row["library"], "tutti");
+    EXPECT_EQ(row["device"], "cpu");
+    EXPECT_TRUE(row["host_us"].is_null());
     EXPECT_GT(row["predicted_us"].get<double>(), 0);
     EXPECT_EQ(row["collective"], "all_reduce");
     EXPECT_EQ(row["ranks"], 2);

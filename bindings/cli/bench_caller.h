@@ -1,0 +1,62 @@
+// Who makes the calls that a benchmark times: Tutti, or raw NCCL beside it.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
+#define TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "bindings/cli/nccl/raw_nccl.h"
+#include "bindings/cli/traffic.h"
+#include "tutti/communicator.h"
+
+namespace tutti::cli {
+
+// The calls of one size. What a caller is made of outlives it.
+class BenchCaller {
+ public:
+  virtual ~BenchCaller() = default;
+
+  // "tutti" or "nccl".
+  virtual absl::string_view library() const = 0;
+  // Makes one call and does not wait for its end. On the memory of a GPU the call has its place on a stream afterwards.
+  virtual absl::Status Enqueue(const std::byte* in, std::byte* out) = 0;
+  // Waits for the ends of all calls that were made.
+  virtual absl::Status Wait() = 0;
+};
+
+class TuttiCaller final : public BenchCaller {
+ public:
+  TuttiCaller(Communicator& communicator, const Traffic& traffic, const CallOptions& options, MemoryKind kind)
+      : communicator_(communicator), traffic_(traffic), options_(options), kind_(kind) {}
+
+  absl::string_view library() const override { return "tutti"; }
+  absl::Status Enqueue(const std::byte* in, std::byte* out) override;
+  absl::Status Wait() override;
+
+ private:
+  Communicator& communicator_;
+  const Traffic& traffic_;
+  const CallOptions& options_;
+  const MemoryKind kind_;
+  std::vector<Work> works_;  // that have not been waited for
+};
+
+class RawNcclCaller final : public BenchCaller {
+ public:
+  RawNcclCaller(RawNccl& nccl, const Traffic& traffic, double factor)
+      : nccl_(nccl), traffic_(traffic), factor_(factor) {}
+
+  absl::string_view library() const override { return "nccl"; }
+  absl::Status Enqueue(const std::byte* in, std::byte* out) override;
+  absl::Status Wait() override { return nccl_.Wait(); }
+
+ private:
+  RawNccl& nccl_;
+  const Traffic& traffic_;
+  const double factor_;
+};
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_CALLER_H_

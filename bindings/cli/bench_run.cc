@@ -1,0 +1,173 @@
+#include "bindings/cli/bench_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bindings/cli/bench_caller.h"
+#include "bindings/cli/bench_memory.h"
+#include "bindings/cli/bench_pattern.h"
+#include "bindings/cli/bench_rank.h"
+#include "bindings/cli/nccl/raw_nccl.h"
+#include "bindings/cli/traffic.h"
+#include "tutti/native.h"
+#include "tutti/schedule.h"
+
+namespace tutti::cli {
+namespace {
+
+bool IsReduction(const std::string& name) {
+  const absl::StatusOr<Collective> collective = ParseCollective(name);
+  return collective.ok() && Reduces(*collective);
+}
+
+// The benchmarks that were asked for.
+std::vector<std::string> NamesOf(const BenchOptions& options) {
+  if (options.collective != "all") return {options.collective};
+  std::vector<std::string> names = BenchNames();
+  if (options.on_device()) std::erase(names, Name(Collective::kBarrier));
+  if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // elements of this type can only be moved
+    names.erase(std::remove_if(names.begin(), names.end(), IsReduction), names.end());
+  }
+  return names;
+}
+
+// What is measured of one collective.
+struct Subject {
+  Traffic largest;
+  const Schedule* schedule = nullptr;  // nullptr: the selector decides
+};
+
+absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& options, Rank rank, int size) {
+  absl::StatusOr<Traffic> largest = MakeBenchTraffic(name, options.traffic, options.max_bytes, rank, size);
+  if (!largest.ok()) return largest.status();
+  Subject subject{.largest = *std::move(largest)};
+  if (options.schedule.empty()) return subject;
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(subject.largest.spec.collective, options.schedule);
+  if (!schedule.ok()) return schedule.status();
+  subject.schedule = *schedule;
+  return subject;
+}
+
+// The ranks find out together whether they can map memory. A schedule that needs mapped memory is refused here only
+// when --messages or --device cuda rules mapping out.
+absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
+  if (subject.schedule == nullptr) return absl::OkStatus();
+  PlanOptions plan{.peers_mapped = !options.messages && !options.on_device()};
+  if (options.on_device()) plan.native = CollectivesOfNccl();
+  absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
+  if (supported.ok()) return supported;
+  std::vector<absl::string_view> valid;
+  for (const Schedule* schedule : AllSchedules()) {
+    const bool serves = schedule->collective == subject.schedule->collective &&
+                        schedule->supports(subject.largest.spec, ranks, plan).ok();
+    if (serves) valid.push_back(schedule->name);
+  }
+  const absl::string_view cause = options.on_device() ? " (--device cuda)" : options.messages ? " (--messages)" : "";
+  return absl::InvalidArgumentError(absl::StrCat("--schedule ", options.schedule, " of ", subject.largest.name, ": ",
+                                                 supported.message(), cause, "; valid: ", absl::StrJoin(valid, ", ")));
+}
+
+// The sizes to measure. After 0 comes one element, since 0 times any factor is 0 again.
+std::vector<std::int64_t> SizesOf(const BenchOptions& options) {
+  std::vector<std::int64_t> sizes = {options.min_bytes};
+  if (options.min_bytes == 0) sizes.push_back(SizeOf(options.traffic.dtype));
+  while (sizes.back() <= options.max_bytes / options.factor) sizes.push_back(sizes.back() * options.factor);
+  if (sizes.back() > options.max_bytes) sizes.pop_back();  // max_bytes is less than one element
+  return sizes;
+}
+
+// `nccl`: raw NCCL, to be measured beside Tutti; or null.
+absl::Status RunCollective(Communicator& communicator, const BenchOptions& options, const std::string& name,
+                           RawNccl* nccl, const BenchReport& report) {
+  const Rank rank = communicator.rank();
+  const int size = communicator.size();
+  const absl::StatusOr<Subject> subject = SubjectOf(name, options, rank, size);
+  if (!subject.ok()) return subject.status();
+  const CollectiveSpec& spec = subject->largest.spec;
+  const auto factor = static_cast<double>(Reduces(spec.collective) ? FactorOf(options.traffic.op, rank) : 1);
+  const CallOptions call{.schedule = subject->schedule, .caller_drives = true, .factor = factor};
+  const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
+  absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
+  if (!memory.ok()) return memory.status();
+  if (nccl != nullptr) {
+    if (const absl::Status served = CheckRawNccl(spec.collective, spec.dtype, spec.op); !served.ok()) {
+      if (rank == 0) report.note(absl::StrCat(name, " of NCCL is not measured: ", served.message()));
+      nccl = nullptr;
+    }
+  }
+  for (const std::int64_t bytes : SizesOf(options)) {
+    const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
+    if (!traffic.ok()) return traffic.status();
+    TuttiCaller tutti(communicator, *traffic, call, options.memory_kind());
+    std::vector<BenchCaller*> callers = {&tutti};
+    std::optional<RawNcclCaller> raw;
+    if (nccl != nullptr) callers.push_back(&raw.emplace(*nccl, *traffic, factor));
+    const absl::StatusOr<std::vector<BenchRow>> rows =
+        BenchRank(communicator, options, pattern, *memory, *traffic, call).Measure(callers);
+    if (!rows.ok()) return rows.status();
+    for (const BenchRow& row : *rows) {
+      if (rank == 0) report.row(row);
+    }
+    if (subject->largest.bytes() == 0) break;  // a barrier: larger sizes are the same
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDeviceFlags(const BenchOptions& options) {
+  if (!options.on_device()) {
+    if (options.peer.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--peer ", options.peer, ": NCCL works on the memory of GPUs; add --device cuda"));
+  }
+  if (options.collective == Name(Collective::kBarrier)) {
+    return absl::InvalidArgumentError("--device cuda: a barrier has no buffers, and is one of the host; leave it out");
+  }
+  if (options.buffers == "private") {
+    return absl::InvalidArgumentError("--buffers private: memory of GPUs is of one kind; leave --buffers out");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckBench(const BenchOptions& options, int ranks) {
+  if (absl::Status flags = CheckDeviceFlags(options); !flags.ok()) return flags;
+  if (options.check) {
+    absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
+    if (!exact.ok()) return exact;
+  }
+  for (const std::string& name : NamesOf(options)) {
+    const absl::StatusOr<Subject> subject = SubjectOf(name, options, 0, ranks);
+    if (!subject.ok()) return subject.status();
+    if (absl::Status serves = CheckSchedule(*subject, options, ranks); !serves.ok()) return serves;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBench(Communicator& communicator, const BenchOptions& options, const BenchReport& report) {
+  std::unique_ptr<RawNccl> nccl;
+  if (!options.peer.empty()) {
+    const absl::StatusOr<NcclSoftware> software = NcclOfThisProcess();
+    if (!software.ok()) return software.status();
+    absl::StatusOr<std::unique_ptr<RawNccl>> connected = RawNccl::Connect(*software, communicator);
+    if (!connected.ok()) return connected.status();
+    nccl = *std::move(connected);
+  }
+  for (const std::string& name : NamesOf(options)) {
+    absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
+    // All ranks find this at the first call, which leaves the communicator usable.
+    if (absl::IsUnimplemented(status) && options.on_device() && options.collective == "all") {
+      if (communicator.rank() == 0) report.note(absl::StrCat(name, " is not measured: ", status.message()));
+      status = absl::OkStatus();
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti::cli

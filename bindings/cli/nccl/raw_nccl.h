@@ -1,0 +1,65 @@
+// NCCL as a program calls it that has no Tutti, to be measured beside Tutti (`tutti bench --peer nccl`). This folder
+// alone of the bindings sees NCCL's functions themselves: Tutti's native transport has non-blocking communicators only,
+// in which NCCL starts a thread for every group of calls, and that thread would be part of what is measured.
+#ifndef TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
+#define TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "tutti/communicator.h"
+#include "tutti/native_transport.h"
+
+namespace tutti {
+
+struct CudaRuntime;
+namespace nccl {
+struct Library;
+}
+
+namespace cli {
+
+// The tables of functions behind RawNccl, which live as long as the process.
+struct NcclSoftware {
+  const nccl::Library* nccl = nullptr;
+  const CudaRuntime* cuda = nullptr;
+};
+
+// Those of this process; otherwise the reason why there are none.
+absl::StatusOr<NcclSoftware> NcclOfThisProcess();
+// Lets NcclOfThisProcess return `software` from now on, for tests; null takes that back.
+void SetNcclOfThisProcess(const NcclSoftware* software);
+
+// OK, or Unimplemented that says why NCCL cannot perform the call with the results that Tutti promises.
+absl::Status CheckRawNccl(Collective collective, DType dtype, ReduceOp op);
+
+// One rank of a blocking communicator of NCCL, with a stream of its own. One thread at a time uses it.
+class RawNccl {
+ public:
+  // Makes an NCCL communicator of the ranks of `communicator`, which has a GPU; all its ranks call Connect. Waits for
+  // them, and later for what is enqueued, no longer than the timeout of `communicator`: DeadlineExceeded.
+  static absl::StatusOr<std::unique_ptr<RawNccl>> Connect(const NcclSoftware& software, Communicator& communicator);
+  // Gives up what has not ended, for which NCCL has two seconds.
+  ~RawNccl();
+  RawNccl(const RawNccl&) = delete;
+  RawNccl& operator=(const RawNccl&) = delete;
+
+  // Puts `calls`, which CheckRawNccl has passed, on the stream, as one group where they are several. May wait for peers
+  // when NCCL connects to them, at the first calls.
+  absl::Status Enqueue(absl::Span<const NativeCall> calls);
+  // Waits until the stream has ended.
+  absl::Status Wait();
+
+ private:
+  class Impl;
+  explicit RawNccl(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cli
+}  // namespace tutti
+
+#endif  // TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
