@@ -1,22 +1,44 @@
 #include "bindings/cli/bench_caller.h"
 
-#include "absl/types/span.h"
+#include "absl/container/inlined_vector.h"
 
 namespace tutti::cli {
+namespace {
+
+// What one rank calls on the memory of a GPU; of send_recv, both messages, which travel together.
+absl::InlinedVector<NativeCall, 2> NativeCallsOf(const Traffic& traffic, double factor, const std::byte* in,
+                                                 std::byte* out) {
+  const CollectiveSpec& spec = traffic.spec;
+  const NativeCall call = {.collective = spec.collective,
+                           .dtype = spec.dtype,
+                           .op = spec.op,
+                           .count = spec.count,
+                           .root = spec.root,
+                           .factor = factor,
+                           .src = in,
+                           .dst = out};
+  if (spec.collective != Collective::kSend) return {call};
+  NativeCall recv = call;
+  recv.collective = Collective::kRecv;
+  recv.root = traffic.previous();
+  return {call, recv};
+}
+
+}  // namespace
 
 absl::Status TuttiCaller::Enqueue(const std::byte* in, std::byte* out) {
   const CollectiveSpec& spec = traffic_.spec;
-  if (spec.collective == Collective::kSend) {
-    // A rank that sends and receives on one stream needs both in one group, which Send and Recv are not.
-    if (kind_ == MemoryKind::kDevice) return absl::UnimplementedError("send_recv is not measured on GPUs yet");
-    const Rank from = (traffic_.rank + traffic_.size - 1) % traffic_.size;
-    works_.push_back(communicator_.Recv(out, spec.count, spec.dtype, from, {.caller_drives = true}));
+  const bool on_device = kind_ == MemoryKind::kDevice;
+  if (spec.collective != Collective::kSend) {
+    works_.push_back(communicator_.Call(spec, in, out, options_));
+  } else if (on_device) {
+    works_.push_back(communicator_.SendRecv(NativeCallsOf(traffic_, options_.factor, in, out), options_));
+  } else {
+    works_.push_back(communicator_.Recv(out, spec.count, spec.dtype, traffic_.previous(), {.caller_drives = true}));
     works_.push_back(communicator_.Send(in, spec.count, spec.dtype, spec.root, options_));
-    return absl::OkStatus();
   }
-  works_.push_back(communicator_.Call(spec, in, out, options_));
   // The call waits for the default stream, and the default stream for the call, as in a program that uses the result.
-  return kind_ == MemoryKind::kDevice ? works_.back().WaitOnStream(nullptr) : absl::OkStatus();
+  return on_device ? works_.back().WaitOnStream(nullptr) : absl::OkStatus();
 }
 
 absl::Status TuttiCaller::Wait() {
@@ -27,16 +49,7 @@ absl::Status TuttiCaller::Wait() {
 }
 
 absl::Status RawNcclCaller::Enqueue(const std::byte* in, std::byte* out) {
-  const CollectiveSpec& spec = traffic_.spec;
-  const NativeCall call = {.collective = spec.collective,
-                           .dtype = spec.dtype,
-                           .op = spec.op,
-                           .count = spec.count,
-                           .root = spec.root,
-                           .factor = factor_,
-                           .src = in,
-                           .dst = out};
-  return nccl_.Enqueue(absl::MakeConstSpan(&call, 1));
+  return nccl_.Enqueue(NativeCallsOf(traffic_, factor_, in, out));
 }
 
 }  // namespace tutti::cli

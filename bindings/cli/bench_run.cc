@@ -159,12 +159,7 @@ absl::Status RunBench(Communicator& communicator, const BenchOptions& options, c
     nccl = *std::move(connected);
   }
   for (const std::string& name : NamesOf(options)) {
-    absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
-    // All ranks find this at the first call, which leaves the communicator usable.
-    if (absl::IsUnimplemented(status) && options.on_device() && options.collective == "all") {
-      if (communicator.rank() == 0) report.note(absl::StrCat(name, " is not measured: ", status.message()));
-      status = absl::OkStatus();
-    }
+    const absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -100,7 +100,7 @@ std::vector<Piece> Traffic::expected() const {
       for (Rank from = 0; from < size; ++from) pieces.push_back({from, rank * count, from * count, count});
       break;
     case Collective::kSend:
-      pieces.push_back({(rank + size - 1) % size, 0, 0, count});
+      pieces.push_back({previous(), 0, 0, count});
       break;
     case Collective::kRecv:
     case Collective::kBarrier:
