@@ -186,6 +186,10 @@ void AddFlags(CLI::App& bench, BenchOptions& options) {
       ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
   bench.add_option("--schedule", options.schedule, "Schedule to measure; without it the one that would be chosen");
+  bench
+      .add_option("--codec", options.codec,
+                  "Codec, with options if any (uint8_block,block=512): measures the sum in messages of this codec")
+      ->type_name("CODEC");
   bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
       ->check(CLI::IsMember({"auto", "ucx", "inproc"}))
       ->capture_default_str();

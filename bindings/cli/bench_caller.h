@@ -2,6 +2,8 @@
 #ifndef TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
 #define TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +14,10 @@
 
 namespace tutti::cli {
 
+// Calls on the memory of a GPU are timed by windows of so many, of which the host waits for the last: as many as a
+// communicator has on its stream at a time.
+inline constexpr int kCallsOfAWindow = 16;
+
 // The calls of one size. What a caller is made of outlives it.
 class BenchCaller {
  public:
@@ -19,6 +25,10 @@ class BenchCaller {
 
   // "tutti" or "nccl".
   virtual absl::string_view library() const = 0;
+  // The codec that encodes what travels, so that results are not exact; empty: none does.
+  virtual std::string codec() const { return ""; }
+  // How many calls may be under way at a time.
+  virtual int most_calls() const { return kCallsOfAWindow; }
   // Makes one call and does not wait for its end. On the memory of a GPU the call has its place on a stream afterwards.
   virtual absl::Status Enqueue(const std::byte* in, std::byte* out) = 0;
   // Waits for the ends of all calls that were made.
@@ -40,6 +50,26 @@ class TuttiCaller final : public BenchCaller {
   const CallOptions& options_;
   const MemoryKind kind_;
   std::vector<Work> works_;  // that have not been waited for
+};
+
+// The sum in messages of a codec: a plan that is bound to its memory, and runs once at a time.
+class CodecCaller final : public BenchCaller {
+ public:
+  CodecCaller(BoundPlan plan, std::string codec, MemoryKind kind)
+      : plan_(std::move(plan)), codec_(std::move(codec)), kind_(kind) {}
+
+  absl::string_view library() const override { return "tutti"; }
+  std::string codec() const override { return codec_; }
+  int most_calls() const override { return 1; }
+  absl::Status Enqueue(const std::byte* in, std::byte* out) override;
+  absl::Status Wait() override { return work_.Wait(); }
+
+ private:
+  BoundPlan plan_;
+  const std::string codec_;
+  const MemoryKind kind_;
+  Work work_;  // of the last call
+  std::uint64_t draw_ = 0;
 };
 
 class RawNcclCaller final : public BenchCaller {

@@ -19,6 +19,7 @@ struct BenchOptions {
   std::int64_t factor = 4;
   TrafficOptions traffic;
   std::string schedule;  // empty: the selector chooses
+  std::string codec;     // with its options, as in strategy names; empty: values travel as they are
   std::string transport = "auto";
   std::string device = "cpu";  // or "cuda": buffers are memory of GPUs
   std::string peer;            // "nccl": raw NCCL is measured as well; empty: nothing is
@@ -39,7 +40,8 @@ struct BenchOptions {
 struct BenchRow {
   std::string collective;
   std::string library;   // "tutti" or "nccl"
-  std::string schedule;  // empty for calls of NCCL
+  std::string schedule;  // empty for calls of NCCL, and with a codec
+  std::string codec;     // that encodes what travels; empty: none
   std::string transport;
   int ranks = 0;
   std::int64_t bytes = 0;
@@ -59,7 +61,7 @@ struct BenchRow {
   bool rewrite = false;
   bool in_place = false;
   int calls = 0;
-  double predicted_us = 0;  // what the selector predicts of the schedule; 0 for calls of NCCL
+  double predicted_us = 0;  // what the selector predicts of the schedule; 0 where there is no schedule
 };
 
 }  // namespace tutti::cli

@@ -51,12 +51,30 @@ absl::Status BenchRank::Check(BenchCaller& caller, std::int64_t& wrong) {
   if (status.ok()) status = WriteInput();
   if (status.ok()) status = Meet();
   if (status.ok()) status = Call(caller);
-  if (!status.ok()) return status;
-  return memory_.Read(output, bytes, [&](const std::byte* here) {
-    for (const Piece& piece : traffic_.expected()) {
-      wrong += pattern_.CountWrong(piece.source, piece.first, piece.count, here + piece.at * element_);
-    }
-  });
+  return status.ok() ? CountWrong(caller, wrong) : status;
+}
+
+absl::Status BenchRank::CountWrong(const BenchCaller& caller, std::int64_t& wrong) {
+  const std::byte* const output = memory_.output(traffic_);
+  const std::int64_t bytes = traffic_.output_count() * element_;
+  if (caller.codec().empty()) {
+    return memory_.Read(output, bytes, [&](const std::byte* here) {
+      for (const Piece& piece : traffic_.expected()) {
+        wrong += pattern_.CountWrong(piece.source, piece.first, piece.count, here + piece.at * element_);
+      }
+    });
+  }
+  std::vector<std::byte> mine(static_cast<std::size_t>(bytes));
+  absl::Status read = memory_.Read(
+      output, bytes, [&](const std::byte* here) { std::memcpy(mine.data(), here, static_cast<std::size_t>(bytes)); });
+  if (!read.ok()) return read;
+  std::vector<std::byte> first = mine;
+  const absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0).Wait();
+  const auto element = static_cast<std::size_t>(element_);
+  for (std::size_t at = 0; at < mine.size(); at += element) {
+    wrong += std::memcmp(mine.data() + at, first.data() + at, element) != 0;
+  }
+  return told;
 }
 
 absl::Status BenchRank::Meet() { return communicator_.Barrier({.caller_drives = true}).Wait(); }
@@ -70,7 +88,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
   const std::int64_t start = Now();
-  for (int i = 0; i < window_; ++i) {
+  for (int i = 0; i < measured.window; ++i) {
     if (absl::Status made = measured.caller->Enqueue(in, out); !made.ok()) return made;
   }
   const std::int64_t made = Now();
@@ -110,15 +128,16 @@ absl::StatusOr<double> BenchRank::TimeOfBatch(int windows) {
 }
 
 absl::StatusOr<int> BenchRank::WarmUp() {
-  int batch = (options_.warm_ups + window_ - 1) / window_;
+  const int window = measured_.front().window;
+  int batch = (options_.warm_ups + window - 1) / window;
   absl::StatusOr<double> time = TimeOfBatch(batch);
   if (!time.ok()) return time.status();
-  if (options_.calls > 0) return (options_.calls + window_ - 1) / window_;
+  if (options_.calls > 0) return (options_.calls + window - 1) / window;
   while (*time < options_.min_time * kWarmUpShare) {
     time = TimeOfBatch(batch *= 2);
     if (!time.ok()) return time.status();
   }
-  return static_cast<int>(std::clamp(options_.min_time / *time * batch, kMinCalls, kMaxCalls / window_));
+  return static_cast<int>(std::clamp(options_.min_time / *time * batch, kMinCalls, kMaxCalls / window));
 }
 
 absl::Status BenchRank::TimeCalls() {
@@ -151,11 +170,14 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   std::sort(measured.times.begin(), measured.times.end());
   std::sort(measured.host_times.begin(), measured.host_times.end());
   const std::size_t windows = measured.times.size();
-  const auto of_a_call = [&](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3 / window_; };
+  const auto of_a_call = [&](std::int64_t nanoseconds) {
+    return static_cast<double>(nanoseconds) / 1e3 / measured.window;
+  };
   const double median = of_a_call(measured.times[windows / 2]);
   BenchRow row = {.collective = traffic_.name,
                   .library = std::string(measured.caller->library()),
                   .schedule = "",
+                  .codec = measured.caller->codec(),
                   .transport = std::string(communicator_.transport()),
                   .ranks = traffic_.size,
                   .bytes = traffic_.bytes(),
@@ -173,9 +195,9 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .buffers = options_.on_device() ? "device" : options_.buffers,
                   .rewrite = options_.rewrite,
                   .in_place = traffic_.spec.in_place,
-                  .calls = static_cast<int>(windows) * window_,
+                  .calls = static_cast<int>(windows) * measured.window,
                   .predicted_us = 0};
-  if (row.library != "tutti") return row;
+  if (row.library != "tutti" || !row.codec.empty()) return row;
   const absl::StatusOr<Plan> plan =
       communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private", options_.memory_kind());
   if (!plan.ok()) return plan.status();
@@ -195,7 +217,10 @@ absl::Status BenchRank::CheckAll() {
 
 absl::StatusOr<std::vector<BenchRow>> BenchRank::Measure(absl::Span<BenchCaller* const> callers) {
   measured_.clear();
-  for (BenchCaller* const caller : callers) measured_.push_back({.caller = caller});
+  for (BenchCaller* const caller : callers) {
+    const bool in_windows = options_.on_device() && !options_.rewrite;  // a rewritten input serves one call
+    measured_.push_back({.caller = caller, .window = in_windows ? caller->most_calls() : 1});
+  }
   absl::Status status;
   if (options_.check) status = CheckAll();
   if (status.ok()) status = TimeCalls();

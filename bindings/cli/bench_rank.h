@@ -18,10 +18,6 @@
 
 namespace tutti::cli {
 
-// Calls on the memory of a GPU are timed by windows of so many, of which the host waits for the last: as many as a
-// communicator has on its stream at a time.
-inline constexpr int kCallsOfAWindow = 16;
-
 // Measures the calls of one size. Every rank makes the same calls.
 class BenchRank {
  public:
@@ -33,9 +29,7 @@ class BenchRank {
         memory_(memory),
         traffic_(traffic),
         call_(call),
-        element_(SizeOf(traffic.spec.dtype)),
-        // A rewritten input serves one call.
-        window_(options.on_device() && !options.rewrite ? kCallsOfAWindow : 1) {}
+        element_(SizeOf(traffic.spec.dtype)) {}
 
   // One row for each of `callers`, which are measured in turns; the first of them, Tutti, determines how long.
   absl::StatusOr<std::vector<BenchRow>> Measure(absl::Span<BenchCaller* const> callers);
@@ -43,6 +37,7 @@ class BenchRank {
  private:
   struct Measured {
     BenchCaller* caller = nullptr;
+    int window = 1;  // calls
     std::int64_t wrong = 0;
     // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
     std::vector<std::int64_t> times = {};
@@ -54,6 +49,9 @@ class BenchRank {
   absl::Status WriteInput();
   // One call from fresh input; adds its wrong elements to `wrong`.
   absl::Status Check(BenchCaller& caller, std::int64_t& wrong);
+  // The wrong elements of a result: those that differ from the exact one, or, where a codec loses some of it, from that
+  // of rank 0. All ranks call CountWrong.
+  absl::Status CountWrong(const BenchCaller& caller, std::int64_t& wrong);
   absl::Status CheckAll();
   // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
   absl::Status Meet();
@@ -81,7 +79,6 @@ class BenchRank {
   const Traffic& traffic_;
   const CallOptions& call_;
   const std::int64_t element_;
-  const int window_;
   std::vector<Measured> measured_;
 };
 

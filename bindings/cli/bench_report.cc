@@ -29,23 +29,29 @@ std::string TableHeading(bool on_device) {
 }
 
 std::string TableLine(const BenchRow& row) {
-  const bool is_tutti = row.library == "tutti";
+  const std::string how = row.library == "nccl" ? "(raw NCCL)"
+                          : row.codec.empty()   ? row.schedule
+                                                : absl::StrCat("codec=", row.codec);
   return absl::StrFormat(" %12d %12d %8s %10s %9s %8.2f %8.2f %7s %9s %9s %9s%s  %-18s %9s", row.bytes, row.count,
                          Name(row.dtype), row.op, Time(row.p50_us), row.algbw_gb_s, row.busbw_gb_s, Wrong(row),
                          Time(row.p50_us), Time(row.p99_us), Time(row.max_us),
-                         row.device == "cuda" ? absl::StrFormat(" %9s", Time(row.host_us)) : "",
-                         is_tutti ? row.schedule : "(raw NCCL)", is_tutti ? Time(row.predicted_us) : "-");
+                         row.device == "cuda" ? absl::StrFormat(" %9s", Time(row.host_us)) : "", how,
+                         row.schedule.empty() ? "-" : Time(row.predicted_us));
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {
   std::int64_t wrong = 0;
   bool checked = true;
+  bool exact = true;
   for (const BenchRow& row : rows) {
     checked = checked && row.wrong >= 0;
     wrong += row.wrong;
+    exact = exact && row.codec.empty();
   }
   if (!checked) return "# results were not checked";
-  return wrong == 0 ? "# every result was right" : absl::StrCat("# WRONG: ", wrong, " elements");
+  if (wrong > 0) return absl::StrCat("# WRONG: ", wrong, " elements");
+  return exact ? "# every result was right"
+               : "# every result was right, or equal on all ranks where a codec encoded it";
 }
 
 std::string Json(absl::Span<const BenchRow> rows) {
@@ -55,11 +61,12 @@ std::string Json(absl::Span<const BenchRow> rows) {
     return any ? value : nlohmann::ordered_json(nullptr);
   };
   for (const BenchRow& row : rows) {
-    const bool is_tutti = row.library == "tutti";
+    const bool has_schedule = !row.schedule.empty();
     const nlohmann::ordered_json json = {
         {"collective", row.collective},
         {"library", row.library},
-        {"schedule", if_any(is_tutti, row.schedule)},
+        {"schedule", if_any(has_schedule, row.schedule)},
+        {"codec", if_any(!row.codec.empty(), row.codec)},
         {"transport", row.transport},
         {"ranks", row.ranks},
         {"bytes", row.bytes},
@@ -77,7 +84,7 @@ std::string Json(absl::Span<const BenchRow> rows) {
         {"rewrite", row.rewrite},
         {"in_place", row.in_place},
         {"calls", row.calls},
-        {"predicted_us", if_any(is_tutti, row.predicted_us)},
+        {"predicted_us", if_any(has_schedule, row.predicted_us)},
     };
     absl::StrAppend(&text, separator, json.dump());
     separator = ",\n";

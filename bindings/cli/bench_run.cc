@@ -14,6 +14,7 @@
 #include "bindings/cli/bench_rank.h"
 #include "bindings/cli/nccl/raw_nccl.h"
 #include "bindings/cli/traffic.h"
+#include "tutti/algorithm.h"
 #include "tutti/native.h"
 #include "tutti/schedule.h"
 
@@ -53,12 +54,18 @@ absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& o
   return subject;
 }
 
+// What is known of plans before ranks have met.
+PlanOptions PlanOptionsOf(const BenchOptions& options) {
+  PlanOptions plan{.peers_mapped = !options.messages && !options.on_device()};
+  if (options.on_device()) plan.native = CollectivesOfNccl();
+  return plan;
+}
+
 // The ranks find out together whether they can map memory. A schedule that needs mapped memory is refused here only
 // when --messages or --device cuda rules mapping out.
 absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
   if (subject.schedule == nullptr) return absl::OkStatus();
-  PlanOptions plan{.peers_mapped = !options.messages && !options.on_device()};
-  if (options.on_device()) plan.native = CollectivesOfNccl();
+  const PlanOptions plan = PlanOptionsOf(options);
   absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
   if (supported.ok()) return supported;
   std::vector<absl::string_view> valid;
@@ -79,6 +86,25 @@ std::vector<std::int64_t> SizesOf(const BenchOptions& options) {
   while (sizes.back() <= options.max_bytes / options.factor) sizes.push_back(sizes.back() * options.factor);
   if (sizes.back() > options.max_bytes) sizes.pop_back();  // max_bytes is less than one element
   return sizes;
+}
+
+// The strategy whose exchange is the sum in messages of options.codec.
+absl::StatusOr<Strategy> StrategyOf(const BenchOptions& options) {
+  return ParseStrategy(absl::StrCat("bytegrad:average=false,hierarchical=false,codec=", options.codec));
+}
+
+absl::StatusOr<std::unique_ptr<BenchCaller>> MakeTuttiCaller(Communicator& communicator, const BenchOptions& options,
+                                                             const Traffic& traffic, const CallOptions& call,
+                                                             const BenchMemory& memory) {
+  if (options.codec.empty()) {
+    return std::make_unique<TuttiCaller>(communicator, traffic, call, options.memory_kind());
+  }
+  const absl::StatusOr<Strategy> strategy = StrategyOf(options);
+  if (!strategy.ok()) return strategy.status();
+  absl::StatusOr<BoundPlan> plan =
+      communicator.Bind(*strategy, traffic.spec.dtype, traffic.count, /*round=*/0, {.out = memory.output(traffic)});
+  if (!plan.ok()) return plan.status();
+  return std::make_unique<CodecCaller>(*std::move(plan), options.codec, options.memory_kind());
 }
 
 // `nccl`: raw NCCL, to be measured beside Tutti; or null.
@@ -103,8 +129,10 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
   for (const std::int64_t bytes : SizesOf(options)) {
     const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
     if (!traffic.ok()) return traffic.status();
-    TuttiCaller tutti(communicator, *traffic, call, options.memory_kind());
-    std::vector<BenchCaller*> callers = {&tutti};
+    absl::StatusOr<std::unique_ptr<BenchCaller>> tutti =
+        MakeTuttiCaller(communicator, options, *traffic, call, *memory);
+    if (!tutti.ok()) return tutti.status();
+    std::vector<BenchCaller*> callers = {tutti->get()};
     std::optional<RawNcclCaller> raw;
     if (nccl != nullptr) callers.push_back(&raw.emplace(*nccl, *traffic, factor));
     const absl::StatusOr<std::vector<BenchRow>> rows =
@@ -116,6 +144,25 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
     if (subject->largest.bytes() == 0) break;  // a barrier: larger sizes are the same
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckCodec(const BenchOptions& options, int ranks) {
+  if (options.codec.empty()) return absl::OkStatus();
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--codec ", options.codec, ": ", why));
+  };
+  const absl::StatusOr<Strategy> strategy = StrategyOf(options);
+  if (!strategy.ok()) return refuse(strategy.status().message());
+  const bool sums = options.collective == Name(Collective::kAllReduce) && options.traffic.op == ReduceOp::kSum;
+  if (!sums) return refuse("messages of codecs are measured in all_reduce with the op sum");
+  if (!options.schedule.empty()) return refuse("such a sum has no schedule to choose; leave --schedule out");
+  if (!options.traffic.in_place) return refuse("such a sum is in place; leave --out-of-place out");
+  const CollectiveSpec bucket = {.collective = Collective::kAllReduce,
+                                 .dtype = options.traffic.dtype,
+                                 .count = options.max_bytes / SizeOf(options.traffic.dtype),
+                                 .in_place = true};
+  const absl::Status served = strategy->algorithm->supports(*strategy, bucket, ranks, PlanOptionsOf(options));
+  return served.ok() ? served : refuse(served.message());
 }
 
 absl::Status CheckDeviceFlags(const BenchOptions& options) {
@@ -137,6 +184,7 @@ absl::Status CheckDeviceFlags(const BenchOptions& options) {
 
 absl::Status CheckBench(const BenchOptions& options, int ranks) {
   if (absl::Status flags = CheckDeviceFlags(options); !flags.ok()) return flags;
+  if (absl::Status codec = CheckCodec(options, ranks); !codec.ok()) return codec;
   if (options.check) {
     absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;

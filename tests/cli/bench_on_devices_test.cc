@@ -133,6 +133,20 @@ TEST_F(BenchOnDevicesTest, MeasuresTheScheduleItWasTold) {
   EXPECT_THAT(run.out, HasSubstr("# all_reduce of NCCL is not measured: max of f32 by NCCL ignores NaN"));
 }
 
+TEST_F(BenchOnDevicesTest, MeasuresSumsInMessagesOfACodec) {
+  const Result run = Run("all_reduce --ranks 3 -b 4 -e 40K -f 10000 --iters 3 --codec uint8_block --peer nccl");
+  ASSERT_EQ(run.exit_code.value_or(-1), 0) << run.exit_code.status() << run.out;
+  ASSERT_EQ(run.rows.size(), 4U);
+  for (const nlohmann::json& row : run.rows) {
+    const bool is_tutti = row["library"] == "tutti";
+    EXPECT_EQ(row["wrong"], 0) << row;
+    EXPECT_EQ(row["codec"], is_tutti ? nlohmann::json("uint8_block") : nlohmann::json(nullptr));
+    EXPECT_EQ(row["calls"], is_tutti ? 3 : 3 * 16);
+  }
+  EXPECT_THAT(run.out, HasSubstr("codec=uint8_block"));
+  EXPECT_THAT(run.out, HasSubstr("equal on all ranks where a codec encoded it"));
+}
+
 // An NCCL that leaves out the last ten elements.
 TEST_F(BenchOnDevicesTest, CountsWrongElementsOfTuttiAndOfNccl) {
   static const nccl::Library& forgetful = *new nccl::Library([] {
@@ -149,6 +163,22 @@ TEST_F(BenchOnDevicesTest, CountsWrongElementsOfTuttiAndOfNccl) {
   ASSERT_EQ(run.rows.size(), 2U);
   for (const nlohmann::json& row : run.rows) EXPECT_EQ(row["wrong"], 2 * 2 * 10) << row;  // ranks, checks
   EXPECT_THAT(run.out, HasSubstr("# WRONG: 80 elements"));
+}
+
+// An NCCL that gathers less than it was told, so that every rank has the right end of its own chunk alone.
+TEST_F(BenchOnDevicesTest, CountsElementsThatDifferBetweenRanks) {
+  static const nccl::Library& forgetful = *new nccl::Library([] {
+    nccl::Library library = FakeNccl::Table();
+    library.all_gather = [](const void* src, void* dst, std::size_t count, nccl::DataType type, nccl::Comm comm,
+                            CUstream_st* stream) {
+      return FakeNccl::Table().all_gather(src, dst, count - 10, type, comm, stream);
+    };
+    return library;
+  }());
+  UseFakes(forgetful);
+  const Result run = Run("all_reduce --ranks 2 -b 4K -e 4K --iters 1 --codec bf16");
+  ASSERT_EQ(run.exit_code.value_or(-1), 1) << run.exit_code.status() << run.out;
+  EXPECT_GT(run.rows[0]["wrong"], 0);
 }
 
 TEST_F(BenchOnDevicesTest, RefusesWhatGpusDoNotHave) {

@@ -31,10 +31,11 @@ TEST(BenchTest, WritesTheRowsItPrints) {
   for (const nlohmann::json& row : rows) {
     std::set<std::string> keys;
     for (const auto& [key, value] : row.items()) keys.insert(key);
-    EXPECT_EQ(keys, (std::set<std::string>{"collective", "library", "schedule",    "transport", "ranks",   "bytes",
-                                           "dtype",      "op",      "p50_us",      "p99_us",    "max_us",  "host_us",
-                                           "algbw_gb_s", "wrong",   "busbw_gb_s",  "device",    "buffers", "rewrite",
-                                           "in_place",   "calls",   "predicted_us"}));
+    EXPECT_EQ(keys,
+              (std::set<std::string>{"collective", "library",    "schedule", "codec",       "transport", "ranks",
+                                     "bytes",      "dtype",      "op",       "p50_us",      "p99_us",    "max_us",
+                                     "host_us",    "algbw_gb_s", "wrong",    "busbw_gb_s",  "device",    "buffers",
+                                     "rewrite",    "in_place",   "calls",    "predicted_us"}));
     EXPECT_EQ(row["library"], "tutti");
     EXPECT_EQ(row["device"], "cpu");
     EXPECT_TRUE(row["host_us"].is_null());
@@ -122,6 +123,20 @@ TEST(BenchTest, ReducesDTypesRightly) {
                                 "-f 1024 --dtype ") +
                     dtype + " --op " + op);
       for (const nlohmann::json& row : rows) EXPECT_EQ(row["wrong"], 0) << row;
+    }
+  }
+}
+
+// What codecs lose is no mistake: wrong are elements that differ between ranks.
+TEST(BenchTest, MeasuresSumsInMessagesOfACodec) {
+  for (const char* codec : {"uint8_block", "uint8_block,block=128,rounding=stochastic", "bf16", "topk"}) {
+    for (const char* how : {"inproc", "ucx", "inproc --dtype bf16 --messages"}) {
+      for (const nlohmann::json& row : BenchRows(std::string("all_reduce --ranks 3 -b 4 -e 40K -f 10000 --codec ") +
+                                                 codec + " --transport " + how)) {
+        EXPECT_EQ(row["wrong"], 0) << how << ": " << row;
+        EXPECT_EQ(row["codec"], codec);
+        EXPECT_TRUE(row["schedule"].is_null());
+      }
     }
   }
 }
@@ -243,6 +258,12 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
       {"bench send_recv --op max", "--op: send reduces nothing; leave --op out"},
       {"bench all_reduce --ranks 1025 --transport inproc", "--transport inproc starts threads of this process"},
       {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},
+      {"bench all_reduce --codec uint9", "--codec uint9: "},
+      {"bench broadcast --codec bf16", "--codec bf16: messages of codecs are measured in all_reduce with the op sum"},
+      {"bench all_reduce --op max --codec bf16", "--codec bf16: messages of codecs are measured in all_reduce"},
+      {"bench all_reduce --codec bf16 --schedule ring", "--codec bf16: such a sum has no schedule to choose"},
+      {"bench all_reduce --codec bf16 --out-of-place", "--codec bf16: such a sum is in place"},
+      {"bench all_reduce --codec uint8_block --dtype i32", "--codec uint8_block: "},
       {"bench all_reduce --op bxor", "op bxor is not defined for f32; valid for f32: sum, avg, min, max, prod"},
   };
   for (const Mistake& mistake : mistakes) {
