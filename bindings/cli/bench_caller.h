@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "bindings/cli/nccl/raw_nccl.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/communicator.h"
@@ -74,17 +75,18 @@ class CodecCaller final : public BenchCaller {
 
 class RawNcclCaller final : public BenchCaller {
  public:
-  RawNcclCaller(RawNccl& nccl, const Traffic& traffic, double factor)
-      : nccl_(nccl), traffic_(traffic), factor_(factor) {}
+  RawNcclCaller(RawNccl& nccl, const Traffic& traffic, double factor, absl::Duration timeout)
+      : nccl_(nccl), traffic_(traffic), factor_(factor), timeout_(timeout) {}
 
   absl::string_view library() const override { return "nccl"; }
   absl::Status Enqueue(const std::byte* in, std::byte* out) override;
-  absl::Status Wait() override { return nccl_.Wait(); }
+  absl::Status Wait() override { return nccl_.Wait(timeout_); }
 
  private:
   RawNccl& nccl_;
   const Traffic& traffic_;
   const double factor_;
+  const absl::Duration timeout_;
 };
 
 }  // namespace tutti::cli

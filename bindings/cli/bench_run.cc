@@ -134,7 +134,7 @@ absl::Status RunCollective(Communicator& communicator, const BenchOptions& optio
     if (!tutti.ok()) return tutti.status();
     std::vector<BenchCaller*> callers = {tutti->get()};
     std::optional<RawNcclCaller> raw;
-    if (nccl != nullptr) callers.push_back(&raw.emplace(*nccl, *traffic, factor));
+    if (nccl != nullptr) callers.push_back(&raw.emplace(*nccl, *traffic, factor, communicator.timeout()));
     const absl::StatusOr<std::vector<BenchRow>> rows =
         BenchRank(communicator, options, pattern, *memory, *traffic, call).Measure(callers);
     if (!rows.ok()) return rows.status();
@@ -202,7 +202,8 @@ absl::Status RunBench(Communicator& communicator, const BenchOptions& options, c
   if (!options.peer.empty()) {
     const absl::StatusOr<NcclSoftware> software = NcclOfThisProcess();
     if (!software.ok()) return software.status();
-    absl::StatusOr<std::unique_ptr<RawNccl>> connected = RawNccl::Connect(*software, communicator);
+    absl::StatusOr<std::unique_ptr<RawNccl>> connected =
+        RawNccl::Connect(*software, communicator, communicator.timeout());
     if (!connected.ok()) return connected.status();
     nccl = *std::move(connected);
   }

@@ -83,8 +83,7 @@ class RawNccl::Impl {
         cuda_(*software.cuda),
         device_(*communicator.cuda_device()),
         rank_(communicator.rank()),
-        size_(communicator.size()),
-        timeout_(communicator.timeout()) {}
+        size_(communicator.size()) {}
 
   ~Impl() {
     const CudaDeviceScope scope(cuda_, device_);
@@ -98,7 +97,7 @@ class RawNccl::Impl {
     if (stream_ != nullptr) cuda_.destroy_stream(stream_);
   }
 
-  absl::Status Connect(const nccl::UniqueId& id) {
+  absl::Status Connect(const nccl::UniqueId& id, absl::Duration timeout) {
     const CudaDeviceScope scope(cuda_, device_);
     CudaError error = scope.error();
     if (error == kCudaSuccess) error = cuda_.create_stream(&stream_);
@@ -111,15 +110,15 @@ class RawNccl::Impl {
     };
     const auto connecting = std::make_shared<Connecting>();
     connecting->config.blocking = 1;
-    const bool returned = nccl::ReturnsBy(NanosIn(timeout_), [connecting, id, &library = nccl_, &cuda = cuda_,
-                                                              device = device_, rank = rank_, size = size_] {
+    const bool returned = nccl::ReturnsBy(NanosIn(timeout), [connecting, id, &library = nccl_, &cuda = cuda_,
+                                                             device = device_, rank = rank_, size = size_] {
       cuda.set_device(device);
       connecting->result = library.comm_init_rank_config(&connecting->comm, size, id, rank, &connecting->config);
     });
     if (!returned) {
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", rank_, ": raw NCCL has not connected to all ranks within ",
-                       absl::FormatDuration(timeout_), "; a thread is left behind in it"));
+                       absl::FormatDuration(timeout), "; a thread is left behind in it"));
     }
     comm_ = connecting->comm;
     return Checked(connecting->result, "raw NCCL: joining a communicator");
@@ -141,10 +140,10 @@ class RawNccl::Impl {
     return Checked(result, "raw NCCL: a call");
   }
 
-  absl::Status Wait() {
+  absl::Status Wait(absl::Duration timeout) {
     const CudaDeviceScope scope(cuda_, device_);
     const std::int64_t start_ns = MonotonicNanos();
-    const std::int64_t end_ns = NanosAfter(start_ns, timeout_);
+    const std::int64_t end_ns = NanosAfter(start_ns, timeout);
     std::int64_t ask_ns = start_ns + kAskForErrorsNanos;
     CudaError error = kCudaNotReady;
     while ((error = cuda_.query_stream(stream_)) == kCudaNotReady) {
@@ -160,7 +159,7 @@ class RawNccl::Impl {
       if (now_ns >= end_ns) {
         failed_ = true;
         return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": what raw NCCL has enqueued has not ended ",
-                                                        "within ", absl::FormatDuration(timeout_)));
+                                                        "within ", absl::FormatDuration(timeout)));
       }
       sched_yield();
     }
@@ -181,7 +180,6 @@ class RawNccl::Impl {
   const int device_;
   const Rank rank_;
   const int size_;
-  const absl::Duration timeout_;
   nccl::Comm comm_ = nullptr;
   CUstream_st* stream_ = nullptr;
   bool failed_ = false;
@@ -190,16 +188,17 @@ class RawNccl::Impl {
 RawNccl::RawNccl(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RawNccl::~RawNccl() = default;
 
-absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const NcclSoftware& software, Communicator& communicator) {
+absl::StatusOr<std::unique_ptr<RawNccl>> RawNccl::Connect(const NcclSoftware& software, Communicator& communicator,
+                                                          absl::Duration timeout) {
   const absl::StatusOr<nccl::UniqueId> id = AgreeOnId(*software.nccl, communicator);
   if (!id.ok()) return id.status();
   auto impl = std::make_unique<Impl>(software, communicator);
-  if (absl::Status connected = impl->Connect(*id); !connected.ok()) return connected;
+  if (absl::Status connected = impl->Connect(*id, timeout); !connected.ok()) return connected;
   return absl::WrapUnique(new RawNccl(std::move(impl)));
 }
 
 absl::Status RawNccl::Enqueue(absl::Span<const NativeCall> calls) { return impl_->Enqueue(calls); }
 
-absl::Status RawNccl::Wait() { return impl_->Wait(); }
+absl::Status RawNccl::Wait(absl::Duration timeout) { return impl_->Wait(timeout); }
 
 }  // namespace tutti::cli

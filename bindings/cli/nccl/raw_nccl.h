@@ -39,9 +39,10 @@ absl::Status CheckRawNccl(Collective collective, DType dtype, ReduceOp op);
 // One rank of a blocking communicator of NCCL, with a stream of its own. One thread at a time uses it.
 class RawNccl {
  public:
-  // Makes an NCCL communicator of the ranks of `communicator`, which has a GPU; all its ranks call Connect. Waits for
-  // them, and later for what is enqueued, no longer than the timeout of `communicator`: DeadlineExceeded.
-  static absl::StatusOr<std::unique_ptr<RawNccl>> Connect(const NcclSoftware& software, Communicator& communicator);
+  // Makes an NCCL communicator of the ranks of `communicator`, which has a GPU; all its ranks call Connect.
+  // DeadlineExceeded when they have not come within `timeout`.
+  static absl::StatusOr<std::unique_ptr<RawNccl>> Connect(const NcclSoftware& software, Communicator& communicator,
+                                                          absl::Duration timeout);
   // Gives up what has not ended, for which NCCL has two seconds.
   ~RawNccl();
   RawNccl(const RawNccl&) = delete;
@@ -50,8 +51,8 @@ class RawNccl {
   // Puts `calls`, which CheckRawNccl has passed, on the stream, as one group where they are several. May wait for peers
   // when NCCL connects to them, at the first calls.
   absl::Status Enqueue(absl::Span<const NativeCall> calls);
-  // Waits until the stream has ended.
-  absl::Status Wait();
+  // Waits until the stream has ended. DeadlineExceeded when it has not within `timeout`.
+  absl::Status Wait(absl::Duration timeout);
 
  private:
   class Impl;
