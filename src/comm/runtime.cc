@@ -1,7 +1,6 @@
 #include "comm/runtime.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -284,8 +283,8 @@ PlanOptions PlanOptionsOnDevice(const PlanOptions& on_host) {
   PlanOptions options = on_host;
   options.peers_mapped = false;
   // A stream carries out one launch after the other, and the messages of a launch at the same time: whoever cut a chunk
-  // into segments would pay for more launches.
-  options.segment_bytes = std::numeric_limits<std::int64_t>::max() / 2;
+  // into segments would pay for more launches. Builders compute with small multiples of this number, which must fit.
+  options.segment_bytes = std::int64_t{1} << 40;
   options.native = CollectivesOfNccl();
   options.cost_model = std::make_shared<const CostModel>(kGpus);
   return options;

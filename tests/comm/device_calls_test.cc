@@ -71,6 +71,18 @@ TEST(DeviceCallsTest, CollectivesOfEveryWorld) {
   }
 }
 
+// The plans of types of one byte have the most elements for their bytes.
+TEST(DeviceCallsTest, TypesOfOneByte) {
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 5);
+    for (const DType dtype : {DType::kI8, DType::kBool}) {
+      std::fill_n(memory.data(), 5, std::byte{1});
+      ASSERT_EQ(comm.AllReduce(memory.data(), memory.data(), 5, dtype, ReduceOp::kSum).Wait(), absl::OkStatus());
+      EXPECT_EQ(memory.data()[4], dtype == DType::kI8 ? std::byte{2} : std::byte{1});
+    }
+  });
+}
+
 // One communicator serves host and GPU, and the schedules by messages as well as those of NCCL.
 TEST(DeviceCallsTest, HostAndDeviceTakeTurns) {
   RunWorld(3, OnDevices(), [](Communicator& comm) {
