@@ -24,17 +24,23 @@ class Gate {
                 stream, [](void* gate) { static_cast<Gate*>(gate)->Await(); }, this),
             "call_host");
   }
-  void Open() { open_ = true; }
+  // False when the stream has not waited so long.
+  bool Open() {
+    open_ = true;
+    return !given_up_;
+  }
 
  private:
-  void Await() const {
-    // A stream that nobody frees would keep the process from ending.
-    for (const absl::Time end = absl::Now() + 2 * kPatience; !open_ && absl::Now() < end;) {
-      absl::SleepFor(absl::Microseconds(100));
+  void Await() {
+    for (const absl::Time end = absl::Now() + absl::Seconds(15); !open_; absl::SleepFor(absl::Microseconds(100))) {
+      if (absl::Now() < end) continue;
+      given_up_ = true;
+      return;
     }
   }
 
   std::atomic<bool> open_ = false;
+  std::atomic<bool> given_up_ = false;
 };
 
 std::vector<std::byte> BytesOf(std::int64_t count, float value) {
@@ -66,13 +72,17 @@ absl::Status CheckLateInput(CheckedRank& rank, RankMemory& values, std::int64_t 
   absl::Status waited = work.WaitOnStream(reader.get());
   Require(cuda, cuda.copy_async(result.data(), values.data(), bytes, reader.get()), "copy_async");
   const bool ended_before = work.done();
-  gate.Open();
-  if (!waited.ok()) return waited;
+  const bool host_went_on = gate.Open();
+  // Whatever has gone wrong, the streams and the call must be done with the gate and the memory.
+  producer.Synchronize();
   reader.Synchronize();
+  waited.Update(work.Wait());
+  if (!waited.ok()) return waited;
+  if (!host_went_on) return absl::DataLossError("the host has waited for the input");
   if (ended_before) return absl::DataLossError("the call has ended before its input was there");
   const auto expected = BytesOf(count, static_cast<float>(rank.size() * (rank.size() + 1)) / 2.0f);
   if (result.Read() != expected) return absl::DataLossError("the reading stream has not waited for the result");
-  return work.Wait();
+  return absl::OkStatus();
 }
 
 absl::Status StreamOrder(CheckedRank& rank) {

@@ -60,11 +60,11 @@ struct CheckedRank {
 
 struct RankCheck {
   absl::string_view name;
-  absl::string_view summary;
-  std::vector<int> sizes;                         // numbers of ranks with which the check runs
-  absl::Duration timeout;                         // of one run on a GPU, from the start of its processes
-  bool last_rank_dies = false;                    // the rank of the highest number reports nothing
-  std::function<absl::Status(CheckedRank&)> run;  // on every rank; OK, or what is wrong
+  absl::string_view summary = {};
+  std::vector<int> sizes;                                   // numbers of ranks with which the check runs
+  absl::Duration timeout;                                   // of one run on a GPU, from the start of its processes
+  bool last_rank_dies = false;                              // the rank of the highest number reports nothing
+  std::function<absl::Status(CheckedRank&)> run = nullptr;  // on every rank; OK, or what is wrong
 };
 
 // Every check, in the order in which a suite runs them: what later checks build on comes first.

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 absl::Status ResultOf(std::function<absl::Status(CheckedRank&)> run, absl::Duration timeout = absl::Seconds(60)) {
   UseFakeDevices();
-  return RunOnGpu({.name = "tested", .summary = "", .sizes = {1}, .timeout = timeout, .run = std::move(run)}, 1, {});
+  return RunOnGpu({.name = "tested", .sizes = {1}, .timeout = timeout, .run = std::move(run)}, 1, {});
 }
 
 TEST(RankProcessesTest, ACheckPassesOnTheFakes) {
