@@ -84,7 +84,7 @@ class Checker {
 
 }  // namespace
 
-int CheckKernels(const DeviceKernels& on_gpu, cudaStream_t stream) {
+int CheckKernels(const DeviceKernels& on_gpu, cudaStream_t stream, bool large) {
   Checker checker(on_gpu, stream);
   const auto run = [&checker](const DeviceCase& the_case) { checker.Run(the_case); };
   kernels::VisitReduceCases(run);
@@ -97,7 +97,7 @@ int CheckKernels(const DeviceKernels& on_gpu, cudaStream_t stream) {
   kernels::VisitAdamCases(run);
   int failures = checker.Report("adam");
   for (const CodecChoice& choice : ChoicesOnDevices()) {
-    VisitMessageCases(choice, /*large=*/true, run);
+    VisitMessageCases(choice, large, run);
     failures = checker.Report(ToString(choice));
   }
   return failures;

@@ -9,8 +9,8 @@
 namespace tutti::gpu {
 
 // Runs all cases of tests/kernels and tests/codecs, prints what they were and what differed, and returns how many
-// failed.
-int CheckKernels(const kernels::DeviceKernels& on_gpu, cudaStream_t stream);
+// failed. `large`: with messages of many blocks.
+int CheckKernels(const kernels::DeviceKernels& on_gpu, cudaStream_t stream, bool large);
 
 }  // namespace tutti::gpu
 

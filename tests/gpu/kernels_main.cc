@@ -1,6 +1,7 @@
 // Checks the kernels of this machine's GPU against the same functions run in host memory, and measures them.
 //
 //   gpu_kernels [check] [speed]      (default: both)
+//   gpu_kernels check small          without long messages: for tools that make kernels slow, such as compute-sanitizer
 //
 // Exits with 77, which ctest shows as skipped, where there is no GPU; with 1 when a kernel gives wrong bits.
 #include <cuda_runtime.h>
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
   cudaStream_t stream = nullptr;
   tutti::gpu::Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   int failures = 0;
-  if (asked("check")) failures = tutti::gpu::CheckKernels(**kernels, stream);
+  const bool small = argc > 1 && asked("small");
+  if (asked("check")) failures = tutti::gpu::CheckKernels(**kernels, stream, !small);
   if (asked("speed")) {
     for (const std::int64_t megabytes : {4, 100, 1024}) tutti::gpu::MeasureKernels(**kernels, stream, megabytes << 18);
   }

@@ -1,7 +1,9 @@
 // Checks that several ranks make together on one GPU, with the real CUDA and NCCL, or on the fakes of both.
 //
-//   gpu_ranks list                       the checks, each with its numbers of ranks
+//   gpu_ranks list                       the checks, each with its numbers of ranks and its timeout in seconds
+//   gpu_ranks info                       the GPUs, CUDA and NCCL, or why there are none
 //   gpu_ranks [--fake] [NAME [RANKS]]    all checks, or one, or one with this number of ranks
+//   gpu_ranks --fake-process NAME        one check with one rank, which is a process, but on the fakes
 //
 // Exits with 77, which ctest shows as skipped, where there is no GPU or no NCCL; with 1 when a check fails.
 #include <cstdio>
@@ -12,21 +14,40 @@
 #include "absl/time/clock.h"
 #include "tests/gpu/capture.h"
 #include "tests/gpu/rank_check.h"
+#include "tests/harness/fake_device.h"
+#include "tutti/devices.h"
 
 namespace tutti::gpu {
 
 namespace {
 
 struct Wanted {
-  bool fake = false;
-  std::string name;  // empty: all checks
-  int size = 0;      // 0: all sizes of the check
+  bool fake = false;     // ranks are threads on the fakes
+  bool process = false;  // ranks are processes; with `fake`, one rank
+  std::string name;      // empty: all checks
+  int size = 0;          // 0: all sizes of the check
 };
 
 void List() {
   for (const RankCheck& check : AllRankChecks()) {
-    std::printf("%s %s %s\n", std::string(check.name).c_str(), absl::StrJoin(check.sizes, ",").c_str(),
-                std::string(check.summary).c_str());
+    std::printf("%s %s %.0f %s\n", std::string(check.name).c_str(), absl::StrJoin(check.sizes, ",").c_str(),
+                absl::ToDoubleSeconds(check.timeout), std::string(check.summary).c_str());
+  }
+}
+
+void Describe() {
+  const absl::StatusOr<CudaSummary> cuda = DescribeCuda();
+  if (cuda.ok()) {
+    std::printf("cuda_runtime: %s\ncuda_driver: %s\n", cuda->runtime.c_str(), cuda->driver.c_str());
+    for (const DeviceSummary& device : cuda->devices) std::printf("gpu: %s\n", device.name.c_str());
+  } else {
+    std::printf("cuda: %s\n", std::string(cuda.status().message()).c_str());
+  }
+  const absl::StatusOr<NcclSummary> nccl = DescribeNccl();
+  if (nccl.ok()) {
+    std::printf("nccl: %s\nnccl_path: %s\n", nccl->version.c_str(), nccl->path.c_str());
+  } else {
+    std::printf("nccl: %s\n", std::string(nccl.status().message()).c_str());
   }
 }
 
@@ -43,7 +64,7 @@ int Run(const Wanted& wanted) {
       std::fflush(stdout);
       const absl::Time begin = absl::Now();
       const absl::Status status =
-          wanted.fake ? RunOnFakes(check, size) : RunOnGpu(check, size, {BeginCapture, EndCapture});
+          wanted.fake && !wanted.process ? RunOnFakes(check, size) : RunOnGpu(check, size, {BeginCapture, EndCapture});
       if (!status.ok()) {
         ++failures;
         std::printf("    %s\n", std::string(status.message()).c_str());
@@ -65,8 +86,14 @@ int Main(int argc, char** argv) {
       List();
       return 0;
     }
-    if (argument == "--fake") {
+    if (argument == "info") {
+      Describe();
+      return 0;
+    }
+    if (argument == "--fake" || argument == "--fake-process") {
       wanted.fake = true;
+      wanted.process = argument == "--fake-process";
+      if (wanted.process) wanted.size = 1;
     } else if (wanted.name.empty()) {
       wanted.name = argument;
     } else if (!absl::SimpleAtoi(argument, &wanted.size) || wanted.size < 1) {
@@ -74,7 +101,9 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  if (!wanted.fake) {
+  if (wanted.process) {
+    UseFakeDevices();
+  } else if (!wanted.fake) {
     if (const absl::Status found = FindGpu(); !found.ok()) {
       std::printf("%s\n", std::string(found.message()).c_str());
       return kSkipped;

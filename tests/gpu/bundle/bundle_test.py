@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The bundle, rehearsed as far as a machine without a GPU allows: bundle_test.py BUILD_DIRECTORY FOLDER
+
+The real bundle runs with all GPUs hidden. Then programs that say what a GPU's would say take the place of the real ones.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD, FOLDER = pathlib.Path(), pathlib.Path()
+
+RANKS = """case "$*" in
+  list) printf 'good 1,2 60 It passes.\\nbad 2 60 It fails.\\nslow 1 1 It hangs.\\n' ;;
+  info) printf 'cuda_runtime: 13.0\\ncuda_driver: 13.1\\ngpu: NVIDIA Test\\nnccl: 2.28.9\\n' ;;
+  bad*) echo wrong bits; exit 1 ;;
+  slow*) sleep 1000 ;;
+esac
+"""
+KERNELS = """echo '1048576 elements, messages of 8 ranks'
+echo 'bf16: encode                                       10.0 us      600 GB/s    80 % of the copy'
+"""
+BENCH = """case "$*" in
+  'host_time 1') echo '    figure: host_time_tutti_1 = 4.20 us (9 of 10 within 5.00)' ;;
+  'steps unshaped') printf '    figure: step_fp32_unshaped = 30.00 ms\\n    figure: step_bytegrad_unshaped = 10.00 ms\\n' ;;
+  steps*) exit 1 ;;
+esac
+"""
+
+
+def run(command, **variables):
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **variables}
+    return subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
+
+
+def results_of(folder, kind):
+    return json.loads((folder / f"{kind}.json").read_text())
+
+
+class BundleTest(unittest.TestCase):
+    def setUp(self):
+        self.results = pathlib.Path(tempfile.mkdtemp(prefix="tutti_gpu_results_"))
+        self.addCleanup(shutil.rmtree, self.results)
+
+    def with_programs(self, **programs):
+        """A bundle whose programs are these shell scripts."""
+        bundle = self.results / "bundle"
+        shutil.copytree(FOLDER, bundle, ignore=shutil.ignore_patterns("libraries", "cxx", "gpu_ranks", "gpu_kernels"))
+        for name, text in programs.items():
+            (bundle / "bin" / name).write_text("#!/bin/sh\n" + text)
+            (bundle / "bin" / name).chmod(0o755)
+        return bundle
+
+    def test_without_a_gpu_what_needs_none_passes(self):
+        for kind in ("suite", "bench"):
+            done = run([FOLDER / f"gpu_{kind}", "--results", self.results])
+            self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+            results = results_of(self.results, kind)
+            self.assertFalse(results["has_gpu"])
+            self.assertEqual(results["figures"], {})
+            statuses = {leg["name"]: leg["status"] for leg in results["legs"]}
+            self.assertEqual(statuses.pop("gpu"), "skipped")
+            self.assertEqual(set(statuses.values()), {"passed"})
+            self.assertIn("no GPU", (self.results / f"{kind}.txt").read_text())
+        page = self.results / "gpu.md"
+        done = run([sys.executable, HERE / "page.py", self.results / "suite.json", self.results / "bench.json", page])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertFalse(page.exists())
+
+    def test_what_fails_or_hangs_on_a_gpu_is_told(self):
+        bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
+        # The hanging program is killed when the suite's time is over: after 6 s.
+        done = run([bundle / "gpu_suite", "--results", self.results, "--minutes", "0.27"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        results = results_of(self.results, "suite")
+        legs = {leg["name"]: leg for leg in results["legs"]}
+        self.assertEqual(legs["ranks/good, 1"]["status"], "passed")
+        self.assertEqual(legs["ranks/slow, 1"]["status"], "not run")
+        self.assertEqual(legs["ranks/bad, 2"]["status"], "not run", "no time is left")
+        done = run([bundle / "gpu_bench", "--results", self.results])
+        self.assertEqual(done.returncode, 1 if "FAILED" in done.stdout else 0, done.stdout + done.stderr)
+        self.assertEqual(results_of(self.results, "bench")["figures"]["host_time_tutti_1"]["value"], 4.2)
+        page = self.results / "gpu.md"
+        subprocess.run([sys.executable, HERE / "page.py", self.results / "suite.json", self.results / "bench.json", page],
+                       check=True)
+        text = page.read_text()
+        for part in ("NVIDIA Test", "CUDA 13.1", "| ranks/good, 1 | passed |", "| bf16: encode | 600 GB/s, 80 % |",
+                     "| Tutti's `AllReduce` | 4.2 us | not measured |", "| unshaped | 30 ms | not measured | 10 ms | 3.00 |"):
+            self.assertIn(part, text)
+
+    def test_a_wrong_check_fails_the_suite(self):
+        bundle = self.with_programs(gpu_ranks=RANKS.replace("slow 1 1 It hangs.\\n", ""), gpu_kernels="")
+        done = run([bundle / "gpu_suite", "--results", self.results])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        legs = {leg["name"]: leg for leg in results_of(self.results, "suite")["legs"]}
+        self.assertEqual(legs["ranks/bad, 2"]["status"], "FAILED")
+        self.assertEqual(legs["ranks/bad, 2"]["tail"], ["wrong bits"])
+        self.assertEqual(legs["ranks/good, 2"]["status"], "passed")
+
+
+if __name__ == "__main__":
+    BUILD, FOLDER = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+    subprocess.run([sys.executable, HERE / "make_bundle.py", BUILD, FOLDER], check=True)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

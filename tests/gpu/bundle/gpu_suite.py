@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Checks Tutti on the GPU of this machine, within ten minutes: gpu_suite [--results FOLDER] [--minutes N]
+
+Writes suite.json, suite.txt and the output of every leg to the folder (./results). Exits with 0 when all has passed,
+with 1 when something has not, and with 77 where there is no GPU and what needs none has passed.
+"""
+
+import argparse
+import json
+import sys
+
+import legs
+import machine
+
+
+def rank_checks(environment):
+    """(name, number of ranks, timeout) of each check; those of few ranks first, because time may run out."""
+    _, text = machine.output_of([machine.BIN / "gpu_ranks", "list"], environment)
+    found = []
+    for line in text.splitlines():
+        name, sizes, timeout_s = line.split()[:3]
+        found += [(name, int(size), float(timeout_s)) for size in sizes.split(",")]
+    return sorted(found, key=lambda check: check[1])
+
+
+def check_gpu(run, environment):
+    run.run("kernels", [machine.BIN / "gpu_kernels", "check"], 150)
+    for name, size, timeout_s in rank_checks(environment):
+        # The program ends its ranks after the timeout, and says which of them has not reported.
+        run.run(f"ranks/{name}, {size}", [machine.BIN / "gpu_ranks", name, size], timeout_s + 20)
+
+
+def check_torch(run):
+    scripts = sorted((machine.BUNDLE / "torch").glob("*.py"))
+    if not scripts:
+        return
+    python, version = machine.find_torch()
+    for script in scripts:
+        if python:
+            run.run(f"torch {version}/{script.stem}", [python, script], 120)
+        else:
+            run.note(f"torch/{script.stem}", legs.SKIP, f"no Python whose torch finds the GPU: {version}")
+
+
+def check_by_sanitizer(run):
+    tool = machine.find_tool("compute-sanitizer")
+    if tool is None:
+        run.note("optional/compute-sanitizer", legs.SKIP, "not on this machine")
+        return
+    for what in ("memcheck", "racecheck"):
+        run.run(f"optional/{what}", [tool, "--tool", what, "--error-exitcode", "9", machine.BIN / "gpu_kernels", "check",
+                                     "small"], 120, slow_is_failure=False)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--results", default="results")
+    arguments.add_argument("--minutes", type=float, default=10)
+    asked = arguments.parse_args()
+    environment = machine.environment_of_programs()
+    run = legs.Legs("suite", asked.results, 60 * asked.minutes - 10, environment)
+    here = machine.describe(environment)
+    has_gpu = "gpu" in here
+    run.run("cpu/ranks on fakes", [machine.BIN / "gpu_ranks", "--fake"], 200)
+    run.run("cpu/a process over UCX", [machine.BIN / "gpu_ranks", "--fake-process", "collectives"], 60)
+    if has_gpu:
+        check_gpu(run, environment)
+        check_torch(run)
+        check_by_sanitizer(run)
+    else:
+        run.note("gpu", legs.SKIP, here.get("cuda", "no GPU"))
+    return run.finish(here, json.loads((machine.BUNDLE / "bundle.json").read_text()), has_gpu)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
