@@ -1,5 +1,7 @@
 // NCCL with one rank, without a communicator of Tutti's above it: those of one rank need no NCCL.
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -43,6 +45,23 @@ absl::Status CheckNativeCall(CheckedRank& rank, NativeTransport& native, const R
   return CompareOutput(spec, spec.count, 0, 1, /*by_nccl=*/true, out.Read().data());
 }
 
+// Memory that NCCL has been told of works like other memory.
+absl::Status CheckRegistered(CheckedRank& rank, NativeTransport& native, const RankStream& stream) {
+  constexpr std::int64_t kBytes = 1 << 20;
+  const RankMemory memory(rank.device, kBytes);
+  const absl::StatusOr<bool> gains = native.Register(memory.data(), kBytes);
+  if (!gains.ok()) return gains.status();
+  rank.note(absl::StrCat("registering memory ", *gains ? "is done" : "gains nothing"));
+  const std::vector<std::byte> ones(kBytes, std::byte{1});
+  memory.Write(ones);
+  const NativeCall call = {.dtype = DType::kU8, .count = kBytes, .src = memory.data(), .dst = memory.data()};
+  absl::Status status = native.Enqueue({&call, 1}, stream.get());
+  if (status.ok()) status = AwaitEnd(rank.cuda(), native, stream.get(), absl::Now() + kPatience);
+  if (status.ok() && memory.Read() != ones) status = absl::DataLossError("registered memory has other bytes");
+  if (*gains) status.Update(native.Unregister(memory.data()));
+  return status;
+}
+
 absl::Status OneRankOfNccl(CheckedRank& rank) {
   const absl::StatusOr<std::string> id = rank.device.native->NewId();
   if (!id.ok()) return id.status();
@@ -66,6 +85,7 @@ absl::Status OneRankOfNccl(CheckedRank& rank) {
     }
   }
   rank.note(absl::StrCat(calls, " calls of ", (*native)->name()));
+  if (absl::Status status = CheckRegistered(rank, **native, stream); !status.ok()) return status;
   return (*native)->Finalize(absl::Now() + kPatience);
 }
 

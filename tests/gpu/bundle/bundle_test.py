@@ -73,6 +73,18 @@ class BundleTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertFalse(page.exists())
 
+    def test_ranks_share_the_gpu_by_mps_where_it_is(self):
+        bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
+        log = self.results / "mps"
+        control = self.results / "path" / "nvidia-cuda-mps-control"
+        control.parent.mkdir()
+        control.write_text(f"#!/bin/sh\nif [ $# = 1 ]; then echo begin; else cat; fi >> {log}\n")
+        control.chmod(0o755)
+        run([bundle / "gpu_bench", "--results", self.results], PATH=f"{control.parent}:{os.environ['PATH']}")
+        figures = results_of(self.results, "bench")["figures"]
+        self.assertEqual(figures["step_fp32_unshaped by MPS"], figures["step_fp32_unshaped"])
+        self.assertEqual(log.read_text().split(), ["begin", "quit"])
+
     def test_what_fails_or_hangs_on_a_gpu_is_told(self):
         bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
         # The hanging program is killed when the suite's time is over: after 6 s.

@@ -48,6 +48,16 @@ def measure_gpu(run):
             run.note(f"optional/steps, {link}", legs.SKIP, f"no such link can be made here: {why.strip().splitlines()[-1:]}")
 
 
+def measure_by_mps(run):
+    """Steps again, where kernels of the two ranks run at the same time: nearer to two GPUs than ranks that take turns."""
+    with machine.mps(run.environment) as served:
+        if served is None:
+            run.note("optional/MPS", legs.SKIP, "not on this machine, or it does not start")
+            return
+        run.run("optional/steps by MPS", [machine.BIN / "gpu_bench", "steps", "unshaped"], 130, slow_is_failure=False,
+                environment=served, suffix=" by MPS")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--results", default="results")
@@ -59,6 +69,7 @@ def main():
     has_gpu = "gpu" in here
     if has_gpu:
         measure_gpu(run)
+        measure_by_mps(run)
     else:
         for what in (["host_time", 2], ["steps", "none"]):
             run.run(f"cpu/{what[0]} on fakes", [machine.BIN / "gpu_bench", "--fake", *what], 60)

@@ -30,6 +30,17 @@ def check_gpu(run, environment):
         run.run(f"ranks/{name}, {size}", [machine.BIN / "gpu_ranks", name, size], timeout_s + 20)
 
 
+def check_by_mps(run, environment):
+    """Some checks again, where kernels of several ranks run at the same time."""
+    with machine.mps(environment) as served:
+        if served is None:
+            run.note("optional/MPS", legs.SKIP, "not on this machine, or it does not start")
+            return
+        for name in ("collectives", "stream_order"):
+            run.run(f"optional/{name} by MPS, 2", [machine.BIN / "gpu_ranks", name, 2], 110, slow_is_failure=False,
+                    environment=served)
+
+
 def check_torch(run):
     scripts = sorted((machine.BUNDLE / "torch").glob("*.py"))
     if not scripts:
@@ -66,6 +77,7 @@ def main():
     if has_gpu:
         check_gpu(run, environment)
         check_torch(run)
+        check_by_mps(run, environment)
         check_by_sanitizer(run)
     else:
         run.note("gpu", legs.SKIP, here.get("cuda", "no GPU"))

@@ -34,8 +34,8 @@ class Legs:
         self.legs.append({"name": name, "status": status, "why": why, "seconds": 0})
         print(f"{status:8} {name}: {why}", flush=True)
 
-    def run(self, name, command, timeout_s, slow_is_failure=True):
-        """Runs a command, whose output goes to a file of its own; returns the output."""
+    def run(self, name, command, timeout_s, slow_is_failure=True, environment=None, suffix=""):
+        """Runs a command, whose output goes to a file of its own; returns the output. `suffix`: of the figures' names."""
         limit = min(timeout_s, self.left_s())
         if limit < 5:
             self.note(name, NOT_RUN, "no time was left")
@@ -43,7 +43,7 @@ class Legs:
         log = self.folder / (re.sub(r"\W+", "_", name) + ".txt")
         begin = time.monotonic()
         with log.open("w") as file:
-            leg = self._outcome(command, limit, file)
+            leg = self._outcome(command, limit, file, environment or self.environment)
         text = log.read_text(errors="replace")
         if leg["status"] == NOT_RUN and slow_is_failure and limit == timeout_s:
             leg["status"] = FAILED
@@ -51,14 +51,14 @@ class Legs:
                "tail": text.splitlines()[-TAIL_LINES:]}
         self.legs.append(leg)
         for figure, value, unit, more in FIGURE.findall(text):
-            self.figures[figure] = {"value": float(value), "unit": unit, **({"more": more} if more else {})}
+            self.figures[figure + suffix] = {"value": float(value), "unit": unit, **({"more": more} if more else {})}
         print(f"{leg['status']:8} {name} after {leg['seconds']} s{': ' + leg['why'] if leg.get('why') else ''}", flush=True)
         return text
 
-    def _outcome(self, command, limit, file):
+    def _outcome(self, command, limit, file, environment):
         try:
             # A session of its own, so that the ranks that a program has started end with it.
-            process = subprocess.Popen([str(part) for part in command], env=self.environment, stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([str(part) for part in command], env=environment, stdin=subprocess.DEVNULL,
                                        stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as error:
             return {"status": FAILED, "why": str(error)}

@@ -1,5 +1,6 @@
 """What the machine has: a GPU, its driver, NCCL, a Python with torch; and how the programs of the bundle run on it."""
 
+import contextlib
 import glob
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 BUNDLE = pathlib.Path(__file__).resolve().parent
 BIN = BUNDLE / "bin"
@@ -49,6 +51,24 @@ def find_tool(name):
     places = [shutil.which(name), *glob.glob(f"/usr/local/cuda*/bin/{name}"),
               *glob.glob(f"/usr/local/cuda*/compute-sanitizer/{name}"), *glob.glob(f"/opt/nvidia/*/*/{name}")]
     return next((place for place in places if place and os.access(place, os.X_OK)), None)
+
+
+@contextlib.contextmanager
+def mps(environment):
+    """The environment of programs that share the GPU through a server of CUDA (MPS), so that their kernels run at the same
+    time and not in turns; None where there is no such server, or it does not start. The server ends with the context.
+    """
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tutti_mps_") as folder:
+        served = {**environment, "CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        status, _ = output_of([control, "-d"], served)
+        try:
+            yield served if status == 0 else None
+        finally:
+            subprocess.run([control], env=served, input="quit\n", text=True, capture_output=True, check=False)
 
 
 def find_torch():

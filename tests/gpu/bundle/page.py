@@ -50,7 +50,7 @@ def host_time(figures):
 
 
 def steps(figures):
-    links = list(dict.fromkeys(name.rsplit("_", 1)[1] for name in figures if name.startswith("step_")))
+    links = list(dict.fromkeys(name.split("_", 2)[2] for name in figures if name.startswith("step_")))
     rows = []
     for link in links:
         values = [figures.get(f"step_{name}_{link}", {}).get("value") for name in ("fp32", "bf16", "bytegrad")]
