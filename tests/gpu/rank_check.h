@@ -41,8 +41,8 @@ struct RankDevice {
 struct CheckedRank {
   Communicator& comm;
   RankDevice device;
-  // Ends this rank at once: kills its process, or makes its thread leave when the check returns. What Die returns is
-  // what the check then returns.
+  // Ends this rank at once: kills its process, or, of a thread, returns what the check must then return, so that the
+  // rank leaves with its calls under way.
   std::function<absl::Status()> die;
   // Tells what the check has covered; printed for rank 0.
   std::function<void(const std::string& text)> note;

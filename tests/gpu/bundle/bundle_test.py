@@ -35,8 +35,7 @@ esac
 
 
 def run(command, **variables):
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
+    return subprocess.run([str(part) for part in command], env={**os.environ, **variables}, capture_output=True, text=True)
 
 
 def results_of(folder, kind):
@@ -47,6 +46,20 @@ class BundleTest(unittest.TestCase):
     def setUp(self):
         self.results = pathlib.Path(tempfile.mkdtemp(prefix="tutti_gpu_results_"))
         self.addCleanup(shutil.rmtree, self.results)
+        # Tools of CUDA that this machine may have are not to be used.
+        self.tools = self.results / "tools"
+        self.tools.mkdir()
+        self.with_tool("nvidia-cuda-mps-control", "exit 1\n")
+        self.with_tool("compute-sanitizer", "exit 0\n")
+
+    def with_tool(self, name, text):
+        """Lets a tool of CUDA be this shell script."""
+        (self.tools / name).write_text("#!/bin/sh\n" + text)
+        (self.tools / name).chmod(0o755)
+
+    def run_entry(self, entry, *more):
+        return run([entry, "--results", self.results, *more], CUDA_VISIBLE_DEVICES="",
+                   PATH=f"{self.tools}:{os.environ['PATH']}")
 
     def with_programs(self, **programs):
         """A bundle whose programs are these shell scripts."""
@@ -59,7 +72,7 @@ class BundleTest(unittest.TestCase):
 
     def test_without_a_gpu_what_needs_none_passes(self):
         for kind in ("suite", "bench"):
-            done = run([FOLDER / f"gpu_{kind}", "--results", self.results])
+            done = self.run_entry(FOLDER / f"gpu_{kind}")
             self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
             results = results_of(self.results, kind)
             self.assertFalse(results["has_gpu"])
@@ -76,11 +89,8 @@ class BundleTest(unittest.TestCase):
     def test_ranks_share_the_gpu_by_mps_where_it_is(self):
         bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
         log = self.results / "mps"
-        control = self.results / "path" / "nvidia-cuda-mps-control"
-        control.parent.mkdir()
-        control.write_text(f"#!/bin/sh\nif [ $# = 1 ]; then echo begin; else cat; fi >> {log}\n")
-        control.chmod(0o755)
-        run([bundle / "gpu_bench", "--results", self.results], PATH=f"{control.parent}:{os.environ['PATH']}")
+        self.with_tool("nvidia-cuda-mps-control", f"if [ $# = 1 ]; then echo begin; else cat; fi >> {log}\n")
+        self.run_entry(bundle / "gpu_bench")
         figures = results_of(self.results, "bench")["figures"]
         self.assertEqual(figures["step_fp32_unshaped by MPS"], figures["step_fp32_unshaped"])
         self.assertEqual(log.read_text().split(), ["begin", "quit"])
@@ -88,14 +98,14 @@ class BundleTest(unittest.TestCase):
     def test_what_fails_or_hangs_on_a_gpu_is_told(self):
         bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
         # The hanging program is killed when the suite's time is over: after 6 s.
-        done = run([bundle / "gpu_suite", "--results", self.results, "--minutes", "0.27"])
+        done = self.run_entry(bundle / "gpu_suite", "--minutes", "0.27")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         results = results_of(self.results, "suite")
         legs = {leg["name"]: leg for leg in results["legs"]}
         self.assertEqual(legs["ranks/good, 1"]["status"], "passed")
         self.assertEqual(legs["ranks/slow, 1"]["status"], "not run")
         self.assertEqual(legs["ranks/bad, 2"]["status"], "not run", "no time is left")
-        done = run([bundle / "gpu_bench", "--results", self.results])
+        done = self.run_entry(bundle / "gpu_bench")
         self.assertEqual(done.returncode, 1 if "FAILED" in done.stdout else 0, done.stdout + done.stderr)
         self.assertEqual(results_of(self.results, "bench")["figures"]["host_time_tutti_1"]["value"], 4.2)
         page = self.results / "gpu.md"
@@ -108,12 +118,23 @@ class BundleTest(unittest.TestCase):
 
     def test_a_wrong_check_fails_the_suite(self):
         bundle = self.with_programs(gpu_ranks=RANKS.replace("slow 1 1 It hangs.\\n", ""), gpu_kernels="")
-        done = run([bundle / "gpu_suite", "--results", self.results])
+        done = self.run_entry(bundle / "gpu_suite")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         legs = {leg["name"]: leg for leg in results_of(self.results, "suite")["legs"]}
         self.assertEqual(legs["ranks/bad, 2"]["status"], "FAILED")
         self.assertEqual(legs["ranks/bad, 2"]["tail"], ["wrong bits"])
         self.assertEqual(legs["ranks/good, 2"]["status"], "passed")
+
+    def test_what_compute_sanitizer_finds_fails_the_suite(self):
+        ranks = RANKS.replace("bad 2 60 It fails.\\nslow 1 1 It hangs.\\n", "")
+        bundle = self.with_programs(gpu_ranks=ranks, gpu_kernels="")
+        done = self.run_entry(bundle / "gpu_suite")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.with_tool("compute-sanitizer", "exit 9\n")
+        done = self.run_entry(bundle / "gpu_suite")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        legs = {leg["name"]: leg for leg in results_of(self.results, "suite")["legs"]}
+        self.assertEqual(legs["optional/memcheck"]["status"], "FAILED")
 
 
 if __name__ == "__main__":
