@@ -73,7 +73,9 @@ std::vector<RankCheck> AllRankChecks();
 // The checks of each file.
 std::vector<RankCheck> NativeChecks();
 std::vector<RankCheck> CollectiveChecks();
+std::vector<RankCheck> MessageChecks();
 std::vector<RankCheck> StrategyChecks();
+std::vector<RankCheck> TrainingChecks();
 std::vector<RankCheck> StreamChecks();
 std::vector<RankCheck> GroupChecks();
 std::vector<RankCheck> FailureChecks();

@@ -20,8 +20,8 @@ CudaError BeginCapture(CUstream_st* stream) {
 }
 
 CudaError EndCapture(CUstream_st* stream) {
-  FakeCuda::EndCapture(stream);
-  return kCudaSuccess;
+  FakeGraph graph;
+  return FakeCuda::EndCapture(stream, &graph);
 }
 
 }  // namespace
