@@ -86,6 +86,14 @@ class BundleTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertFalse(page.exists())
 
+    @unittest.skipUnless(shutil.which("tc"), "there is no tc")
+    def test_a_link_is_a_loopback_of_twice_its_speed(self):
+        done = run([sys.executable, FOLDER / "shaped.py", "1gbit", "tc", "qdisc", "show", "dev", "lo"])
+        if done.returncode != 0:
+            self.assertIn("shaped.py: ", done.stderr)
+            self.skipTest(done.stderr.strip())
+        self.assertRegex(done.stdout, r"qdisc tbf .* rate 2Gbit ")
+
     def test_ranks_share_the_gpu_by_mps_where_it_is(self):
         bundle = self.with_programs(gpu_ranks=RANKS, gpu_kernels=KERNELS, gpu_bench=BENCH)
         log = self.results / "mps"
