@@ -64,6 +64,7 @@ bool AllEqual(const std::vector<std::int64_t>& counts) {
 void DistributeAfter(Calls& calls, const at::Tensor& room, at::TensorList outputs) {
   if (room.is_alias_of(outputs[0])) return;
   for (const at::Tensor& output : outputs) CheckOutput(output);
+  calls.held.push_back(room);
   calls.finish = [room, list = outputs.vec(), earlier = std::move(calls.finish)] {
     if (earlier) earlier();
     Distribute(room, list);

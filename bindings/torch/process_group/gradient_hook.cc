@@ -97,6 +97,8 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradB
   const auto index = static_cast<int>(bucket.getIndex());
   const at::Tensor& buffer = bucket.getBuffer();
   CheckTensor("exchange of gradients", "bucket", buffer);
+  TORCH_CHECK_NOT_IMPLEMENTED(buffer.is_cpu(), "tutti: gradients on ", buffer.device(),
+                              ": tutti.torch.register exchanges gradients on the CPU only so far");
   BucketContents contents = ContentsOf(bucket);
   // In the arena exchanges need no copies. DDP has just filled the bucket, so only a hook of the user on one of its
   // gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.

@@ -1,6 +1,5 @@
 #include "bindings/torch/process_group/interpreter_exit.h"
 
-#include <Python.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bindings/torch/process_group/interrupt.h"
 
 namespace tutti::dist {
 namespace {
@@ -82,7 +82,7 @@ void StayIfInterpreterEnds() {
   if (!is_main && callbacks_of_this_thread == 0 && !other_threads_call) other_threads_call = true;
   if (!interpreter_ends || callbacks_of_this_thread > 0 || std::this_thread::get_id() == main_thread) return;
   // The lock, if this thread has it, is missed by the thread that ends the interpreter.
-  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) PyEval_SaveThread();
+  const WithoutInterpreterLock without_lock;
   while (true) pause();
 }
 

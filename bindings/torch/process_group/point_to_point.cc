@@ -39,6 +39,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, i
   calls.prepared.push_back(Message(Collective::kRecv, room, from, tag));
   if (!room.is_same(tensor)) {
     CheckOutput(tensor);
+    calls.held.push_back(room);
     calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
   }
   return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bindings/torch/process_group/errors.h"
+#include "bindings/torch/process_group/gpu.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/memory.h"
@@ -37,8 +39,8 @@ ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Com
       store_(request.store),
       request_(request),
       place_(std::make_shared<const std::string>(PlaceOf(request))),
-      timeout_ms_(request.timeout.count()) {
-  membership_->communicator = std::move(communicator);
+      timeout_ms_(request.timeout.count()),
+      membership_(std::make_shared<Membership>(std::move(communicator))) {
   init();
   Track(this, membership_);
 }
@@ -49,23 +51,6 @@ ProcessGroupTutti::~ProcessGroupTutti() {
   membership_->End();
 }
 
-std::shared_ptr<Communicator> ProcessGroupTutti::Membership::Get() {
-  const std::lock_guard lock(mutex);
-  return communicator;
-}
-
-void ProcessGroupTutti::Membership::Abort(const std::string& reason) {
-  const std::shared_ptr<Communicator> living = Get();
-  if (living == nullptr) return;
-  living->Abort(absl::AbortedError(absl::StrCat("rank ", living->rank(), " ", reason)));
-}
-
-void ProcessGroupTutti::Membership::End() {
-  std::shared_ptr<Communicator> ended;
-  const std::lock_guard lock(mutex);
-  ended.swap(communicator);
-}
-
 c10::intrusive_ptr<::c10d::Backend::Options> ProcessGroupTutti::getBackendOptions() {
   auto options = c10::make_intrusive<Options>(kBackendName, std::chrono::milliseconds(timeout_ms_.load()));
   options->group_name = request_.name;
@@ -73,12 +58,29 @@ c10::intrusive_ptr<::c10d::Backend::Options> ProcessGroupTutti::getBackendOption
   return options;
 }
 
-std::shared_ptr<Communicator> ProcessGroupTutti::communicator() const {
-  StayIfInterpreterEnds();
-  std::shared_ptr<Communicator> communicator = membership_->Get();
+std::shared_ptr<Communicator> ProcessGroupTutti::NotLeft(std::shared_ptr<Communicator> communicator) const {
   TORCH_CHECK_WITH(DistBackendError, communicator != nullptr,
                    "tutti: this process group was destroyed: call init_process_group or new_group again", *place_);
   return communicator;
+}
+
+std::shared_ptr<Communicator> ProcessGroupTutti::communicator() const {
+  StayIfInterpreterEnds();
+  return NotLeft(membership_->OnHost());
+}
+
+std::shared_ptr<Communicator> ProcessGroupTutti::CommunicatorOn(at::Device gpu, bool shared) {
+  StayIfInterpreterEnds();
+  absl::StatusOr<std::shared_ptr<Communicator>> joined =
+      membership_->OnGpu(gpu.index(), [&] { return JoinGroupOnGpu(request_, gpu.index(), shared); });
+  if (!joined.ok()) std::rethrow_exception(ExceptionOf(joined.status(), *place_));
+  return NotLeft(*std::move(joined));
+}
+
+void ProcessGroupTutti::eagerConnectSingleDevice(at::Device device) {
+  if (!device.is_cuda()) return;
+  const WithoutInterpreterLock without_lock;
+  CommunicatorOn(device, /*shared=*/true);
 }
 
 CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, bool async) const {
@@ -86,18 +88,33 @@ CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, boo
   return {.timeout = absl::Milliseconds(milliseconds), .caller_drives = !async};
 }
 
+c10::Stream ProcessGroupTutti::ResultsStream(at::Device gpu) {
+  const std::lock_guard lock(mutex_);
+  if (!results_.has_value()) results_ = PoolStream(gpu);
+  return *results_;
+}
+
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpType type, const char* title) {
-  const std::shared_ptr<Communicator> communicator = this->communicator();
+  const at::Device device = calls.device();
+  const bool on_gpu = device.is_cuda();
+  const std::shared_ptr<Communicator> communicator = on_gpu ? CommunicatorOn(device) : this->communicator();
   const bool is_message =
       type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV || type == ::c10d::OpType::RECVANYSOURCE;
   if (!is_message && !calls.prepared.empty()) ++sequence_number_;
   calls.works.reserve(calls.prepared.size());
-  for (const Calls::Prepared& call : calls.prepared) {
+  for (Calls::Prepared& call : calls.prepared) {
+    if (on_gpu) {
+      // A call of 0 elements has no memory by which the core would know it as one on a GPU, and does nothing.
+      if (call.in == nullptr && call.out == nullptr) continue;
+      call.options.stream = CurrentStream(device).native_handle();
+      call.options.caller_drives = false;
+    }
     calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
   }
   calls.prepared.clear();
   auto work =
-      c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_);
+      c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_,
+                                            on_gpu ? std::optional(ResultsStream(device)) : std::nullopt);
   const std::lock_guard lock(mutex_);
   if (coalesced_.has_value()) coalesced_->push_back(work);
   if (!is_message && type != ::c10d::OpType::BARRIER) {
@@ -133,7 +150,11 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::endCoalescing() {
   TORCH_CHECK_VALUE(coalesced_.has_value(), "tutti: endCoalescing without startCoalescing");
   std::vector<WorkPtr> works = *std::move(coalesced_);
   coalesced_.reset();
-  return WorkOfAll(std::move(works));
+  const bool on_gpu = std::any_of(works.begin(), works.end(), [](const WorkPtr& work) {
+    const Tensors result = work->result();
+    return !result.empty() && result[0].is_cuda();
+  });
+  return WorkOfAll(std::move(works), on_gpu ? results_ : std::nullopt);
 }
 
 c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<::c10d::Store>& store,
@@ -162,8 +183,9 @@ at::Tensor ProcessGroupTutti::Empty(at::IntArrayRef sizes, at::ScalarType type) 
 }
 
 at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions options) {  // NOLINT(google-runtime-int)
+  if (options.device().is_cuda()) return at::empty({size}, options);
   TORCH_CHECK_VALUE(options.device().is_cpu(), "tutti: allocate_tensor: device is ", options.device(),
-                    ", and Tutti has memory of the CPU only so far");
+                    "; Tutti works on the CPU and on GPUs (cuda)");
   return Empty({size}, c10::typeMetaToScalarType(options.dtype()));
 }
 
@@ -179,8 +201,7 @@ void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
 }
 
 ::c10d::ErrorType ProcessGroupTutti::getError() {
-  const std::shared_ptr<Communicator> communicator = membership_->Get();
-  const absl::Status status = communicator == nullptr ? absl::OkStatus() : communicator->status();
+  const absl::Status status = membership_->status();
   if (status.ok()) return ::c10d::ErrorType::SUCCESS;
   if (absl::IsDeadlineExceeded(status)) return ::c10d::ErrorType::TIMEOUT;
   return absl::IsUnavailable(status) ? ::c10d::ErrorType::REMOTE_ERROR : ::c10d::ErrorType::COMM_ERROR;

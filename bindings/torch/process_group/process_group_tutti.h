@@ -2,6 +2,8 @@
 #ifndef TUTTI_TORCH_PROCESS_GROUP_PROCESS_GROUP_TUTTI_H_
 #define TUTTI_TORCH_PROCESS_GROUP_PROCESS_GROUP_TUTTI_H_
 
+#include <c10/core/Stream.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -13,7 +15,7 @@
 #include <vector>
 
 #include "bindings/torch/process_group/call_hooks.h"
-#include "bindings/torch/process_group/interpreter_exit.h"
+#include "bindings/torch/process_group/membership.h"
 #include "bindings/torch/process_group/work.h"
 #include "tutti/communicator.h"
 
@@ -21,10 +23,12 @@ namespace tutti::dist {
 
 inline constexpr const char* kBackendName = "tutti";
 
-// Tensors are on the CPU and have any strides and any element type; sparse COO tensors can be reduced by allreduce.
+// Tensors are on the CPU or on a GPU, which is always the same one for a rank of a group, and have any strides and any
+// element type; sparse COO tensors on the CPU can be reduced by allreduce.
 // Calls may come from several threads, but every rank of the group makes the group's collectives in the same order.
 // After the first error of a group (a rank that died, a timeout, calls that do not match) every later call of that
-// group throws the error; other groups go on.
+// group throws the error; other groups go on. A group's calls on the CPU and those on GPUs fail apart, as those of two
+// groups do.
 //
 // Errors: ValueError names the argument and what would be right; DistBackendError names the rank, the call and the step
 // that failed.
@@ -45,6 +49,9 @@ class ProcessGroupTutti : public ::c10d::Backend {
   ~ProcessGroupTutti() override;
 
   const std::string getBackendName() const override { return kBackendName; }
+  // Joins the ranks' GPUs, of which that of this rank is `device`, at once and not for the first call on them. Groups
+  // of some ranks that are made later share what the default group has joined like this. Collective.
+  void eagerConnectSingleDevice(at::Device device) override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
 
   using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
@@ -95,8 +102,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
   c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>& store, const std::vector<int>& ranks,
                                     const c10::intrusive_ptr<Options>& options) override;
 
-  // A tensor in the arena, where collectives need no copies. FSDP2 takes the memory of its collectives from here after
-  // `set_allocate_memory_from_process_group_for_comm(True)`.
+  // On the CPU a tensor in the arena, where collectives need no copies; on a GPU one of torch's own allocator. FSDP2
+  // takes the memory of its collectives from here after `set_allocate_memory_from_process_group_for_comm(True)`.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT(google-runtime-int): torch's type
   at::Tensor Empty(at::IntArrayRef sizes, at::ScalarType type) const;
@@ -124,8 +131,13 @@ class ProcessGroupTutti : public ::c10d::Backend {
 #endif
 
  private:
-  // The communicator; throws after shutdown().
+  // The communicator for the memory of the host; throws after shutdown().
   std::shared_ptr<Communicator> communicator() const;
+  // The communicator for the memory of `gpu`; collective over the group for the first time. Throws after shutdown().
+  // Other groups share it if `shared`.
+  std::shared_ptr<Communicator> CommunicatorOn(at::Device gpu, bool shared = false);
+  std::shared_ptr<Communicator> NotLeft(std::shared_ptr<Communicator> communicator) const;
+  c10::Stream ResultsStream(at::Device gpu);
   CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
   // Starts the prepared calls and returns their work, which is noted between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
@@ -152,19 +164,11 @@ class ProcessGroupTutti : public ::c10d::Backend {
   std::uint64_t monitored_barriers_ = 0;
   int new_communicators_ = 0;
 
-  // The group's communicator, null once the group was shut down.
-  struct Membership : public Tracked {
-    std::mutex mutex;
-    std::shared_ptr<Communicator> communicator;
-    std::shared_ptr<Communicator> Get();
-    // Leaves the group: the communicator is destroyed unless a call holds it.
-    void End() override;
-    void Abort(const std::string& reason) override;
-  };
-  const std::shared_ptr<Membership> membership_ = std::make_shared<Membership>();
+  const std::shared_ptr<Membership> membership_;
 
   std::mutex mutex_;                               // guards the members below
   std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
+  std::optional<c10::Stream> results_;             // of the rank's GPU: see ProcessGroupWork
   // The collectives for which torch need not wait one by one; many of them may have ended.
   std::vector<std::weak_ptr<void>> not_awaited_;
 };

@@ -71,9 +71,8 @@ std::optional<DType> DTypeOf(at::ScalarType type) {
 
 void CheckTensor(const char* call, const char* argument, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), "tutti: ", call, ": ", argument, " is not defined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: ", call, ": ", argument, " is on ", tensor.device(),
-                    ", and Tutti moves tensors on the CPU only so far: make the group with "
-                    "init_process_group(\"cpu:tutti,cuda:nccl\")");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() || tensor.device().is_cuda(), "tutti: ", call, ": ", argument, " is on ",
+                    tensor.device(), "; Tutti moves tensors on the CPU and on GPUs (cuda)");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", call, ": ", argument, " is a ", tensor.layout(),
                     " tensor; dense tensors are supported, and sparse COO tensors by all_reduce with SUM");
 }
@@ -91,6 +90,8 @@ void CheckTensors(const char* call, const char* argument, at::TensorList tensors
     TORCH_CHECK_TYPE(tensor.scalar_type() == like.scalar_type(), "tutti: ", call, ": ", argument,
                      " has elements of type ", tensor.scalar_type(), " where other tensors of the call have ",
                      like.scalar_type(), "; all need the same type");
+    TORCH_CHECK_VALUE(tensor.device() == like.device(), "tutti: ", call, ": ", argument, " is on ", tensor.device(),
+                      ", and another tensor of the call on ", like.device(), "; all must be on the same device");
   }
 }
 

@@ -15,12 +15,12 @@ namespace tutti::dist {
 // The DType of `type`; nothing where Tutti has none. Elements without a DType can be moved as bytes.
 std::optional<DType> DTypeOf(at::ScalarType type);
 
-// Throws unless `tensor` is defined, dense and on the CPU. `call` and `argument` ("all_reduce", "tensor") name the
-// tensor in the error.
+// Throws unless `tensor` is defined, dense and on the CPU or a GPU. `call` and `argument` ("all_reduce", "tensor") name
+// the tensor in the error.
 void CheckTensor(const char* call, const char* argument, const at::Tensor& tensor);
 // Throws where elements of `tensor`, to which a result is to be written, share memory.
 void CheckOutput(const at::Tensor& tensor);
-// CheckTensor for each, and: all have the element type of `like`.
+// CheckTensor for each, and: all have the element type of `like` and are where `like` is.
 void CheckTensors(const char* call, const char* argument, at::TensorList tensors, const at::Tensor& like);
 
 // The only tensor of `tensors`, checked; throws when there is not exactly one.

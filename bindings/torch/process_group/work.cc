@@ -8,19 +8,23 @@
 
 #include "absl/time/clock.h"
 #include "bindings/torch/process_group/errors.h"
+#include "bindings/torch/process_group/gpu.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/interrupt.h"
 
 namespace tutti::dist {
 
 ProcessGroupWork::ProcessGroupWork(Calls calls, ::c10d::OpType type, const char* title, std::uint64_t sequence_number,
-                                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks)
+                                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks,
+                                   std::optional<c10::Stream> results)
     : ::c10d::Work(-1, type, title, calls.outputs),
-      state_(std::make_shared<State>(std::move(calls), std::move(group), std::move(hooks))),
-      sequence_number_(sequence_number) {}
+      state_(std::make_shared<State>(std::move(calls), std::move(group), std::move(hooks), results)),
+      sequence_number_(sequence_number) {
+  if (on_stream()) state_->EnqueueFinish();
+}
 
 ProcessGroupWork::ProcessGroupWork(std::shared_ptr<State> state)
-    : ::c10d::Work(-1, ::c10d::OpType::UNKNOWN), state_(std::move(state)), sequence_number_(0) {}
+    : ::c10d::Work(-1, ::c10d::OpType::UNKNOWN), state_(std::move(state)), of_host_(true), sequence_number_(0) {}
 
 c10::intrusive_ptr<::c10d::Work> ProcessGroupWork::Unfinished(const std::weak_ptr<void>& calls) {
   const auto state = std::static_pointer_cast<State>(calls.lock());
@@ -44,7 +48,32 @@ bool ProcessGroupWork::State::done() const {
   for (const tutti::Work& work : calls.works) {
     if (!work.done()) return false;
   }
-  return true;
+  return !in_place.has_value() || in_place->query();
+}
+
+absl::Status ProcessGroupWork::State::LetWait(const c10::Stream& stream) {
+  if (in_place.has_value()) {
+    in_place->block(stream);
+    return absl::OkStatus();
+  }
+  absl::Status status;
+  for (tutti::Work& work : calls.works) status.Update(work.WaitOnStream(stream.native_handle()));
+  return status;
+}
+
+void ProcessGroupWork::State::EnqueueFinish() {
+  if (!calls.finish || !LetWait(*results).ok()) return;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const c10::StreamGuard on_results(*results);
+  try {
+    calls.finish();
+  } catch (...) {
+    error_of_finish = std::current_exception();
+  }
+  in_place.emplace(results->device_type());
+  in_place->record(*results);
+  for (const at::Tensor& tensor : calls.held) UseOnStream(tensor, *results);
+  for (const at::Tensor& tensor : calls.outputs) UseOnStream(tensor, *results);
 }
 
 std::uint64_t ProcessGroupWork::NewKey() {
@@ -65,7 +94,8 @@ void ProcessGroupWork::State::End() {
     source = work.source();
   }
   error = ExceptionOf(status, *group);
-  if (error == nullptr && calls.finish) {
+  if (error == nullptr) error = error_of_finish;
+  if (error == nullptr && calls.finish && !results.has_value()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     try {
       calls.finish();
@@ -132,15 +162,38 @@ int ProcessGroupWork::sourceRank() const {
   return state_->source;
 }
 
-std::vector<at::Tensor> ProcessGroupWork::result() { return state_->calls.outputs; }
+// The waits of a barrier for calls on a GPU have no results: a future of the host could not order them.
+std::vector<at::Tensor> ProcessGroupWork::result() {
+  return of_host_ && state_->results.has_value() ? std::vector<at::Tensor>() : state_->calls.outputs;
+}
 
-// For tensors on the CPU there is nothing to order after wait(). Python keeps its lock while it calls this function.
+// Nothing has to be ordered after wait(). Python keeps its lock while it calls this function.
 void ProcessGroupWork::synchronize() {
   const WithoutInterpreterLock without_lock;
   wait();
 }
 
 bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
+  if (on_stream()) return WaitOnStream(timeout);
+  WaitOnHost(timeout);
+  End();
+  StayIfInterpreterEnds();
+  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  return true;
+}
+
+bool ProcessGroupWork::WaitOnStream(std::chrono::milliseconds timeout) {
+  const absl::Status status = state_->LetWait(CurrentStream(state_->results->device()));
+  if (timeout > kNoTimeout) WaitOnHost(timeout);
+  if (!status.ok() || timeout > kNoTimeout || state_->error_of_finish != nullptr) End();
+  StayIfInterpreterEnds();
+  const std::lock_guard lock(mutex_);
+  if (exception_ != nullptr) std::rethrow_exception(exception_);
+  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
+  return true;
+}
+
+void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
   if (timeout > kNoTimeout) {
     const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout.count());
     for (tutti::Work& work : state_->calls.works) {
@@ -153,22 +206,39 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
       if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
     }
   }
-  End();
-  StayIfInterpreterEnds();
-  if (exception_ != nullptr) std::rethrow_exception(exception_);
-  return true;
+  if (state_->in_place.has_value()) state_->in_place->synchronize();
 }
+
+namespace {
+
+// The future of `work`, which is complete at once: torch lets the streams of those that use its value wait for
+// `results`, and `results` waits for the work.
+c10::intrusive_ptr<c10::ivalue::Future> FutureOnStream(const c10::Stream& results, ::c10d::Work& work) {
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         std::vector<at::Device>{results.device()});
+  const c10::StreamGuard on_results(results);
+  try {
+    work.wait();
+    future->markCompleted(work.result());
+  } catch (...) {
+    future->setError(std::current_exception());
+  }
+  return future;
+}
+
+}  // namespace
 
 c10::intrusive_ptr<c10::ivalue::Future> ProcessGroupWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (future_ != nullptr) return future_;
+  if (on_stream()) return future_ = FutureOnStream(*state_->results, *this);
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   const auto complete = [self = c10::intrusive_ptr<ProcessGroupWork>::unsafe_reclaim_from_nonowning(this), future] {
     self->End();
     if (self->state_->error != nullptr) {
       future->setError(self->state_->error);
     } else {
-      future->markCompleted(self->state_->calls.outputs);
+      future->markCompleted(self->result());
     }
   };
   for (tutti::Work& work : state_->calls.works) work.AwaitElsewhere();
@@ -181,8 +251,8 @@ namespace {
 
 class CoalescedWork : public ::c10d::Work {
  public:
-  explicit CoalescedWork(std::vector<c10::intrusive_ptr<::c10d::Work>> works)
-      : ::c10d::Work(-1, ::c10d::OpType::COALESCED), works_(std::move(works)) {}
+  CoalescedWork(std::vector<c10::intrusive_ptr<::c10d::Work>> works, std::optional<c10::Stream> results)
+      : ::c10d::Work(-1, ::c10d::OpType::COALESCED), works_(std::move(works)), results_(results) {}
 
   bool isCompleted() override {
     return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
@@ -217,6 +287,7 @@ class CoalescedWork : public ::c10d::Work {
     return true;
   }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    if (results_.has_value()) return FutureOnStream(*results_, *this);
     c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(
         c10::FutureType::create(c10::ListType::create(c10::TensorType::get())));
     for (const auto& work : works_) futures.push_back(work->getFuture());
@@ -235,12 +306,14 @@ class CoalescedWork : public ::c10d::Work {
 
  private:
   const std::vector<c10::intrusive_ptr<::c10d::Work>> works_;
+  const std::optional<c10::Stream> results_;
 };
 
 }  // namespace
 
-c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works) {
-  return c10::make_intrusive<CoalescedWork>(std::move(works));
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works,
+                                           std::optional<c10::Stream> results) {
+  return c10::make_intrusive<CoalescedWork>(std::move(works), results);
 }
 
 }  // namespace tutti::dist

@@ -3,11 +3,14 @@
 #define TUTTI_TORCH_PROCESS_GROUP_WORK_H_
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -39,16 +42,28 @@ struct Calls {
   // The step that follows once all calls have ended well: copies results that arrived elsewhere to the outputs. May be
   // empty.
   std::function<void()> finish = nullptr;
+
+  // The device on which the tensors are; the CPU where there are none.
+  at::Device device() const {
+    if (!outputs.empty()) return outputs[0].device();
+    return held.empty() ? at::Device(at::kCPU) : held[0].device();
+  }
 };
 
 // Any thread may use a ProcessGroupWork, several threads at once. wait() drives the calls; the future is completed by
 // the core's thread for callbacks, which holds no lock. Dropping a ProcessGroupWork cancels nothing: the tensors are
 // kept, and the outputs written, until the calls have ended.
+//
+// Calls on a GPU have been enqueued when the work is made. wait() lets the current stream wait for them, and the host
+// only where it is given a timeout; the future is complete at once, and has torch let the streams of its callbacks
+// wait. An error is thrown where it is known by then, and otherwise by isCompleted's exception() and by later calls.
 class ProcessGroupWork : public ::c10d::Work {
  public:
   // `group` is added to error texts; `title` names the call in torch's profiler. `hooks`, if any, hear of the end.
+  // `results` is given for calls on a GPU, a stream of that GPU which waits for calls whose results have to be copied.
   ProcessGroupWork(Calls calls, ::c10d::OpType type, const char* title, std::uint64_t sequence_number,
-                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks = nullptr);
+                   std::shared_ptr<const std::string> group, std::shared_ptr<CallHooks> hooks = nullptr,
+                   std::optional<c10::Stream> results = std::nullopt);
   ~ProcessGroupWork() override;
 
   bool isCompleted() override;
@@ -70,20 +85,29 @@ class ProcessGroupWork : public ::c10d::Work {
 
   // Names the calls of this work, for Unfinished, also once torch has dropped the work.
   std::weak_ptr<void> calls() const { return state_; }
-  // Another work of the same calls; null when these have ended and their results are in place.
+  // Another work of the same calls, whose wait() is one of the host; null when these have ended and their results are
+  // in place.
   static c10::intrusive_ptr<::c10d::Work> Unfinished(const std::weak_ptr<void>& calls);
 
  private:
   // The part that outlives the work while the calls go on.
   struct State {
-    State(Calls the_calls, std::shared_ptr<const std::string> the_group, std::shared_ptr<CallHooks> the_hooks)
-        : calls(std::move(the_calls)), group(std::move(the_group)), hooks(std::move(the_hooks)) {}
+    State(Calls the_calls, std::shared_ptr<const std::string> the_group, std::shared_ptr<CallHooks> the_hooks,
+          std::optional<c10::Stream> the_results)
+        : calls(std::move(the_calls)), results(the_results), group(std::move(the_group)), hooks(std::move(the_hooks)) {}
     bool done() const;
     // Ends the state once: finishes the outputs, or notes the error, and lets go of what the calls used. All calls have
     // ended.
     void End();
+    // On a GPU: lets `stream` wait until the outputs have their values.
+    absl::Status LetWait(const c10::Stream& stream);
+    // On a GPU: enqueues on `results` the copies to the outputs, if there are any to be made.
+    void EnqueueFinish();
 
     Calls calls;
+    const std::optional<c10::Stream> results;
+    std::optional<c10::Event> in_place;  // on `results`, after the copies to the outputs
+    std::exception_ptr error_of_finish;
     const std::shared_ptr<const std::string> group;
     const std::shared_ptr<CallHooks> hooks;
     const std::uint64_t key = NewKey();  // torch's name for the work, never used again
@@ -98,15 +122,21 @@ class ProcessGroupWork : public ::c10d::Work {
   static void OnDone(const std::shared_ptr<State>& state, std::function<void()> then);
   // Ends the state, and completes this work.
   void End();
+  // Whether wait() and the future are matters of streams.
+  bool on_stream() const { return state_->results.has_value() && !of_host_; }
+  bool WaitOnStream(std::chrono::milliseconds timeout);
+  void WaitOnHost(std::chrono::milliseconds timeout);
 
   const std::shared_ptr<State> state_;
+  const bool of_host_ = false;
   const std::uint64_t sequence_number_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// One work for several, each of which was returned to torch, too.
-c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works);
+// One work for several, each of which was returned to torch, too. `results` is given where some are calls on a GPU.
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works,
+                                           std::optional<c10::Stream> results = std::nullopt);
 
 }  // namespace tutti::dist
 

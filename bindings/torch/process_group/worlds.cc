@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "bindings/torch/process_group/torch_store.h"
 #include "tutti/bootstrap.h"
@@ -22,12 +24,18 @@ namespace {
 struct WorldKey {
   const ::c10d::Store* store;
   Rank rank;
+  bool on_gpu = false;
   auto operator<=>(const WorldKey&) const = default;
+};
+
+struct World {
+  std::weak_ptr<Communicator> communicator;
+  std::optional<int> gpu;
 };
 
 struct Worlds {
   std::mutex mutex;
-  std::map<WorldKey, std::weak_ptr<Communicator>> by_key;
+  std::map<WorldKey, World> by_key;
 };
 
 // Never destroyed: groups may end after the destructors of static objects have run.
@@ -41,18 +49,22 @@ const ::c10d::Store* JobStore(const c10::intrusive_ptr<::c10d::Store>& store) {
   return prefixed == nullptr ? store.get() : prefixed->getUnderlyingNonPrefixStore().get();
 }
 
-std::shared_ptr<Communicator> FindWorld(const WorldKey& key) {
+// Sets `gpu`, where it is not null, to the one on which the world works.
+std::shared_ptr<Communicator> FindWorld(const WorldKey& key, std::optional<int>* gpu = nullptr) {
   Worlds& worlds = AllWorlds();
   const std::lock_guard lock(worlds.mutex);
   const auto found = worlds.by_key.find(key);
-  return found == worlds.by_key.end() ? nullptr : found->second.lock();
+  if (found == worlds.by_key.end()) return nullptr;
+  if (gpu != nullptr) *gpu = found->second.gpu;
+  return found->second.communicator.lock();
 }
 
-void RememberWorld(const WorldKey& key, const std::shared_ptr<Communicator>& world) {
+void RememberWorld(const WorldKey& key, const std::shared_ptr<Communicator>& world,
+                   std::optional<int> gpu = std::nullopt) {
   Worlds& worlds = AllWorlds();
   const std::lock_guard lock(worlds.mutex);
-  std::erase_if(worlds.by_key, [](const auto& entry) { return entry.second.expired(); });
-  worlds.by_key[key] = world;
+  std::erase_if(worlds.by_key, [](const auto& entry) { return entry.second.communicator.expired(); });
+  worlds.by_key[key] = {.communicator = world, .gpu = gpu};
 }
 
 // The way to other nodes: the interface that is named for gloo, or else the one that leads to the host of torch's
@@ -76,21 +88,28 @@ absl::Status CheckLaunchers(const ProcessGroupTutti::Request& request) {
   return CheckOtherLaunchers(request.rank, request.size);
 }
 
-absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::Request& request) {
+absl::StatusOr<std::shared_ptr<Communicator>> Connect(const ProcessGroupTutti::Request& request,
+                                                      std::optional<int> gpu = std::nullopt) {
   const Bootstrap bootstrap = {
       .identity = {.rank = request.rank, .size = request.size, .job_id = request.name, .launcher = "torch"},
       .store = MakeTorchStore(request.store),
       .route = RouteOf(JobStore(request.store))};
-  const CommunicatorOptions options = {.timeout = absl::Milliseconds(request.timeout.count())};
+  const CommunicatorOptions options = {.timeout = absl::Milliseconds(request.timeout.count()), .cuda_device = gpu};
   return Communicator::Create(bootstrap, options);
+}
+
+WorldKey KeyOf(const ProcessGroupTutti::Request& request, bool on_gpu) {
+  const bool is_default = request.global_ranks.empty();
+  return {.store = JobStore(request.store),
+          .rank = is_default ? request.rank : request.global_ranks[request.rank],
+          .on_gpu = on_gpu};
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti::Request& request) {
   const bool is_default = request.global_ranks.empty();
-  const WorldKey key = {.store = JobStore(request.store),
-                        .rank = is_default ? request.rank : request.global_ranks[request.rank]};
+  const WorldKey key = KeyOf(request, /*on_gpu=*/false);
   if (!is_default) {
     if (const std::shared_ptr<Communicator> world = FindWorld(key); world != nullptr) {
       return world->Group(request.global_ranks, request.name);
@@ -101,6 +120,27 @@ absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti:
   }
   absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(request);
   if (world.ok() && is_default) RememberWorld(key, *world);
+  return world;
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>> JoinGroupOnGpu(const ProcessGroupTutti::Request& request, int gpu,
+                                                             bool shared) {
+  const bool is_default = request.global_ranks.empty();
+  const WorldKey key = KeyOf(request, /*on_gpu=*/true);
+  if (!is_default) {
+    std::optional<int> gpu_of_world;
+    if (const std::shared_ptr<Communicator> world = FindWorld(key, &gpu_of_world); world != nullptr) {
+      if (gpu_of_world != gpu) {
+        return absl::InvalidArgumentError(absl::StrCat("a tensor is on cuda:", gpu, ", and rank ", key.rank,
+                                                       " has joined the job with device_id=cuda:", *gpu_of_world));
+      }
+      return world->Group(request.global_ranks, request.name);
+    }
+  }
+  ProcessGroupTutti::Request own = request;
+  own.store = c10::make_intrusive<::c10d::PrefixStore>("gpu", request.store);
+  absl::StatusOr<std::shared_ptr<Communicator>> world = Connect(own, gpu);
+  if (world.ok() && is_default && shared) RememberWorld(key, *world, gpu);
   return world;
 }
 

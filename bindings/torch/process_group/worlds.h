@@ -15,6 +15,12 @@ namespace tutti::dist {
 // over the members. Threads may join different groups at the same time.
 absl::StatusOr<std::shared_ptr<Communicator>> JoinGroup(const ProcessGroupTutti::Request& request);
 
+// The same for calls on the GPU of this rank, CommunicatorOptions::cuda_device. A group shares what the default group
+// has only where the default group has joined with `shared`, as it does at its beginning, on all ranks: whether it has
+// joined later is nothing that the members of another group would know of one another.
+absl::StatusOr<std::shared_ptr<Communicator>> JoinGroupOnGpu(const ProcessGroupTutti::Request& request, int gpu,
+                                                             bool shared);
+
 }  // namespace tutti::dist
 
 #endif  // TUTTI_TORCH_PROCESS_GROUP_WORLDS_H_

@@ -1,0 +1,30 @@
+// A GPU as torch knows it. Everything here goes through interfaces that torch has for any device, in its libraries for
+// the CPU: so the extension links no library of CUDA, and serves every build of its version of torch.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_GPU_H_
+#define TUTTI_TORCH_PROCESS_GROUP_GPU_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace tutti::dist {
+
+// The stream on which this thread computes on `gpu` at the moment; Stream::native_handle() is its cudaStream_t.
+inline c10::Stream CurrentStream(at::Device gpu) { return c10::impl::VirtualGuardImpl(gpu.type()).getStream(gpu); }
+
+// A stream of torch's pool, beside that on which programs usually compute.
+inline c10::Stream PoolStream(at::Device gpu) {
+  return c10::impl::VirtualGuardImpl(gpu.type()).getStreamFromGlobalPool(gpu);
+}
+
+// Keeps the memory of `tensor`, once the tensor is let go, from serving another one before `stream` has come to what is
+// enqueued there at that time.
+inline void UseOnStream(const at::Tensor& tensor, const c10::Stream& stream) {
+  c10::impl::VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+}
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_GPU_H_

@@ -1,0 +1,110 @@
+// Errors of process groups on GPUs; GPU, CUDA and NCCL are fakes, or missing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "comm/device_parts.h"
+#include "tests/harness/fake_device.h"
+#include "tests/torch/error_of.h"
+#include "tests/torch/fake_gpu.h"
+#include "tests/torch/process_group/group_of_threads.h"
+
+namespace tutti::dist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Tensors = std::vector<at::Tensor>;
+using nn::ErrorOf;
+
+TEST(GpuErrorsTest, ARankOfAGroupWorksOnOneGpu) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    Tensors first = {torch::ones({2}, Gpu(3))};
+    group.allreduce(first)->wait();
+    Tensors second = {torch::ones({2}, Gpu(4))};
+    EXPECT_THAT(ErrorOf([&] { group.allreduce(second)->wait(); }),
+                HasSubstr("a tensor is on cuda:4, and rank 0 of the group works on cuda:3"));
+    group.allreduce(first)->wait();  // the group goes on
+  });
+}
+
+TEST(GpuErrorsTest, TensorsOfACallAreOnOneDevice) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    std::vector<Tensors> outputs = {{torch::ones({2})}};
+    Tensors inputs = {torch::ones({2}, Gpu(0))};
+    EXPECT_THAT(ErrorOf([&] { group.allgather(outputs, inputs)->wait(); }),
+                HasSubstr("all_gather: tensor_list is on cpu, and another tensor of the call on cuda:0"));
+  });
+}
+
+TEST(GpuErrorsTest, OtherDevicesAreRefused) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    Tensors tensors = {torch::ones({2}, at::kMeta)};
+    EXPECT_THAT(ErrorOf([&] { group.allreduce(tensors)->wait(); }),
+                HasSubstr("tensor is on meta; Tutti moves tensors on the CPU and on GPUs (cuda)"));
+  });
+}
+
+TEST(GpuErrorsTest, MessagesAndUnequalBlocksAreNotThereYet) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    Tensors tensors = {torch::ones({2}, Gpu(0))};
+    Tensors others = {torch::ones({2}, Gpu(0))};
+    const std::string reason = "does not work on the memory of a GPU yet: copy to memory of the host before";
+    EXPECT_THAT(ErrorOf([&] { group.send(tensors, 0, 0)->wait(); }), AllOf(HasSubstr("send"), HasSubstr(reason)));
+    EXPECT_THAT(ErrorOf([&] { group.recv(tensors, 0, 0)->wait(); }), AllOf(HasSubstr("recv"), HasSubstr(reason)));
+    EXPECT_THAT(ErrorOf([&] { group.alltoall(others, tensors)->wait(); }), HasSubstr(reason));
+    group.allreduce(tensors)->wait();  // the group goes on
+  });
+}
+
+TEST(GpuErrorsTest, WithoutAGpuTheReasonIsSaid) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    SetPartsOfThisProcess(nullptr);  // this machine's own, which has no GPU
+    Tensors tensors = {torch::ones({2}, Gpu(0))};
+    const std::string first = ErrorOf([&] { group.eagerConnectSingleDevice(Gpu(0)); });
+    EXPECT_THAT(first, HasSubstr("cuda_device 0: "));
+    UseFakeDevices();
+    EXPECT_EQ(ErrorOf([&] { group.allreduce(tensors)->wait(); }), first);
+    EXPECT_EQ(group.getError(), ::c10d::ErrorType::COMM_ERROR);
+    Tensors on_host = {torch::ones({2})};
+    group.allreduce(on_host)->wait();
+  });
+}
+
+TEST(GpuErrorsTest, ARankThatAbortsIsNamedByLaterCalls) {
+  std::promise<void> first_call_has_ended;
+  RunGroup(2, [&](::c10d::Backend& group, const StorePtr&) {
+    Tensors tensors = {torch::ones({8}, Gpu(group.getRank()))};
+    group.allreduce(tensors)->wait(std::chrono::seconds(60));
+    if (group.getRank() == 1) {
+      first_call_has_ended.get_future().wait();
+      group.abort();
+      return;
+    }
+    first_call_has_ended.set_value();
+    const auto work = group.allreduce(tensors);
+    EXPECT_THAT(ErrorOf([&] { work->wait(std::chrono::seconds(60)); }), HasSubstr("rank 1 has aborted"));
+    EXPECT_TRUE(work->isCompleted());
+    EXPECT_FALSE(work->isSuccess());
+    EXPECT_THAT(ErrorOf([&] { group.allreduce(tensors)->wait(); }), HasSubstr("rank 1 has aborted"));
+    EXPECT_THAT(ErrorOf([&] { group.allreduce(tensors)->getFuture()->waitAndThrow(); }),
+                HasSubstr("rank 1 has aborted"));
+    EXPECT_NE(group.getError(), ::c10d::ErrorType::SUCCESS);
+  });
+}
+
+TEST(GpuErrorsTest, ADestroyedGroupMakesNoCalls) {
+  RunGroup(1, [](::c10d::Backend& group, const StorePtr&) {
+    Tensors tensors = {torch::ones({8}, Gpu(0))};
+    group.allreduce(tensors)->wait();
+    group.shutdown();
+    EXPECT_THAT(ErrorOf([&] { group.allreduce(tensors)->wait(); }), HasSubstr("this process group was destroyed"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::dist
