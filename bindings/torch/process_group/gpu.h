@@ -9,10 +9,11 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "tutti/torch/streams.h"
+
 namespace tutti::dist {
 
-// The stream on which this thread computes on `gpu` at the moment; Stream::native_handle() is its cudaStream_t.
-inline c10::Stream CurrentStream(at::Device gpu) { return c10::impl::VirtualGuardImpl(gpu.type()).getStream(gpu); }
+using nn::CurrentStream;
 
 // A stream of torch's pool, beside that on which programs usually compute.
 inline c10::Stream PoolStream(at::Device gpu) {

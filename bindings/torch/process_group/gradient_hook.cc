@@ -10,6 +10,7 @@
 #include "bindings/torch/process_group/tensors.h"
 #include "bindings/torch/process_group/work.h"
 #include "tutti/torch/errors.h"
+#include "tutti/torch/streams.h"
 
 namespace tutti::dist {
 namespace {
@@ -39,15 +40,20 @@ bool Equal(const BucketContents& a, const BucketContents& b) {
 
 std::shared_ptr<GradientExchange> GradientExchange::Create(ProcessGroupTutti& group, const NamedParameters& parameters,
                                                            const std::string& strategy) {
-  std::unique_ptr<Communicator> communicator = group.NewCommunicator();
-  std::unique_ptr<BucketExchange> exchange = nn::ValueOrThrow(BucketExchange::Create(*communicator, strategy));
-  return std::make_shared<GradientExchange>(std::move(communicator), std::move(exchange), parameters);
+  const at::Device device = parameters.empty() ? at::Device(at::kCPU) : parameters[0].second.device();
+  std::unique_ptr<Communicator> communicator = group.NewCommunicator(device);
+  const MemoryKind memory = device.is_cuda() ? MemoryKind::kDevice : MemoryKind::kHost;
+  std::unique_ptr<BucketExchange> exchange = nn::ValueOrThrow(BucketExchange::Create(*communicator, strategy, memory));
+  return std::make_shared<GradientExchange>(
+      std::move(communicator), std::move(exchange), parameters,
+      device.is_cuda() ? std::optional(group.ResultsStream(device)) : std::nullopt);
 }
 
 GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, std::unique_ptr<BucketExchange> exchange,
-                                   const NamedParameters& parameters)
+                                   const NamedParameters& parameters, std::optional<c10::Stream> results)
     : live_(std::make_shared<EndsWithInterpreter<Live>>(
-          std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)}), "exchange")) {
+          std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)}), "exchange")),
+      results_(results) {
   for (const auto& [name, parameter] : parameters) {
     names_[parameter.unsafeGetTensorImpl()] = name;
     parameters_.push_back(parameter);
@@ -97,21 +103,23 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradB
   const auto index = static_cast<int>(bucket.getIndex());
   const at::Tensor& buffer = bucket.getBuffer();
   CheckTensor("exchange of gradients", "bucket", buffer);
-  TORCH_CHECK_NOT_IMPLEMENTED(buffer.is_cpu(), "tutti: gradients on ", buffer.device(),
-                              ": tutti.torch.register exchanges gradients on the CPU only so far");
+  const at::Device device = results_.has_value() ? results_->device() : at::Device(at::kCPU);
+  TORCH_CHECK_VALUE(buffer.device() == device, "tutti: DDP exchanges gradients on ", buffer.device(),
+                    ", and at tutti.torch.register the model was on ", device);
   BucketContents contents = ContentsOf(bucket);
-  // In the arena exchanges need no copies. DDP has just filled the bucket, so only a hook of the user on one of its
-  // gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
+  // In the arena exchanges on the CPU need no copies. DDP has just filled the bucket, so only a hook of the user on one
+  // of its gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
   const std::shared_ptr<Live> live = this->live();
   MoveToArena(*live->communicator, buffer);
   if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index])) {
     SetBucket(index, std::move(contents), buffer);
   }
   Calls calls = {.outputs = {buffer}};
-  calls.works.push_back(live->exchange->Exchange(index, buffer.mutable_data_ptr()));
+  calls.works.push_back(live->exchange->Exchange(index, buffer.mutable_data_ptr(), absl::ZeroDuration(),
+                                                 nn::CurrentStreamHandle(device)));
   return c10::make_intrusive<ProcessGroupWork>(std::move(calls), ::c10d::OpType::ALLREDUCE, "tutti:exchange_gradients",
                                                static_cast<std::uint64_t>(step()),
-                                               std::make_shared<const std::string>())
+                                               std::make_shared<const std::string>(), nullptr, results_)
       ->getFuture();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -28,8 +29,9 @@ class GradientExchange {
   // wrong.
   static std::shared_ptr<GradientExchange> Create(ProcessGroupTutti& group, const NamedParameters& parameters,
                                                   const std::string& strategy);
+  // `results` is a stream of the GPU on which the parameters are, if any: see ProcessGroupWork.
   GradientExchange(std::unique_ptr<Communicator> communicator, std::unique_ptr<BucketExchange> exchange,
-                   const NamedParameters& parameters);
+                   const NamedParameters& parameters, std::optional<c10::Stream> results);
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
@@ -60,6 +62,7 @@ class GradientExchange {
   std::shared_ptr<Live> live() const { return live_->Get(); }
 
   const std::shared_ptr<EndsWithInterpreter<Live>> live_;
+  const std::optional<c10::Stream> results_;
   std::unordered_map<const at::TensorImpl*, std::string> names_;
   std::vector<at::Tensor> parameters_;   // kept, so that no other tensor takes the address of one of them
   std::vector<BucketContents> buckets_;  // as they were set last

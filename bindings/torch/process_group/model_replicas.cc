@@ -26,6 +26,14 @@ class ParametersWatch {
   std::vector<std::pair<std::string, nn::ParameterFacts>> facts_;
 };
 
+// The device of the first parameter that is trained; the replicas refuse models whose parameters are elsewhere, too.
+at::Device DeviceOf(const ModelReplicas::NamedTensors& parameters) {
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.requires_grad()) return parameter.device();
+  }
+  return at::kCPU;
+}
+
 }  // namespace
 
 std::shared_ptr<ModelReplicas> ModelReplicas::Create(ProcessGroupTutti& group, const NamedTensors& parameters,
@@ -40,7 +48,7 @@ std::shared_ptr<ModelReplicas> ModelReplicas::Create(ProcessGroupTutti& group, c
       "restores its own";
   model.advice_when_moved =
       "(.data =, to), where the strategy does not find it: create another DistributedDataParallel afterwards";
-  return std::make_shared<ModelReplicas>(group.NewCommunicator(), std::move(model), options);
+  return std::make_shared<ModelReplicas>(group.NewCommunicator(DeviceOf(parameters)), std::move(model), options);
 }
 
 ModelReplicas::ModelReplicas(std::unique_ptr<Communicator> communicator, nn::ReplicatedModel model,

@@ -77,6 +77,8 @@ std::shared_ptr<Communicator> ProcessGroupTutti::CommunicatorOn(at::Device gpu, 
   return NotLeft(*std::move(joined));
 }
 
+bool ProcessGroupTutti::supportsCoalescing() const { return membership_->has_gpu(); }
+
 void ProcessGroupTutti::eagerConnectSingleDevice(at::Device device) {
   if (!device.is_cuda()) return;
   const WithoutInterpreterLock without_lock;
@@ -96,25 +98,24 @@ c10::Stream ProcessGroupTutti::ResultsStream(at::Device gpu) {
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpType type, const char* title) {
   const at::Device device = calls.device();
-  const bool on_gpu = device.is_cuda();
-  const std::shared_ptr<Communicator> communicator = on_gpu ? CommunicatorOn(device) : this->communicator();
-  const bool is_message =
-      type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV || type == ::c10d::OpType::RECVANYSOURCE;
+  const bool is_message = !calls.messages.empty() || type == ::c10d::OpType::SEND || type == ::c10d::OpType::RECV ||
+                          type == ::c10d::OpType::RECVANYSOURCE;
+  if (device.is_cuda() && is_message && AddToBatch(calls)) return nullptr;
   if (!is_message && !calls.prepared.empty()) ++sequence_number_;
-  calls.works.reserve(calls.prepared.size());
-  for (Calls::Prepared& call : calls.prepared) {
-    if (on_gpu) {
-      // A call of 0 elements has no memory by which the core would know it as one on a GPU, and does nothing.
-      if (call.in == nullptr && call.out == nullptr) continue;
-      call.options.stream = CurrentStream(device).native_handle();
-      call.options.caller_drives = false;
+  std::optional<c10::Stream> results;
+  if (device.is_cuda()) {
+    LaunchOnGpu(calls, device);
+    results = ResultsStream(device);
+  } else {
+    const std::shared_ptr<Communicator> communicator = this->communicator();
+    calls.works.reserve(calls.prepared.size());
+    for (const Calls::Prepared& call : calls.prepared) {
+      calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
     }
-    calls.works.push_back(communicator->Call(call.spec, call.in, call.out, call.options));
   }
   calls.prepared.clear();
-  auto work =
-      c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_, hooks_,
-                                            on_gpu ? std::optional(ResultsStream(device)) : std::nullopt);
+  auto work = c10::make_intrusive<ProcessGroupWork>(std::move(calls), type, title, sequence_number_.load(), place_,
+                                                    hooks_, results);
   const std::lock_guard lock(mutex_);
   if (coalesced_.has_value()) coalesced_->push_back(work);
   if (!is_message && type != ::c10d::OpType::BARRIER) {
@@ -124,6 +125,56 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
     not_awaited_.push_back(work->calls());
   }
   return work;
+}
+
+void ProcessGroupTutti::LaunchOnGpu(Calls& calls, at::Device gpu) {
+  const std::shared_ptr<Communicator> communicator = CommunicatorOn(gpu);
+  const auto on_stream = [&](CallOptions options) {
+    options.stream = CurrentStream(gpu).native_handle();
+    options.caller_drives = false;
+    return options;
+  };
+  for (Calls::Prepared& call : calls.prepared) {
+    if (call.in == nullptr && call.out == nullptr) {  // 0 elements: by some memory the core knows a call on a GPU
+      calls.held.push_back(at::empty({1}, at::TensorOptions(gpu).dtype(at::kByte)));
+      void* const memory = calls.held.back().mutable_data_ptr();
+      if (call.spec.collective == Collective::kSend) {
+        call.in = memory;
+      } else {
+        call.out = memory;
+      }
+    }
+    calls.works.push_back(communicator->Call(call.spec, call.in, call.out, on_stream(call.options)));
+  }
+  if (calls.messages.empty()) return;
+  calls.works.push_back(communicator->SendRecv(calls.messages, on_stream(OptionsFor(::c10d::kUnsetTimeout, true))));
+}
+
+bool ProcessGroupTutti::AddToBatch(Calls& calls) {
+  const std::lock_guard lock(mutex_);
+  if (!coalesced_.has_value()) return false;
+  for (const auto& [spec, in, out, options] : calls.prepared) {
+    TORCH_CHECK_VALUE(options.tag == 0, "tutti: a message on a GPU has the tag ", options.tag,
+                      "; messages of NCCL have none: 0 would be right");
+    TORCH_CHECK_NOT_IMPLEMENTED(spec.root != kAnySource, "tutti: recv on a GPU needs the rank that sends");
+    if (spec.count == 0) continue;  // neither rank launches it
+    const bool sends = spec.collective == Collective::kSend;
+    batch_.messages.push_back({.collective = spec.collective,
+                               .dtype = spec.dtype,
+                               .count = spec.count,
+                               .root = spec.root,
+                               .src = sends ? in : nullptr,
+                               .dst = sends ? nullptr : out});
+  }
+  batch_.held.insert(batch_.held.end(), calls.held.begin(), calls.held.end());
+  batch_.outputs.insert(batch_.outputs.end(), calls.outputs.begin(), calls.outputs.end());
+  if (calls.finish) {
+    batch_.finish = [earlier = std::move(batch_.finish), own = std::move(calls.finish)] {
+      if (earlier) earlier();
+      own();
+    };
+  }
+  return true;
 }
 
 std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::Unfinished() {
@@ -143,13 +194,22 @@ std::vector<ProcessGroupTutti::WorkPtr> ProcessGroupTutti::Unfinished() {
 void ProcessGroupTutti::startCoalescing() {
   const std::lock_guard lock(mutex_);
   coalesced_.emplace();  // anew where an error between the two calls kept torch from calling endCoalescing
+  batch_ = {};
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::endCoalescing() {
-  const std::lock_guard lock(mutex_);
-  TORCH_CHECK_VALUE(coalesced_.has_value(), "tutti: endCoalescing without startCoalescing");
-  std::vector<WorkPtr> works = *std::move(coalesced_);
-  coalesced_.reset();
+  std::vector<WorkPtr> works;
+  Calls batch;
+  {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK_VALUE(coalesced_.has_value(), "tutti: endCoalescing without startCoalescing");
+    works = *std::move(coalesced_);
+    coalesced_.reset();
+    batch = std::exchange(batch_, {});
+  }
+  if (!batch.messages.empty()) {
+    works.push_back(Launched(std::move(batch), ::c10d::OpType::COALESCED, "tutti:send_recv"));
+  }
   const bool on_gpu = std::any_of(works.begin(), works.end(), [](const WorkPtr& work) {
     const Tensors result = work->result();
     return !result.empty() && result[0].is_cuda();
@@ -189,10 +249,11 @@ at::Tensor ProcessGroupTutti::allocateTensor(long size, at::TensorOptions option
   return Empty({size}, c10::typeMetaToScalarType(options.dtype()));
 }
 
-std::unique_ptr<Communicator> ProcessGroupTutti::NewCommunicator() {
+std::unique_ptr<Communicator> ProcessGroupTutti::NewCommunicator(at::Device device) {
   std::vector<Rank> all(getSize());
   std::iota(all.begin(), all.end(), 0);
-  return nn::ValueOrThrow(communicator()->Group(all, absl::StrCat("exchange ", new_communicators_++)));
+  const std::shared_ptr<Communicator> all_ranks = device.is_cuda() ? CommunicatorOn(device) : communicator();
+  return nn::ValueOrThrow(all_ranks->Group(all, absl::StrCat("exchange ", new_communicators_++)));
 }
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {

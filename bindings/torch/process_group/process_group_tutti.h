@@ -91,10 +91,12 @@ class ProcessGroupTutti : public ::c10d::Backend {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
   // ---- the group ----
-  // Calls between startCoalescing and endCoalescing start at once; endCoalescing returns one work for all of them.
-  // Since nothing is gained, torch is told to send batches of messages one by one: after an error in a batch that is
-  // coalesced, torch would go on to collect the group's later calls without making them.
-  bool supportsCoalescing() const override { return false; }
+  // Between startCoalescing and endCoalescing messages on GPUs are collected, and start in endCoalescing as one call,
+  // so that two ranks can send to each other; send and recv return null then. All other calls start at once.
+  // endCoalescing returns one work for all of them. Where nothing is gained, because the group has joined no GPUs,
+  // torch is told to send batches of messages one by one: after an error in a batch that is coalesced, torch would go
+  // on to collect the group's later calls without making them.
+  bool supportsCoalescing() const override;
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
@@ -108,8 +110,11 @@ class ProcessGroupTutti : public ::c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;  // NOLINT(google-runtime-int): torch's type
   at::Tensor Empty(at::IntArrayRef sizes, at::ScalarType type) const;
 
-  // A communicator of the same ranks, whose calls never meet those of this group. Collective.
-  std::unique_ptr<Communicator> NewCommunicator();
+  // A communicator of the same ranks, whose calls never meet those of this group; for a `device` that is a GPU, one for
+  // its memory, too. Collective.
+  std::unique_ptr<Communicator> NewCommunicator(at::Device device);
+  // See ProcessGroupWork.
+  c10::Stream ResultsStream(at::Device gpu);
 
   // The number of collectives that this rank has begun.
   std::uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
@@ -137,10 +142,13 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // Other groups share it if `shared`.
   std::shared_ptr<Communicator> CommunicatorOn(at::Device gpu, bool shared = false);
   std::shared_ptr<Communicator> NotLeft(std::shared_ptr<Communicator> communicator) const;
-  c10::Stream ResultsStream(at::Device gpu);
   CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
   // Starts the prepared calls and returns their work, which is noted between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
+  // Starts the prepared calls and messages, which are on `gpu`.
+  void LaunchOnGpu(Calls& calls, at::Device gpu);
+  // Between startCoalescing and endCoalescing: takes the prepared messages into batch_. Returns false at other times.
+  bool AddToBatch(Calls& calls);
   // The collectives of this rank that have not ended.
   std::vector<WorkPtr> Unfinished();
   // Prepare the calls of an allreduce, all_gather or reduce_scatter of one tensor in `calls`.
@@ -168,6 +176,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
 
   std::mutex mutex_;                               // guards the members below
   std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
+  Calls batch_;                                    // the messages on GPUs since startCoalescing
   std::optional<c10::Stream> results_;             // of the rank's GPU: see ProcessGroupWork
   // The collectives for which torch need not wait one by one; many of them may have ended.
   std::vector<std::weak_ptr<void>> not_awaited_;

@@ -20,6 +20,7 @@
 #include "bindings/torch/process_group/call_hooks.h"
 #include "tutti/call_options.h"
 #include "tutti/collective.h"
+#include "tutti/native_transport.h"
 #include "tutti/work.h"
 
 namespace tutti::dist {
@@ -35,6 +36,7 @@ struct Calls {
     CallOptions options;
   };
   absl::InlinedVector<Prepared, 1> prepared = {};
+  std::vector<NativeCall> messages = {};    // of a GPU, which start together
   absl::InlinedVector<Work, 1> works = {};  // the calls that have been started
   // Tensors whose memory the calls use, beside the outputs; kept until the calls have ended.
   absl::InlinedVector<at::Tensor, 2> held = {};

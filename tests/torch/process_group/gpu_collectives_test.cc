@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
@@ -136,6 +137,32 @@ const std::vector<std::pair<std::string, CallOn>>& AllCalls() {
          group.reduce_scatter(outputs, inputs, {})->wait();
          return outputs;
        }},
+      {"alltoall_base of different splits, some empty",
+       [](auto& group, at::Device device) {
+         const std::int64_t size = group.getSize();
+         // Rank r sends r·(r + d) rows to rank d: rank 0 sends nothing.
+         std::vector<std::int64_t> to;
+         std::vector<std::int64_t> from;
+         for (std::int64_t peer = 0; peer < size; ++peer) {
+           to.push_back(group.getRank() * (group.getRank() + peer));
+           from.push_back(peer * (peer + group.getRank()));
+         }
+         const auto rows = [](const auto& splits) {
+           return std::accumulate(splits.begin(), splits.end(), std::int64_t{0});
+         };
+         at::Tensor output = Room(device, {rows(from), 2});
+         at::Tensor input = Values(group, device, {rows(to), 2}, 4);
+         group.alltoall_base(output, input, from, to)->wait();
+         return Tensors{output};
+       }},
+      {"allgather of different sizes",
+       [](auto& group, at::Device device) {
+         TensorLists outputs(1);
+         for (int rank = 0; rank < group.getSize(); ++rank) outputs[0].push_back(Room(device, {rank + 1}));
+         Tensors inputs = {Values(group, device, {group.getRank() + 1}, 6)};
+         group.allgather(outputs, inputs)->wait();
+         return outputs[0];
+       }},
       {"_reduce_scatter_base",
        [](auto& group, at::Device device) {
          at::Tensor output = Room(device, {3});
@@ -183,6 +210,43 @@ TEST(GpuCollectivesTest, CoalescedCallsHaveOneWork) {
     work->wait();
     EXPECT_TRUE(b[0].cpu().equal(Values(group, at::kCPU, {2, 4}, 2 - 3 * group.getRank()) +
                                  Values(group, at::kCPU, {2, 4}, 5 - 3 * group.getRank())));
+  });
+}
+
+TEST(GpuCollectivesTest, Messages) {
+  RunGroup(3, [](::c10d::Backend& group, const StorePtr&) {
+    const at::Device gpu = Gpu(group.getRank());
+    group.eagerConnectSingleDevice(gpu);
+    Tensors tensors = {group.getRank() == 0 ? torch::full({2, 3}, 7.0F, gpu) : Strided(Room(gpu, {2, 3}))};
+    if (group.getRank() == 0) group.send(tensors, 2, 0)->wait();
+    if (group.getRank() == 2) group.recv(tensors, 0, 0)->wait();
+    EXPECT_TRUE(tensors[0].cpu().equal(torch::full({2, 3}, group.getRank() == 1 ? -1.0F : 7.0F)));
+  });
+}
+
+TEST(GpuCollectivesTest, ABatchOfMessagesTravelsTogether) {
+  RunGroup(3, [](::c10d::Backend& group, const StorePtr&) {
+    const int rank = group.getRank();
+    EXPECT_FALSE(group.supportsCoalescing());
+    group.eagerConnectSingleDevice(Gpu(rank));
+    EXPECT_TRUE(group.supportsCoalescing());
+    // Every rank sends to the other two before it receives.
+    TensorLists received;
+    group.startCoalescing();
+    for (const int step : {1, 2}) {
+      Tensors sent = {torch::full({4}, static_cast<float>(10 * rank + step), Gpu(rank))};
+      group.send(sent, (rank + step) % 3, 0);
+    }
+    for (const int step : {1, 2}) {
+      received.push_back({Strided(Room(Gpu(rank), {2, 2}))});
+      group.recv(received.back(), (rank + 3 - step) % 3, 0);
+    }
+    const auto work = group.endCoalescing();
+    work->getFuture()->wait();
+    for (const int step : {1, 2}) {
+      EXPECT_TRUE(received[step - 1][0].cpu().equal(
+          torch::full({2, 2}, static_cast<float>(10 * ((rank + 3 - step) % 3) + step))));
+    }
   });
 }
 
