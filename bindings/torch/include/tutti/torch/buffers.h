@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tutti/communicator.h"
+#include "tutti/torch/streams.h"
 #include "tutti/torch/tensors.h"
 
 namespace tutti::nn {
@@ -37,11 +38,12 @@ inline std::string Name(Buffers buffers) {
   return "unknown";
 }
 
-// Unimplemented, with the reason, where ranks cannot write one another's values to `buffer`.
-inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& buffer) {
-  if (!buffer.device().is_cpu() || buffer.layout() != torch::kStrided) {
+// Unimplemented, with the reason, where ranks cannot write one another's values to `buffer` of a model on `device`.
+inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& buffer, torch::Device device) {
+  if (!(buffer.device().is_cpu() || buffer.device() == device) || buffer.layout() != torch::kStrided) {
+    const std::string where = device.is_cpu() ? "" : c10::str(" or ", device);
     return absl::UnimplementedError(c10::str("buffer ", name, " is a ", buffer.layout(), " tensor on ", buffer.device(),
-                                             "; supported: dense tensors on the CPU"));
+                                             "; supported: dense tensors on the CPU", where));
   }
   if (at::has_internal_overlap(buffer) == at::MemOverlap::Yes) {
     return absl::UnimplementedError(absl::StrCat("elements of buffer ", name,
@@ -51,22 +53,27 @@ inline absl::Status CheckBuffer(const std::string& name, const torch::Tensor& bu
   return absl::OkStatus();
 }
 
-// Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective.
+// Makes `buffers` equal as `mode` says; `call` holds the options of each call. Collective. On a GPU the current stream
+// waits, and so does whatever takes the memory of `flat` from the allocator, which belongs to that stream.
 inline absl::Status SynchronizeBuffers(Communicator& communicator, const CallOptions& call, Buffers mode,
                                        const std::vector<NamedTensor>& buffers) {
   if (mode == Buffers::kLeave || communicator.size() == 1) return absl::OkStatus();
   torch::NoGradGuard no_grad;
   for (const auto& [name, buffer] : buffers) {
     torch::Tensor flat = buffer.contiguous();
+    if (flat.numel() == 0) continue;
+    CallOptions own = call;
+    own.stream = CurrentStreamHandle(flat.device());
     const absl::StatusOr<DType> dtype = DTypeOf(buffer.scalar_type());
     Work work;
     if (mode == Buffers::kAverage && dtype.ok()) {
-      work = communicator.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg, call);
+      work = communicator.AllReduce(flat.data_ptr(), flat.data_ptr(), flat.numel(), *dtype, ReduceOp::kAvg, own);
     } else {
       work = communicator.Broadcast(flat.data_ptr(), flat.data_ptr(), static_cast<std::int64_t>(flat.nbytes()),
-                                    DType::kU8, /*root=*/0, call);
+                                    DType::kU8, /*root=*/0, own);
     }
-    if (absl::Status status = work.Wait(); !status.ok()) return status;
+    const absl::Status status = flat.is_cpu() ? work.Wait() : work.WaitOnStream(own.stream);
+    if (!status.ok()) return status;
     if (!flat.is_same(buffer)) buffer.copy_(flat);
   }
   return absl::OkStatus();

@@ -21,6 +21,7 @@
 #include "tutti/synchronizer.h"
 #include "tutti/torch/backward_scope.h"
 #include "tutti/torch/errors.h"
+#include "tutti/torch/streams.h"
 #include "tutti/torch/tensors.h"
 
 namespace tutti::nn {
@@ -36,7 +37,7 @@ struct Trained {
 };
 
 // Puts gradients into their buckets and lets buckets leave as autograd completes them. Used on the thread of
-// backward().
+// backward(); for parameters on a GPU, that is autograd's thread for this GPU while the caller of backward() waits.
 class GradientHooks : private BackwardScope::Owner {
  public:
   // `may_begin` is called before each backward; its error is thrown out of backward(). All arguments must outlive the
@@ -89,18 +90,23 @@ class GradientHooks : private BackwardScope::Owner {
   void FollowAccumulator(int i);
   void CountOnce(int i);
   void MoveIntoBucket(int i);
+  void MarkReady(int i);
   void ContributeUnused(int i);
   absl::Status CheckNotAbandoned() const;
 
   void BeginBackward() override;
   bool HasAllGradients() override { return synchronizer_.MissingGradients().empty(); }
   void FinishBackward() override;
-  void CancelBackward() override { place_.ThrowIfError(synchronizer_.CancelBackward()); }
+  void CancelBackward() override {
+    FollowStream(synchronizer_, device_);
+    place_.ThrowIfError(synchronizer_.CancelBackward());
+  }
 
   const std::string& NameOf(int i) const { return synchronizer_.parameters()[i].name; }
 
   Synchronizer& synchronizer_;
   const ErrorPlace& place_;
+  const torch::Device device_;
   const bool allow_unused_;
   const std::function<absl::Status()> may_begin_;
   std::int64_t moves_ = 0;  // those of the synchronizer when the views were taken
@@ -118,7 +124,11 @@ class GradientHooks : private BackwardScope::Owner {
 inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace& place,
                                     const std::vector<torch::Tensor>& parameters, bool allow_unused,
                                     std::function<absl::Status()> may_begin)
-    : synchronizer_(synchronizer), place_(place), allow_unused_(allow_unused), may_begin_(std::move(may_begin)) {
+    : synchronizer_(synchronizer),
+      place_(place),
+      device_(DeviceOf(parameters)),
+      allow_unused_(allow_unused),
+      may_begin_(std::move(may_begin)) {
   const Strategy strategy = ValueOrThrow(ParseStrategy(synchronizer.strategy()));
   momentum_ = strategy.algorithm->exchanges == Exchanges::kMomentum;
   sums_ = strategy.option("average") == "false";
@@ -156,7 +166,13 @@ inline void GradientHooks::OnGradient(int i) {
   scope_.Enter();
   if (!trained_[i].gradient.defined()) return;  // only weights are exchanged
   MoveIntoBucket(i);
-  synchronizer_.MarkReady(i);
+  MarkReady(i);
+}
+
+// On a GPU the gradient is complete once the stream has come to what autograd has just enqueued.
+inline void GradientHooks::MarkReady(int i) {
+  if (device_.is_cpu()) return synchronizer_.MarkReady(i);
+  synchronizer_.MarkReady(i, CurrentStreamHandle(device_));
 }
 
 // Copies p.grad() into the bucket: one copy costs less than zeroing the bucket beforehand and adding to it.
@@ -217,7 +233,7 @@ inline void GradientHooks::ContributeUnused(int i) {
   if (trained_[i].parameter.grad().defined()) {  // accumulated earlier
     CountOnce(i);
     MoveIntoBucket(i);
-    synchronizer_.MarkReady(i);
+    MarkReady(i);
   } else {
     torch::NoGradGuard no_grad;
     trained_[i].gradient.zero_();
@@ -229,6 +245,7 @@ inline void GradientHooks::BeginBackward() {
   const bool exchanges_gradients = synchronizer_.exchanges_gradients();
   accumulates_ = exchanges_gradients && !synchronizer_.synchronize();
   exchanges_ = exchanges_gradients && !accumulates_ ? Trained::Exchanged::kGradient : Trained::Exchanged::kNothing;
+  FollowStream(synchronizer_, device_);
   place_.ThrowIfError(synchronizer_.BeginBackward());
   FollowMoves();
 }
@@ -243,6 +260,7 @@ inline void GradientHooks::FollowMoves() {
 }
 
 inline void GradientHooks::FinishBackward() {
+  FollowStream(synchronizer_, device_);
   std::vector<int> unused;
   if (allow_unused_) unused = synchronizer_.MissingGradients();
   for (int i : unused) ContributeUnused(i);

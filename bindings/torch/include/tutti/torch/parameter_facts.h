@@ -20,11 +20,12 @@ class ParameterFacts {
       : parameter_(parameter),
         sizes_(parameter.sizes().vec()),
         type_(parameter.scalar_type()),
+        device_(parameter.device()),
         trained_(parameter.requires_grad()) {}
 
   // Whether `now` is the same parameter, unchanged but for being frozen, which is no change. Copies nothing.
   bool HoldFor(const torch::Tensor& now) const {
-    return now.is_same(parameter_) && now.sizes() == sizes_ && now.scalar_type() == type_ &&
+    return now.is_same(parameter_) && now.sizes() == sizes_ && now.scalar_type() == type_ && now.device() == device_ &&
            now.requires_grad() <= trained_;
   }
 
@@ -35,6 +36,9 @@ class ParameterFacts {
     if (parameter_.scalar_type() != type_) {
       return absl::StrCat("converted from ", c10::toString(type_), " to ", c10::toString(parameter_.scalar_type()));
     }
+    if (parameter_.device() != device_) {
+      return absl::StrCat("moved from ", device_.str(), " to ", parameter_.device().str());
+    }
     if (parameter_.sizes() != sizes_) return "given another shape";
     return parameter_.requires_grad() && !trained_ ? "unfrozen (requires_grad)" : "";
   }
@@ -43,6 +47,7 @@ class ParameterFacts {
   torch::Tensor parameter_;
   std::vector<std::int64_t> sizes_;
   torch::ScalarType type_;
+  torch::Device device_;
   bool trained_;
 };
 

@@ -18,6 +18,7 @@
 #include "tutti/torch/errors.h"
 #include "tutti/torch/gradient_hooks.h"
 #include "tutti/torch/replicas.h"
+#include "tutti/torch/streams.h"
 
 namespace tutti::nn {
 
@@ -148,6 +149,7 @@ inline void QAdamUpdate::Step() {
   const ErrorPlace& place = replicas_.place();
   place.ThrowIfError(replicas_.gradients().EndBackward());
   place.ThrowIfError(Refresh());
+  FollowStream(replicas_.synchronizer(), replicas_.device());
   place.ThrowIfError(optimizer_->Step(TakeGradients()));
   // Counts a write of every parameter, as torch does for each change in place: backward() through older values is an
   // error.

@@ -26,6 +26,7 @@
 #include "tutti/torch/buffers.h"
 #include "tutti/torch/errors.h"
 #include "tutti/torch/gradient_hooks.h"
+#include "tutti/torch/streams.h"
 #include "tutti/torch/tensors.h"
 #include "tutti/torch/weights_watch.h"
 #include "tutti/tuning.h"
@@ -114,6 +115,8 @@ class Replicas {
   // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. Collective.
   void CheckReplicas();
 
+  // Where the parameters are that are trained.
+  torch::Device device() const { return device_; }
   Synchronizer& synchronizer() { return *synchronizer_; }
   const Synchronizer& synchronizer() const { return *synchronizer_; }
   GradientHooks& gradients() { return *gradients_; }
@@ -130,6 +133,7 @@ class Replicas {
   Communicator& communicator_;
   const Buffers buffer_mode_;
   ReplicatedModel model_;
+  torch::Device device_ = torch::kCPU;  // of all parameters that are trained
   std::unique_ptr<Synchronizer> synchronizer_;
   std::vector<NamedTensor> parameters_;  // each once
   std::vector<NamedTensor> buffers_;     // each once, and none that is a parameter
@@ -152,12 +156,14 @@ inline Replicas::Replicas(Communicator& communicator, ReplicatedModel model, con
   absl::StatusOr<std::vector<Parameter>> found = FindTensors();
   ThrowIfError(Agree(communicator, "torch", {{"buffers", Name(buffer_mode_)}}, found.status()));
   const bool autotune = options.autotune.has_value() ? *options.autotune : ValueOrThrow(AutotunesByDefault());
-  synchronizer_ = ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
-                                                    {.strategy = options.strategy,
-                                                     .bucket_bytes = options.bucket_bytes,
-                                                     .first_bucket_bytes = options.first_bucket_bytes,
-                                                     .allow_unused = options.allow_unused,
-                                                     .autotune = autotune}));
+  synchronizer_ =
+      ValueOrThrow(Synchronizer::Create(communicator, *std::move(found),
+                                        {.strategy = options.strategy,
+                                         .bucket_bytes = options.bucket_bytes,
+                                         .first_bucket_bytes = options.first_bucket_bytes,
+                                         .allow_unused = options.allow_unused,
+                                         .autotune = autotune,
+                                         .memory = device_.is_cpu() ? MemoryKind::kHost : MemoryKind::kDevice}));
   place_.emplace(communicator, *synchronizer_);
   if (synchronizer_->exchanges_weights()) weights_.emplace(trained_);
   Broadcast();
@@ -173,7 +179,8 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
     if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     parameters_.push_back({name, parameter});
     if (!parameter.requires_grad()) continue;
-    absl::StatusOr<Parameter> description = DescribeParameter(name, parameter);
+    if (trained_.empty()) device_ = parameter.device();
+    absl::StatusOr<Parameter> description = DescribeParameter(name, parameter, device_);
     if (!description.ok()) return description.status();
     if (GradientHooks::Hooks(parameter)) {
       return absl::InvalidArgumentError(
@@ -182,6 +189,7 @@ inline absl::StatusOr<std::vector<Parameter>> Replicas::FindTensors() {
     descriptions.push_back(*std::move(description));
     trained_.push_back(parameter);
   }
+  if (absl::Status fits = CheckDevice(communicator_, device_); !fits.ok()) return fits;
   SetBuffers(std::exchange(model_.buffers, {}));
   buffers_changed_ = false;  // Broadcast, which follows, compares
   if (!buffers_fit_.ok()) return buffers_fit_;
@@ -197,9 +205,10 @@ inline void Replicas::SetBuffers(const std::vector<NamedTensor>& buffers) {
   for (const auto& [name, buffer] : buffers) {
     if (!buffer.defined() || !seen.insert(buffer.unsafeGetTensorImpl()).second) continue;
     buffers_.push_back({name, buffer});
-    buffers_fit_.Update(CheckBuffer(name, buffer));
+    buffers_fit_.Update(CheckBuffer(name, buffer, device_));
     words.emplace_back(absl::StrCat("buffer ", name),
-                       absl::StrCat(c10::toString(buffer.scalar_type()), " ", absl::StrJoin(buffer.sizes(), "x")));
+                       absl::StrCat(c10::toString(buffer.scalar_type()), " ", absl::StrJoin(buffer.sizes(), "x"),
+                                    buffer.is_cpu() ? "" : " on a GPU"));
   }
   if (words == buffers_in_words_) return;
   const auto differs = std::mismatch(words.begin(), words.end(), buffers_in_words_.begin(), buffers_in_words_.end());
@@ -222,6 +231,7 @@ inline Replicas::~Replicas() {
 }
 
 inline void Replicas::Broadcast() {
+  FollowStream(*synchronizer_, device_);
   TensorMemory state(Replicated());
   place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
@@ -237,6 +247,7 @@ inline void Replicas::BroadcastBytes(std::string& bytes) {
 }
 
 inline void Replicas::BeginForward() {
+  FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->BeginForward());
   if (weights_.has_value()) weights_->Remember();
 }
@@ -266,6 +277,7 @@ inline void Replicas::BeginUpdate(bool uses_gradients) {
   place_->ThrowIfError(MayBeginBackward());
   // The answer concerns this step, so steps_together() is asked before the step is counted.
   steps_together_ = synchronizer_->steps_together();
+  FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->BeforeStep());
   updating_ = update_failed_ = true;
 }
@@ -280,6 +292,7 @@ inline void Replicas::EndUpdate() {
   if (weights_.has_value()) weights_->Remember();
   place_->ThrowIfError(gradients_->CheckExchanged());
   gradients_->BeginStep();
+  FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->AfterStep());
   if (steps_together_) SynchronizeBuffers();
   BeginForward();
@@ -287,12 +300,14 @@ inline void Replicas::EndUpdate() {
 
 inline void Replicas::Flush() {
   place_->ThrowIfError(CheckPlaces());
+  FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->Flush());
   SynchronizeBuffers();
   BeginForward();
 }
 
 inline void Replicas::LoadState(const std::vector<std::string>& states) {
+  FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
   BeginForward();
 }
@@ -329,6 +344,7 @@ inline bool Replicas::OnAnyRank(bool mine) {
 
 inline void Replicas::CheckReplicas() {
   place_->ThrowIfError(synchronizer_->Agree({}, model_.check()));
+  FollowStream(*synchronizer_, device_);
   place_->ThrowIfError(synchronizer_->CheckState(TensorMemory(Replicated()).memory()));
 }
 

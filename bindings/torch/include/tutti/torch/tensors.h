@@ -46,6 +46,11 @@ inline std::vector<std::int64_t> GradientStrides(const torch::Tensor& parameter)
   return {contiguous.begin(), contiguous.end()};
 }
 
+// The device of a model with these trained parameters, all of which are there.
+inline torch::Device DeviceOf(const std::vector<torch::Tensor>& parameters) {
+  return parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].device();
+}
+
 // Text such as "64x3x3x3", with strides when they are not the usual ones.
 inline std::string ShapeOf(const torch::Tensor& parameter) {
   std::string shape = absl::StrJoin(parameter.sizes(), "x");
@@ -53,10 +58,28 @@ inline std::string ShapeOf(const torch::Tensor& parameter) {
   return absl::StrCat(shape, " strides ", absl::StrJoin(parameter.strides(), "x"));
 }
 
-inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, const torch::Tensor& parameter) {
-  if (!parameter.device().is_cpu() || parameter.layout() != torch::kStrided) {
+// OK where parameters of a model on `device` can be exchanged by `communicator`.
+inline absl::Status CheckDevice(const Communicator& communicator, torch::Device device) {
+  if (!device.is_cuda() || communicator.cuda_device() == device.index()) return absl::OkStatus();
+  const std::string works_on = communicator.cuda_device().has_value()
+                                   ? absl::StrCat("works on cuda:", *communicator.cuda_device())
+                                   : "works on the CPU alone";
+  return absl::InvalidArgumentError(absl::StrCat("the parameters of rank ", communicator.rank(), " are on ",
+                                                 device.str(), ", and its communicator ", works_on,
+                                                 ": give CommunicatorOptions::cuda_device the GPU of the model"));
+}
+
+// `device`: that of the model.
+inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, const torch::Tensor& parameter,
+                                                   torch::Device device) {
+  const bool somewhere = parameter.device().is_cpu() || parameter.device().is_cuda();
+  if (!somewhere || parameter.layout() != torch::kStrided) {
     return absl::UnimplementedError(c10::str("parameter ", name, " is a ", parameter.layout(), " tensor on ",
-                                             parameter.device(), "; supported: dense tensors on the CPU"));
+                                             parameter.device(), "; supported: dense tensors on the CPU or on a GPU"));
+  }
+  if (parameter.device() != device) {
+    return absl::UnimplementedError(c10::str("parameter ", name, " is on ", parameter.device(), ", and another one on ",
+                                             device, "; supported: models whose parameters are on one device"));
   }
   const absl::StatusOr<DType> dtype = DTypeOf(parameter.scalar_type());
   if (!dtype.ok()) {
@@ -74,9 +97,13 @@ inline absl::StatusOr<Parameter> DescribeParameter(const std::string& name, cons
 // detached and zeroed in place, as zero_grad(false) does. Keeps the memory alive.
 inline torch::Tensor GradientAlias(std::shared_ptr<void> memory, const torch::Tensor& parameter) {
   void* data = memory.get();
-  return torch::from_blob(
-      data, parameter.sizes(), GradientStrides(parameter), [held = std::move(memory)](void*) {},
-      torch::TensorOptions().dtype(parameter.scalar_type()).device(torch::kCPU));
+  const at::AutoDispatchBelowADInplaceOrView no_view;
+  return at::for_blob(data, parameter.sizes())
+      .strides(GradientStrides(parameter))
+      .deleter([held = std::move(memory)](void*) {})
+      .options(parameter.options())
+      .target_device(parameter.device())
+      .make_tensor();
 }
 
 struct NamedTensor {

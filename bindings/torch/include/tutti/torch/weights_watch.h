@@ -13,7 +13,8 @@
 namespace tutti::nn {
 
 // torch counts the writes of a tensor, but not those through `.data()`, as torch::optim::SGD makes them; so
-// WeightsWatch also looks at some elements of every parameter. Parameters must have no gaps between their elements.
+// WeightsWatch also looks at some elements of every parameter, but for those on GPUs, for which the host would have to
+// wait: there writes through `.data()` go unnoticed. Parameters must have no gaps between their elements.
 class WeightsWatch {
  public:
   static constexpr int kNone = -1;
@@ -56,6 +57,7 @@ class WeightsWatch {
   // A hash of elements at equal distances, the first and the last among them: so few that they cost a step with many
   // parameters next to nothing, and enough to notice an optimizer, which changes nearly all elements.
   static std::uint64_t SampleOf(const torch::Tensor& parameter) {
+    if (!parameter.is_cpu()) return 0;
     constexpr std::int64_t kElements = 16;
     const auto* const memory = static_cast<const char*>(parameter.const_data_ptr());
     const std::int64_t last = parameter.numel() - 1;
