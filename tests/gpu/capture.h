@@ -8,17 +8,27 @@
 
 namespace tutti::gpu {
 
-// "Relaxed": other calls of CUDA by this process go on as usual.
+// In the mode that forbids most, and that PyTorch uses: no thread may query or allocate meanwhile, unless it says that
+// this has nothing to do with the capture.
 inline CudaError BeginCapture(CUstream_st* stream) {
-  return cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+  return cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
 }
 
-inline CudaError EndCapture(CUstream_st* stream) {
-  cudaGraph_t graph = nullptr;
-  const cudaError_t error = cudaStreamEndCapture(stream, &graph);
-  if (graph != nullptr) cudaGraphDestroy(graph);
+inline CudaError EndCapture(CUstream_st* stream, void** graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream, &captured);
+  cudaGraphExec_t executable = nullptr;
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, captured, 0);
+  if (captured != nullptr) cudaGraphDestroy(captured);
+  *graph = executable;
   return error;
 }
+
+inline CudaError LaunchGraph(void* graph, CUstream_st* stream) {
+  return cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream);
+}
+
+inline void DestroyGraph(void* graph) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); }
 
 }  // namespace tutti::gpu
 

@@ -22,10 +22,13 @@ namespace tutti::gpu {
 // How long a communicator of a check waits for its peers, unless the check says otherwise.
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Between the two calls what is enqueued on `stream` is recorded into a CUDA graph, which is then thrown away.
+// Between the first two calls what is enqueued on `stream` is recorded into a CUDA graph, which can then be launched
+// any number of times, until it is destroyed.
 struct StreamCapture {
   CudaError (*begin)(CUstream_st* stream) = nullptr;
-  CudaError (*end)(CUstream_st* stream) = nullptr;
+  CudaError (*end)(CUstream_st* stream, void** graph) = nullptr;
+  CudaError (*launch)(void* graph, CUstream_st* stream) = nullptr;
+  void (*destroy)(void* graph) = nullptr;
 };
 
 // The GPU of a rank, real or fake, and what serves it.

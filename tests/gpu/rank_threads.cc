@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include "comm/device_parts.h"
@@ -19,10 +20,19 @@ CudaError BeginCapture(CUstream_st* stream) {
   return kCudaSuccess;
 }
 
-CudaError EndCapture(CUstream_st* stream) {
-  FakeGraph graph;
-  return FakeCuda::EndCapture(stream, &graph);
+CudaError EndCapture(CUstream_st* stream, void** graph) {
+  auto captured = std::make_unique<FakeGraph>();
+  const CudaError error = FakeCuda::EndCapture(stream, captured.get());
+  *graph = captured.release();
+  return error;
 }
+
+CudaError LaunchGraph(void* graph, CUstream_st* stream) {
+  FakeCuda::LaunchGraph(*static_cast<FakeGraph*>(graph), stream);
+  return kCudaSuccess;
+}
+
+void DestroyGraph(void* graph) { delete static_cast<FakeGraph*>(graph); }
 
 }  // namespace
 
@@ -37,7 +47,7 @@ absl::Status RunOnFakes(const RankCheck& check, int size) {
     CheckedRank rank = {.comm = comm,
                         .device = {.cuda = parts.cuda,
                                    .native = parts.native,
-                                   .capture = {BeginCapture, EndCapture},
+                                   .capture = {BeginCapture, EndCapture, LaunchGraph, DestroyGraph},
                                    .index = comm.rank(),
                                    .is_fake = true},
                         .die = [] { return absl::OkStatus(); },

@@ -63,8 +63,9 @@ int Run(const Wanted& wanted) {
                   std::string(check.summary).c_str());
       std::fflush(stdout);
       const absl::Time begin = absl::Now();
-      const absl::Status status =
-          wanted.fake && !wanted.process ? RunOnFakes(check, size) : RunOnGpu(check, size, {BeginCapture, EndCapture});
+      const absl::Status status = wanted.fake && !wanted.process
+                                      ? RunOnFakes(check, size)
+                                      : RunOnGpu(check, size, {BeginCapture, EndCapture, LaunchGraph, DestroyGraph});
       if (!status.ok()) {
         ++failures;
         std::printf("    %s\n", std::string(status.message()).c_str());
