@@ -100,7 +100,12 @@ class DeviceMemory final : public BucketMemory {
   }
   absl::StatusOr<Buffer> AllocateZeroed(std::int64_t bytes) override {
     absl::StatusOr<Buffer> buffer = communicator_.Allocate(bytes, MemoryKind::kDevice);
-    if (buffer.ok()) Zero(buffer->data(), bytes);
+    if (!buffer.ok() || bytes == 0) return buffer;
+    // The first who writes to the memory may do so on a stream that waits for none of this class.
+    Zero(buffer->data(), bytes);
+    const CudaDeviceScope scope(cuda_, device_);
+    const CudaError error = cuda_.synchronize_stream(stream_);
+    if (error != kCudaSuccess) return CudaStatus(cuda_, error, absl::StrCat("zeroing ", bytes, " bytes"));
     return buffer;
   }
 
