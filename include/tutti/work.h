@@ -69,8 +69,8 @@ class Work {
   // for all other calls. The source of a bound Recv is known until that plan is started again.
   Rank source() const;
 
-  // The bytes that the call moves to and from other ranks, as planned; 0 for a call that was refused. Of a call with
-  // two plans, the plan for buffers that peers can map is counted.
+  // The bytes that the call moves to and from other ranks, as planned; 0 for a call that was refused, or has no plan
+  // (Communicator::SendRecv). Of a call with two plans, the plan for buffers that peers can map is counted.
   std::int64_t wire_bytes() const;
 
   // Calls `callback` once, when the call has ended: on a thread of the communicator for callbacks, which runs one

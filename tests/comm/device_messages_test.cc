@@ -20,10 +20,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-WorldOptions OnDevices(absl::Duration timeout = absl::Seconds(60), int ranks_per_node = 0) {
+WorldOptions OnDevices(int ranks_per_node = 0) {
   WorldOptions options;
   options.on_devices = true;
-  options.communicator.timeout = timeout;
   options.ranks_per_node = ranks_per_node;
   return options;
 }
@@ -63,7 +62,7 @@ TEST(DeviceMessagesTest, AllToAllVOfEveryWorld) {
   for (const int ranks_per_node : {0, 2}) {
     for (int size = 1; size <= 8; ++size) {
       const FakeCudaCounts before = FakeCuda::Counts();
-      RunWorld(size, OnDevices(absl::Seconds(60), ranks_per_node), [](Communicator& comm) {
+      RunWorld(size, OnDevices(ranks_per_node), [](Communicator& comm) {
         const Blocks blocks(comm);
         const FakeMemory in(comm.rank(), static_cast<std::int64_t>(blocks.input.size()) * 4);
         const FakeMemory out(comm.rank(), static_cast<std::int64_t>(blocks.expected.size()) * 4);
@@ -116,7 +115,7 @@ TEST(DeviceMessagesTest, ARankWithoutElementsTakesPart) {
 // those without elements are none.
 TEST(DeviceMessagesTest, MessagesGoRound) {
   for (const int ranks_per_node : {0, 1}) {
-    RunWorld(4, OnDevices(absl::Seconds(60), ranks_per_node), [](Communicator& comm) {
+    RunWorld(4, OnDevices(ranks_per_node), [](Communicator& comm) {
       const Rank to = (comm.rank() + 1) % comm.size();
       const Rank from = (comm.rank() + 3) % comm.size();
       const FakeMemory memory(comm.rank(), 4000);
@@ -236,9 +235,9 @@ TEST(DeviceMessagesTest, SendRecvMeetsSingleMessages) {
 // Each rank's Send would have to end before its Recv begins: the deadline ends what NCCL would wait in for ever.
 TEST(DeviceMessagesTest, TwoSendsThatWaitForEachOtherEndAtTheDeadline) {
   for (const int ranks_per_node : {0, 1}) {
-    RunWorld(2, OnDevices(absl::Milliseconds(400), ranks_per_node), [](Communicator& comm) {
+    RunWorld(2, OnDevices(ranks_per_node), [](Communicator& comm) {
       const FakeMemory memory(comm.rank(), 800);
-      Work send = comm.Send(memory.data(), 100, DType::kF32, 1 - comm.rank());
+      Work send = comm.Send(memory.data(), 100, DType::kF32, 1 - comm.rank(), {.timeout = absl::Milliseconds(400)});
       Work recv = comm.Recv(memory.data() + 400, 100, DType::kF32, 1 - comm.rank());
       const absl::Status status = recv.Wait();
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
@@ -252,12 +251,12 @@ TEST(DeviceMessagesTest, TwoSendsThatWaitForEachOtherEndAtTheDeadline) {
 // Nobody waits for the Recv on the host, and its deadline counts nevertheless.
 TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
   std::latch has_ended(1);
-  RunWorld(3, OnDevices(absl::Milliseconds(400)), [&](Communicator& comm) {
+  RunWorld(3, OnDevices(), [&](Communicator& comm) {
     if (comm.rank() > 0) return has_ended.wait();
     const FakeMemory memory(comm.rank(), 8);
     CUstream_st* stream = nullptr;
     ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
-    Work work = comm.Recv(memory.data(), 1, DType::kF32, 1);
+    Work work = comm.Recv(memory.data(), 1, DType::kF32, 1, {.timeout = absl::Milliseconds(400)});
     ASSERT_EQ(work.WaitOnStream(stream), absl::OkStatus());
     EXPECT_EQ(FakeCuda::Table().synchronize_stream(stream), kCudaSuccess);
     const absl::Status status = work.Wait();
