@@ -69,7 +69,7 @@ absl::Status BenchRank::CountWrong(const BenchCaller& caller, std::int64_t& wron
       output, bytes, [&](const std::byte* here) { std::memcpy(mine.data(), here, static_cast<std::size_t>(bytes)); });
   if (!read.ok()) return read;
   std::vector<std::byte> first = mine;
-  const absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0).Wait();
+  absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0).Wait();
   const auto element = static_cast<std::size_t>(element_);
   for (std::size_t at = 0; at < mine.size(); at += element) {
     wrong += std::memcmp(mine.data() + at, first.data() + at, element) != 0;

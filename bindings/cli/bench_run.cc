@@ -208,7 +208,7 @@ absl::Status RunBench(Communicator& communicator, const BenchOptions& options, c
     nccl = *std::move(connected);
   }
   for (const std::string& name : NamesOf(options)) {
-    const absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
+    absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -2,8 +2,11 @@
 #include "bindings/cli/nccl/raw_nccl.h"
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +22,13 @@ using ::testing::HasSubstr;
 
 // What waits, waits for this.
 std::atomic<bool> released = false;
+
+// Threads that are left behind may use a table after its test has ended.
+nccl::Library& NewTable() {
+  static std::vector<std::unique_ptr<nccl::Library>>& kept = *new std::vector<std::unique_ptr<nccl::Library>>;
+  kept.push_back(std::make_unique<nccl::Library>(FakeNccl::Table()));
+  return *kept.back();
+}
 
 void AwaitRelease() {
   while (!released.load()) std::this_thread::yield();
@@ -55,7 +65,7 @@ class RawNcclTest : public testing::Test {
     };
   }
 
-  nccl::Library library_ = FakeNccl::Table();
+  nccl::Library& library_ = NewTable();
 };
 
 TEST_F(RawNcclTest, ConnectsUntilTheTimeoutAndNoLonger) {
