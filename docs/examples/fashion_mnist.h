@@ -16,7 +16,8 @@ struct Images {
   torch::Tensor labels;  // i64, N
 
   std::int64_t size() const { return labels.size(0); }
-  // The images at `indices`, normalized: f32, n x 1 x 28 x 28, and their labels.
+  Images To(torch::Device device) const { return {pixels.to(device), labels.to(device)}; }
+  // The images at `indices`, which are on the same device, normalized: f32, n x 1 x 28 x 28, and their labels.
   std::pair<torch::Tensor, torch::Tensor> Batch(const torch::Tensor& indices) const;
 };
 

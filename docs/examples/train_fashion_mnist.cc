@@ -2,6 +2,9 @@
 // kept in step by a strategy of your choice:
 //
 //   tutti launch -n 4 -- train_fashion_mnist --strategy bytegrad --epochs 5
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
@@ -29,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string strategy = "gradient_allreduce";
+  std::string device = "cpu";
   std::string model = "cnn";
   std::string optimizer = "sgd";
   int epochs = 5;
@@ -44,6 +48,24 @@ struct Options {
 };
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// How many GPUs torch sees. Programs link the part of libtorch for the CPU, and the part for CUDA is loaded here,
+// before torch looks for it.
+int CountGpus() {
+  if (!c10::impl::hasDeviceGuardImpl(torch::kCUDA) && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw CLI::ValidationError(std::string("--device cuda: this libtorch has no CUDA: ") + dlerror());
+  }
+  const int gpus = c10::impl::VirtualGuardImpl(torch::kCUDA).deviceCount();
+  if (gpus == 0) throw CLI::ValidationError("--device cuda: torch finds no GPU; `tutti info` says what is missing");
+  return gpus;
+}
+
+// The GPU of this rank: its place on its node, modulo the number of GPUs that the rank sees.
+torch::Device ChooseDevice(const Options& options) {
+  if (options.device == "cpu") return torch::kCPU;
+  const int local_rank = tutti::nn::ValueOrThrow(tutti::IdentityFromEnvironment()).local_rank;
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(local_rank % CountGpus())};
+}
 
 torch::nn::Sequential MakeNet(const std::string& model) {
   using namespace torch::nn;  // NOLINT(google-build-using-namespace): reads like the picture of the net
@@ -82,12 +104,13 @@ double SecondsOf(clockid_t clock) {
 // One rank's part of the training.
 class Trainer {
  public:
-  Trainer(tutti::Communicator& world, const Options& options)
+  Trainer(tutti::Communicator& world, const Options& options, torch::Device device)
       : world_(world),
         options_(options),
-        train_(fashion_mnist::Load(fashion_mnist::Part::kTrain, options.data)),
-        test_(fashion_mnist::Load(fashion_mnist::Part::kTest, options.data)),
-        net_((torch::manual_seed(options.seed), MakeNet(options.model))),
+        device_(device),
+        train_(fashion_mnist::Load(fashion_mnist::Part::kTrain, options.data).To(device)),
+        test_(fashion_mnist::Load(fashion_mnist::Part::kTest, options.data).To(device)),
+        net_(MakeNetOnDevice()),
         // Small buckets, since the CNN is small: the first ones travel while the convolutions are differentiated.
         replicas_(world, *net_, {.strategy = options.strategy, .bucket_bytes = 1 << 20, .first_bucket_bytes = 1 << 16}),
         optimizer_(MakeOptimizer(options, *net_, replicas_)) {
@@ -134,6 +157,13 @@ class Trainer {
   }
 
  private:
+  torch::nn::Sequential MakeNetOnDevice() const {
+    torch::manual_seed(options_.seed);
+    torch::nn::Sequential net = MakeNet(options_.model);  // with the weights that the CPU draws, wherever it trains
+    net->to(device_);
+    return net;
+  }
+
   std::int64_t global_batch() const { return options_.batch * world_.size(); }
   std::int64_t steps_per_epoch() const {
     const std::int64_t all = train_.size() / global_batch();
@@ -153,7 +183,7 @@ class Trainer {
     const std::int64_t steps = steps_per_epoch();
     // All ranks draw the same order of the images, and each takes its part of every batch.
     auto generator = at::detail::createCPUGenerator(options_.seed * 1000 + static_cast<std::uint64_t>(epoch));
-    const torch::Tensor order = torch::randperm(train_.size(), generator, torch::kInt64);
+    const torch::Tensor order = torch::randperm(train_.size(), generator, torch::kInt64).to(device_);
 
     Progress progress("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(options_.epochs),
                       world_.rank() == 0 ? steps : 0);
@@ -199,7 +229,7 @@ class Trainer {
     net_->eval();
     const tutti::Range mine = tutti::ChunkOf(test_.size(), world_.size(), world_.rank());
     std::int64_t right = 0;
-    for (const torch::Tensor& indices : torch::arange(mine.begin, mine.begin + mine.count).split(500)) {
+    for (const torch::Tensor& indices : torch::arange(mine.begin, mine.begin + mine.count, device_).split(500)) {
       const auto [images, labels] = test_.Batch(indices);
       right += net_->forward(images).argmax(1).eq(labels).sum().item<std::int64_t>();
     }
@@ -215,6 +245,7 @@ class Trainer {
 
   tutti::Communicator& world_;
   const Options options_;
+  const torch::Device device_;
   const fashion_mnist::Images train_;
   const fashion_mnist::Images test_;
   torch::nn::Sequential net_;
@@ -227,13 +258,16 @@ class Trainer {
   std::ofstream trace_;
 };
 
-void Train(const Options& options) {
+void Train(const Options& options, torch::Device device) {
   torch::set_num_threads(options.threads);
-  const auto world = tutti::nn::Connect();
+  const c10::DeviceGuard on_device(device);
+  tutti::CommunicatorOptions where;
+  if (device.is_cuda()) where.cuda_device = device.index();
+  const auto world = tutti::nn::Connect(where);
   const bool writes = world->rank() == 0 && !options.json.empty();
   // Opened before the training, so that a wrong path costs no training; what an older file holds stays until the end.
   if (writes && !std::ofstream(options.json, std::ios::app)) throw std::runtime_error("cannot write " + options.json);
-  const nlohmann::ordered_json row = Trainer(*world, options).Run();
+  const nlohmann::ordered_json row = Trainer(*world, options, device).Run();
   if (world->rank() != 0) return;
   std::printf("accuracy %.2f %%, %.1f s, %.1f MB on the wire by all ranks (%.3f of f32), equal weights on all ranks\n",
               100 * row["accuracy"].get<double>(), row["seconds"].get<double>(), row["wire_bytes"].get<double>() / 1e6,
@@ -260,10 +294,13 @@ int SayOnce(const CLI::App& app, const CLI::ParseError& error) {
 
 int Run(int argc, char** argv) {
   Options options;
+  torch::Device device = torch::kCPU;
   CLI::App app("Trains a small CNN on Fashion-MNIST on the ranks of `tutti launch`, torchrun, mpirun or srun");
   app.option_defaults()->always_capture_default();
   app.add_option("--strategy", options.strategy, "How replicas are kept in step: NAME or NAME:option=value,…")
       ->check(CheckStrategy);
+  app.add_option("--device", options.device, "cpu, or cuda: each rank trains on a GPU of its own")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
       ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
@@ -289,11 +326,12 @@ int Run(int argc, char** argv) {
     if (is_qadam != (options.optimizer == "qadam")) {
       throw CLI::ValidationError("--strategy qadam and --optimizer qadam go together, neither without the other");
     }
+    device = ChooseDevice(options);
   } catch (const CLI::ParseError& error) {
     return SayOnce(app, error);
   }
   if (options.learning_rate == 0) options.learning_rate = options.optimizer == "sgd" ? 0.05 : 0.001;
-  Train(options);
+  Train(options, device);
   return 0;
 }
 
