@@ -1,10 +1,10 @@
-// GPUs for torch over host memory, for tests: a program that links fake_gpu.cc and fake_gpu_operators.cc has a torch
-// with the eight devices of the fake CUDA (tests/harness/fake_cuda.h), although torch was built for the CPU alone.
+// GPUs for torch over host memory, for tests: a program that links fake_gpu.cc and fake_gpu_operators.cc, and of torch
+// the libraries for the CPU alone (not libtorch_cuda), has the eight devices of the fake CUDA
+// (tests/harness/fake_cuda.h).
 //
 // - Operators are carried out by torch's kernels for the CPU on the same memory. Those that only write tensors whose
-// sizes
-//   are known (in place, into an output, copies on a device) are enqueued on the current stream. All others first wait
-//   for the current stream, and for no other one. So a wait that is missing between two streams shows as a wrong
+//   sizes are known (in place, into an output, copies on a device) are enqueued on the current stream. All others first
+//   wait for the current stream, and for no other one. So a wait that is missing between two streams shows as a wrong
 //   result.
 // - Memory that is freed is overwritten with 0xDD in the order of the stream on which the memory was allocated, and
 //   after what other streams had enqueued at that time, if those were told to torch (Tensor::record_stream).

@@ -22,7 +22,7 @@ class GradScaler(torch.amp.GradScaler):
         if not isinstance(model, DistributedDataParallel):
             raise TypeError(f"GradScaler is for tutti.torch.DistributedDataParallel, not {type(model).__name__}: beside "
                             "tutti.torch.register use torch.amp.GradScaler, and tell the exchange with set_loss_scale")
-        super().__init__("cpu", **options)
+        super().__init__(next((parameter.device.type for parameter in model.parameters()), "cpu"), **options)
         self._model = model
 
     def scale(self, outputs: Any) -> Any:

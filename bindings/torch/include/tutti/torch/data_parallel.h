@@ -38,6 +38,11 @@ using DataParallelOptions = ReplicasOptions;
 // a new DataParallel instead, because torch::load moves weights to other memory; the next backward() says so. A module
 // that no shared_ptr owns must outlive the DataParallel.
 //
+// A module may be on a GPU, with a communicator of that GPU (CommunicatorOptions::cuda_device). Then the host goes on
+// while gradients and weights travel: backward() and Step let torch's current stream wait, on which the program
+// computes, and an error that comes later is thrown by a later call. Flush, SaveState and CheckReplicas wait for the
+// GPU.
+//
 // Gradients that are there before backward() count, as in torch: after several backward() p.grad() is the sum of all,
 // on all ranks. With allow_unused, a parameter that no rank has used keeps an undefined gradient, so that optimizers
 // leave it alone. A node of the graph may run a backward() of its own, as a checkpointed segment does; a parameter must
