@@ -118,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(All, DataParallelGpuStrategyTest,
                                            "bytegrad:error_feedback=true", "decentralized",
                                            "decentralized:peer_selection_mode=shift_one", "low_precision_decentralized",
                                            "async:warmup_steps=100", "qadam:warmup_steps=3"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& tested) {
+                           std::string name = tested.param;
                            for (char& c : name) {
                              if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
                            }
