@@ -152,7 +152,7 @@ absl::Status StreamExecutor::Begin(StreamRun& run) {
   }
   absl::Status status = StatusOf(cuda.wait_event(run.stream_, run.input_ready_), run, "to wait for the input");
   // The word of graphs keeps its error.
-  if (!status.ok() || run.captured_) return status;
+  if (!status.ok() || !run.decodes_ || run.captured_) return status;
   return StatusOf(cuda.fill_async(run.word_, 0, sizeof *run.word_, run.stream_), run, "to clear the error word");
 }
 
@@ -257,8 +257,11 @@ void StreamExecutor::ListSteps(StreamRun& run, absl::Span<const StepId> steps) {
 
 absl::Status StreamExecutor::MarkEnd(StreamRun& run) {
   const CudaRuntime& cuda = *device_.cuda;
-  absl::Status status = StatusOf(cuda.copy_async(run.word_here_, run.word_, sizeof *run.word_, run.stream_), run,
-                                 "to read the error word");
+  absl::Status status;
+  if (run.decodes_) {
+    status = StatusOf(cuda.copy_async(run.word_here_, run.word_, sizeof *run.word_, run.stream_), run,
+                      "to read the error word");
+  }
   if (status.ok()) status = StatusOf(cuda.record_event(run.end_, run.stream_), run, "to mark the end");
   if (!status.ok()) return status;
   run.stage_ = StreamRun::Stage::kEnqueued;
@@ -289,7 +292,7 @@ Executor::Polled StreamExecutor::EndIfReached(StreamRun& run) {
     return ready.ok() ? Polled::kNothing : FailByNative(run, ready.status());
   }
   if (error != kCudaSuccess) return Fail(run, CudaStatus(*device_.cuda, error, run.Text()));
-  if (*run.error_here_ != 0) {
+  if (run.decodes_ && *run.error_here_ != 0) {
     return Fail(run, absl::DataLossError(absl::StrCat("rank ", run.channel.peer(run.channel.rank()).world_rank, " in ",
                                                       run.Text(), ": a message cannot be decoded")));
   }

@@ -9,7 +9,10 @@
 namespace tutti {
 
 StreamRun::StreamRun(const StreamDevice& device, Call& its_call, Channel& its_channel, const Program& its_program)
-    : Run(its_call, its_channel, its_program), device_(device) {
+    : Run(its_call, its_channel, its_program),
+      device_(device),
+      decodes_(std::any_of(program.instructions.begin(), program.instructions.end(),
+                           [](const Instruction& step) { return step.kind == StepKind::kDecode; })) {
   const StreamOrder& order = *program.stream_order;
   for (std::size_t i = 0; i < order.size(); ++i) MakeRoomFor(order.launch(i));
   for (const Recode& recode : program.recodes) MakeRoomFor(StepsOf(recode));
@@ -73,10 +76,11 @@ absl::Status StreamRun::Allocate() {
   if (status.ok() && scratch_bytes > 0 && scratch_ == nullptr)
     status = status_of(cuda.allocate(&scratch_, scratch_bytes), "the scratch");
   void* error = error_;
-  if (status.ok() && error == nullptr) status = status_of(cuda.allocate(&error, sizeof *error_), "the error word");
+  if (status.ok() && decodes_ && error == nullptr)
+    status = status_of(cuda.allocate(&error, sizeof *error_), "the error word");
   error_ = static_cast<std::uint32_t*>(error);
   void* here = error_here_;
-  if (status.ok() && here == nullptr)
+  if (status.ok() && decodes_ && here == nullptr)
     status = status_of(cuda.allocate_pinned(&here, sizeof *error_here_), "the error word");
   error_here_ = static_cast<std::uint32_t*>(here);
   if (status.ok() && input_ready_ == nullptr) status = status_of(cuda.create_event(&input_ready_), "the event");

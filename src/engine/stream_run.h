@@ -57,6 +57,7 @@ class StreamRun final : public Run {
   std::size_t launches() const { return program.takes_messages ? 1 : program.stream_order->size(); }
 
   const StreamDevice& device_;
+  const bool decodes_;  // some step may refuse bytes: the run has error words
   Stage stage_ = Stage::kQueued;
   std::size_t next_launch_ = 0;
   std::size_t next_recode_ = 0;        // in Program::recodes

@@ -152,6 +152,25 @@ TEST(DeviceCallsTest, BuffersOfBothInOneCallAreRefused) {
   });
 }
 
+// A sum by NCCL is no work for the GPU but NCCL's own.
+TEST(DeviceCallsTest, ANativeCallEnqueuesNothingElse) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(0, 8);
+    const CallOptions native = {.schedule = *FindSchedule(Collective::kAllReduce, "native")};
+    FakeCudaCounts before;
+    for (const bool counts_now : {false, true}) {
+      before = FakeCuda::Counts();
+      ASSERT_EQ(comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, native).Wait(),
+                absl::OkStatus());
+      if (!counts_now) continue;  // the first call allocates
+      const FakeCudaCounts counts = FakeCuda::Counts() - before;
+      EXPECT_EQ(counts.copies + counts.fills + counts.launches + counts.allocations, 0);
+      EXPECT_EQ(counts.records, 2);
+      EXPECT_EQ(counts.event_waits, 1);
+    }
+  });
+}
+
 // A rank that has no memory left on its GPU ends the communicator: its later calls would meet others of its peers.
 TEST(DeviceCallsTest, ARankWithoutMemoryEndsTheCallsOfAll) {
   std::barrier<> both_have_memory(2);

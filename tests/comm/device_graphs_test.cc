@@ -203,15 +203,17 @@ TEST(CudaGraphsTest, AWaitOutsideOfTheCaptureIsRefused) {
 // What a graph uses is never that of another call, until the communicator is destroyed.
 TEST(CudaGraphsTest, TheScratchOfAGraphIsItsOwn) {
   const FakeCudaCounts before = FakeCuda::Counts();
-  RunWorld(1, OnDevices(), [](Communicator& comm) {
-    const Stream stream(0);
-    const FakeMemory memory(0, kCount * 4);
-    const FakeGraph graph = stream.Capture([&] {
-      ASSERT_EQ(AllReduce(comm, memory, stream.get(), "native").WaitOnStream(stream.get()), absl::OkStatus());
-    });
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const Stream stream(comm.rank());
+    const FakeMemory memory(comm.rank(), kCount * 4);
+    const FakeGraph graph = stream.Capture(
+        [&] { ASSERT_EQ(AllReduce(comm, memory, stream.get(), "ring").WaitOnStream(stream.get()), absl::OkStatus()); });
     for (const bool allocates : {true, false}) {
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
       const FakeCudaCounts last = FakeCuda::Counts();
-      ASSERT_EQ(AllReduce(comm, memory, stream.get(), "native").Wait(), absl::OkStatus());
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+      ASSERT_EQ(AllReduce(comm, memory, stream.get(), "ring").Wait(), absl::OkStatus());
+      ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
       EXPECT_EQ((FakeCuda::Counts() - last).allocations > 0, allocates);
     }
   });
