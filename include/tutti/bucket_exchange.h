@@ -56,7 +56,8 @@ class BucketExchange {
   // every function that would refuse a bucket that is still under way waits for that bucket instead.
   static absl::StatusOr<std::unique_ptr<BucketExchange>> Create(Communicator& communicator, const std::string& strategy,
                                                                 MemoryKind memory = MemoryKind::kHost);
-  // Aborts an exchange that is under way, on all ranks: the communicator then fails.
+  // Aborts an exchange that is under way, on all ranks: the communicator then fails. On a GPU, whose exchanges nobody
+  // need wait for, an exchange has two seconds to end before.
   ~BucketExchange();
   BucketExchange(const BucketExchange&) = delete;
   BucketExchange& operator=(const BucketExchange&) = delete;

@@ -120,7 +120,8 @@ class Communicator {
   // at once where all calls have ended; milliseconds where some have not; a second or two where a peer is stopped and
   // has been sent something; up to 30 s where the peers are threads of this process and one of them is in a copy that
   // long; as long as the transport's Shutdown, two seconds at most, for the last communicator of a world; and with a
-  // GPU up to four seconds more where a peer has not left, too.
+  // GPU, where a peer has not left, two seconds more and two for each of NCCL's communicators: one, and with
+  // hierarchical strategies up to three.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

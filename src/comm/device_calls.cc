@@ -47,9 +47,13 @@ absl::StatusOr<bool> Communicator::Impl::IsOnDevice(absl::Span<const void* const
   for (const void* const memory : buffers) {
     if (memory == nullptr) continue;
     CudaPointer found;
-    const bool known = runtime->device->cuda->pointer(&found, memory) == kCudaSuccess;
+    const CudaRuntime& cuda = *runtime->device->cuda;
+    if (const CudaError error = cuda.pointer(&found, memory); error != kCudaSuccess) {
+      return CudaStatus(cuda, error,
+                        absl::StrCat("rank ", channel->rank(), ": asking what memory a buffer of the call is"));
+    }
     using Kind = CudaPointer::Kind;
-    ++(known && (found.kind == Kind::kDevice || found.kind == Kind::kManaged) ? on_device : on_host);
+    ++(found.kind == Kind::kDevice || found.kind == Kind::kManaged ? on_device : on_host);
   }
   if (on_device > 0 && on_host > 0) {
     return absl::InvalidArgumentError(

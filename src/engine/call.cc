@@ -65,7 +65,7 @@ std::uint32_t Call::Submit(const CallOptions& options) {
   const std::uint32_t run = ++runs_started_;
   engine_->Submit(*this, options);
   // The caller may end the capture as soon as this function returns.
-  if (run_->captured()) engine_->Wait(enqueued_, run, options_.background, kNeverNanos).IgnoreError();
+  if (run_->captured()) WaitUntilEnqueued(run).IgnoreError();
   return run;
 }
 
@@ -84,11 +84,15 @@ absl::Status Call::Wait(std::uint32_t run, bool output_only, std::int64_t end_ns
 absl::Status Call::WaitOnStream(std::uint32_t run, CUstream_st* stream) {
   if (in_forked_child()) return NotInForkedChild(engine_->options().rank);
   if (program_->stream_order != nullptr && !enqueued_.passed(run)) {
-    absl::Status status = engine_->Wait(enqueued_, run, options_.background, kNeverNanos);
-    if (!status.ok()) return status;
+    if (absl::Status status = WaitUntilEnqueued(run); !status.ok()) return status;
   }
   if (absl::Status result = ResultOf(run); !result.ok()) return result;
   return run_->WaitOnStream(stream);
+}
+
+absl::Status Call::WaitUntilEnqueued(std::uint32_t run) {
+  return WaitsAreWatched() ? WaitWatched(enqueued_, run)
+                           : engine_->Wait(enqueued_, run, options_.background, kNeverNanos);
 }
 
 absl::Status Call::WaitWatched(Milestone& milestone, std::uint32_t run) {

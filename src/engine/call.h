@@ -136,6 +136,7 @@ class Call {
   bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
   // Waits without a deadline, in a program that has set a watch: see SetWaitWatch.
   absl::Status WaitWatched(Milestone& milestone, std::uint32_t run);
+  absl::Status WaitUntilEnqueued(std::uint32_t run);
   Milestone& output() { return program_->output_steps > 0 ? output_ : end_; }
   // How `run` has ended; OK for a run that has not ended. FailedPrecondition where that is forgotten.
   absl::Status ResultOf(std::uint32_t run) const;

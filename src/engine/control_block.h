@@ -80,7 +80,7 @@ struct alignas(64) CallRecord {
 };
 
 // The last calls of a channel that a rank remembers.
-inline constexpr std::size_t kCallRecords = 32;
+inline constexpr std::size_t kCallRecords = 128;
 
 // The messages on streams that a rank remembers.
 inline constexpr std::size_t kMessageRecords = 256;

@@ -32,39 +32,45 @@ ChannelOnDevice::~ChannelOnDevice() {
   const absl::Time deadline = absl::Now() + kFinalizeTime;
   for (const Group& group : groups_) group.native->Finalize(deadline).IgnoreError();
   if (native_ != nullptr) native_->Finalize(deadline).IgnoreError();
+  const CudaOutsideCapture outside(*device_.cuda);
   if (stream_ != nullptr) device_.cuda->destroy_stream(stream_);
-  if (for_graphs_.stream != nullptr) device_.cuda->destroy_stream(for_graphs_.stream);
-  if (for_graphs_.error != nullptr) device_.cuda->free(for_graphs_.error);
-  if (for_graphs_.error_here != nullptr) device_.cuda->free_pinned(for_graphs_.error_here);
+  for (CUstream_st* const stream : graph_streams_) device_.cuda->destroy_stream(stream);
+  if (graph_error_ != nullptr) device_.cuda->free(graph_error_);
+  if (graph_error_here_ != nullptr) device_.cuda->free_pinned(graph_error_here_);
 }
 
-absl::StatusOr<const ChannelOnDevice::ForGraphs*> ChannelOnDevice::ForCapture() {
-  if (for_graphs_.stream != nullptr) return &for_graphs_;
+absl::StatusOr<ChannelOnDevice::ForGraphs> ChannelOnDevice::ForCapture(unsigned long long id) {
   const CudaRuntime& cuda = *device_.cuda;
   const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device_.index);
-  constexpr std::size_t kBytes = sizeof(std::uint32_t);
-  void* error = for_graphs_.error;
-  void* here = for_graphs_.error_here;
-  CudaError status = error == nullptr ? cuda.allocate(&error, kBytes) : kCudaSuccess;
-  for_graphs_.error = static_cast<std::uint32_t*>(error);
-  if (status == kCudaSuccess && here == nullptr) status = cuda.allocate_pinned(&here, kBytes);
-  for_graphs_.error_here = static_cast<std::uint32_t*>(here);
-  CUstream_st* stream = nullptr;
-  if (status == kCudaSuccess) status = cuda.create_stream(&stream);
-  if (status == kCudaSuccess) {
-    *for_graphs_.error_here = 0;
-    status = cuda.fill_async(error, 0, kBytes, stream);
-    // Graphs do not wait for this stream. Nothing else is on it.
-    if (status == kCudaSuccess) status = cuda.synchronize_stream(stream);
-    if (status == kCudaSuccess) {
-      for_graphs_.stream = stream;
-    } else {
-      cuda.destroy_stream(stream);
+  const auto status_of = [&](CudaError error) { return CudaStatus(cuda, error, "to make ready for CUDA graphs"); };
+  for (CUstream_st* const stream : graph_streams_) {
+    CudaCapture capture = CudaCapture::kNone;
+    unsigned long long its_id = 0;
+    if (const CudaError error = cuda.capture_of(stream, &capture, &its_id); error != kCudaSuccess) {
+      return status_of(error);
     }
+    if (its_id == 0 || its_id == id) return ForGraphs{stream, graph_error_, graph_error_here_};
   }
-  if (status != kCudaSuccess) return CudaStatus(cuda, status, "to make ready for CUDA graphs");
-  return &for_graphs_;
+  CUstream_st* stream = nullptr;
+  if (const CudaError error = cuda.create_stream(&stream); error != kCudaSuccess) return status_of(error);
+  graph_streams_.push_back(stream);
+  constexpr std::size_t kBytes = sizeof(std::uint32_t);
+  void* word = nullptr;
+  if (graph_error_ == nullptr) {
+    CudaError error = cuda.allocate(&word, kBytes);
+    if (error == kCudaSuccess) error = cuda.fill_async(word, 0, kBytes, stream);
+    // Graphs do not wait for this stream. Nothing else is on it.
+    if (error == kCudaSuccess) error = cuda.synchronize_stream(stream);
+    if (error != kCudaSuccess) return status_of(error);
+    graph_error_ = static_cast<std::uint32_t*>(word);
+  }
+  if (graph_error_here_ == nullptr) {
+    if (const CudaError error = cuda.allocate_pinned(&word, kBytes); error != kCudaSuccess) return status_of(error);
+    graph_error_here_ = static_cast<std::uint32_t*>(word);
+    *graph_error_here_ = 0;
+  }
+  return ForGraphs{stream, graph_error_, graph_error_here_};
 }
 
 NativeTransport* ChannelOnDevice::NativeOf(absl::Span<const Rank> group) const {

@@ -59,18 +59,19 @@ class ChannelOnDevice {
   }
 
   CUstream_st* stream() const { return stream_; }
-  // What is recorded into CUDA graphs has a stream of its own, so that other calls can use the first one meanwhile, and
-  // an error word that all graphs share (see DeviceStep::error), with a copy for the host. Made when they are used
-  // first.
+  // What is recorded into CUDA graphs has streams of its own, one for each capture under way, so that other calls can
+  // use the first one meanwhile, and an error word that all graphs share (see DeviceStep::error), with a copy for the
+  // host.
   struct ForGraphs {
     CUstream_st* stream = nullptr;
     std::uint32_t* error = nullptr;       // on the device
     std::uint32_t* error_here = nullptr;  // in pinned memory
   };
-  absl::StatusOr<const ForGraphs*> ForCapture();
+  // For capture number `id` (CudaRuntime::capture_of).
+  absl::StatusOr<ForGraphs> ForCapture(unsigned long long id);
   // Whether a codec has refused bytes while a graph ran.
   bool graph_has_failed() const {
-    return for_graphs_.error_here != nullptr && std::atomic_ref(*for_graphs_.error_here).load() != 0;
+    return graph_error_here_ != nullptr && std::atomic_ref(*graph_error_here_).load() != 0;
   }
   NativeTransport* native() const { return native_.get(); }
   // The transport of the ranks of `group`, or, where that is empty, of all; null: there is none.
@@ -94,7 +95,9 @@ class ChannelOnDevice {
   const std::unique_ptr<NativeTransport> native_;
   std::vector<Group> groups_;  // in the order in which they were made, which is the same on all ranks of two of them
   CUstream_st* stream_ = nullptr;
-  ForGraphs for_graphs_;
+  std::vector<CUstream_st*> graph_streams_;
+  std::uint32_t* graph_error_ = nullptr;
+  std::uint32_t* graph_error_here_ = nullptr;
 };
 
 }  // namespace tutti

@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kAbortTime = absl::Seconds(2);
 // The runs of a channel that are enqueued at a time: fewer than the calls of which peers see what was called
 // (kCallRecords). And their launches: a stream that is full lets the host wait for the device.
-constexpr std::size_t kMostRuns = 16;
+constexpr std::size_t kMostRuns = 100;
 constexpr std::size_t kMostLaunches = 512;
 // cudaErrorIllegalAddress … cudaErrorLaunchFailure: the context of the device is gone.
 constexpr CudaError kFirstErrorOfDevices = 700;
@@ -55,7 +55,7 @@ bool StreamExecutor::Admit(Run& run) const {
   std::size_t runs = 0;
   std::size_t launches = run.program.stream_order->size();
   for (const Run* const other : active_) {
-    if (&other->channel != &run.channel) continue;
+    if (&other->channel != &run.channel || StreamRunOf(other).captured_) continue;
     ++runs;
     launches += other->program.stream_order->size();
   }
@@ -144,11 +144,11 @@ absl::Status StreamExecutor::Begin(StreamRun& run) {
   run.word_ = run.error_;
   run.word_here_ = run.error_here_;
   if (run.captured_) {
-    const absl::StatusOr<const ChannelOnDevice::ForGraphs*> for_graphs = on_device.ForCapture();
+    const absl::StatusOr<ChannelOnDevice::ForGraphs> for_graphs = on_device.ForCapture(run.capture_id_);
     if (!for_graphs.ok()) return for_graphs.status();
-    run.stream_ = (*for_graphs)->stream;
-    run.word_ = (*for_graphs)->error;
-    run.word_here_ = (*for_graphs)->error_here;
+    run.stream_ = for_graphs->stream;
+    run.word_ = for_graphs->error;
+    run.word_here_ = for_graphs->error_here;
   }
   absl::Status status = StatusOf(cuda.wait_event(run.stream_, run.input_ready_), run, "to wait for the input");
   // The word of graphs keeps its error.
@@ -329,8 +329,13 @@ bool StreamExecutor::HasLetGo(const Channel& channel) const {
 }
 
 void StreamExecutor::End(Channel& channel, const absl::Status& cause) {
+  // The engine waits no longer. To free memory would be to wait for the device.
+  const bool is_stuck = !HasLetGo(channel);
   for (std::vector<Run*>* const list : {&active_, &pending_}) {
-    for (Run* const run : TakeRunsOf(channel, *list)) Finish(StreamRunOf(run), cause);
+    for (Run* const run : TakeRunsOf(channel, *list)) {
+      StreamRunOf(run).is_stuck_ = is_stuck;
+      Finish(StreamRunOf(run), cause);
+    }
   }
 }
 

@@ -17,8 +17,8 @@
 namespace tutti {
 
 // Programs have a Program::stream_order, and channels a ChannelOnDevice. No function waits for the device, but for
-// Abandon, which gives the native transport two seconds to give up, and the end of the last reference to a call, whose
-// scratch is freed.
+// Abandon, which gives the native transport two seconds to give up, the end of the last reference to a call, whose
+// scratch is freed, and the first capture of a channel, which waits for four bytes to be zero.
 class StreamExecutor final : public Executor {
  public:
   explicit StreamExecutor(const StreamDevice& device) : device_(device) {}
@@ -74,6 +74,7 @@ class StreamExecutor final : public Executor {
   absl::Status StatusOf(CudaError error, const StreamRun& run, absl::string_view what) const;
 
   static StreamRun& StreamRunOf(Run* run) { return static_cast<StreamRun&>(*run); }
+  static const StreamRun& StreamRunOf(const Run* run) { return static_cast<const StreamRun&>(*run); }
   static void Count(std::atomic<std::int64_t>& counter, std::int64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }

@@ -54,7 +54,9 @@ absl::Span<const StepId> StreamRun::StepsOf(const Recode& recode) const {
 }
 
 StreamRun::~StreamRun() {
+  if (is_stuck_) return;
   const CudaRuntime& cuda = *device_.cuda;
+  const CudaOutsideCapture outside(cuda);
   if (input_ready_ != nullptr) cuda.destroy_event(input_ready_);
   if (end_ != nullptr) cuda.destroy_event(end_);
   if (scratch_ != nullptr) cuda.free(scratch_);
@@ -159,7 +161,7 @@ void StreamRun::OnSubmit(const CallOptions& options) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);  // whose default stream a null stream is
   auto* const stream = static_cast<CUstream_st*>(options.stream);
   CudaCapture capture = CudaCapture::kNone;
-  CudaError error = device_.cuda->capture_of(stream, &capture);
+  CudaError error = device_.cuda->capture_of(stream, &capture, &capture_id_);
   captured_ = error == kCudaSuccess && capture == CudaCapture::kActive;
   in_graph_ |= captured_;
   if (error == kCudaSuccess) error = device_.cuda->record_event(input_ready_, stream);
@@ -171,8 +173,9 @@ void StreamRun::OnSubmit(const CallOptions& options) {
 absl::Status StreamRun::WaitOnStream(CUstream_st* stream) {
   const CudaDeviceScope scope(*device_.cuda, device_.index);
   CudaCapture capture = CudaCapture::kNone;
-  CudaError error = device_.cuda->capture_of(stream, &capture);
-  if (error == kCudaSuccess && (capture == CudaCapture::kActive) != captured_) {
+  unsigned long long id = 0;
+  CudaError error = device_.cuda->capture_of(stream, &capture, &id);
+  if (error == kCudaSuccess && (captured_ ? id != capture_id_ : capture == CudaCapture::kActive)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "rank ", program.plan.rank, ": ", What(), " is ", captured_ ? "" : "not ",
         "part of a CUDA graph, and the stream ",

@@ -64,7 +64,9 @@ class StreamRun final : public Run {
   absl::Status input_error_;           // why the place of the input could not be marked
   CUevent_st* input_ready_ = nullptr;  // on the caller's stream
   bool captured_ = false;  // the caller's stream is being captured: the launches are recorded into its CUDA graph
-  bool in_graph_ = false;  // the launches of some run were
+  unsigned long long capture_id_ = 0;  // see CudaRuntime::capture_of
+  bool in_graph_ = false;              // the launches of some run were
+  bool is_stuck_ = false;              // the device may use the memory of the run for ever: it is never freed
   CUevent_st* end_ = nullptr;
   void* scratch_ = nullptr;
   std::uint32_t* error_ = nullptr;       // on the device, see DeviceStep

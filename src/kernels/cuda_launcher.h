@@ -52,6 +52,7 @@ class CudaLauncher {
   template <class Octets>
   absl::Status EnqueueOctets(const Octets& octets, std::int64_t count) const {
     if (count == 0) return absl::OkStatus();
+    ForgetReportedError();
     OctetKernel<<<BlocksFor(count, std::int64_t{kThreadsOfOctets} * kOctet), kThreadsOfOctets, 0, stream_>>>(octets,
                                                                                                              count);
     return StatusOfLaunch();
@@ -61,6 +62,7 @@ class CudaLauncher {
   template <class Coder, class Runner, class Batch>
   absl::Status EnqueueUnits(const Batch& batch) const {
     const std::int64_t units = batch.ends[batch.num_jobs - 1];
+    ForgetReportedError();
     if constexpr (Coder::kAlone) {
       bool small = true;
       for (int i = 0; i < batch.num_jobs; ++i) small = small && Runner::LayoutOf(batch.jobs[i]).block <= kMostOfWarp;
@@ -77,6 +79,9 @@ class CudaLauncher {
   static unsigned BlocksFor(std::int64_t work, std::int64_t of_block) {
     return static_cast<unsigned>(std::min((work + of_block - 1) / of_block, kMostBlocks));
   }
+  // A call that has returned an error leaves it behind as this thread's last one, for which a launch must not be
+  // blamed.
+  static void ForgetReportedError() { (void)cudaGetLastError(); }
   static absl::Status StatusOfLaunch() {
     const cudaError_t error = cudaGetLastError();
     if (error == cudaSuccess) return absl::OkStatus();

@@ -40,9 +40,15 @@ CudaError Pointer(CudaPointer* found, const void* data) {
   return error;
 }
 
-CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture) {
+CudaError CaptureOf(CUstream_st* stream, CudaCapture* capture, unsigned long long* id) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  *id = 0;
+#if CUDART_VERSION >= 13000
+  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, id);
+#else
+  const cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, &status, id);
+#endif
+  if (status == cudaStreamCaptureStatusNone) *id = 0;
   *capture = status == cudaStreamCaptureStatusNone     ? CudaCapture::kNone
              : status == cudaStreamCaptureStatusActive ? CudaCapture::kActive
                                                        : CudaCapture::kInvalidated;

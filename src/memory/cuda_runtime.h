@@ -85,7 +85,8 @@ struct CudaRuntime {
   // kCudaNotReady while work of the stream has not ended.
   CudaError (*query_stream)(CUstream_st* stream) = nullptr;
   CudaError (*synchronize_stream)(CUstream_st* stream) = nullptr;
-  CudaError (*capture_of)(CUstream_st* stream, CudaCapture* capture) = nullptr;
+  // And the number of that capture among all of the process; 0: none.
+  CudaError (*capture_of)(CUstream_st* stream, CudaCapture* capture, unsigned long long* id) = nullptr;
   // Sets the mode of the calling thread, a cudaStreamCaptureMode: in kCudaCaptureRelaxed the thread may query and
   // allocate while a stream is captured. Returns the former mode in the same place.
   CudaError (*exchange_capture_mode)(int* mode) = nullptr;

@@ -8,8 +8,12 @@
 
 namespace tutti {
 
-BackgroundExchange::BackgroundExchange(SyncContext& context, std::unique_ptr<AsyncAverage> average)
-    : Exchange(context), average_(std::move(average)) {}
+BackgroundExchange::BackgroundExchange(SyncContext& context, Communicator& rounds,
+                                       std::unique_ptr<AsyncAverage> average)
+    : Exchange(context), average_(std::move(average)) {
+  // After the warm-up nobody asks the other communicator how it is.
+  context.memory->AbortToo(&rounds);
+}
 
 absl::Status BackgroundExchange::SetLossScale(double scale) {
   return CheckLossScale(context_.communicator.rank(), scale);
@@ -42,8 +46,11 @@ absl::StatusOr<absl::Span<ExchangeBucket>> BackgroundExchange::BucketsToLoad() {
 }
 
 WarmedUpExchange::WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
-                                   std::unique_ptr<AsyncAverage> average, std::int64_t warmup_steps)
-    : BackgroundExchange(context, std::move(average)), gradients_(std::move(gradients)), warmup_steps_(warmup_steps) {}
+                                   Communicator& rounds, std::unique_ptr<AsyncAverage> average,
+                                   std::int64_t warmup_steps)
+    : BackgroundExchange(context, rounds, std::move(average)),
+      gradients_(std::move(gradients)),
+      warmup_steps_(warmup_steps) {}
 
 absl::Status WarmedUpExchange::BeginBackward() {
   return gradients_->Begin(context_.synchronize && exchanges_gradients(), context_.momentum);
@@ -67,10 +74,12 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& co
       WeightBuckets::Create(**own, *context.memory, context.strategy, context.parameters, layout);
   made.Update(weights.status());
   if (absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made); !agreed.ok()) return agreed;
+  Communicator& its_own = **own;
   auto average = std::make_unique<AsyncAverage>(context.caller, *std::move(own), *std::move(weights), rounds.interval,
                                                 rounds.max_staleness);
-  if (gradients == nullptr) return std::make_unique<BackgroundExchange>(context, std::move(average));
-  return std::make_unique<WarmedUpExchange>(context, std::move(gradients), std::move(average), rounds.warmup_steps);
+  if (gradients == nullptr) return std::make_unique<BackgroundExchange>(context, its_own, std::move(average));
+  return std::make_unique<WarmedUpExchange>(context, std::move(gradients), its_own, std::move(average),
+                                            rounds.warmup_steps);
 }
 
 }  // namespace tutti

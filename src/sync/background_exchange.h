@@ -16,7 +16,9 @@ namespace tutti {
 
 class BackgroundExchange : public Exchange {
  public:
-  BackgroundExchange(SyncContext& context, std::unique_ptr<AsyncAverage> average);
+  // `rounds`: the communicator of `average`.
+  BackgroundExchange(SyncContext& context, Communicator& rounds, std::unique_ptr<AsyncAverage> average);
+  ~BackgroundExchange() override { context_.memory->AbortToo(nullptr); }
 
   bool steps_together() const override { return exchanges_gradients(); }
   absl::Status SetLossScale(double scale) override;
@@ -37,7 +39,7 @@ class BackgroundExchange : public Exchange {
 // A BackgroundExchange after a warm-up, whose steps exchange gradients.
 class WarmedUpExchange final : public BackgroundExchange {
  public:
-  WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients,
+  WarmedUpExchange(SyncContext& context, std::unique_ptr<GradientExchange> gradients, Communicator& rounds,
                    std::unique_ptr<AsyncAverage> average, std::int64_t warmup_steps);
 
   bool exchanges_gradients() const override { return context_.step < warmup_steps_; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "plan/limits.h"
 #include "sync/agreement.h"
 #include "sync/buckets.h"
@@ -14,6 +15,9 @@
 
 namespace tutti {
 namespace {
+
+// How long the destruction of a BucketExchange waits for exchanges of a GPU.
+constexpr absl::Duration kTimeToEnd = absl::Seconds(2);
 
 std::int64_t CountOf(const BucketContents& contents) {
   std::int64_t count = 0;
@@ -36,8 +40,14 @@ AgreementFields FieldsOf(int bucket, const BucketContents& contents) {
 }  // namespace
 
 BucketExchange::Impl::~Impl() {
-  const absl::Status idle = CheckIdle();
-  if (idle.ok()) return;
+  // On a GPU an exchange that has been waited for on a stream may be under way, and ends soon, unless a peer or this
+  // rank gives up in the middle of a step.
+  const absl::Time deadline = memory_->on_device() ? absl::Now() + kTimeToEnd : absl::InfinitePast();
+  const bool ended = std::all_of(buckets_.begin(), buckets_.end(), [&](Bucket& bucket) {
+    if (!bucket.exchange.has_value()) return true;
+    return memory_->on_device() ? bucket.exchange->EndsBy(deadline) : !bucket.exchange->runs();
+  });
+  if (ended) return;
   communicator_.Abort(absl::AbortedError(
       absl::StrCat("rank ", communicator_.rank(), " gave up its bucket exchange in the middle of a step")));
   SyncStatistics unused;

@@ -25,9 +25,11 @@ class HostMemory final : public BucketMemory {
   absl::Status Check(const void* data) const override {
     if (data == nullptr || !communicator_.cuda_device().has_value()) return absl::OkStatus();
     const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
+    if (!parts.ok()) return parts.status();
     CudaPointer found;
-    const bool known = parts.ok() && parts->cuda->pointer(&found, data) == kCudaSuccess;
-    if (!known || found.kind != CudaPointer::Kind::kDevice) return absl::OkStatus();
+    const CudaError error = parts->cuda->pointer(&found, data);
+    if (error != kCudaSuccess) return CudaStatus(*parts->cuda, error, "asking what memory a pointer leads to");
+    if (found.kind != CudaPointer::Kind::kDevice) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("memory of GPU ", found.device, ", must be of the host"));
   }
   absl::StatusOr<Buffer> AllocateZeroed(std::int64_t bytes) override {
@@ -87,6 +89,7 @@ class DeviceMemory final : public BucketMemory {
   }
 
   MemoryKind kind() const override { return MemoryKind::kDevice; }
+  void AbortToo(Communicator* other) override { other_ = other; }
   absl::Status Check(const void* data) const override {
     if (data == nullptr) return absl::OkStatus();
     CudaPointer found;
@@ -172,11 +175,14 @@ class DeviceMemory final : public BucketMemory {
  private:
   void AbortOn(const absl::Status& status) {
     if (status.ok()) return;
-    communicator_.Abort(absl::Status(
-        status.code(), absl::StrCat("rank ", communicator_.rank(), ", GPU ", device_, ": ", status.message())));
+    const absl::Status cause(status.code(),
+                             absl::StrCat("rank ", communicator_.rank(), ", GPU ", device_, ": ", status.message()));
+    communicator_.Abort(cause);
+    if (other_ != nullptr) other_->Abort(cause);
   }
 
   Communicator& communicator_;
+  Communicator* other_ = nullptr;
   const int device_;
   const CudaRuntime& cuda_;
   const kernels::DeviceKernels& kernels_;

@@ -32,6 +32,8 @@ class BucketMemory {
   BucketMemory& operator=(const BucketMemory&) = delete;
 
   virtual MemoryKind kind() const = 0;
+  // Aborts `other` as well where the communicator is aborted; null: no other one. Before anything is enqueued.
+  virtual void AbortToo(Communicator* /*other*/) {}
   bool on_device() const { return kind() == MemoryKind::kDevice; }
   // OK when `data` is memory of this kind, and of this communicator's GPU. Null is.
   virtual absl::Status Check(const void* data) const = 0;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "sync/bucket_memory.h"
 #include "sync/buckets.h"
@@ -45,6 +46,11 @@ class ExchangeBucket {
   // Names the memory on which plans that work in place run from now on, for a bucket that was given a `place`; it must
   // outlive its use. Errors: see BoundPlan::Rebind.
   absl::Status MoveTo(void* place);
+  // Waits for the end of the last run, at most until `deadline`; false when the run is then still under way.
+  bool EndsBy(absl::Time deadline) {
+    (void)work_.Wait(deadline);
+    return work_.done();
+  }
   // Whether the last run is still under way.
   bool runs() const { return !work_.done(); }
 

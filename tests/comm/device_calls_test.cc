@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -168,6 +169,38 @@ TEST(DeviceCallsTest, ANativeCallEnqueuesNothingElse) {
       EXPECT_EQ(counts.records, 2);
       EXPECT_EQ(counts.event_waits, 1);
     }
+  });
+}
+
+// A CUDA that answers nothing any more does not make host memory of that of a GPU.
+TEST(DeviceCallsTest, AnErrorOfCudaIsNotTakenForHostMemory) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(0, 8);
+    FakeCuda::FailNext("pointer", 700);
+    const absl::Status status = comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("what memory a buffer of the call is"));
+  });
+}
+
+// More calls than a model has buckets are enqueued while the GPU does something else.
+TEST(DeviceCallsTest, TheHostGoesOnForAHundredCalls) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const CudaRuntime& cuda = FakeCuda::Table();
+    const FakeMemory memory(0, 8);
+    CUstream_st* stream = nullptr;
+    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+    std::latch open(1);
+    ASSERT_EQ(FakeCuda::Launch(stream, [&open] { open.wait(); }), kCudaSuccess);
+    Work work;
+    for (int call = 0; call < 100; ++call) {
+      work = comm.AllReduce(memory.data(), memory.data(), 2, DType::kF32, ReduceOp::kSum, {.stream = stream});
+      ASSERT_EQ(work.WaitOnStream(stream), absl::OkStatus());
+    }
+    EXPECT_FALSE(work.done());
+    open.count_down();
+    EXPECT_EQ(work.Wait(), absl::OkStatus());
+    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <latch>
 #include <string>
 #include <vector>
 
@@ -221,15 +222,82 @@ TEST(CudaGraphsTest, TheScratchOfAGraphIsItsOwn) {
   EXPECT_EQ(counts.frees, counts.allocations);
 }
 
+// Ranks may capture one after the other, and more calls than a stream takes at a time.
+TEST(CudaGraphsTest, ManyCallsAndNoRankWaitsForAnother) {
+  std::latch first_has_captured(1);
+  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+    const Stream stream(comm.rank());
+    const FakeMemory memory(comm.rank(), kCount * 4);
+    ASSERT_EQ(AllReduce(comm, memory, stream.get(), "native").Wait(), absl::OkStatus());
+    if (comm.rank() == 1) first_has_captured.wait();
+    std::vector<Work> works;
+    const FakeGraph graph = stream.Capture([&] {
+      for (int call = 0; call < 110; ++call) {
+        works.push_back(AllReduce(comm, memory, stream.get(), "native"));
+        ASSERT_EQ(works.back().WaitOnStream(stream.get()), absl::OkStatus());
+      }
+    });
+    if (comm.rank() == 0) first_has_captured.count_down();
+    for (Work& work : works) ASSERT_EQ(work.Wait(), absl::OkStatus());
+    Fill(memory, 0);
+    stream.Launch(graph);
+  });
+}
+
+TEST(CudaGraphsTest, TwoCapturesAtATime) {
+  RunWorld(1, OnDevices(), [](Communicator& comm) {
+    const Stream one(0);
+    const Stream two(0);
+    const FakeMemory memory(0, kCount * 4);
+    FakeCuda::BeginCapture(one.get());
+    FakeCuda::BeginCapture(two.get());
+    for (int call = 0; call < 2; ++call) {
+      for (const Stream* stream : {&one, &two}) {
+        ASSERT_EQ(AllReduce(comm, memory, stream->get(), "native").WaitOnStream(stream->get()), absl::OkStatus());
+      }
+    }
+    Work in_one = AllReduce(comm, memory, one.get(), "native");
+    EXPECT_EQ(in_one.WaitOnStream(two.get()).code(), absl::StatusCode::kFailedPrecondition);
+    ASSERT_EQ(in_one.WaitOnStream(one.get()), absl::OkStatus());
+    for (const Stream* stream : {&one, &two}) {
+      FakeGraph graph;
+      EXPECT_EQ(FakeCuda::EndCapture(stream->get(), &graph), kCudaSuccess);
+    }
+    EXPECT_EQ(comm.status(), absl::OkStatus());
+  });
+}
+
+// Where a new kind of call takes the place of others, these are freed, which has nothing to do with the capture.
+TEST(CudaGraphsTest, MemoryIsFreedDuringACapture) {
+  WorldOptions options = OnDevices();
+  options.region_bytes = std::int64_t{16} << 20;
+  RunWorld(2, options, [](Communicator& comm) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 21;
+    const Stream stream(comm.rank());
+    const FakeMemory memory(comm.rank(), 4 * kMost);
+    const auto call = [&](std::int64_t count) {
+      return comm.AllReduce(memory.data(), memory.data(), count, DType::kF32, ReduceOp::kSum,
+                            {.schedule = *FindSchedule(Collective::kAllReduce, "ring"), .stream = stream.get()});
+    };
+    for (int kind = 0; kind < 6; ++kind) ASSERT_EQ(call(kMost - kind).Wait(), absl::OkStatus());
+    const FakeGraph graph = stream.Capture([&] {
+      for (int kind = 0; kind < 3; ++kind) {
+        ASSERT_EQ(call(kMost - 100 - kind).WaitOnStream(stream.get()), absl::OkStatus());
+      }
+    });
+    EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
 // A capture may end as soon as the call has returned: the call is in the graph then, also where others are ahead of it.
 TEST(CudaGraphsTest, ACallIsInTheGraphWhenItReturns) {
-  RunWorld(1, OnDevices(), [](Communicator& comm) {
-    const Stream stream(0);
-    const Stream free(0);
-    const FakeMemory memory(0, kCount * 4);
+  RunWorld(2, OnDevices(), [](Communicator& comm) {
+    const Stream stream(comm.rank());
+    const Stream free(comm.rank());
+    const FakeMemory memory(comm.rank(), kCount * 4);
     ASSERT_EQ(FakeCuda::Launch(free.get(), [] { absl::SleepFor(absl::Milliseconds(50)); }), kCudaSuccess);
     std::vector<Work> ahead;
-    for (int call = 0; call < 40; ++call) ahead.push_back(AllReduce(comm, memory, free.get(), "native"));
+    for (int call = 0; call < 120; ++call) ahead.push_back(AllReduce(comm, memory, free.get(), "native"));
     FakeCuda::BeginCapture(stream.get());
     Work captured = AllReduce(comm, memory, stream.get(), "native");
     FakeGraph graph;

@@ -412,12 +412,12 @@ TEST(StreamExecutorTest, AMessageThatCannotBeDecodedIsDataLoss) {
 }
 
 TEST(StreamExecutorTest, ErrorsOfTheDeviceEndTheCall) {
-  StreamWorld world(1);
-  const auto programs = world.Programs(AllReducePlans(1, 8));
+  StreamWorld world(2);
+  const auto programs = world.Programs(AllReducePlans(2, 8));
   const FakeMemory memory(0, 32);
   FakeCuda::FailNext("allocate", kCudaOutOfMemory);
   EXPECT_EQ(world.At(0).Start(programs[0], {.out = memory.data()}).Wait().code(), absl::StatusCode::kResourceExhausted);
-  FakeCuda::FailNext("fill_async", 700);
+  FakeCuda::FailNext("record_event", 700);
   const absl::Status status = world.At(0).Start(programs[0], {.out = memory.data()}).Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
 }

@@ -18,6 +18,7 @@ constexpr CudaError kInvalidValue = 1;
 constexpr CudaError kInvalidDevice = 101;
 constexpr CudaError kInvalidHandle = 400;
 constexpr CudaError kCaptureUnsupported = 900;
+constexpr CudaError kCaptureInvalidated = 901;
 constexpr CudaError kCaptureMerge = 902;
 constexpr CudaError kCaptureUnjoined = 904;
 constexpr CudaError kCaptureIsolation = 905;
@@ -48,11 +49,18 @@ State& TheState() {
 }
 
 thread_local int current_device = 0;
-thread_local int capture_mode = 0;   // of cudaStreamCaptureMode
-thread_local int captures_here = 0;  // captures that this thread has begun
+thread_local int capture_mode = 0;  // of cudaStreamCaptureMode
+// Captures under way, by device. Each device stands for a process of its own.
+std::atomic<int> captures_on[kFakeDevices];
 
-// Whether this thread may not query or allocate now.
-bool IsUnsafe() { return captures_here > 0 && capture_mode != kCudaCaptureRelaxed; }
+std::atomic<bool> invalidated_on[kFakeDevices];
+
+// Whether this thread may not query, allocate or free now. The captures are invalid then.
+bool IsUnsafe() {
+  if (captures_on[current_device].load() == 0 || capture_mode == kCudaCaptureRelaxed) return false;
+  invalidated_on[current_device] = true;
+  return true;
+}
 
 void Count(std::int64_t FakeCudaCounts::*kind) {
   State& state = TheState();
@@ -119,6 +127,7 @@ int Forget(void* data, CudaPointer::Kind kind) {
 }
 
 CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
+  if (IsUnsafe()) return kCaptureUnsupported;
   if (const CudaError error = Failure(function); error != kCudaSuccess) return error;
   if (data == nullptr) return kCudaSuccess;
   const int device = Forget(data, kind);
@@ -148,6 +157,7 @@ CudaError FreeAsync(void* data, CUstream_st* handle) {
 }
 
 CudaError PointerTo(CudaPointer* found, const void* data) {
+  if (const CudaError error = Failure("pointer"); error != kCudaSuccess) return error;
   State& state = TheState();
   MutexLock lock(state.mutex);
   *found = {};
@@ -199,10 +209,12 @@ CudaError SynchronizeStream(CUstream_st* handle) {
   return kCudaSuccess;
 }
 
-CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture) {
+CudaError CaptureOf(CUstream_st* handle, CudaCapture* capture, unsigned long long* id) {
   const std::shared_ptr<FakeStream> stream = Find(handle);
   if (stream == nullptr) return kInvalidHandle;
-  *capture = stream->capture() != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
+  const std::shared_ptr<FakeCapture> found = stream->capture();
+  *capture = found != nullptr ? CudaCapture::kActive : CudaCapture::kNone;
+  *id = found != nullptr ? found->id : 0;
   return kCudaSuccess;
 }
 
@@ -418,14 +430,16 @@ void FakeCuda::FailNext(absl::string_view function, CudaError error) {
 }
 
 void FakeCuda::BeginCapture(CUstream_st* stream) {
-  ++captures_here;
   const std::shared_ptr<FakeStream> origin = Find(stream);
+  ++captures_on[origin->device()];
   origin->BeginCapture(std::make_shared<FakeCapture>(origin.get()));
 }
 
 CudaError FakeCuda::EndCapture(CUstream_st* stream, FakeGraph* graph) {
-  --captures_here;
-  const std::shared_ptr<FakeCapture> capture = Find(stream)->capture();
+  const std::shared_ptr<FakeStream> origin = Find(stream);
+  const bool is_invalid = invalidated_on[origin->device()];
+  if (--captures_on[origin->device()] == 0) invalidated_on[origin->device()] = false;
+  const std::shared_ptr<FakeCapture> capture = origin->capture();
   std::vector<std::shared_ptr<FakeStream>> streams;
   {
     State& state = TheState();
@@ -437,6 +451,7 @@ CudaError FakeCuda::EndCapture(CUstream_st* stream, FakeGraph* graph) {
   }
   bool ok = false;
   *graph = capture->End(&ok);
+  if (is_invalid) return kCaptureInvalidated;
   return ok ? kCudaSuccess : kCaptureUnjoined;
 }
 

@@ -2,6 +2,7 @@
 #ifndef TUTTI_TESTS_HARNESS_FAKE_STREAM_H_
 #define TUTTI_TESTS_HARNESS_FAKE_STREAM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -22,7 +23,9 @@ using FakeGraph = std::vector<std::function<void()>>;
 // A capture under way: the streams that take part, and what they record. Thread-safe.
 class FakeCapture {
  public:
-  explicit FakeCapture(const FakeStream* origin) : origin_(origin) {}
+  explicit FakeCapture(const FakeStream* origin) : id(++captures_), origin_(origin) {}
+
+  const unsigned long long id;  // from 1
 
   void Record(const FakeStream* stream, std::function<void()> work);
   // The number of entries of `stream` so far, for Join.
@@ -37,6 +40,8 @@ class FakeCapture {
     std::int64_t recorded = 0;
     std::int64_t joined = 0;
   };
+
+  inline static std::atomic<unsigned long long> captures_{0};
 
   const FakeStream* const origin_;
   Mutex mutex_;

@@ -183,10 +183,15 @@ TEST_F(FakeCudaTest, ACapturedStreamRecordsAndAGraphRepeats) {
   FakeCuda::Launch(stream, [&count] { ++count; });
   FakeCuda::Launch(stream, [&count] { count *= 3; });
   CudaCapture capture = CudaCapture::kNone;
-  EXPECT_EQ(cuda_.capture_of(stream, &capture), kCudaSuccess);
+  unsigned long long id = 0;
+  EXPECT_EQ(cuda_.capture_of(stream, &capture, &id), kCudaSuccess);
+  EXPECT_NE(id, 0u);
   EXPECT_EQ(capture, CudaCapture::kActive);
   EXPECT_NE(cuda_.synchronize_stream(stream), kCudaSuccess);
-  EXPECT_NE(cuda_.query_stream(stream), kCudaSuccess);
+  {
+    const CudaOutsideCapture outside(cuda_);
+    EXPECT_NE(cuda_.query_stream(stream), kCudaSuccess);
+  }
   FakeGraph graph;
   ASSERT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
   EXPECT_EQ(count, 0);
@@ -194,6 +199,21 @@ TEST_F(FakeCudaTest, ACapturedStreamRecordsAndAGraphRepeats) {
   FakeCuda::LaunchGraph(graph, stream);
   cuda_.synchronize_stream(stream);
   EXPECT_EQ(count, 12);
+}
+
+TEST_F(FakeCudaTest, WhatBelongsToNoCaptureInvalidatesIt) {
+  CUstream_st* stream = NewStream();
+  CUevent_st* event = NewEvent();
+  FakeGraph graph;
+  FakeCuda::BeginCapture(stream);
+  EXPECT_EQ(cuda_.query_event(event), 900);
+  EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), 901);
+  FakeCuda::BeginCapture(stream);
+  {
+    const CudaOutsideCapture outside(cuda_);
+    EXPECT_EQ(cuda_.query_event(event), kCudaSuccess);
+  }
+  EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
 }
 
 TEST_F(FakeCudaTest, AStreamThatWaitsForACaptureJoinsIt) {
@@ -209,7 +229,10 @@ TEST_F(FakeCudaTest, AStreamThatWaitsForACaptureJoinsIt) {
     FakeCuda::BeginCapture(stream);
     FakeCuda::Launch(stream, [&count] { ++count; });
     EXPECT_EQ(cuda_.record_event(begin, stream), kCudaSuccess);
-    EXPECT_EQ(cuda_.query_event(begin), 907);
+    {
+      const CudaOutsideCapture apart(cuda_);
+      EXPECT_EQ(cuda_.query_event(begin), 907);
+    }
     EXPECT_EQ(cuda_.wait_event(other, begin), kCudaSuccess);
     EXPECT_TRUE(FakeCuda::IsCaptured(other));
     EXPECT_EQ(cuda_.wait_event(stream, outside), 905);

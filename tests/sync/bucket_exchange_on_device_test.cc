@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/sync/bucket_training.h"
 #include "tutti/bucket_exchange.h"
@@ -90,6 +92,28 @@ TEST(BucketExchangeOnDevice, NobodyWaitsForTheGpu) {
     EXPECT_EQ(values[0], 4 * 3);
     EXPECT_EQ(exchange->step(), 4);
     ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
+  });
+}
+
+// A rank that gives up while its peers wait for it ends their exchanges, long before the deadline.
+TEST(BucketExchangeOnDevice, ARankThatGivesUpEndsThePeers) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    const Buffer bucket = *world.Allocate(400, MemoryKind::kDevice);
+    std::unique_ptr<BucketExchange> exchange = MakeBucketExchange(world, "gradient_allreduce", MemoryKind::kDevice);
+    for (int b = 0; b < 2; ++b) {
+      ASSERT_EQ(exchange->SetBucket(b, {DType::kF32, {{b == 0 ? "w" : "v", 50}}}, bucket.data() + 200 * b),
+                absl::OkStatus());
+    }
+    const absl::Time begin = absl::Now();
+    // Rank 0 has sent a bucket that rank 1 never sends.
+    if (world.rank() == 0) {
+      Work sent = exchange->Exchange(0, bucket.data());
+      exchange.reset();
+      EXPECT_FALSE(sent.Wait().ok());
+    } else {
+      exchange.reset();
+    }
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
   });
 }
 

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/sync/device_training.h"
 #include "tutti/bucket_exchange.h"
 
@@ -284,6 +286,35 @@ TEST(OnDevice, AnErrorOfCudaEndsTheStepOnAllRanks) {
     for (int step = 0; step < 1000 && status.ok(); ++step) status = training.Step();
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(std::string(status.message()), HasSubstr(": a copy: error of the fake CUDA"));
+  });
+}
+
+// With async, too, whose rounds have a communicator of their own.
+TEST(OnDevice, AnErrorOfCudaEndsTheRoundsOfAsync) {
+  RunWorld(2, OnDevices(), [](Communicator& world) {
+    DeviceTraining training(world, "async:sync_interval_ms=1,warmup_steps=0", MemoryKind::kDevice);
+    ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());
+    if (world.rank() == 1) FakeCuda::FailNext("copy_async", 719);
+    absl::Status status;
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (status.ok() && absl::Now() < deadline) status = training.Step();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr(": a copy: error of the fake CUDA"));
+  });
+}
+
+// New buckets are zero before anybody can write to them, on whatever stream.
+TEST(OnDevice, NewBucketsAreZeroAtOnce) {
+  RunWorld(1, OnDevices(), [](Communicator& world) {
+    ASSERT_EQ(FakeCuda::Table().set_device(0), kCudaSuccess);
+    ASSERT_EQ(FakeCuda::Launch(nullptr, [] { absl::SleepFor(absl::Milliseconds(50)); }), kCudaSuccess);
+    const absl::StatusOr<std::unique_ptr<Synchronizer>> made =
+        Synchronizer::Create(world, {{.name = "a", .count = 8, .shape = "8"}},
+                             {.strategy = "gradient_allreduce", .memory = MemoryKind::kDevice});
+    ASSERT_TRUE(made.ok()) << made.status();
+    const auto* const gradient = static_cast<const float*>((*made)->GradientView(0).get());
+    EXPECT_EQ(gradient[0], 0);
+    EXPECT_EQ(gradient[7], 0);
   });
 }
 
