@@ -96,6 +96,7 @@ std::vector<torch::Tensor> Train(const Training& training, bool on_gpu) {
 
 void ExpectAsOnTheCpu(const Training& training) {
   const std::vector<torch::Tensor> on_cpu = Train(training, false);
+  const SlowGpu slow(1);
   const std::vector<torch::Tensor> on_gpu = Train(training, true);
   for (int rank = 0; rank < kRanks; ++rank) {
     ASSERT_TRUE(on_gpu[rank].defined() && on_cpu[rank].defined()) << training.strategy;

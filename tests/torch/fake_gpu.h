@@ -29,6 +29,16 @@ c10::Stream CurrentStream(int device);
 CUstream_st* HandleOf(const c10::Stream& stream);
 c10::Stream AnotherStream(int device);
 
+// While it lives, operators that are enqueued on `device` take longer than those on others: a rank that does not wait
+// for the rank of this device, or for its own operators, finds other values.
+class SlowGpu {
+ public:
+  explicit SlowGpu(int device);
+  ~SlowGpu();
+  SlowGpu(const SlowGpu&) = delete;
+  SlowGpu& operator=(const SlowGpu&) = delete;
+};
+
 // Holds back what is enqueued on the current stream of `device` after the gate, until Open. The destructor opens it.
 class StreamGate {
  public:

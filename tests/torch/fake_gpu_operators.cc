@@ -17,7 +17,10 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,9 +32,14 @@ namespace {
 
 void Synchronize(at::Device device) { CurrentStream(device.index()).synchronize(); }
 
+constexpr std::chrono::microseconds kMoment(300);
+constexpr int kNone = -1;
+std::atomic<int> slow_device = kNone;
+
 void Enqueue(at::Device device, std::function<void()> work) {
   const c10::DeviceGuard guard(device);
-  TORCH_CHECK(FakeCuda::Launch(HandleOf(CurrentStream(device.index())), [work = std::move(work)] {
+  TORCH_CHECK(FakeCuda::Launch(HandleOf(CurrentStream(device.index())), [device, work = std::move(work)] {
+                if (device.index() == slow_device) std::this_thread::sleep_for(kMoment);
                 const at::AutoDispatchBelowADInplaceOrView quiet;
                 try {
                   work();
@@ -267,4 +275,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
 TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&OnFakeGpu>()); }
 
 }  // namespace
+
+SlowGpu::SlowGpu(int device) { slow_device = device; }
+SlowGpu::~SlowGpu() { slow_device = kNone; }
+
 }  // namespace tutti
