@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -189,6 +190,8 @@ struct FakeHooks final : public at::CUDAHooksInterface {
   const at::Generator& getDefaultGenerator(at::DeviceIndex) const override {
     return at::detail::getDefaultCPUGenerator();
   }
+  bool isPinnedPtr(const void*) const override { return false; }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
   bool hasPrimaryContext(at::DeviceIndex) const override { return true; }
   at::DeviceIndex deviceCount() const override { return kFakeDevices; }
   at::DeviceIndex current_device() const override { return getCurrentDevice(); }
@@ -231,7 +234,8 @@ void StreamGate::Open() {
 
 }  // namespace tutti
 
-// The macro is for use in the namespace of the registry.
+// The macro is for use in the namespace of the registry. A build of torch for CUDA has registered hooks of its own
+// there.
 namespace at {
-C10_REGISTER_TYPED_CLASS(CUDAHooksRegistry, "CUDAHooks", tutti::FakeHooks);
+C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(CUDAHooksRegistry, "CUDAHooks", c10::REGISTRY_PREFERRED, tutti::FakeHooks);
 }  // namespace at

@@ -57,6 +57,9 @@ class StreamGate {
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
+// Lets the operators of a build of torch for CUDA, too, be carried out on the fake GPUs.
+void ReplaceOperatorsOfCuda();
+
 }  // namespace tutti
 
 #endif  // TUTTI_TESTS_TORCH_FAKE_GPU_H_

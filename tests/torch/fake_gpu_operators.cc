@@ -20,6 +20,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -256,7 +257,8 @@ void OnFakeGpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+// The operators that make and view tensors, and copies.
+void ImplementOwn(torch::Library& library) {
   library.impl("empty.memory_format", TORCH_FN(Empty));
   library.impl("empty_strided", TORCH_FN(EmptyStrided));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
@@ -272,11 +274,23 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("copy_", TORCH_FN(Copy));
 }
 
+TORCH_LIBRARY_IMPL(aten, CUDA, library) { ImplementOwn(library); }
 TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&OnFakeGpu>()); }
 
 }  // namespace
 
 SlowGpu::SlowGpu(int device) { slow_device = device; }
 SlowGpu::~SlowGpu() { slow_device = kNone; }
+
+void ReplaceOperatorsOfCuda() {
+  const std::string kind = "aten::";
+  static auto& library = *new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  for (const auto& op : c10::Dispatcher::singleton().getAllOpNamesForDispatchKey(c10::DispatchKey::CUDA)) {
+    const std::string name = c10::toString(op);
+    if (!name.starts_with(kind)) continue;
+    library.impl(name.substr(kind.size()).c_str(), torch::CppFunction::makeFromBoxedFunction<&OnFakeGpu>());
+  }
+  ImplementOwn(library);
+}
 
 }  // namespace tutti

@@ -277,7 +277,8 @@ class DistributedDataParallel(torch.nn.Module):
         saved = io.BytesIO()
         torch.save(optimizer.state_dict(), saved)
         received = self._replicas.broadcast_bytes(saved.getvalue())
-        optimizer.load_state_dict(torch.load(io.BytesIO(received), weights_only=True))
+        # To the CPU: rank 0's GPU is another rank's. The optimizer puts its state where its parameters are.
+        optimizer.load_state_dict(torch.load(io.BytesIO(received), map_location="cpu", weights_only=True))
 
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.

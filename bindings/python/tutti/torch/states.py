@@ -9,5 +9,5 @@ def to_tensor(state: bytes) -> torch.Tensor:
 
 
 def to_bytes(state: torch.Tensor) -> bytes:
-    """The bytes that :func:`to_tensor` was given."""
-    return state.numpy().tobytes()
+    """The bytes that :func:`to_tensor` was given; ``torch.load`` may have put ``state`` on a GPU."""
+    return state.cpu().numpy().tobytes()

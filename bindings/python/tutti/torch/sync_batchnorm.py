@@ -1,4 +1,4 @@
-"""Batch normalization over the batches of all ranks, on the CPU, where torch's own SyncBatchNorm refuses to train."""
+"""Batch normalization over the batches of all ranks, also on the CPU, where torch's own SyncBatchNorm refuses to train."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class _Normalize(torch.autograd.Function):
             mine = torch.cat([values.new_tensor([count]), mean, (values - _per_channel(mean, values)).square().sum(dims)])
         else:
             mine = values.new_zeros(1 + 2 * values.shape[1])
-        every = torch.empty(dist.get_world_size(group), len(mine), dtype=mine.dtype)
+        every = mine.new_empty(dist.get_world_size(group), len(mine))
         dist.all_gather_into_tensor(every.view(-1), mine, group)
         counts, means, squares = every[:, :1], *every[:, 1:].chunk(2, 1)
         total = counts.sum()  # 0 where the batches of all ranks are empty
@@ -103,7 +103,7 @@ def convert_sync_batchnorm(
 ) -> torch.nn.Module:
     """Lets every BatchNorm1d, 2d and 3d in ``module`` (derived classes excepted) normalize by the batches of all ranks of ``process_group``.
 
-    ``torch.nn.SyncBatchNorm`` trains on GPUs alone; these layers train on the CPU, under any backend. They are changed
+    ``torch.nn.SyncBatchNorm`` trains on GPUs alone; these layers train on the CPU, too, under any backend. They are changed
     in place, keep their parameters and buffers, and are as before in ``eval()`` and where there is no process group.
     All ranks call ``forward`` of the layers in the same order; batches may be of different sizes. A second derivative
     (``create_graph=True``) is an error. Returns ``module``.

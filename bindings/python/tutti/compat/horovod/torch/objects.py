@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils._pytree import tree_map_only
 
 from tutti.compat.horovod.torch import world
 from tutti.compat.horovod.torch.collectives import broadcast_
@@ -35,7 +36,8 @@ def broadcast_tensor(tensor: torch.Tensor, root_rank: int) -> None:
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Gives all ranks the state and the options that ``optimizer`` has on ``root_rank``."""
-    state = broadcast_object(optimizer.state_dict(), root_rank)
+    # On the CPU: the GPU of `root_rank` is another rank's. The optimizer puts its state where its parameters are.
+    state = broadcast_object(tree_map_only(torch.Tensor, torch.Tensor.cpu, optimizer.state_dict()), root_rank)
     if world.rank() != root_rank:
         optimizer.load_state_dict(state)
 
