@@ -87,10 +87,11 @@ def test_the_line_says_what_to_write(mapped):
 
 
 @pytest.mark.parametrize("strategy", ["dp", "ddp2"])
-def test_the_line_says_that_dp_and_ddp2_refuse_gpus(mapped, monkeypatch, strategy):
+def test_the_line_says_that_dp_and_ddp2_refuse_several_gpus(mapped, monkeypatch, strategy):
     line = f'Trainer(accelerator="{strategy}") is of Lightning 1: write Trainer(strategy="{strategy}")'
     assert mapped(gpus=2, accelerator=strategy)[2][0] == (
-        f'{line}, which refuses GPUs today (TUTTI_COMPAT_GPUS=cpu runs it on CPUs), or Trainer(strategy="ddp") on GPUs')
+        f'{line}, which takes one GPU at most today (TUTTI_COMPAT_GPUS=cpu runs it on CPUs), or '
+        'Trainer(strategy="ddp") on several')
     monkeypatch.setattr(deprecation, "_said", set())
     monkeypatch.setenv(devices.GPUS_VARIABLE, "cpu")
     assert mapped(gpus=2, accelerator=strategy)[2][0] == line

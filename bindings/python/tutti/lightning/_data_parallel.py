@@ -17,10 +17,12 @@ class _SplitsBatches:
     calls_step_end = True
 
     def setup_environment(self) -> None:
-        if self.root_device.type != "cpu":
+        devices = len(self.parallel_devices)
+        if self.root_device.type != "cpu" and devices > 1:
             raise self.classes.MisconfigurationException(
-                f"the strategy {self.name} splits batches over devices of the CPU only; on {self.root_device} use "
-                "strategy=\"ddp\", with one process for each device")
+                f"the strategy {self.name} splits batches over devices of the CPU only, and Trainer(devices={devices}) names "
+                f"{devices} GPUs, to which it would have to copy all weights in each step: use strategy=\"ddp\" with one "
+                f"process for each GPU, and divide the batch size of the DataLoader by {devices}, or say devices=1")
         super().setup_environment()
 
     def training_step(self, *arguments: Any, **keywords: Any) -> Any:

@@ -5,6 +5,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 import tutti.torch
@@ -84,7 +85,11 @@ class LauncherEnvironment:
                 f"devices={local_size}, num_nodes={size // local_size}")
 
 
-def make_group(environment: Any, backend: str, timeout: timedelta | None) -> None:
-    """Makes the default process group where a launcher says who this process is; Lightning makes the group elsewhere."""
+def make_group(environment: Any, backend: str, timeout: timedelta | None, device: torch.device) -> None:
+    """Makes the default process group where a launcher says who this process is; Lightning makes the group elsewhere.
+
+    ``device`` is that on which this process trains.
+    """
     if isinstance(environment, LauncherEnvironment) and not dist.is_initialized():
-        dist.init_process_group(backend, init_method="tutti://", timeout=timeout)
+        dist.init_process_group(backend, init_method="tutti://", timeout=timeout,
+                                device_id=None if device.type == "cpu" else device)

@@ -58,7 +58,8 @@ class TuttiFabricStrategy(Remade):
         self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
 
     def _setup_distributed(self) -> None:
-        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout)
+        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout,
+                                self.root_device)
         super()._setup_distributed()
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:

@@ -68,9 +68,16 @@ class HorovodStrategy(TuttiStrategy):
             raise self.classes.MisconfigurationException(
                 f"Trainer(devices={len(devices)}, strategy=\"horovod\"), and horovodrun or mpirun has started {local_size} "
                 "processes on this machine: leave devices out, or say devices=1, and start the script by horovodrun -np")
-        if devices[0].type == "cuda":
-            return [torch.device("cuda", index) for index in range(local_size)]
-        return devices * local_size
+        if devices[0].type != "cuda":
+            return devices * local_size
+        gpus = torch.cuda.device_count()
+        if gpus == 1 and "CUDA_VISIBLE_DEVICES" in os.environ:  # the launcher gives each process a GPU of its own
+            return devices * local_size
+        if gpus < local_size:
+            raise self.classes.MisconfigurationException(
+                f"horovodrun or mpirun has started {local_size} processes on this machine, which has {gpus} GPUs: start one "
+                "for each GPU, or say Trainer(accelerator=\"cpu\")")
+        return [torch.device("cuda", index) for index in range(local_size)]
 
     @parallel_devices.setter
     def parallel_devices(self, devices: list[torch.device] | None) -> None:

@@ -116,7 +116,8 @@ class TuttiStrategy(Remade):
     # ---- the beginning and the end ----
 
     def setup_distributed(self) -> None:
-        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout)
+        _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout,
+                                self.root_device)
         super().setup_distributed()
         if dist.get_backend() != self._get_process_group_backend():
             raise ValueError(f"{type(self).__name__}: the process group runs on {dist.get_backend()}, made by an earlier "
@@ -145,7 +146,7 @@ class TuttiStrategy(Remade):
         self._optimizers_made = False
 
     def _register_ddp_hooks(self) -> None:
-        # Lightning's own function does so on GPUs alone.
+        # Lightning's own function registers hooks of torch, on GPUs alone.
         self._exchange = tutti.torch.register(self.model, self.exchanged_by.name)
 
     def _wrap(self, module: torch.nn.Module) -> tutti.torch.DistributedDataParallel:

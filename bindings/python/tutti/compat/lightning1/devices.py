@@ -93,11 +93,12 @@ def accelerator_or_strategy(name: str) -> Callable[["Call", Any], str]:
 
 
 def _where_it_runs(arguments: dict[str, Any]) -> str:
-    """What to say besides where ``arguments`` name a strategy that splits batches over CPU devices only."""
+    """What to say besides where ``arguments`` name a strategy that splits batches over several devices of the CPU only."""
     on_cpu = arguments.get("accelerator") == "cpu" or os.environ.get(GPUS_VARIABLE) == "cpu"
     if on_cpu or arguments["strategy"] not in ("dp", "ddp2"):
         return ""
-    return f", which refuses GPUs today ({GPUS_VARIABLE}=cpu runs it on CPUs), or {written(strategy='ddp')} on GPUs"
+    return (f", which takes one GPU at most today ({GPUS_VARIABLE}=cpu runs it on CPUs), or {written(strategy='ddp')} on "
+            "several")
 
 
 def strategy(call: "Call", value: Any) -> str:
