@@ -1,9 +1,10 @@
 """Hugging Face's Accelerate and Trainer on the backend ``tutti``.
 
     import tutti.accelerate
-    accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="tutti")])
-    arguments = TrainingArguments(..., use_cpu=True, ddp_backend="tutti")         # of transformers
+    accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="tutti")])
+    arguments = TrainingArguments(..., ddp_backend="tutti")                       # of transformers
 
+On CPUs they need ``cpu=True`` and ``use_cpu=True`` as well.
 Accelerate takes no backend by name that it does not know; the import teaches it this one. A process that no launcher
 started trains alone, as with other backends where none is named. ``tutti.torch.register(model, "bytegrad")`` works on
 the model that ``accelerator.prepare`` returned.
@@ -22,7 +23,8 @@ _ON_CPU = "say Accelerator(cpu=True), or TrainingArguments(use_cpu=True)"
 
 
 def _teach(state: ModuleType) -> None:
-    """Lets ``accelerate.state.PartialState`` take the backend ``tutti`` wherever it would take gloo."""
+    """Lets ``accelerate.state.PartialState`` take the backend ``tutti`` wherever it would take gloo or nccl."""
+    kinds = state.DistributedType
     partial_state = state.PartialState
     prepare, make = partial_state._prepare_backend, partial_state.__init__
 
@@ -31,19 +33,19 @@ def _teach(state: ModuleType) -> None:
         chosen, kind = prepare(self, cpu, sagemaker_dp, None if backend == _BACKEND else backend)
         if backend != _BACKEND:
             return chosen, kind
-        if kind not in (state.DistributedType.MULTI_CPU, state.DistributedType.NO):
-            raise ValueError(f"the backend {_BACKEND} exchanges tensors of the CPU, and Accelerate has chosen {kind.value}: "
-                             f"{_ON_CPU}")
+        if kind not in (kinds.MULTI_CPU, kinds.MULTI_GPU, kinds.NO):
+            raise ValueError(f"the backend {_BACKEND} exchanges tensors of CPUs and of GPUs with CUDA, and Accelerate has "
+                             f"chosen {kind.value}: {_ON_CPU}")
         return _BACKEND, kind
 
     @functools.wraps(make)
     def make_state(self: Any, cpu: bool = False, **options: Any) -> None:
         if options.get("backend") == _BACKEND:
             _, kind = prepare_backend(self, cpu, False, _BACKEND)
-            if kind is state.DistributedType.NO:
+            if kind is kinds.NO:
                 if "LOCAL_RANK" in os.environ or int(os.environ.get("WORLD_SIZE", "1")) > 1:
                     raise ValueError(f"a launcher has started this process as one of several, and Accelerate would train "
-                                     f"alone: {_ON_CPU}")
+                                     f"alone, because torch finds no GPU: {_ON_CPU}")
                 options.pop("backend")  # there is one process, and no group
         make(self, cpu, **options)
 
