@@ -16,7 +16,8 @@ def train(args, strategy):
     """One row of the table, made by one run of train_fashion_mnist on all ranks."""
     result = args.out / "row.json"
     command = [args.bin / "tutti", "launch", "-n", str(args.ranks), "--", args.bin / "train_fashion_mnist",
-               "--strategy", strategy, "--epochs", str(args.epochs), "--seed", str(args.seed), "--json", result]
+               "--strategy", strategy, "--epochs", str(args.epochs), "--seed", str(args.seed), "--device", args.device,
+               "--json", result]
     if args.max_steps:
         command += ["--max-steps", str(args.max_steps)]
     print(f"\n$ {' '.join(map(str, command))}", flush=True)
@@ -70,6 +71,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/quickstart", help="where results go")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU for each rank")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-steps", type=int, default=0, help="steps per epoch at most; 0: all images")
     args = parser.parse_args()
