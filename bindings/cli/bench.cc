@@ -41,7 +41,7 @@ absl::Status PrintBeginning(Communicator& communicator, const BenchOptions& opti
     const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
     if (!lines.ok()) return lines.status();
     absl::StrAppend(&text, "# the GPU of a rank is its local rank modulo the number of GPUs that it sees\n# ",
-                    absl::StrJoin(*lines, "\n# "), "\n");
+                    absl::StrJoin(*lines, "\n# "), "\n# calls travel by ", communicator.gpu_transport(), "\n");
   }
   if (communicator.rank() == 0) std::fprintf(table, "%s%s\n", text.c_str(), TableHeading(options.on_device()).c_str());
   return absl::OkStatus();

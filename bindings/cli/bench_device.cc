@@ -18,7 +18,7 @@ std::string HowToShare(int ranks) {
   return absl::StrCat(
       "NCCL takes two ranks on one GPU only from processes with different NCCL_HOSTID, which then count as nodes of "
       "their own: tutti launch -n ",
-      ranks, " -- sh -c 'NCCL_HOSTID=$TUTTI_RANK tutti bench all_reduce --device cuda'");
+      ranks, " -- sh -c 'TUTTI_GPU_TRANSPORT=nccl NCCL_HOSTID=$TUTTI_RANK tutti bench all_reduce --device cuda'");
 }
 
 absl::Status OfFlag(absl::string_view message) {

@@ -41,6 +41,8 @@ struct CommunicatorOptions {
   // The GPU of this rank, by its number in this process, on whose memory calls may then work as well as on the host's
   // (CallOptions::stream, Work::WaitOnStream). All ranks have one, or none has; ranks may have different numbers.
   std::optional<int> cuda_device = std::nullopt;
+  // How calls on the memory of GPUs travel: "auto", "nccl" or "staged"; TUTTI_GPU_TRANSPORT.
+  std::optional<std::string> gpu_transport = std::nullopt;
 };
 
 // The traffic of a rank since its first communicator was created, over that communicator and all that were split from
@@ -134,6 +136,9 @@ class Communicator {
   const PlanOptions& plan_options(MemoryKind kind = MemoryKind::kHost) const;
   // CommunicatorOptions::cuda_device; a split communicator has the same.
   std::optional<int> cuda_device() const;
+  // How calls on the memory of GPUs travel in this world, and why: "nccl: …" or "staged: ranks 0 and 1 have one GPU,
+  // …"; empty where the communicator has no GPU.
+  std::string gpu_transport() const;
   Counters counters() const;
   // The store through which the ranks found each other, for agreements of the layers above. A split communicator has a
   // part of that store, which only its own ranks see.

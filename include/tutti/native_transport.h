@@ -1,5 +1,5 @@
-// A native transport performs whole collectives on the memory of devices, in the order of streams, as NCCL does. It
-// stands beside the Transport, which moves messages of the same ranks.
+// A native transport performs whole collectives on the memory of devices, in the order of streams, as NCCL does, or
+// moves messages there. It stands beside the Transport, which moves messages of the same ranks between hosts.
 #ifndef TUTTI_NATIVE_TRANSPORT_H_
 #define TUTTI_NATIVE_TRANSPORT_H_
 
@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,6 +51,8 @@ class NativeTransport {
   virtual absl::string_view name() const = 0;
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
+  // Whether Enqueue takes streams that are being captured into CUDA graphs.
+  virtual bool works_in_graphs() const = 0;
 
   // Whether the call can be performed with the results that Tutti promises; Unimplemented says why not. The order of
   // summation is the transport's own, and 16-bit types may be rounded after each sum; all ranks get equal bits.
@@ -92,6 +95,10 @@ class NativeTransport {
   // error that came before it. Waits for no other rank. DeadlineExceeded when the transport's library does not return
   // by then: a thread is left behind in it.
   virtual absl::Status Abort(const absl::Status& cause, absl::Time deadline) = 0;
+
+  // After Abort: the ranks of which messages are still under way in the Transport, whose memory this object must keep
+  // until there are none. Moves these messages on; whoever destroys this object before leaves that memory behind.
+  virtual std::vector<Rank> Unfinished() = 0;
 };
 
 // Makes native transports of one kind. Thread-safe.

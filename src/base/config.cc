@@ -89,6 +89,12 @@ Expected ParseTransport(absl::string_view text, Config& config) {
   return "auto, inproc or ucx";
 }
 
+Expected ParseGpuTransport(absl::string_view text, Config& config) {
+  config.gpu_transport = std::string(text);
+  if (text == "auto" || text == "nccl" || text == "staged") return std::nullopt;
+  return "auto, nccl or staged";
+}
+
 Expected ParseVerify(absl::string_view text, Config& config) {
   config.verify = std::string(text);
   if (text == "auto" || text == "always" || text == "never") return std::nullopt;
@@ -134,6 +140,10 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
              "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
              "with MakeInprocTransport)."},
+    Variable{"TUTTI_GPU_TRANSPORT", ParseGpuTransport, [](const Config& config) { return config.gpu_transport; },
+             "How calls on the memory of GPUs travel: nccl; staged, through pinned memory of the host and "
+             "TUTTI_TRANSPORT; or auto, NCCL where all ranks have it and no two have one GPU, otherwise staged. Equal "
+             "on all ranks."},
     Make<&Config::nccl_library>("TUTTI_NCCL_LIBRARY",
                                 "Path of the NCCL library to load. It has no effect where the process has loaded "
                                 "libnccl.so.2 before, as PyTorch does; without it the system finds libnccl.so.2."),

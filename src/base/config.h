@@ -39,6 +39,7 @@ struct Config {
   absl::Duration timeout = absl::Seconds(300);
   std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";
+  std::string gpu_transport = "auto";
   std::string nccl_library;
   std::string schedule;
   std::string verify = "auto";

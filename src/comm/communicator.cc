@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
     if (!measured.ok()) return measured.status();
     (*runtime)->cost_model = std::make_shared<const CostModel>(*measured);
     communicator->impl_->plan_options.cost_model = (*runtime)->cost_model;
+    communicator->impl_->device_options = PlanOptionsOnDevice(**runtime, communicator->impl_->plan_options);
   }
   return communicator;
 }
@@ -103,6 +104,11 @@ const PlanOptions& Communicator::plan_options(MemoryKind kind) const {
 std::optional<int> Communicator::cuda_device() const {
   const std::optional<StreamDevice>& device = impl_->runtime->device;
   return device.has_value() ? std::optional(device->index) : std::nullopt;
+}
+std::string Communicator::gpu_transport() const {
+  const GpuTransportChoice& choice = impl_->runtime->gpu_transport;
+  if (!impl_->runtime->device.has_value()) return "";
+  return absl::StrCat(choice.staged ? "staged" : "nccl", ": ", choice.reason);
 }
 Store& Communicator::store() const { return *impl_->store; }
 absl::Duration Communicator::timeout() const { return impl_->runtime->timeout; }

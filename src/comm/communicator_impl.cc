@@ -238,7 +238,7 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
       channel(std::move(its_channel)),
       store(std::move(its_store)),
       plan_options(PlanOptionsOf(*runtime, *channel)),
-      device_options(PlanOptionsOnDevice(plan_options)),
+      device_options(PlanOptionsOnDevice(*runtime, plan_options)),
       cache_(kMostPlanBytes, std::min(kMostIdleBytes, runtime->arena->bytes() / 8)) {
   runtime->Register(&cache_);
   if (!runtime->device.has_value()) return;

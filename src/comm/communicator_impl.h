@@ -64,7 +64,7 @@ class Communicator::Impl {
   const std::unique_ptr<Channel> channel;
   const std::shared_ptr<Store> store;  // has the keys of this group alone
   PlanOptions plan_options;            // as they are once the communicator has been made
-  const PlanOptions device_options;    // for plans on the memory of a GPU
+  PlanOptions device_options;          // the same for plans on the memory of a GPU
 
  private:
   // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
@@ -89,6 +89,8 @@ class Communicator::Impl {
   absl::StatusOr<std::shared_ptr<const Program>> ProgramOnDevice(const CollectiveSpec& spec, const Schedule* wanted);
   // The program of `plan`, which is verified; `plan_of` makes the plans of all ranks.
   absl::StatusOr<std::shared_ptr<const Program>> CompileOnDevice(Plan plan, PlanOfRank plan_of);
+  // Unimplemented where `plan` has native steps and calls on GPUs are staged.
+  absl::Status CheckNativeSteps(const Plan& plan) const;
   // Makes the native transports of the groups that native steps of this rank name, unless an earlier plan has named
   // them. Waits for the other ranks of each group, which come with plans that name it, too. An error ends the
   // communicator. `plans` are those of all ranks. Defined in native_groups.cc.

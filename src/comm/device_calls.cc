@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "comm/communicator_impl.h"
 #include "plan/stream_order.h"
+#include "tutti/print.h"
 
 namespace tutti {
 namespace {
@@ -90,8 +91,18 @@ absl::StatusOr<std::shared_ptr<const Program>> Communicator::Impl::CompileOnDevi
   }
   absl::StatusOr<std::vector<StreamOrder>> orders = StreamOrdersOf(plans);
   if (!orders.ok()) return orders.status();
+  if (absl::Status status = CheckNativeSteps(plan); !status.ok()) return status;
   if (absl::Status made = MakeNativeGroups(plans); !made.ok()) return made;
   return CompileForStream(std::move(plan), std::move((*orders)[static_cast<std::size_t>(channel->rank())]));
+}
+
+absl::Status Communicator::Impl::CheckNativeSteps(const Plan& plan) const {
+  const auto is_native = [](const Step& step) { return step.kind == StepKind::kNative; };
+  const auto native = std::find_if(plan.steps.begin(), plan.steps.end(), is_native);
+  if (!runtime->gpu_transport.staged || native == plan.steps.end()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "rank ", plan.rank, ": ", plan.name, " cannot run: step ", native - plan.steps.begin(), " (",
+      ToText(plan, *native), ") needs NCCL, and calls on GPUs are staged here (", runtime->gpu_transport.reason, ")"));
 }
 
 absl::StatusOr<BoundPlan> Communicator::Impl::BindOnDevice(Plan plan, PlanOfRank plan_of, const PlanBuffers& buffers) {

@@ -33,11 +33,14 @@ absl::StatusOr<DeviceParts> PartsOfThisProcess() {
   const absl::StatusOr<const CudaRuntime*>& cuda = Cuda();
   if (!cuda.ok()) return cuda.status();
   const absl::StatusOr<const NativeTransportMaker*> native = NcclTransports();
-  if (!native.ok()) return native.status();
   const absl::StatusOr<const kernels::DeviceKernels*>& table = TableOfCuda();
   if (!table.ok()) return table.status();
-  return DeviceParts{
-      .cuda = *cuda, .compute = ComputeByCuda, .recode = RecodeByCuda, .kernels = *table, .native = *native};
+  return DeviceParts{.cuda = *cuda,
+                     .compute = ComputeByCuda,
+                     .recode = RecodeByCuda,
+                     .kernels = *table,
+                     .native = native.ok() ? *native : nullptr,
+                     .without_nccl = native.status()};
 }
 
 void SetPartsOfThisProcess(const DeviceParts* parts) { given.store(parts); }

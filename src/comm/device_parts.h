@@ -18,10 +18,11 @@ struct DeviceParts {
   decltype(StreamDevice::compute) compute = nullptr;
   decltype(StreamDevice::recode) recode = nullptr;
   const kernels::DeviceKernels* kernels = nullptr;
-  const NativeTransportMaker* native = nullptr;
+  const NativeTransportMaker* native = nullptr;  // of NCCL; null where there is none
+  absl::Status without_nccl = {};                // and why
 };
 
-// Otherwise the reason: built without CUDA, no driver, no device, no NCCL.
+// Otherwise the reason: built without CUDA, no driver, no device.
 absl::StatusOr<DeviceParts> PartsOfThisProcess();
 // Lets PartsOfThisProcess return `parts` from now on, for tests; null takes that back.
 void SetPartsOfThisProcess(const DeviceParts* parts);

@@ -139,6 +139,11 @@ absl::Status CheckOptions(const CommunicatorOptions& options, Rank rank) {
     return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": timeout ",
                                                    absl::FormatDuration(*options.timeout), " must be positive"));
   }
+  if (options.gpu_transport.has_value()) {
+    if (absl::Status status = CheckGpuTransport(*options.gpu_transport); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("CommunicatorOptions of rank ", rank, ": ", status.message()));
+    }
+  }
   if (options.segment_bytes < kLeastSegmentBytes) {
     return absl::InvalidArgumentError(absl::StrCat("CommunicatorOptions of rank ", rank, ": segment_bytes ",
                                                    options.segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
@@ -177,6 +182,8 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                                      ": ", schedules.status().message()));
   }
   runtime->schedules = *std::move(schedules);
+  const std::string gpu_transport = options.gpu_transport.value_or(config->gpu_transport);
+  absl::Status without_nccl;
   if (options.cuda_device.has_value()) {
     const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
     if (!parts.ok()) {
@@ -187,6 +194,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
     runtime->device = {
         .cuda = parts->cuda, .index = *options.cuda_device, .compute = parts->compute, .recode = parts->recode};
     runtime->native = parts->native;
+    without_nccl = parts->without_nccl;
   }
   runtime->transport = std::move(transport);
   Transport& wire = *runtime->transport;
@@ -202,10 +210,18 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"measure_links", config->measure_links ? "1" : "0"},
                           {"verify", config->verify},
                           {"cuda_device", options.cuda_device.has_value() ? "one" : "none"},
+                          {"gpu_transport", gpu_transport},
                           {"lanes", absl::StrCat(kLanes)}},
                          TimeAt(end_ns));
       !status.ok()) {
     return status;
+  }
+  if (runtime->device.has_value()) {
+    absl::StatusOr<GpuTransportChoice> choice =
+        AgreeOnGpuTransport(*runtime->store, rank, size, gpu_transport, *runtime->device->cuda, runtime->device->index,
+                            without_nccl, end_ns);
+    if (!choice.ok()) return choice.status();
+    runtime->gpu_transport = *std::move(choice);
   }
   runtime->arena = std::make_shared<Arena>(runtime->transport, rank);
   runtime->lent = std::make_shared<LentMemory>();
@@ -268,51 +284,6 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
   // Plans map peers only where every rank can map all others: on one node.
   options.peers_mapped = runtime.may_map && options.one_node();
   return options;
-}
-
-// Round numbers of machines with several GPUs, which nobody has measured here: they order a native collective before
-// the same collective by messages, each group of which costs as much as one, and kernels before what travels.
-constexpr CostModel kGpus = {.within_node = {.latency_s = 20e-6, .bytes_per_s = 100e9},
-                             .between_nodes = {.latency_s = 40e-6, .bytes_per_s = 10e9},
-                             .step_s = 5e-6,
-                             .memory_bytes_per_s = 1e12,
-                             .native_within_node = {.latency_s = 20e-6, .bytes_per_s = 100e9},
-                             .native_between_nodes = {.latency_s = 40e-6, .bytes_per_s = 10e9}};
-
-PlanOptions PlanOptionsOnDevice(const PlanOptions& on_host) {
-  PlanOptions options = on_host;
-  options.peers_mapped = false;
-  // A stream carries out one launch after the other, and the messages of a launch at the same time: whoever cut a chunk
-  // into segments would pay for more launches. Builders compute with small multiples of this number, which must fit.
-  options.segment_bytes = std::int64_t{1} << 40;
-  options.native = CollectivesOfNccl();
-  options.cost_model = std::make_shared<const CostModel>(kGpus);
-  return options;
-}
-
-absl::Status OpenOnDevice(const Runtime& runtime, Channel& channel, Store& store) {
-  if (!runtime.device.has_value()) return absl::OkStatus();
-  std::unique_ptr<NativeTransport> native;
-  if (channel.size() > 1) {
-    const absl::Time deadline = absl::Now() + runtime.timeout;
-    std::string id;
-    if (channel.rank() == 0) {
-      absl::StatusOr<std::string> made = runtime.native->NewId();
-      if (!made.ok()) return made.status();
-      id = *std::move(made);
-    }
-    const absl::StatusOr<std::vector<std::string>> ids =
-        ExchangeBlobs(store, "native", channel.rank(), channel.size(), id, deadline);
-    if (!ids.ok()) return ids.status();
-    absl::StatusOr<std::unique_ptr<NativeTransport>> made =
-        runtime.native->Connect((*ids)[0], channel.rank(), channel.size(), runtime.device->index, deadline);
-    if (!made.ok()) return made.status();
-    native = *std::move(made);
-  }
-  absl::StatusOr<std::unique_ptr<ChannelOnDevice>> made = ChannelOnDevice::Make(*runtime.device, std::move(native));
-  if (!made.ok()) return made.status();
-  runtime.engine->SetOnDevice(channel, *std::move(made));
-  return absl::OkStatus();
 }
 
 std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "comm/gpu_transport_choice.h"
 #include "comm/plan_cache.h"
 #include "engine/channel.h"
 #include "engine/control_block.h"
@@ -53,8 +54,9 @@ struct Runtime {
   std::map<Collective, const Schedule*> schedules;
   // The GPU of this rank; nullopt: the rank has none.
   std::optional<StreamDevice> device;
-  const NativeTransportMaker* native = nullptr;
-  std::shared_ptr<Engine> engine;  // stopped before the memory that the engine uses is freed
+  const NativeTransportMaker* native = nullptr;  // of NCCL; null where there is none
+  GpuTransportChoice gpu_transport;              // where `device` is set; equal on all ranks
+  std::shared_ptr<Engine> engine;                // stopped before the memory that the engine uses is freed
 
  private:
   Mutex caches_mutex_;
@@ -67,7 +69,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
 
 // The options for the plans of one group, on the memory of the host, and on that of GPUs.
 PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel);
-PlanOptions PlanOptionsOnDevice(const PlanOptions& on_host);
+PlanOptions PlanOptionsOnDevice(const Runtime& runtime, const PlanOptions& on_host);
 
 // What the ranks of a group must know of each other.
 struct GroupMember {
@@ -80,8 +82,8 @@ struct GroupMember {
 // The channel of a group; `members` are in group order, this rank is members[rank], with a block that
 // runtime.blocks has opened.
 std::unique_ptr<Channel> OpenChannel(Runtime& runtime, Rank rank, const std::vector<GroupMember>& members);
-// Gives `channel` what it needs on the GPU, where this rank has one; `store` is the group's, in which rank 0 tells how
-// the ranks meet. Collective.
+// Gives `channel` what it needs on the GPU, where this rank has one; `store` is the group's, in which the ranks tell
+// how they meet. Collective.
 absl::Status OpenOnDevice(const Runtime& runtime, Channel& channel, Store& store);
 
 }  // namespace tutti

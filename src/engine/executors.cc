@@ -43,6 +43,14 @@ Executor::Polled Executors::Poll() {
   return polled;
 }
 
+std::vector<Rank> Executors::MessagePeers(const Channel& channel) const {
+  std::vector<Rank> peers = on_host_->MessagePeers(channel);
+  for (const Rank peer : on_stream_->MessagePeers(channel)) {
+    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+  }
+  return peers;
+}
+
 void Executors::End(Channel& channel, const absl::Status& cause) {
   for (Run* const run : TakeRunsOf(channel, waiting_)) Of(run->program).Add(*run);
   on_host_->End(channel, cause);

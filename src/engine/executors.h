@@ -33,7 +33,7 @@ class Executors final : public Executor {
   Polled Poll() override;
   const absl::Status& error() const override { return failed_->error(); }
   Channel& failed_channel() const override { return failed_->failed_channel(); }
-  std::vector<Rank> MessagePeers(const Channel& channel) const override { return on_host_->MessagePeers(channel); }
+  std::vector<Rank> MessagePeers(const Channel& channel) const override;
   void Abandon(Channel& channel, const absl::Status& cause) override { on_stream_->Abandon(channel, cause); }
   bool HasLetGo(const Channel& channel) const override { return on_stream_->HasLetGo(channel); }
   void End(Channel& channel, const absl::Status& cause) override;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -40,6 +41,10 @@ ChannelOnDevice::~ChannelOnDevice() {
 }
 
 absl::StatusOr<ChannelOnDevice::ForGraphs> ChannelOnDevice::ForCapture(unsigned long long id) {
+  if (native_ != nullptr && !native_->works_in_graphs()) {
+    return absl::UnimplementedError(absl::StrCat("a CUDA graph cannot make calls whose messages go through the host (",
+                                                 native_->name(), "): call outside of the capture, or use NCCL"));
+  }
   const CudaRuntime& cuda = *device_.cuda;
   const CudaOutsideCapture outside(cuda);
   const CudaDeviceScope scope(cuda, device_.index);

@@ -81,6 +81,8 @@ class ChannelOnDevice {
   absl::StatusOr<bool> Ready();
   // Aborts all transports.
   void Abort(const absl::Status& cause, absl::Time deadline);
+  // After Abort: the ranks of the channel of which messages are under way; see NativeTransport::Unfinished.
+  std::vector<Rank> Unfinished() const { return native_ != nullptr ? native_->Unfinished() : std::vector<Rank>(); }
 
  private:
   ChannelOnDevice(const StreamDevice& device, std::unique_ptr<NativeTransport> native)

@@ -320,6 +320,10 @@ void StreamExecutor::Abandon(Channel& channel, const absl::Status& cause) {
   if (channel.on_device() != nullptr) channel.on_device()->Abort(cause, absl::Now() + kAbortTime);
 }
 
+std::vector<Rank> StreamExecutor::MessagePeers(const Channel& channel) const {
+  return channel.on_device() == nullptr ? std::vector<Rank>() : channel.on_device()->Unfinished();
+}
+
 bool StreamExecutor::HasLetGo(const Channel& channel) const {
   if (channel.on_device() == nullptr) return true;
   const CudaOutsideCapture outside(*device_.cuda);

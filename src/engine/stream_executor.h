@@ -31,7 +31,7 @@ class StreamExecutor final : public Executor {
   Polled Poll() override;
   const absl::Status& error() const override { return error_; }
   Channel& failed_channel() const override { return *failed_channel_; }
-  std::vector<Rank> MessagePeers(const Channel& /*channel*/) const override { return {}; }
+  std::vector<Rank> MessagePeers(const Channel& channel) const override;
   void Abandon(Channel& channel, const absl::Status& cause) override;
   bool HasLetGo(const Channel& channel) const override;
   void End(Channel& channel, const absl::Status& cause) override;

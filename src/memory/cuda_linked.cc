@@ -22,6 +22,13 @@ CudaError DeviceName(char* name, int bytes, int device) {
   return error;
 }
 
+CudaError DeviceUuid(char* uuid, int device) {
+  cudaDeviceProp properties{};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (error == cudaSuccess) std::memcpy(uuid, properties.uuid.bytes, sizeof properties.uuid.bytes);
+  return error;
+}
+
 CudaError ComputeCapability(int* major, int* minor, int device) {
   const cudaError_t error = cudaDeviceGetAttribute(major, cudaDevAttrComputeCapabilityMajor, device);
   return error != cudaSuccess ? error : cudaDeviceGetAttribute(minor, cudaDevAttrComputeCapabilityMinor, device);
@@ -82,6 +89,7 @@ CudaRuntime Linked() {
       .device_count = AsInt<cudaGetDeviceCount>::Call,
       .device_name = DeviceName,
       .compute_capability = ComputeCapability,
+      .device_uuid = DeviceUuid,
       .memory_sizes = AsInt<cudaMemGetInfo>::Call,
       .driver_version = AsInt<cudaDriverGetVersion>::Call,
       .runtime_version = AsInt<cudaRuntimeGetVersion>::Call,

@@ -53,6 +53,8 @@ struct CudaRuntime {
   // The name, cut to `bytes` with its final zero.
   CudaError (*device_name)(char* name, int bytes, int device) = nullptr;
   CudaError (*compute_capability)(int* major, int* minor, int device) = nullptr;
+  // 16 bytes that no two GPUs, or parts of a GPU that act as one, have in common.
+  CudaError (*device_uuid)(char* uuid, int device) = nullptr;
   // Bytes of the current device.
   CudaError (*memory_sizes)(std::size_t* free, std::size_t* total) = nullptr;
   // 1000 · major + 10 · minor; the driver's is that of the newest CUDA it serves, and 0 where there is no driver.

@@ -26,7 +26,7 @@ NativeCollectives CollectivesOfNccl() {
 
 absl::Status CheckNative(const NativeCollectives& native, const CollectiveSpec& spec) {
   if (native.collectives.empty()) {
-    return absl::UnimplementedError("no native collectives here: the buffers are in host memory");
+    return absl::UnimplementedError("no native collectives here: NCCL has them, on memory of GPUs");
   }
   const std::vector<Collective>& collectives = native.collectives;
   if (std::find(collectives.begin(), collectives.end(), spec.collective) == collectives.end()) {

@@ -77,6 +77,7 @@ TEST_F(BenchOnDevicesTest, PrintsTheColumnsOfNcclTestsAndTheTimeOfTheHost) {
   EXPECT_THAT(run.out, HasSubstr("memory of GPUs, in place"));
   EXPECT_THAT(run.out, HasSubstr("local rank modulo the number of GPUs"));
   EXPECT_THAT(run.out, testing::ContainsRegex("# rank 1 on .*: GPU 1 of 8, "));
+  EXPECT_THAT(run.out, HasSubstr("# calls travel by nccl: all ranks have NCCL, and a GPU each\n"));
   EXPECT_THAT(run.out, HasSubstr("# every result was right"));
   ASSERT_EQ(run.rows.size(), 2U);
   for (const nlohmann::json& row : run.rows) {

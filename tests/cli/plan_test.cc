@@ -55,7 +55,7 @@ TEST(PlanTest, ShowsWhatNcclWouldPerform) {
   EXPECT_THAT(run.out, HasSubstr("native  out[0,65536) f32 = reduce sum(out[0,65536) f32), root 0 among 0 1 #0"));
   EXPECT_THAT(run.out, HasSubstr("verified: all 4 ranks"));
   EXPECT_THAT(RunTutti("plan all_reduce --ranks 4 --bytes 64K").out,
-              HasSubstr("native: refused, no native collectives here: the buffers are in host memory"));
+              HasSubstr("native: refused, no native collectives here: NCCL has them, on memory of GPUs"));
   EXPECT_THAT(RunTutti("plan all_reduce --ranks 4 --bytes 64K --native").out,
               HasSubstr("native: refused, the cost model says nothing of native collectives"));
 }

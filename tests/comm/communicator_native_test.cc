@@ -22,7 +22,7 @@ TEST(CommunicatorNativeTest, ACallByANativeScheduleIsRefused) {
         comm.AllReduce(values.data(), values.data(), 8, DType::kF32, ReduceOp::kSum, native).Wait();
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("schedule all_reduce:native: no native collectives here: the buffers are in host memory"));
+                HasSubstr("schedule all_reduce:native: no native collectives here: NCCL has them, on memory of GPUs"));
     // The group goes on.
     EXPECT_EQ(comm.AllReduce(values.data(), values.data(), 8, DType::kF32, ReduceOp::kSum).Wait(), absl::OkStatus());
     EXPECT_EQ(values, std::vector<float>(8, 2));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/meetings.h"
+#include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/fake_cuda.h"
@@ -27,56 +28,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using On = StreamWorld::On;
-
-// Plans on streams are not cut: a stream carries out one launch after the other anyway.
-const PlanOptions kWhole = {.segment_bytes = std::int64_t{1} << 40};
-
-std::vector<Plan> AllReducePlans(int size, std::int64_t count, const char* schedule = "ring") {
-  const CollectiveSpec spec = {.collective = Collective::kAllReduce, .count = count, .in_place = true};
-  std::vector<Plan> plans;
-  for (Rank rank = 0; rank < size; ++rank) {
-    plans.push_back(BuildPlan(**FindSchedule(Collective::kAllReduce, schedule), spec, rank, size, kWhole).value());
-  }
-  return plans;
-}
-
-std::vector<std::byte> Bytes(std::int64_t bytes, std::uint32_t seed) {
-  std::vector<std::byte> values(static_cast<std::size_t>(bytes));
-  for (std::size_t i = 0; i + 4 <= values.size(); i += 4) {
-    const auto value = static_cast<float>((i * 2654435761u + seed * 40503u) % 997) - 500.0f;
-    std::memcpy(&values[i], &value, 4);
-  }
-  return values;
-}
-
-// What a rank has after some runs of its plan: output and state.
-using Results = std::vector<std::vector<std::byte>>;
-
-Results ResultsOf(const std::vector<Plan>& plans, On on, int runs) {
-  StreamWorld world(static_cast<int>(plans.size()), on);
-  const auto programs = world.Programs(plans);
-  Results results(plans.size());
-  world.OnEveryRank([&](StreamRank& rank) {
-    const Plan& plan = plans[static_cast<std::size_t>(rank.rank)];
-    const FakeMemory in(rank.rank, plan.in_bytes);
-    const FakeMemory out(rank.rank, plan.out_bytes);
-    const FakeMemory state(rank.rank, plan.state_bytes);
-    const auto seed = static_cast<std::uint32_t>(rank.rank) + 1;
-    std::ranges::copy(Bytes(plan.in_bytes, seed), in.data());
-    std::fill_n(state.data(), plan.state_bytes, std::byte{0});
-    for (int run = 0; run < runs; ++run) {
-      std::ranges::copy(Bytes(plan.out_bytes, seed + 7), out.data());
-      Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)],
-                             {.in = in.data(), .out = out.data(), .state = state.data()},
-                             {.draw = static_cast<std::uint64_t>(run)});
-      ASSERT_EQ(work.Wait(), absl::OkStatus());
-    }
-    std::vector<std::byte>& result = results[static_cast<std::size_t>(rank.rank)];
-    result.assign(out.data(), out.data() + plan.out_bytes);
-    result.insert(result.end(), state.data(), state.data() + plan.state_bytes);
-  });
-  return results;
-}
 
 TEST(StreamExecutorTest, EveryScheduleGivesWhatTheHostGives) {
   int compared = 0;

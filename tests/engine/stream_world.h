@@ -28,6 +28,7 @@
 #include "tests/harness/fake_nccl.h"
 #include "transports/nccl/transport.h"
 #include "tutti/communicator.h"
+#include "tutti/staged_transport.h"
 
 namespace tutti {
 
@@ -58,9 +59,10 @@ struct StreamRank {
 
 class StreamWorld {
  public:
-  enum class On : std::uint8_t { kStreams, kHost };
+  enum class On : std::uint8_t { kStreams, kStaged, kHost };
 
-  // Rank r uses device r. `timeout`: of the engines.
+  // Rank r uses device r; with kStaged, where messages go through the host, all ranks use device 0. `timeout`: of the
+  // engines.
   explicit StreamWorld(int size, On on = On::kStreams, absl::Duration timeout = absl::Seconds(60))
       : ranks_(static_cast<std::size_t>(size)), on_(on), id_(nccl::NewUniqueId(FakeNccl::Table()).value()) {
     const auto hub = MakeInprocHub(size);
@@ -92,6 +94,7 @@ class StreamWorld {
   }
 
   int size() const { return static_cast<int>(ranks_.size()); }
+  int DeviceOf(Rank rank) const { return on_ == On::kStaged ? 0 : rank; }
   StreamRank& At(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   void OnEveryRank(const std::function<void(StreamRank&)>& body) {
@@ -139,7 +142,7 @@ class StreamWorld {
     options.rank = rank.rank;
     options.timeout = timeout;
     for (const StreamRank& peer : ranks_) options.presence.push_back(peer.presence);
-    const StreamDevice device = FakeDevice(rank.rank);
+    const StreamDevice device = FakeDevice(DeviceOf(rank.rank));
     std::unique_ptr<Executor> executor;
     if (on_ == On::kHost) {
       executor = std::make_unique<HostExecutor>(*rank.transport, *rank.presence, /*may_spin=*/false);
@@ -159,6 +162,13 @@ class StreamWorld {
     rank.channel =
         std::make_unique<Channel>(*rank.engine, rank.arena, rank.lent, rank.blocks, rank.rank, std::move(peers));
     if (on_ == On::kHost) return;
+    if (on_ == On::kStaged) {
+      StagedOptions staged = {
+          .cuda = device.cuda, .device = device.index, .transport = rank.transport, .rank = rank.rank};
+      for (Rank peer = 0; peer < size(); ++peer) staged.peers.push_back({.world_rank = peer, .number = 8});
+      rank.channel->SetOnDevice(ChannelOnDevice::Make(device, MakeStagedTransport(std::move(staged)).value()).value());
+      return;
+    }
     connecting_.emplace_back([this, &rank, device] {
       auto native = nccl::Connect({.nccl = &FakeNccl::Table(),
                                    .cuda = device.cuda,

@@ -58,8 +58,8 @@ absl::Status RunRank(const RankCheck& check, Rank rank, int size, const StreamCa
   bootstrap.identity.rank = bootstrap.identity.local_rank = rank;
   bootstrap.identity.size = bootstrap.identity.local_size = size;
   bootstrap.store = *store;
-  absl::StatusOr<std::unique_ptr<Communicator>> comm =
-      Communicator::Create(bootstrap, *std::move(transport), {.timeout = kPatience, .cuda_device = 0});
+  absl::StatusOr<std::unique_ptr<Communicator>> comm = Communicator::Create(
+      bootstrap, *std::move(transport), {.timeout = kPatience, .cuda_device = 0, .gpu_transport = "nccl"});
   if (!comm.ok()) return comm.status();
   CheckedRank checked = {.comm = **comm,
                          .device = {.cuda = parts->cuda, .native = parts->native, .capture = capture},
@@ -128,8 +128,9 @@ absl::Status RunOnGpu(const RankCheck& check, int size, const StreamCapture& cap
 absl::Status FindGpu() {
   RankProcesses asker(1, [](Rank, Lines& lines) {
     const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
-    if (!parts.ok()) lines.Say(std::string(parts.status().message()));
-    return parts.ok() ? 0 : 1;
+    const absl::Status status = parts.ok() ? parts->without_nccl : parts.status();
+    if (!status.ok()) lines.Say(std::string(status.message()));
+    return status.ok() ? 0 : 1;
   });
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
   const std::optional<std::string> reason = asker.Hear(0, deadline);

@@ -310,6 +310,12 @@ CudaError DeviceName(char* name, int bytes, int device) {
   return kCudaSuccess;
 }
 
+CudaError DeviceUuid(char* uuid, int device) {
+  if (device < 0 || device >= kFakeDevices) return kInvalidDevice;
+  std::memcpy(uuid, absl::StrCat("fake GPU 000000", device).data(), 16);
+  return kCudaSuccess;
+}
+
 template <typename Value>
 CudaError Set(Value* variable, Value value) {
   *variable = value;
@@ -345,6 +351,7 @@ CudaRuntime MakeTable() {
           },
       .device_name = DeviceName,
       .compute_capability = [](int* major, int* minor, int) { return Set(major, 9) + Set(minor, 0); },
+      .device_uuid = DeviceUuid,
       .memory_sizes = [](auto* free,
                          auto* total) { return Set(free, kMemoryOfDevice / 2) + Set(total, kMemoryOfDevice); },
       .driver_version = [](int* version) { return Set(version, 13000); },

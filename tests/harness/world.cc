@@ -50,7 +50,7 @@ void RunWorld(int size, const WorldOptions& options, const std::function<void(Co
       bootstrap.identity.size = bootstrap.identity.local_size = size;
       bootstrap.store = store;
       CommunicatorOptions mine = options.communicator;
-      if (options.on_devices) mine.cuda_device = rank;
+      if (options.on_devices) mine.cuda_device = options.on_one_device ? 0 : rank;
       absl::StatusOr<std::unique_ptr<Communicator>> communicator =
           Communicator::Create(bootstrap, *std::move(transport), mine);
       if (!communicator.ok() && options.cannot_join != nullptr) {

@@ -200,7 +200,7 @@ TEST(SelectorTest, TheLinkOfTheNativeTransportDecides) {
 TEST(SelectorTest, NativeSchedulesSayWhyTheyDoNotServe) {
   const CollectiveSpec sum{.count = 8};
   EXPECT_THAT(SelectSchedule(sum, 4, {})->reason(),
-              HasSubstr("native: refused, no native collectives here: the buffers are in host memory\n"));
+              HasSubstr("native: refused, no native collectives here: NCCL has them, on memory of GPUs\n"));
   EXPECT_THAT(SelectSchedule(sum, 4, WithNative({}, {}, {}))->reason(),
               HasSubstr("native: refused, the cost model says nothing of native collectives among these ranks"));
   EXPECT_THAT(SelectSchedule({.op = ReduceOp::kMin, .count = 8}, 4, WithNative({}))->reason(),

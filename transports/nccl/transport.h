@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "memory/cuda_runtime.h"
 #include "transports/nccl/library.h"
@@ -40,6 +41,7 @@ class NcclTransport final : public NativeTransport {
   absl::string_view name() const override { return "nccl"; }
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool works_in_graphs() const override { return true; }
   absl::Status Supports(Collective collective, DType dtype, ReduceOp op) const override;
   absl::Status Enqueue(absl::Span<const NativeCall> calls, CUstream_st* stream) override;
   absl::StatusOr<bool> Ready() override;
@@ -50,6 +52,7 @@ class NcclTransport final : public NativeTransport {
   absl::StatusOr<std::unique_ptr<NativeTransport>> Shrink(absl::Span<const Rank> dead, absl::Time deadline) override;
   absl::Status Finalize(absl::Time deadline) override;
   absl::Status Abort(const absl::Status& cause, absl::Time deadline) override;
+  std::vector<Rank> Unfinished() override { return {}; }
 
  private:
   absl::Status Check(const NativeCall& call) const;

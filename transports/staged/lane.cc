@@ -1,0 +1,150 @@
+#include "transports/staged/lane.h"
+
+#include <algorithm>
+
+namespace tutti::staged {
+namespace {
+
+// Pinned memory of all lanes of a rank in a group: aimed at, and exceeded where segments would become too short.
+constexpr std::int64_t kMostPinned = 32 << 20;
+constexpr std::int64_t kLongestSegment = 512 << 10;
+constexpr std::int64_t kShortestSegment = 16 << 10;
+constexpr std::int64_t kPage = 4096;
+
+// The tag of a segment: number of the receiver (19 bits) · hash of the message's length (8) · message of the lane (9) ·
+// segment of the message (12). Messages of a lane come in one order at both ends. Where the ends differ in the length
+// of a message, no segment finds its receive: the deadline says who waits for whom, and nobody takes wrong bytes.
+std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t message, std::int64_t segment) {
+  static_assert(8 + 9 + 12 == kGroupShift);
+  const std::uint64_t hash = static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15u >> 56;
+  return std::uint64_t{receiver} << kGroupShift | hash << 21 | (message & 0x1ff) << 12 |
+         (static_cast<std::uint64_t>(segment) & 0xfff);
+}
+
+}  // namespace
+
+std::int64_t SegmentBytes(int size) {
+  constexpr std::int64_t kSlotsOfPeer = 8;  // of both lanes
+  const std::int64_t share = kMostPinned / (kSlotsOfPeer * std::max(size - 1, 1));
+  return std::clamp(share / kPage * kPage, kShortestSegment, kLongestSegment);
+}
+
+Lane::~Lane() {
+  for (const Slot& slot : slots_) {
+    if (slot.copied != nullptr) ends_.cuda->destroy_event(slot.copied);
+  }
+  if (pinned_ != nullptr) ends_.cuda->free_pinned(pinned_);
+}
+
+absl::Status Lane::MakeRoom() {
+  if (pinned_ == nullptr) {
+    void* pinned = nullptr;
+    const CudaError error =
+        ends_.cuda->allocate_pinned(&pinned, kSlots * static_cast<std::size_t>(ends_.segment_bytes));
+    if (error != kCudaSuccess) return CudaStatus(*ends_.cuda, error, "pinned memory for messages of a GPU");
+    pinned_ = static_cast<std::byte*>(pinned);
+  }
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.copied != nullptr) continue;
+    if (const CudaError error = ends_.cuda->create_event(&slot.copied); error != kCudaSuccess) {
+      return CudaStatus(*ends_.cuda, error, "an event for messages of a GPU");
+    }
+    slot.done = &Lane::OnMessage;
+    slot.lane = this;
+    slot.staging = pinned_ + static_cast<std::int64_t>(i) * ends_.segment_bytes;
+  }
+  return absl::OkStatus();
+}
+
+void Lane::Add(std::byte* memory, std::int64_t bytes) {
+  queue_.push_back({.memory = memory, .bytes = bytes, .number = messages_++});
+}
+
+absl::Status Lane::Advance() {
+  if (!error_.ok()) return error_;
+  absl::Status status = sends_ ? BeginSends() : CopyArrived();
+  if (status.ok()) status = sends_ ? PassOnCopied() : BeginRecvs();
+  return status;
+}
+
+void Lane::TakeNext(Slot& slot) {
+  Message& message = queue_.front();
+  slot.memory = message.memory + message.begun;
+  slot.bytes = std::min(ends_.segment_bytes, message.bytes - message.begun);
+  slot.tag = TagOf(ends_.number, message.bytes, message.number, message.begun / ends_.segment_bytes);
+  message.begun += slot.bytes;
+  if (message.begun == message.bytes) queue_.pop_front();
+  ++begun_;
+}
+
+absl::Status Lane::BeginSends() {
+  while (!queue_.empty() && SlotOf(begun_).stage == Stage::kFree) {
+    Slot& slot = SlotOf(begun_);
+    TakeNext(slot);
+    if (absl::Status status = Copy(slot); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::PassOnCopied() {
+  for (; moved_ < begun_; ++moved_) {
+    Slot& slot = SlotOf(moved_);
+    bool copied = false;
+    if (absl::Status status = HasCopied(slot, &copied); !status.ok() || !copied) return status;
+    slot.stage = Stage::kUnderWay;
+    ++under_way_;
+    ends_.endpoint->Send(slot.tag, slot.staging, slot.bytes, &slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::BeginRecvs() {
+  while (!queue_.empty()) {
+    Slot& slot = SlotOf(begun_);
+    if (slot.stage == Stage::kCopying) {
+      bool copied = false;
+      if (absl::Status status = HasCopied(slot, &copied); !status.ok() || !copied) return status;
+      slot.stage = Stage::kFree;
+    }
+    if (slot.stage != Stage::kFree) return absl::OkStatus();
+    TakeNext(slot);
+    slot.stage = Stage::kUnderWay;
+    ++under_way_;
+    ends_.endpoint->Recv(slot.tag, slot.staging, slot.bytes, &slot);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::CopyArrived() {
+  for (; moved_ < begun_ && SlotOf(moved_).stage == Stage::kArrived; ++moved_) {
+    if (absl::Status status = Copy(SlotOf(moved_)); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lane::Copy(Slot& slot) {
+  const CudaRuntime& cuda = *ends_.cuda;
+  std::byte* const to = sends_ ? slot.staging : slot.memory;
+  const std::byte* const from = sends_ ? slot.memory : slot.staging;
+  slot.stage = Stage::kCopying;
+  CudaError error = cuda.copy_async(to, from, static_cast<std::size_t>(slot.bytes), ends_.stream);
+  if (error == kCudaSuccess) error = cuda.record_event(slot.copied, ends_.stream);
+  return CudaStatus(cuda, error, "the copy of a message of a GPU");
+}
+
+absl::Status Lane::HasCopied(const Slot& slot, bool* copied) const {
+  const CudaError error = ends_.cuda->query_event(slot.copied);
+  *copied = error == kCudaSuccess;
+  return error == kCudaNotReady ? absl::OkStatus() : CudaStatus(*ends_.cuda, error, "the copy of a message of a GPU");
+}
+
+void Lane::OnMessage(Completion* completion, const absl::Status& status) {
+  Slot& slot = *static_cast<Slot*>(completion);
+  Lane& lane = *slot.lane;
+  --lane.under_way_;
+  slot.stage = lane.sends_ ? Stage::kFree : Stage::kArrived;
+  if (lane.error_.ok()) lane.error_ = status;
+}
+
+}  // namespace tutti::staged
