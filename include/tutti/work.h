@@ -55,11 +55,11 @@ class Work {
 
   // Lets what is enqueued on `stream`, a cudaStream_t, from now on wait for the end of this call, a call on the memory
   // of a GPU. Does not wait for that end itself: at most until the call is enqueued on the communicator's stream, which
-  // it is already unless another thread is submitting, ranks meet for the first time, a hundred calls are on the stream,
-  // or messages of the call still have to arrive on the host (staged, docs/gpus.md). FailedPrecondition for a call on
-  // host memory, and where either the call or `stream` is part of a capture but not both. An error of a call that has
-  // failed is that of Wait; a call that fails later ends its stream's wait with undefined results, and Wait tells the
-  // error.
+  // it is already unless another thread is submitting, ranks meet for the first time, a hundred calls are on the
+  // stream, or messages of the call still have to arrive on the host (staged, docs/gpus.md). FailedPrecondition for a
+  // call on host memory, and where either the call or `stream` is part of a capture but not both. An error of a call
+  // that has failed is that of Wait; a call that fails later ends its stream's wait with undefined results, and Wait
+  // tells the error.
   absl::Status WaitOnStream(void* stream);
 
   // When a call with CallOptions::timed ended, in nanoseconds of CLOCK_MONOTONIC; 0 before its end and for other
