@@ -262,7 +262,7 @@ Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* 
   if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
   const Rank rank = channel->rank();
   const int size = channel->size();
-  const absl::StatusOr<bool> on_device = IsOnDevice({in, out}, spec.collective, options);
+  const absl::StatusOr<bool> on_device = IsOnDevice(in, out, spec, options);
   if (!on_device.ok()) return Work(on_device.status());
   BufferBytes bytes;
   const auto fits_last_plan = [&](const CallPool& pool, const tutti::Call* last) {
@@ -421,7 +421,7 @@ absl::Status Communicator::Impl::CheckPlan(const Schedule& schedule, const Plan&
 absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const CollectiveSpec& spec, const PlanBuffers& buffers,
                                                    const CallOptions& options) {
   if (in_forked_child()) return NotInForkedChild(channel->rank());
-  const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out}, spec.collective, options);
+  const absl::StatusOr<bool> on_device = IsOnDevice(buffers.in, buffers.out, spec, options);
   if (!on_device.ok()) return on_device.status();
   absl::StatusOr<std::shared_ptr<const Program>> program =
       *on_device ? ProgramOnDevice(spec, options.schedule) : ProgramFor(spec, options.schedule);

@@ -70,8 +70,8 @@ class Communicator::Impl {
   // Whether the buffers that are not null are memory of a GPU; InvalidArgument when only some are. Of a rank without a
   // GPU: they are not.
   absl::StatusOr<bool> IsOnDevice(absl::Span<const void* const> buffers) const;
-  // The same for a call, which may say by its stream what null buffers do not tell.
-  absl::StatusOr<bool> IsOnDevice(std::initializer_list<const void*> buffers, Collective collective,
+  // The same for a call, which may say by its stream what null buffers do not tell. Pointers to no bytes tell nothing.
+  absl::StatusOr<bool> IsOnDevice(const void* in, const void* out, const CollectiveSpec& spec,
                                   const CallOptions& options) const;
   // Whether SendRecv may make `calls`.
   absl::Status CheckMessages(absl::Span<const NativeCall> calls, const CallOptions& options) const;

@@ -31,14 +31,19 @@ absl::Status CheckMessage(const CollectiveSpec& spec, Rank rank) {
 
 }  // namespace
 
-absl::StatusOr<bool> Communicator::Impl::IsOnDevice(std::initializer_list<const void*> buffers, Collective collective,
+absl::StatusOr<bool> Communicator::Impl::IsOnDevice(const void* in, const void* out, const CollectiveSpec& spec,
                                                     const CallOptions& options) const {
-  const bool has_none =
-      std::all_of(buffers.begin(), buffers.end(), [](const void* memory) { return memory == nullptr; });
-  if (has_none) {
-    return runtime->device.has_value() && options.stream != nullptr && collective != Collective::kBarrier;
-  }
-  return IsOnDevice(buffers);
+  if (!runtime->device.has_value()) return false;
+  if (in == nullptr && out == nullptr) return options.stream != nullptr && spec.collective != Collective::kBarrier;
+  absl::StatusOr<bool> found = IsOnDevice({in, out});
+  if (found.ok() || in == nullptr || out == nullptr) return found;
+  // A pointer to no bytes, such as that of a rank which is not the root, leads nowhere.
+  const Rank rank = channel->rank();
+  if (!Validate(spec, rank, channel->size()).ok()) return found;
+  const BufferBytes bytes = BuffersOf(spec, rank, channel->size());
+  if (bytes.in == 0) return IsOnDevice({out});
+  if (bytes.out == 0) return IsOnDevice({in});
+  return found;
 }
 
 absl::StatusOr<bool> Communicator::Impl::IsOnDevice(absl::Span<const void* const> buffers) const {

@@ -109,18 +109,19 @@ absl::Status StreamRun::SetBuffers(const void* in, void* out, void* state) {
   if (end_ == nullptr) {
     if (absl::Status status = Allocate(); !status.ok()) return status;
   }
-  const auto set = [&](Space space, const void* memory, absl::string_view what) {
+  const auto set = [&](Space space, const void* memory, std::int64_t bytes, absl::string_view what) {
     std::byte*& base = bases[static_cast<std::size_t>(space)];
     auto* const given = static_cast<std::byte*>(const_cast<void*>(memory));
     if (given == base) return absl::OkStatus();  // known to be the device's
-    absl::Status status = CheckMemory(memory, what);
+    absl::Status status = bytes > 0 ? CheckMemory(memory, what) : absl::OkStatus();
     if (status.ok()) base = given;
     return status;
   };
   bases[static_cast<std::size_t>(Space::kScratch)] = static_cast<std::byte*>(scratch_);
-  absl::Status status = set(Space::kIn, in, "input");
-  if (status.ok()) status = set(Space::kOut, out, "output");
-  if (status.ok()) status = set(Space::kState, state, "state");
+  const Plan& plan = program.plan;
+  absl::Status status = set(Space::kIn, in, plan.in_bytes, "input");
+  if (status.ok()) status = set(Space::kOut, out, plan.out_bytes, "output");
+  if (status.ok()) status = set(Space::kState, state, plan.state_bytes, "state");
   return status;
 }
 

@@ -172,6 +172,27 @@ TEST(DeviceCallsTest, ANativeCallEnqueuesNothingElse) {
   });
 }
 
+// As with MPI and NCCL, what a rank names for a buffer without bytes does not matter.
+TEST(DeviceCallsTest, PointersToNoBytesLeadNowhere) {
+  RunWorld(3, OnDevices(), [](Communicator& comm) {
+    const FakeMemory memory(comm.rank(), 24);
+    std::vector<float> host(6);
+    const bool is_root = comm.rank() == 1;
+    Fill(memory.floats(), 6, static_cast<float>(comm.rank()));
+    // The input of a scatter and the output of a reduce belong to the root alone.
+    ASSERT_EQ(comm.Reduce(memory.data(), is_root ? memory.data() : static_cast<void*>(host.data()), 2, DType::kF32,
+                          ReduceOp::kSum, 1)
+                  .Wait(),
+              absl::OkStatus());
+    if (is_root) {
+      EXPECT_EQ(memory.floats()[0], 3);
+    }
+    const FakeMemory out(comm.rank(), 8);
+    const void* const in = is_root ? memory.data() : static_cast<const void*>(host.data());
+    ASSERT_EQ(comm.Scatter(in, out.data(), 2, DType::kF32, 1).Wait(), absl::OkStatus());
+  });
+}
+
 // A CUDA that answers nothing any more does not make host memory of that of a GPU.
 TEST(DeviceCallsTest, AnErrorOfCudaIsNotTakenForHostMemory) {
   RunWorld(1, OnDevices(), [](Communicator& comm) {
