@@ -33,7 +33,7 @@ absl::StatusOr<RawNccl> RawNccl::Connect(CheckedRank& rank) {
   std::memcpy(id.bytes, ids->front().data(), sizeof id.bytes);
   Require(rank.cuda(), rank.cuda().set_device(rank.device.index), "set_device");
   nccl::Config config;
-  config.blocking = rank.device.is_fake ? 0 : 1;
+  config.blocking = 1;
   const nccl::Result made = library->comm_init_rank_config(&raw.comm_, rank.size(), id, rank.rank(), &config);
   if (absl::Status status = raw.StatusOf(made, "ncclCommInitRankConfig"); !status.ok()) return status;
   if (absl::Status status = raw.Settle(); !status.ok()) return status;

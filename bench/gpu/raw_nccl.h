@@ -14,8 +14,7 @@ namespace tutti::gpu {
 
 class RawNccl {
  public:
-  // A communicator of all ranks of `rank`'s, which all call Connect. Blocking, as programs make it, but on the fake,
-  // which has no other than non-blocking ones.
+  // A communicator of all ranks of `rank`'s, which all call Connect. Blocking, as programs make it.
   static absl::StatusOr<RawNccl> Connect(CheckedRank& rank);
   ~RawNccl();
   RawNccl(RawNccl&& other) noexcept : nccl_(other.nccl_), comm_(std::exchange(other.comm_, nullptr)) {}

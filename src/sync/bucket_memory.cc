@@ -17,9 +17,9 @@
 namespace tutti {
 namespace {
 
-class HostMemory final : public BucketMemory {
+class MemoryOnHost final : public BucketMemory {
  public:
-  explicit HostMemory(Communicator& communicator) : communicator_(communicator) {}
+  explicit MemoryOnHost(Communicator& communicator) : communicator_(communicator) {}
 
   MemoryKind kind() const override { return MemoryKind::kHost; }
   absl::Status Check(const void* data) const override {
@@ -72,11 +72,11 @@ class HostMemory final : public BucketMemory {
   Communicator& communicator_;
 };
 
-class DeviceMemory final : public BucketMemory {
+class MemoryOnDevice final : public BucketMemory {
  public:
-  DeviceMemory(Communicator& communicator, int device, const DeviceParts& parts)
+  MemoryOnDevice(Communicator& communicator, int device, const DeviceParts& parts)
       : communicator_(communicator), device_(device), cuda_(*parts.cuda), kernels_(*parts.kernels) {}
-  ~DeviceMemory() override {
+  ~MemoryOnDevice() override {
     if (joined_ != nullptr) (void)cuda_.destroy_event(joined_);
     if (side_stream_ != nullptr) (void)cuda_.destroy_stream(side_stream_);
   }
@@ -195,7 +195,7 @@ class DeviceMemory final : public BucketMemory {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BucketMemory>> BucketMemory::Create(Communicator& communicator, MemoryKind kind) {
-  if (kind == MemoryKind::kHost) return std::make_unique<HostMemory>(communicator);
+  if (kind == MemoryKind::kHost) return std::make_unique<MemoryOnHost>(communicator);
   const std::optional<int> device = communicator.cuda_device();
   if (!device.has_value()) {
     return absl::FailedPreconditionError(
@@ -203,7 +203,7 @@ absl::StatusOr<std::unique_ptr<BucketMemory>> BucketMemory::Create(Communicator&
   }
   const absl::StatusOr<DeviceParts> parts = PartsOfThisProcess();
   if (!parts.ok()) return parts.status();
-  auto memory = std::make_unique<DeviceMemory>(communicator, *device, *parts);
+  auto memory = std::make_unique<MemoryOnDevice>(communicator, *device, *parts);
   if (absl::Status made = memory->Init(); !made.ok()) return made;
   return memory;
 }

@@ -32,6 +32,7 @@ absl::Status StagedTransport::Open() {
 
 StagedTransport::~StagedTransport() {
   const CudaRuntime& cuda = *options_.cuda;
+  const CudaOutsideCapture outside(cuda);
   for (std::vector<std::unique_ptr<Lane>>* const lanes : {&sends_, &recvs_}) {
     for (std::unique_ptr<Lane>& lane : *lanes) {
       // The transport, or a peer, may still use slots of a message that never came back.
