@@ -180,6 +180,21 @@ TEST(DeviceStagedTest, DifferentLengthsAreNamed) {
   });
 }
 
+// Ranks of different nodes do not see what the other calls. No bytes of the longer message come to the shorter one.
+TEST(DeviceStagedTest, DifferentLengthsBetweenNodesEndAtTheDeadline) {
+  WorldOptions options = OnOneDevice("inproc", 1);
+  options.communicator.timeout = absl::Milliseconds(300);
+  RunWorld(2, options, [](Communicator& comm) {
+    const FakeMemory memory(0, 80);
+    std::fill_n(memory.floats(), 20, comm.rank() == 0 ? 1.0f : -1.0f);
+    Work work =
+        comm.rank() == 0 ? comm.Send(memory.data(), 10, DType::kF32, 1) : comm.Recv(memory.data(), 20, DType::kF32, 0);
+    const absl::Status status = work.Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_EQ(memory.floats()[0], comm.rank() == 0 ? 1.0f : -1.0f);
+  });
+}
+
 TEST(DeviceStagedTest, ARankThatLeavesEndsTheCallsOfTheOthers) {
   for (const std::string& transport : WorldTransports()) {
     RunWorld(3, OnOneDevice(transport), [](Communicator& comm) {

@@ -153,18 +153,24 @@ TEST(StagedPlansTest, OtherCallsInTheSamePlaceAreNamed) {
   });
 }
 
-// Rank 1 has made the call as well, and its messages are under way.
+// Rank 1 has made the call as well, and its messages are under way. All of them come back before the calls end:
+// otherwise the slots would be left to the peers for good.
 TEST(StagedPlansTest, AnAbortEndsTheCallsOfAll) {
-  StreamWorld world(3, On::kStaged);
-  const auto programs = world.Programs(AllReducePlans(3, 3 << 20));
-  const FakeMemory a(0, 12 << 20);
-  const FakeMemory b(0, 12 << 20);
-  Work first = world.At(0).Start(programs[0], {.out = a.data()});
-  Work second = world.At(1).Start(programs[1], {.out = b.data()});
-  EXPECT_FALSE(first.done());
-  world.At(0).engine->Abort(*world.At(0).channel, absl::AbortedError("enough"));
-  EXPECT_THAT(std::string(first.Wait().message()), HasSubstr("enough"));
-  EXPECT_THAT(std::string(second.Wait().message()), HasSubstr("enough"));
+  const FakeCudaCounts before = FakeCuda::Counts();
+  {
+    StreamWorld world(3, On::kStaged);
+    const auto programs = world.Programs(AllReducePlans(3, 3 << 20));
+    const FakeMemory a(0, 12 << 20);
+    const FakeMemory b(0, 12 << 20);
+    Work first = world.At(0).Start(programs[0], {.out = a.data()});
+    Work second = world.At(1).Start(programs[1], {.out = b.data()});
+    EXPECT_FALSE(first.done());
+    world.At(0).engine->Abort(*world.At(0).channel, absl::AbortedError("enough"));
+    EXPECT_THAT(std::string(first.Wait().message()), HasSubstr("enough"));
+    EXPECT_THAT(std::string(second.Wait().message()), HasSubstr("enough"));
+  }
+  const FakeCudaCounts counts = FakeCuda::Counts() - before;
+  EXPECT_EQ(counts.frees, counts.allocations);
 }
 
 TEST(StagedPlansTest, AGraphIsRefused) {
