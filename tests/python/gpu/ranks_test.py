@@ -1,0 +1,117 @@
+"""Several ranks, each with a GPU of its own, which works in memory of the host."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch
+from rank_threads import run_ranks
+
+
+def adds(rank, gpu):
+    tensor = torch.full([5], rank + 1.0, device=gpu)
+    dist.all_reduce(tensor)
+    gathered = [torch.empty(5, device=gpu) for _ in range(3)]
+    dist.all_gather(gathered, torch.full([5], float(rank), device=gpu))
+    return tensor.tolist(), [float(one[0]) for one in gathered]
+
+
+def test_collectives():
+    assert run_ranks(3, adds) == [([6] * 5, [0, 1, 2])] * 3
+
+
+def inputs_of(rank, step=0):
+    return torch.arange(12.0).view(4, 3).add(5 * rank + step) / 10
+
+
+def module_on(device):
+    torch.random.manual_seed(1)
+    return torch.nn.Linear(3, 2, device=device)
+
+
+def optimizer_for(strategy, module):
+    kind = tutti.torch.QAdam if strategy.startswith("qadam") else torch.optim.Adam
+    return kind(module.parameters(), 0.1)
+
+
+def trains(strategy, makes):
+    modules = [module_on(torch.device("cuda", rank)) for rank in range(2)]
+
+    def on_a_rank(rank, gpu):
+        module = modules[gpu.index]
+        optimizer = optimizer_for(strategy, module)
+        model = makes(module, optimizer, strategy)
+        for step in range(4):
+            optimizer.zero_grad()
+            model(inputs_of(rank, step).to(gpu)).square().mean().backward()
+            optimizer.step()
+        if hasattr(model, "flush"):
+            model.flush()
+        assert module.weight.device == gpu
+        return module.weight.detach().cpu()
+
+    return run_ranks(2, on_a_rank)
+
+
+def trained_alone():
+    module = module_on("cpu")
+    optimizer = torch.optim.Adam(module.parameters(), 0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        (sum(module(inputs_of(rank, step)).square().mean() for rank in range(2)) / 2).backward()
+        optimizer.step()
+    return module.weight.detach()
+
+
+def wrap(module, optimizer, strategy):
+    return tutti.torch.DistributedDataParallel(module, optimizer, strategy)
+
+
+def register(module, optimizer, strategy):
+    model = DistributedDataParallel(module, device_ids=[module.weight.device.index])
+    tutti.torch.register(model, strategy)
+    return model
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "bytegrad", "decentralized", "low_precision_decentralized",
+                                      "async:sync_interval_ms=1,warmup_steps=2", "qadam:warmup_steps=2"])
+def test_a_strategy_keeps_the_replicas_equal(strategy):
+    first, second = trains(strategy, wrap)
+    assert torch.equal(first, second) and not torch.equal(first, module_on("cpu").weight)
+    if strategy == "gradient_allreduce":
+        torch.testing.assert_close(first, trained_alone())
+
+
+@pytest.mark.parametrize("strategy", ["gradient_allreduce", "bytegrad"])
+def test_ddp_with_an_algorithm(strategy):
+    first, second = trains(strategy, register)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, trained_alone(), atol=0.02, rtol=0)
+
+
+def takes_the_state_of_rank_0(rank, gpu):
+    module = torch.nn.Linear(3, 2, device=gpu)
+    optimizer = torch.optim.Adam(module.parameters(), 0.1)
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "decentralized")
+    model(inputs_of(rank).to(gpu)).square().mean().backward()
+    optimizer.step()
+    mine = [state["exp_avg"].cpu() for state in optimizer.state.values()]
+    model.broadcast_optimizer(optimizer)
+    assert all(state["exp_avg"].device == gpu for state in optimizer.state.values())
+    return mine, [state["exp_avg"].cpu() for state in optimizer.state.values()]
+
+
+def test_the_state_of_an_optimizer_travels_to_another_gpu():
+    (whole, _), (mine, taken) = run_ranks(2, takes_the_state_of_rank_0)
+    assert all(map(torch.equal, whole, taken)) and not torch.equal(whole[0], mine[0])
+
+
+def normalizes(rank, gpu):
+    layer = tutti.torch.convert_sync_batchnorm(torch.nn.BatchNorm1d(3)).to(gpu)
+    return layer(inputs_of(rank).to(gpu)).detach().cpu()
+
+
+def test_sync_batchnorm():
+    whole = torch.nn.BatchNorm1d(3)(torch.cat([inputs_of(rank) for rank in range(2)])).detach()
+    torch.testing.assert_close(torch.cat(run_ranks(2, normalizes)), whole)
