@@ -166,6 +166,9 @@ def coalesced_after_an_error(rank):
     for _ in range(2):
         with pytest.raises(ValueError, match="tag -5"):
             dist.batch_isend_irecv([dist.P2POp(dist.irecv, torch.zeros(2), other, tag=-5)])
+        # What batch_isend_irecv does in a process that computes on a GPU.
+        with pytest.raises(ValueError, match="tag -5"), dist._coalescing_manager(dist.group.WORLD, torch.device("cpu")):
+            dist.irecv(torch.zeros(2), other, tag=-5)
         dist.all_reduce(tensor := torch.ones(2))
         assert tensor.tolist() == [dist.get_world_size()] * 2
     coalesced(rank)

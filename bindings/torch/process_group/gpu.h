@@ -4,6 +4,7 @@
 #define TUTTI_TORCH_PROCESS_GROUP_GPU_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
@@ -14,6 +15,16 @@
 namespace tutti::dist {
 
 using nn::CurrentStream;
+
+// Whether torch has begun to work on a GPU of this process: otherwise no tensor is there. Begins nothing itself.
+inline bool TorchWorksOnGpus() {
+  const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+  if (!cuda.hasCUDA()) return false;
+  for (at::DeviceIndex gpu = 0; gpu < cuda.deviceCount(); ++gpu) {
+    if (cuda.hasPrimaryContext(gpu)) return true;
+  }
+  return false;
+}
 
 // A stream of torch's pool, beside that on which programs usually compute.
 inline c10::Stream PoolStream(at::Device gpu) {

@@ -36,11 +36,6 @@ absl::StatusOr<std::shared_ptr<Communicator>> Membership::OnGpu(int gpu, Join jo
   return on_gpu_;
 }
 
-bool Membership::has_gpu() {
-  const std::lock_guard lock(mutex_);
-  return gpu_.has_value();
-}
-
 absl::Status Membership::status() {
   const std::lock_guard lock(mutex_);
   absl::Status first = error_of_join_;

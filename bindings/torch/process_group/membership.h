@@ -28,9 +28,6 @@ class Membership : public Tracked {
   using Join = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Communicator>>()>;
   absl::StatusOr<std::shared_ptr<Communicator>> OnGpu(int gpu, Join join);
 
-  // Whether OnGpu has been called.
-  bool has_gpu();
-
   // OK, or the first error of one of the communicators.
   absl::Status status();
   // Leaves the group: the communicators are destroyed unless a call holds them.

@@ -1,3 +1,4 @@
+#include <exception>
 #include <utility>
 
 #include "bindings/torch/process_group/process_group_tutti.h"
@@ -20,30 +21,43 @@ Calls::Prepared ProcessGroupTutti::Message(Collective direction, const at::Tenso
   return {.spec = spec, .in = memory.const_data_ptr(), .out = memory.mutable_data_ptr(), .options = options};
 }
 
+ProcessGroupTutti::WorkPtr ProcessGroupTutti::OrErrorAtEndOfBatch(absl::FunctionRef<WorkPtr()> start) {
+  try {
+    return start();
+  } catch (...) {
+    if (!KeepForEndOfBatch(std::current_exception())) throw;
+  }
+  return nullptr;
+}
+
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::send(Tensors& tensors, int to, int tag) {
-  const at::Tensor& tensor = OnlyTensor("send", "tensor", tensors);
-  CheckRank("send", "dst", to);
-  CheckTag("send", tag);
-  Calls calls;
-  calls.held.push_back(Contiguous(tensor));
-  calls.prepared.push_back(Message(Collective::kSend, calls.held[0], to, tag));
-  return Launched(std::move(calls), ::c10d::OpType::SEND, "tutti:send");
+  return OrErrorAtEndOfBatch([&] {
+    const at::Tensor& tensor = OnlyTensor("send", "tensor", tensors);
+    CheckRank("send", "dst", to);
+    CheckTag("send", tag);
+    Calls calls;
+    calls.held.push_back(Contiguous(tensor));
+    calls.prepared.push_back(Message(Collective::kSend, calls.held[0], to, tag));
+    return Launched(std::move(calls), ::c10d::OpType::SEND, "tutti:send");
+  });
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::recv(Tensors& tensors, int from, int tag) {
-  const at::Tensor& tensor = OnlyTensor("recv", "tensor", tensors);
-  if (from != kAnySource) CheckRank("recv", "src", from);
-  CheckTag("recv", tag);
-  const at::Tensor room = ContiguousRoomFor(tensor);
-  Calls calls = {.outputs = {tensor}};
-  calls.prepared.push_back(Message(Collective::kRecv, room, from, tag));
-  if (!room.is_same(tensor)) {
-    CheckOutput(tensor);
-    calls.held.push_back(room);
-    calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
-  }
-  return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,
-                  from == kAnySource ? "tutti:recv_any_source" : "tutti:recv");
+  return OrErrorAtEndOfBatch([&] {
+    const at::Tensor& tensor = OnlyTensor("recv", "tensor", tensors);
+    if (from != kAnySource) CheckRank("recv", "src", from);
+    CheckTag("recv", tag);
+    const at::Tensor room = ContiguousRoomFor(tensor);
+    Calls calls = {.outputs = {tensor}};
+    calls.prepared.push_back(Message(Collective::kRecv, room, from, tag));
+    if (!room.is_same(tensor)) {
+      CheckOutput(tensor);
+      calls.held.push_back(room);
+      calls.finish = [room, tensor] { CopyQuietly(room, tensor); };
+    }
+    return Launched(std::move(calls), from == kAnySource ? ::c10d::OpType::RECVANYSOURCE : ::c10d::OpType::RECV,
+                    from == kAnySource ? "tutti:recv_any_source" : "tutti:recv");
+  });
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::recvAnysource(Tensors& tensors, int tag) {

@@ -77,7 +77,7 @@ std::shared_ptr<Communicator> ProcessGroupTutti::CommunicatorOn(at::Device gpu, 
   return NotLeft(*std::move(joined));
 }
 
-bool ProcessGroupTutti::supportsCoalescing() const { return membership_->has_gpu(); }
+bool ProcessGroupTutti::supportsCoalescing() const { return TorchWorksOnGpus(); }
 
 void ProcessGroupTutti::eagerConnectSingleDevice(at::Device device) {
   if (!device.is_cuda()) return;
@@ -92,7 +92,8 @@ CallOptions ProcessGroupTutti::OptionsFor(std::chrono::milliseconds timeout, boo
 
 c10::Stream ProcessGroupTutti::ResultsStream(at::Device gpu) {
   const std::lock_guard lock(mutex_);
-  if (!results_.has_value()) results_ = PoolStream(gpu);
+  // Copies of results must neither wait for what the program enqueues, nor become part of what it captures.
+  if (!results_.has_value() || *results_ == CurrentStream(gpu)) results_ = PoolStream(gpu);
   return *results_;
 }
 
@@ -104,8 +105,7 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
   if (!is_message && !calls.prepared.empty()) ++sequence_number_;
   std::optional<c10::Stream> results;
   if (device.is_cuda()) {
-    LaunchOnGpu(calls, device);
-    results = ResultsStream(device);
+    results = LaunchOnGpu(calls, device);
   } else {
     const std::shared_ptr<Communicator> communicator = this->communicator();
     calls.works.reserve(calls.prepared.size());
@@ -127,27 +127,34 @@ ProcessGroupTutti::WorkPtr ProcessGroupTutti::Launched(Calls calls, ::c10d::OpTy
   return work;
 }
 
-void ProcessGroupTutti::LaunchOnGpu(Calls& calls, at::Device gpu) {
+c10::Stream ProcessGroupTutti::LaunchOnGpu(Calls& calls, at::Device gpu) {
   const std::shared_ptr<Communicator> communicator = CommunicatorOn(gpu);
-  const auto on_stream = [&](CallOptions options) {
-    options.stream = CurrentStream(gpu).native_handle();
+  const c10::Stream results = ResultsStream(gpu);
+  for (Calls::Prepared& call : calls.prepared) {
+    if (call.in != nullptr || call.out != nullptr) continue;
+    // 0 elements: by some memory the core knows a call on a GPU.
+    calls.held.push_back(at::empty({1}, at::TensorOptions(gpu).dtype(at::kByte)));
+    void* const memory = calls.held.back().mutable_data_ptr();
+    if (call.spec.collective == Collective::kSend) {
+      call.in = memory;
+    } else {
+      call.out = memory;
+    }
+  }
+  // From here on nothing may be thrown: it would let go of tensors that calls use which have been started.
+  const auto on_stream = [stream = CurrentStream(gpu).native_handle()](CallOptions options) {
+    options.stream = stream;
     options.caller_drives = false;
     return options;
   };
-  for (Calls::Prepared& call : calls.prepared) {
-    if (call.in == nullptr && call.out == nullptr) {  // 0 elements: by some memory the core knows a call on a GPU
-      calls.held.push_back(at::empty({1}, at::TensorOptions(gpu).dtype(at::kByte)));
-      void* const memory = calls.held.back().mutable_data_ptr();
-      if (call.spec.collective == Collective::kSend) {
-        call.in = memory;
-      } else {
-        call.out = memory;
-      }
-    }
+  calls.works.reserve(calls.prepared.size() + 1);
+  for (const Calls::Prepared& call : calls.prepared) {
     calls.works.push_back(communicator->Call(call.spec, call.in, call.out, on_stream(call.options)));
   }
-  if (calls.messages.empty()) return;
-  calls.works.push_back(communicator->SendRecv(calls.messages, on_stream(OptionsFor(::c10d::kUnsetTimeout, true))));
+  if (!calls.messages.empty()) {
+    calls.works.push_back(communicator->SendRecv(calls.messages, on_stream(OptionsFor(::c10d::kUnsetTimeout, true))));
+  }
+  return results;
 }
 
 bool ProcessGroupTutti::AddToBatch(Calls& calls) {
@@ -195,26 +202,33 @@ void ProcessGroupTutti::startCoalescing() {
   const std::lock_guard lock(mutex_);
   coalesced_.emplace();  // anew where an error between the two calls kept torch from calling endCoalescing
   batch_ = {};
+  error_of_batch_ = nullptr;
+}
+
+bool ProcessGroupTutti::KeepForEndOfBatch(const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex_);
+  if (!coalesced_.has_value()) return false;
+  if (error_of_batch_ == nullptr) error_of_batch_ = error;
+  return true;
 }
 
 ProcessGroupTutti::WorkPtr ProcessGroupTutti::endCoalescing() {
   std::vector<WorkPtr> works;
   Calls batch;
+  std::exception_ptr error;
   {
     const std::lock_guard lock(mutex_);
     TORCH_CHECK_VALUE(coalesced_.has_value(), "tutti: endCoalescing without startCoalescing");
     works = *std::move(coalesced_);
     coalesced_.reset();
     batch = std::exchange(batch_, {});
+    error = std::exchange(error_of_batch_, nullptr);
   }
+  if (error != nullptr) std::rethrow_exception(error);
   if (!batch.messages.empty()) {
     works.push_back(Launched(std::move(batch), ::c10d::OpType::COALESCED, "tutti:send_recv"));
   }
-  const bool on_gpu = std::any_of(works.begin(), works.end(), [](const WorkPtr& work) {
-    const Tensors result = work->result();
-    return !result.empty() && result[0].is_cuda();
-  });
-  return WorkOfAll(std::move(works), on_gpu ? results_ : std::nullopt);
+  return WorkOfAll(std::move(works));
 }
 
 c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusive_ptr<::c10d::Store>& store,

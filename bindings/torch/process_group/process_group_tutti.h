@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "bindings/torch/process_group/call_hooks.h"
 #include "bindings/torch/process_group/membership.h"
 #include "bindings/torch/process_group/work.h"
@@ -93,9 +95,10 @@ class ProcessGroupTutti : public ::c10d::Backend {
   // ---- the group ----
   // Between startCoalescing and endCoalescing messages on GPUs are collected, and start in endCoalescing as one call,
   // so that two ranks can send to each other; send and recv return null then. All other calls start at once.
-  // endCoalescing returns one work for all of them. Where nothing is gained, because the group has joined no GPUs,
-  // torch is told to send batches of messages one by one: after an error in a batch that is coalesced, torch would go
-  // on to collect the group's later calls without making them.
+  // endCoalescing returns one work for all of them. An error of send or recv is thrown by endCoalescing, which then
+  // sends none of the collected messages: thrown earlier, it would leave torch to collect the group's later calls
+  // without making them. In a process without tensors on GPUs nothing is gained, and torch is told to send batches of
+  // messages one by one.
   bool supportsCoalescing() const override;
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
@@ -145,10 +148,14 @@ class ProcessGroupTutti : public ::c10d::Backend {
   CallOptions OptionsFor(std::chrono::milliseconds timeout, bool async) const;
   // Starts the prepared calls and returns their work, which is noted between startCoalescing and endCoalescing.
   WorkPtr Launched(Calls calls, ::c10d::OpType type, const char* title);
-  // Starts the prepared calls and messages, which are on `gpu`.
-  void LaunchOnGpu(Calls& calls, at::Device gpu);
+  // Starts the prepared calls and messages, which are on `gpu`, and returns the stream for their results.
+  c10::Stream LaunchOnGpu(Calls& calls, at::Device gpu);
   // Between startCoalescing and endCoalescing: takes the prepared messages into batch_. Returns false at other times.
   bool AddToBatch(Calls& calls);
+  // Between startCoalescing and endCoalescing: has endCoalescing throw `error`. Returns false at other times.
+  bool KeepForEndOfBatch(const std::exception_ptr& error);
+  // Returns what `start` does, a send or recv; null where its error waits for the end of the batch.
+  WorkPtr OrErrorAtEndOfBatch(absl::FunctionRef<WorkPtr()> start);
   // The collectives of this rank that have not ended.
   std::vector<WorkPtr> Unfinished();
   // Prepare the calls of an allreduce, all_gather or reduce_scatter of one tensor in `calls`.
@@ -177,6 +184,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   std::mutex mutex_;                               // guards the members below
   std::optional<std::vector<WorkPtr>> coalesced_;  // the works started since startCoalescing
   Calls batch_;                                    // the messages on GPUs since startCoalescing
+  std::exception_ptr error_of_batch_;              // the first error of a message since startCoalescing
   std::optional<c10::Stream> results_;             // of the rank's GPU: see ProcessGroupWork
   // The collectives for which torch need not wait one by one; many of them may have ended.
   std::vector<std::weak_ptr<void>> not_awaited_;

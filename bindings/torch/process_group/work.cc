@@ -48,32 +48,50 @@ bool ProcessGroupWork::State::done() const {
   for (const tutti::Work& work : calls.works) {
     if (!work.done()) return false;
   }
-  return !in_place.has_value() || in_place->query();
+  return !in_place.has_value() || in_graph || in_place->query();
 }
 
-absl::Status ProcessGroupWork::State::LetWait(const c10::Stream& stream) {
-  if (in_place.has_value()) {
-    in_place->block(stream);
-    return absl::OkStatus();
-  }
+absl::Status ProcessGroupWork::State::LetWaitForCalls(const c10::Stream& stream) {
   absl::Status status;
   for (tutti::Work& work : calls.works) status.Update(work.WaitOnStream(stream.native_handle()));
   return status;
 }
 
+absl::Status ProcessGroupWork::State::LetWait(const c10::Stream& stream) {
+  absl::Status status = LetWaitForCalls(stream);
+  status.Update(status_of_copies);
+  if (status.ok() && in_place.has_value()) in_place->block(stream);
+  return status;
+}
+
 void ProcessGroupWork::State::EnqueueFinish() {
-  if (!calls.finish || !LetWait(*results).ok()) return;
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const c10::StreamGuard on_results(*results);
+  if (!calls.finish) return;
+  // The calls are under way and use the tensors of this state, so no exception may end it.
   try {
+    c10::Stream stream = *results;
+    status_of_copies = LetWaitForCalls(stream);
+    if (absl::IsFailedPrecondition(status_of_copies)) {
+      stream = CurrentStream(results->device());
+      status_of_copies = LetWaitForCalls(stream);
+      in_graph = status_of_copies.ok();
+    }
+    if (!status_of_copies.ok()) return;
+    for (const at::Tensor& tensor : calls.held) UseOnStream(tensor, stream);
+    for (const at::Tensor& tensor : calls.outputs) UseOnStream(tensor, stream);
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const c10::StreamGuard on_stream(stream);
     calls.finish();
+    in_place.emplace(stream.device_type());
+    in_place->record(stream);
   } catch (...) {
     error_of_finish = std::current_exception();
   }
-  in_place.emplace(results->device_type());
-  in_place->record(*results);
-  for (const at::Tensor& tensor : calls.held) UseOnStream(tensor, *results);
-  for (const at::Tensor& tensor : calls.outputs) UseOnStream(tensor, *results);
+}
+
+std::optional<c10::Stream> ProcessGroupWork::StreamOfFuture() {
+  if (!on_stream()) return std::nullopt;
+  const bool in_graph = absl::IsFailedPrecondition(state_->LetWaitForCalls(*state_->results));
+  return in_graph ? CurrentStream(state_->results->device()) : *state_->results;
 }
 
 std::uint64_t ProcessGroupWork::NewKey() {
@@ -93,6 +111,7 @@ void ProcessGroupWork::State::End() {
     status.Update(work.Wait());
     source = work.source();
   }
+  status.Update(status_of_copies);
   error = ExceptionOf(status, *group);
   if (error == nullptr) error = error_of_finish;
   if (error == nullptr && calls.finish && !results.has_value()) {
@@ -184,11 +203,17 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
 
 bool ProcessGroupWork::WaitOnStream(std::chrono::milliseconds timeout) {
   const absl::Status status = state_->LetWait(CurrentStream(state_->results->device()));
+  // The stream is in a capture of which the calls are no part, or the other way round; the calls themselves go on.
+  if (absl::IsFailedPrecondition(status)) {
+    StayIfInterpreterEnds();
+    std::rethrow_exception(ExceptionOf(status, *state_->group));
+  }
   if (timeout > kNoTimeout) WaitOnHost(timeout);
   if (!status.ok() || timeout > kNoTimeout || state_->error_of_finish != nullptr) End();
   StayIfInterpreterEnds();
   const std::lock_guard lock(mutex_);
   if (exception_ != nullptr) std::rethrow_exception(exception_);
+  if (!status.ok()) std::rethrow_exception(ExceptionOf(status, *state_->group));
   if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   return true;
 }
@@ -206,17 +231,17 @@ void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
       if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
     }
   }
-  if (state_->in_place.has_value()) state_->in_place->synchronize();
+  if (state_->in_place.has_value() && !state_->in_graph) state_->in_place->synchronize();
 }
 
 namespace {
 
 // The future of `work`, which is complete at once: torch lets the streams of those that use its value wait for
-// `results`, and `results` waits for the work.
-c10::intrusive_ptr<c10::ivalue::Future> FutureOnStream(const c10::Stream& results, ::c10d::Work& work) {
+// `stream`, and `stream` waits for the work.
+c10::intrusive_ptr<c10::ivalue::Future> FutureOnStream(const c10::Stream& stream, ::c10d::Work& work) {
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                                         std::vector<at::Device>{results.device()});
-  const c10::StreamGuard on_results(results);
+                                                         std::vector<at::Device>{stream.device()});
+  const c10::StreamGuard on_stream(stream);
   try {
     work.wait();
     future->markCompleted(work.result());
@@ -229,9 +254,14 @@ c10::intrusive_ptr<c10::ivalue::Future> FutureOnStream(const c10::Stream& result
 }  // namespace
 
 c10::intrusive_ptr<c10::ivalue::Future> ProcessGroupWork::getFuture() {
+  // Python keeps its lock while it calls this function, and gets it back once future_mutex_ is free: another thread may
+  // wait for that mutex.
+  const WithoutInterpreterLock without_lock;
   const std::lock_guard lock(future_mutex_);
   if (future_ != nullptr) return future_;
-  if (on_stream()) return future_ = FutureOnStream(*state_->results, *this);
+  if (const std::optional<c10::Stream> stream = StreamOfFuture(); stream.has_value()) {
+    return future_ = FutureOnStream(*stream, *this);
+  }
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
   const auto complete = [self = c10::intrusive_ptr<ProcessGroupWork>::unsafe_reclaim_from_nonowning(this), future] {
     self->End();
@@ -251,8 +281,8 @@ namespace {
 
 class CoalescedWork : public ::c10d::Work {
  public:
-  CoalescedWork(std::vector<c10::intrusive_ptr<::c10d::Work>> works, std::optional<c10::Stream> results)
-      : ::c10d::Work(-1, ::c10d::OpType::COALESCED), works_(std::move(works)), results_(results) {}
+  explicit CoalescedWork(std::vector<c10::intrusive_ptr<::c10d::Work>> works)
+      : ::c10d::Work(-1, ::c10d::OpType::COALESCED), works_(std::move(works)) {}
 
   bool isCompleted() override {
     return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
@@ -287,7 +317,12 @@ class CoalescedWork : public ::c10d::Work {
     return true;
   }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    if (results_.has_value()) return FutureOnStream(*results_, *this);
+    const WithoutInterpreterLock without_lock;
+    for (const auto& work : works_) {
+      auto* const call = dynamic_cast<ProcessGroupWork*>(work.get());
+      const std::optional<c10::Stream> stream = call == nullptr ? std::nullopt : call->StreamOfFuture();
+      if (stream.has_value()) return FutureOnStream(*stream, *this);
+    }
     c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(
         c10::FutureType::create(c10::ListType::create(c10::TensorType::get())));
     for (const auto& work : works_) futures.push_back(work->getFuture());
@@ -306,14 +341,12 @@ class CoalescedWork : public ::c10d::Work {
 
  private:
   const std::vector<c10::intrusive_ptr<::c10d::Work>> works_;
-  const std::optional<c10::Stream> results_;
 };
 
 }  // namespace
 
-c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works,
-                                           std::optional<c10::Stream> results) {
-  return c10::make_intrusive<CoalescedWork>(std::move(works), results);
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works) {
+  return c10::make_intrusive<CoalescedWork>(std::move(works));
 }
 
 }  // namespace tutti::dist

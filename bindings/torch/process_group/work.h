@@ -59,6 +59,8 @@ struct Calls {
 // Calls on a GPU have been enqueued when the work is made. wait() lets the current stream wait for them, and the host
 // only where it is given a timeout; the future is complete at once, and has torch let the streams of its callbacks
 // wait. An error is thrown where it is known by then, and otherwise by isCompleted's exception() and by later calls.
+// Calls that are made while the current stream is being captured become part of the CUDA graph, and so do the waits of
+// streams of that capture, which alone may wait for these calls: ValueError for others.
 class ProcessGroupWork : public ::c10d::Work {
  public:
   // `group` is added to error texts; `title` names the call in torch's profiler. `hooks`, if any, hear of the end.
@@ -85,6 +87,10 @@ class ProcessGroupWork : public ::c10d::Work {
   std::uint64_t getCompletionKey() const override { return state_->key; }
 #endif
 
+  // The stream on which a future of these calls, or of these and others, is complete: `results`, or the current stream
+  // where the calls are part of a CUDA graph. None for calls on the CPU.
+  std::optional<c10::Stream> StreamOfFuture();
+
   // Names the calls of this work, for Unfinished, also once torch has dropped the work.
   std::weak_ptr<void> calls() const { return state_; }
   // Another work of the same calls, whose wait() is one of the host; null when these have ended and their results are
@@ -101,14 +107,21 @@ class ProcessGroupWork : public ::c10d::Work {
     // Ends the state once: finishes the outputs, or notes the error, and lets go of what the calls used. All calls have
     // ended.
     void End();
-    // On a GPU: lets `stream` wait until the outputs have their values.
+    // On a GPU: lets `stream` wait until the outputs have their values. FailedPrecondition where either the calls or
+    // `stream` are part of the capture of a CUDA graph, but not both.
     absl::Status LetWait(const c10::Stream& stream);
-    // On a GPU: enqueues on `results` the copies to the outputs, if there are any to be made.
+    // The same, but without the copies to the outputs.
+    absl::Status LetWaitForCalls(const c10::Stream& stream);
+    // On a GPU: enqueues the copies to the outputs, if there are any to be made: on `results`, or on the current stream
+    // where the calls have become part of a CUDA graph, since `results` takes no part in a capture.
     void EnqueueFinish();
 
     Calls calls;
     const std::optional<c10::Stream> results;
-    std::optional<c10::Event> in_place;  // on `results`, after the copies to the outputs
+    // Of the copies to the outputs, once the constructor of the work has ended:
+    std::optional<c10::Event> in_place;  // after the copies
+    bool in_graph = false;               // the copies are part of a CUDA graph, and `in_place` cannot be asked
+    absl::Status status_of_copies;       // why the copies could not wait for the calls
     std::exception_ptr error_of_finish;
     const std::shared_ptr<const std::string> group;
     const std::shared_ptr<CallHooks> hooks;
@@ -136,9 +149,8 @@ class ProcessGroupWork : public ::c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// One work for several, each of which was returned to torch, too. `results` is given where some are calls on a GPU.
-c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works,
-                                           std::optional<c10::Stream> results = std::nullopt);
+// One work for several, each of which was returned to torch, too.
+c10::intrusive_ptr<::c10d::Work> WorkOfAll(std::vector<c10::intrusive_ptr<::c10d::Work>> works);
 
 }  // namespace tutti::dist
 

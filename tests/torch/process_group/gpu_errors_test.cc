@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/device_parts.h"
+#include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/torch/error_of.h"
 #include "tests/torch/fake_gpu.h"
@@ -54,10 +55,52 @@ TEST(GpuErrorsTest, MessagesHaveNeitherTagsNorAnySource) {
     EXPECT_THAT(ErrorOf([&] { group.send(tensors, 0, 5)->wait(); }), HasSubstr("tag"));
     EXPECT_NE(ErrorOf([&] { group.recvAnysource(tensors, 0)->wait(); }), "");
     group.startCoalescing();
-    EXPECT_THAT(ErrorOf([&] { group.send(tensors, 0, 5); }), HasSubstr("has the tag 5"));
-    EXPECT_THAT(ErrorOf([&] { group.recvAnysource(tensors, 0); }), HasSubstr("needs the rank that sends"));
-    group.endCoalescing()->wait();
+    group.send(tensors, 0, 5);
+    EXPECT_THAT(ErrorOf([&] { group.endCoalescing(); }), HasSubstr("has the tag 5"));
+    group.startCoalescing();
+    group.recvAnysource(tensors, 0);
+    EXPECT_THAT(ErrorOf([&] { group.endCoalescing(); }), HasSubstr("needs the rank that sends"));
     group.allreduce(tensors)->wait();  // the group goes on
+  });
+}
+
+// torch calls endCoalescing, and leaves its own state of a batch, only where all calls of the batch have returned.
+TEST(GpuErrorsTest, AnErrorInABatchOfMessagesIsThrownAtItsEnd) {
+  RunGroup(2, [](::c10d::Backend& group, const StorePtr&) {
+    const int rank = group.getRank();
+    Tensors never_sent = {torch::full({8}, -1.0F, Gpu(rank))};
+    Tensors tensors = {torch::full({8}, rank == 0 ? 7.0F : 0.0F, Gpu(rank))};
+    group.startCoalescing();
+    group.send(never_sent, 1 - rank, 0);
+    group.send(tensors, 2, 0);
+    EXPECT_THAT(ErrorOf([&] { group.endCoalescing(); }), HasSubstr("dst is rank 2"));
+    EXPECT_THAT(ErrorOf([&] { group.send(tensors, 2, 0); }), HasSubstr("dst is rank 2"));
+    group.allreduce(never_sent)->wait();  // joins the ranks
+    const auto work = rank == 0 ? group.send(tensors, 1, 0) : group.recv(tensors, 0, 0);
+    ASSERT_TRUE(work.defined());
+    work->wait();
+    EXPECT_TRUE(tensors[0].cpu().equal(torch::full({8}, 7.0F)));
+  });
+}
+
+// The tensors of calls that have been started would be let go while the GPU uses them.
+TEST(GpuErrorsTest, WithoutMemoryForOneCallNoneIsStarted) {
+  std::promise<void> rank_0_has_failed;
+  RunGroup(2, [&](::c10d::Backend& group, const StorePtr&) {
+    const at::Device gpu = Gpu(group.getRank());
+    Tensors tensors = {torch::zeros({64}, gpu), torch::empty({0}, gpu)};
+    group.allreduce_coalesced(tensors)->wait(std::chrono::seconds(60));
+    tensors[0].fill_(1);
+    group.barrier()->wait();
+    if (group.getRank() == 0) {
+      FakeCuda::FailNext("allocate", 2);
+      EXPECT_THAT(ErrorOf([&] { group.allreduce_coalesced(tensors); }), HasSubstr("the fake CUDA"));
+      rank_0_has_failed.set_value();
+    } else {
+      rank_0_has_failed.get_future().wait();
+    }
+    group.allreduce_coalesced(tensors)->wait(std::chrono::seconds(60));
+    EXPECT_TRUE(tensors[0].cpu().equal(torch::full({64}, 2.0F)));
   });
 }
 

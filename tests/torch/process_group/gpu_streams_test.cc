@@ -10,6 +10,7 @@
 #include "tests/harness/fake_cuda.h"
 #include "tests/torch/fake_gpu.h"
 #include "tests/torch/process_group/group_of_threads.h"
+#include "tests/torch/process_group/no_interpreter.h"
 
 namespace tutti::dist {
 namespace {
@@ -109,6 +110,39 @@ TEST(GpuStreamsTest, AFutureIsCompleteAtOnceAndItsCallbacksHaveTheResult) {
     child->wait();
     EXPECT_TRUE(child->value().toTensor().cpu().equal(torch::full({2, 4}, 20.0F)));
   });
+}
+
+// The host is only so many calls ahead of the GPU. Then a stream can wait for a call once the peers have made earlier
+// ones, for which they need the interpreter's lock.
+TEST(GpuStreamsTest, AFutureIsMadeWithoutTheInterpretersLock) {
+  constexpr int kCalls = 200;
+  for (const bool coalesced : {false, true}) {
+    std::promise<void> rank_0_has_the_lock;
+    RunGroup(2, [&](::c10d::Backend& group, const StorePtr&) {
+      WarmUp(group);
+      Tensors tensors = {torch::zeros({8}, GpuOf(group))};
+      const bool waits_for_peer = group.getRank() == 0;
+      if (!waits_for_peer) {
+        rank_0_has_the_lock.get_future().wait();
+        const InterpreterLock lock;
+      }
+      for (int i = 0; i < kCalls; ++i) {
+        group.allreduce(tensors);
+      }
+      if (coalesced) group.startCoalescing();
+      auto work = group.allreduce(tensors);
+      if (coalesced) work = group.endCoalescing();
+      c10::intrusive_ptr<c10::ivalue::Future> future;
+      if (waits_for_peer) {
+        const InterpreterLock lock;
+        rank_0_has_the_lock.set_value();
+        future = work->getFuture();
+      } else {
+        future = work->getFuture();
+      }
+      future->waitAndThrow();
+    });
+  }
 }
 
 TEST(GpuStreamsTest, ResultsThatAreCopiedArriveWithoutAWait) {

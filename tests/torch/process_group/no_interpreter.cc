@@ -1,10 +1,39 @@
 // The process group's view of Python's interpreter (interrupt.h) in a program that has none.
+#include "tests/torch/process_group/no_interpreter.h"
+
+#include <mutex>
+
 #include "bindings/torch/process_group/interrupt.h"
 
 namespace tutti::dist {
+namespace {
 
-WithoutInterpreterLock::WithoutInterpreterLock() = default;
-WithoutInterpreterLock::~WithoutInterpreterLock() { thread_state_ = nullptr; }
+std::mutex the_lock;
+thread_local bool has_the_lock = false;
+
+void Acquire() {
+  the_lock.lock();
+  has_the_lock = true;
+}
+
+void Release() {
+  has_the_lock = false;
+  the_lock.unlock();
+}
+
+}  // namespace
+
+InterpreterLock::InterpreterLock() { Acquire(); }
+InterpreterLock::~InterpreterLock() { Release(); }
+
+WithoutInterpreterLock::WithoutInterpreterLock() {
+  if (!has_the_lock) return;
+  Release();
+  thread_state_ = &the_lock;
+}
+WithoutInterpreterLock::~WithoutInterpreterLock() {
+  if (thread_state_ != nullptr) Acquire();
+}
 
 absl::Status WaitInterruptibly(tutti::Work& work, absl::Time deadline) { return work.Wait(deadline); }
 
