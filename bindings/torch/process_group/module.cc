@@ -81,7 +81,15 @@ PYBIND11_MODULE(_C, module) {
           py::arg("reducer"), "Gives the buckets of DDP's reducer to this exchange.")
       .def_property_readonly("strategy", &GradientExchange::strategy)
       .def_property_readonly("step", &GradientExchange::step)
-      .def("save_state", [](const GradientExchange& exchange) { return py::bytes(exchange.SaveState()); })
+      .def("save_state",
+           [](const GradientExchange& exchange) {
+             std::string state;
+             {
+               const py::gil_scoped_release no_gil;  // SaveState waits for exchanges under way
+               state = exchange.SaveState();
+             }
+             return py::bytes(state);
+           })
       .def("load_state", &GradientExchange::LoadState, py::arg("states"), py::call_guard<py::gil_scoped_release>())
       .def("set_loss_scale", &GradientExchange::SetLossScale, py::arg("scale"),
            py::call_guard<py::gil_scoped_release>());
