@@ -92,7 +92,7 @@ absl::StatusOr<bool> ChannelOnDevice::Ready() {
   for (const Group& group : groups_) {
     if (!ready.ok()) return ready;
     const absl::StatusOr<bool> its = group.native->Ready();
-    if (!its.ok()) return its;
+    if (!its.ok()) return its.status();
     *ready = *ready && *its;
   }
   return ready;
