@@ -1,6 +1,7 @@
 #include "tests/harness/fake_cuda.h"
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -124,6 +125,17 @@ int Forget(void* data, CudaPointer::Kind kind) {
   state.blocks.erase(found);
   ++state.counts.frees;
   return device;
+}
+
+// A word arrives as one, as by DMA: the host may look at it meanwhile.
+void CopyNow(void* dst, const void* src, std::size_t bytes) {
+  std::uint32_t word = 0;
+  if (bytes != sizeof word || reinterpret_cast<std::uintptr_t>(dst) % alignof(std::uint32_t) != 0) {
+    std::memmove(dst, src, bytes);
+    return;
+  }
+  std::memcpy(&word, src, sizeof word);
+  std::atomic_ref(*static_cast<std::uint32_t*>(dst)).store(word, std::memory_order_relaxed);
 }
 
 CudaError Free(absl::string_view function, void* data, CudaPointer::Kind kind) {
@@ -371,7 +383,7 @@ CudaRuntime MakeTable() {
       .pointer = PointerTo,
       .copy_async =
           [](void* dst, const void* src, std::size_t bytes, CUstream_st* stream) {
-            return Enqueue("copy_async", &FakeCudaCounts::copies, stream, [=] { std::memmove(dst, src, bytes); });
+            return Enqueue("copy_async", &FakeCudaCounts::copies, stream, [=] { CopyNow(dst, src, bytes); });
           },
       .fill_async =
           [](void* dst, int value, std::size_t bytes, CUstream_st* stream) {
