@@ -5,7 +5,7 @@
 namespace tutti::cli {
 namespace {
 
-// What one rank calls on the memory of a GPU; of send_recv, both messages, which travel together.
+// The calls of one rank on the memory of a GPU; for send_recv, both messages, which travel together.
 absl::InlinedVector<NativeCall, 2> NativeCallsOf(const Traffic& traffic, double factor, const std::byte* in,
                                                  std::byte* out) {
   const CollectiveSpec& spec = traffic.spec;

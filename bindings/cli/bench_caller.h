@@ -1,4 +1,4 @@
-// Who makes the calls that a benchmark times: Tutti, or raw NCCL beside it.
+// The calls that a benchmark times, as Tutti makes them, or raw NCCL beside Tutti.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
 #define TUTTI_BINDINGS_CLI_BENCH_CALLER_H_
 

@@ -18,7 +18,7 @@ int DeviceOf(int local_rank, int devices);
 // Checks that `ranks` ranks of this node may use its GPUs; returns the number of GPUs. InvalidArgument says why there
 // is none, in the words of `tutti info`, or that the ranks outnumber the GPUs: NCCL refuses a GPU with two ranks.
 absl::StatusOr<int> CheckDevices(int ranks);
-// The same for a process that is to start the ranks: asked in a child process, which alone starts CUDA's driver.
+// CheckDevices for a process that is to start the ranks: a child process asks, and alone starts CUDA's driver.
 absl::Status CheckDevicesOfRanksToStart(int ranks);
 
 // `error`, which a rank met when it joined the others; where the ranks of its node outnumber the GPUs that it sees,

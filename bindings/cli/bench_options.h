@@ -51,7 +51,7 @@ struct BenchRow {
   double p50_us = 0;
   double p99_us = 0;
   double max_us = 0;
-  // What the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
+  // The time that the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
   double host_us = 0;
   double algbw_gb_s = 0;
   double busbw_gb_s = 0;

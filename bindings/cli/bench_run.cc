@@ -37,7 +37,7 @@ std::vector<std::string> NamesOf(const BenchOptions& options) {
   return names;
 }
 
-// What is measured of one collective.
+// One collective that is measured.
 struct Subject {
   Traffic largest;
   const Schedule* schedule = nullptr;  // nullptr: the selector decides
@@ -54,7 +54,7 @@ absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& o
   return subject;
 }
 
-// What is known of plans before ranks have met.
+// The options of plans, as far as they are known before ranks have met.
 PlanOptions PlanOptionsOf(const BenchOptions& options) {
   PlanOptions plan{.peers_mapped = !options.messages && !options.on_device()};
   if (options.on_device()) plan.native = CollectivesOfNccl();

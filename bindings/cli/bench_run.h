@@ -15,7 +15,7 @@ namespace tutti::cli {
 // right.
 absl::Status CheckBench(const BenchOptions& options, int ranks);
 
-// What a benchmark tells, on rank 0, as soon as it is known.
+// Functions of rank 0 that hear of a benchmark's results as soon as these are known.
 struct BenchReport {
   std::function<void(const BenchRow&)> row;
   std::function<void(const std::string&)> note;  // what is not measured, and why

@@ -46,7 +46,7 @@ struct Traffic {
   Rank rank = 0;
   int size = 1;
 
-  // Of send_recv: the rank from which this one receives. The one to which it sends is spec.root.
+  // The rank from which this rank receives in send_recv, where it sends to spec.root.
   Rank previous() const { return (rank + size - 1) % size; }
   // The size that nccl-tests prints: bytes of the larger of input and output of a rank that has both.
   std::int64_t bytes() const;

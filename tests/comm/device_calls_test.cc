@@ -21,12 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-WorldOptions OnDevices() {
-  WorldOptions options;
-  options.on_devices = true;
-  return options;
-}
-
 void Fill(float* values, std::int64_t count, float first) {
   for (std::int64_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i % 13);
 }

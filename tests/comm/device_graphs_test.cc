@@ -22,12 +22,6 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kCount = 5000;
 
-WorldOptions OnDevices() {
-  WorldOptions options;
-  options.on_devices = true;
-  return options;
-}
-
 // A stream of a rank's GPU, which can be captured.
 class Stream {
  public:

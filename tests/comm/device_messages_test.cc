@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/comm/native_messages.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/world.h"
@@ -19,20 +20,6 @@ namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
-
-WorldOptions OnDevices(int ranks_per_node = 0) {
-  WorldOptions options;
-  options.on_devices = true;
-  options.ranks_per_node = ranks_per_node;
-  return options;
-}
-
-NativeCall SendOf(const void* src, std::int64_t count, Rank to) {
-  return {.collective = Collective::kSend, .count = count, .root = to, .src = src};
-}
-NativeCall RecvOf(void* dst, std::int64_t count, Rank from) {
-  return {.collective = Collective::kRecv, .count = count, .root = from, .dst = dst};
-}
 
 // The number of elements that `from` sends to `to`: some are none.
 std::int64_t CountOf(Rank from, Rank to) { return (3 * from + 5 * to) % 4 * 7; }

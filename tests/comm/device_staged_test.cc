@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/device_parts.h"
+#include "tests/comm/native_messages.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
 #include "tests/harness/native_machine.h"
@@ -32,13 +33,6 @@ WorldOptions OnOneDevice(const std::string& transport = "inproc", int ranks_per_
   options.on_one_device = true;
   options.ranks_per_node = ranks_per_node;
   return options;
-}
-
-NativeCall SendOf(const void* src, std::int64_t count, Rank to) {
-  return {.collective = Collective::kSend, .count = count, .root = to, .src = src};
-}
-NativeCall RecvOf(void* dst, std::int64_t count, Rank from) {
-  return {.collective = Collective::kRecv, .count = count, .root = from, .dst = dst};
 }
 
 TEST(DeviceStagedTest, CollectivesOfEveryWorld) {

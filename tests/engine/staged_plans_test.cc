@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
-#include "tests/harness/calls.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 
@@ -23,41 +21,12 @@ using ::testing::HasSubstr;
 using On = StreamWorld::On;
 
 TEST(StagedPlansTest, EveryScheduleGivesWhatTheHostGives) {
-  int compared = 0;
-  for (const Schedule* schedule : AllSchedules()) {
-    if (IsPointToPoint(schedule->collective)) continue;
-    for (int size = 2; size <= 5; ++size) {
-      const std::vector<WorldCall> calls = CallsOf(schedule->collective, DType::kF32, ReduceOp::kSum, 37, size);
-      const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, calls.front(), size, kWhole);
-      if (!plans.ok()) continue;
-      ++compared;
-      EXPECT_EQ(ResultsOf(*plans, On::kStaged, 2), ResultsOf(*plans, On::kHost, 2))
-          << schedule->name << " " << calls.front().text() << ", " << size << " ranks";
-    }
-  }
-  EXPECT_GT(compared, 40);
+  EXPECT_GT(CompareSchedulesWithTheHost(On::kStaged, 2), 40);
 }
 
 TEST(StagedPlansTest, EveryAlgorithmGivesWhatTheHostGives) {
-  int compared = 0;
-  for (const Algorithm* algorithm : AllAlgorithms()) {
-    for (const char* options : {"", ":error_feedback=true", ":hierarchical=true"}) {
-      const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat(algorithm->name, options));
-      if (!strategy.ok()) continue;
-      for (int size : {2, 3, 8}) {
-        std::vector<Plan> plans;
-        for (Rank rank = 0; rank < size; ++rank) {
-          absl::StatusOr<Plan> plan = BuildPlan(*strategy, DType::kF32, 5000, rank, size, kWhole, 0);
-          if (plan.ok()) plans.push_back(*std::move(plan));
-        }
-        if (static_cast<int>(plans.size()) < size) continue;
-        ++compared;
-        EXPECT_EQ(ResultsOf(plans, On::kStaged, 3), ResultsOf(plans, On::kHost, 3))
-            << strategy->ToString() << ", " << size;
-      }
-    }
-  }
-  EXPECT_GT(compared, 15);
+  EXPECT_GT(CompareAlgorithmsWithTheHost(On::kStaged, {"", ":error_feedback=true", ":hierarchical=true"}, {2, 3, 8}),
+            15);
 }
 
 // More segments than a rank has slots, in both directions.

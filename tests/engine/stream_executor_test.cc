@@ -17,7 +17,6 @@
 #include "plan/meetings.h"
 #include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
-#include "tests/harness/calls.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/native_machine.h"
 #include "tutti/algorithm.h"
@@ -30,41 +29,13 @@ using ::testing::HasSubstr;
 using On = StreamWorld::On;
 
 TEST(StreamExecutorTest, EveryScheduleGivesWhatTheHostGives) {
-  int compared = 0;
-  for (const Schedule* schedule : AllSchedules()) {
-    if (IsPointToPoint(schedule->collective)) continue;
-    for (int size = 1; size <= 5; ++size) {
-      const std::vector<WorldCall> calls = CallsOf(schedule->collective, DType::kF32, ReduceOp::kSum, 37, size);
-      const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, calls.front(), size, kWhole);
-      if (!plans.ok()) continue;
-      ++compared;
-      EXPECT_EQ(ResultsOf(*plans, On::kStreams, 2), ResultsOf(*plans, On::kHost, 2))
-          << schedule->name << " " << calls.front().text() << ", " << size << " ranks";
-    }
-  }
-  EXPECT_GT(compared, 40);
+  EXPECT_GT(CompareSchedulesWithTheHost(On::kStreams, 1), 40);
 }
 
 TEST(StreamExecutorTest, EveryAlgorithmGivesWhatTheHostGives) {
-  int compared = 0;
-  for (const Algorithm* algorithm : AllAlgorithms()) {
-    for (const char* options : {"", ":error_feedback=true", ":rounding=stochastic"}) {
-      const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat(algorithm->name, options));
-      if (!strategy.ok()) continue;
-      for (int size : {1, 2, 3, 8}) {
-        std::vector<Plan> plans;
-        for (Rank rank = 0; rank < size; ++rank) {
-          absl::StatusOr<Plan> plan = BuildPlan(*strategy, DType::kF32, 5000, rank, size, kWhole, 0);
-          if (plan.ok()) plans.push_back(*std::move(plan));
-        }
-        if (static_cast<int>(plans.size()) < size) continue;
-        ++compared;
-        EXPECT_EQ(ResultsOf(plans, On::kStreams, 3), ResultsOf(plans, On::kHost, 3))
-            << strategy->ToString() << ", " << size;
-      }
-    }
-  }
-  EXPECT_GT(compared, 20);
+  EXPECT_GT(
+      CompareAlgorithmsWithTheHost(On::kStreams, {"", ":error_feedback=true", ":rounding=stochastic"}, {1, 2, 3, 8}),
+      20);
 }
 
 // Native collectives within nodes and between their leaders, and messages in place of them on the host.

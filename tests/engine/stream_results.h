@@ -10,8 +10,12 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tests/engine/stream_world.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/fake_device.h"
+#include "tutti/algorithm.h"
 #include "tutti/plan_builder.h"
 #include "tutti/schedule.h"
 
@@ -66,6 +70,47 @@ inline Results ResultsOf(const std::vector<Plan>& plans, StreamWorld::On on, int
     result.insert(result.end(), state.data(), state.data() + plan.state_bytes);
   });
   return results;
+}
+
+// The next two functions expect of `on` what the host gives, byte for byte, and return how many plans were compared:
+// of every schedule in worlds of `first_size` to 5 ranks, and of every algorithm with each of `options`.
+inline int CompareSchedulesWithTheHost(StreamWorld::On on, int first_size) {
+  int compared = 0;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (IsPointToPoint(schedule->collective)) continue;
+    for (int size = first_size; size <= 5; ++size) {
+      const std::vector<WorldCall> calls = CallsOf(schedule->collective, DType::kF32, ReduceOp::kSum, 37, size);
+      const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, calls.front(), size, kWhole);
+      if (!plans.ok()) continue;
+      ++compared;
+      EXPECT_EQ(ResultsOf(*plans, on, 2), ResultsOf(*plans, StreamWorld::On::kHost, 2))
+          << schedule->name << " " << calls.front().text() << ", " << size << " ranks";
+    }
+  }
+  return compared;
+}
+
+inline int CompareAlgorithmsWithTheHost(StreamWorld::On on, absl::Span<const char* const> options,
+                                        absl::Span<const int> sizes) {
+  int compared = 0;
+  for (const Algorithm* algorithm : AllAlgorithms()) {
+    for (const char* of_algorithm : options) {
+      const absl::StatusOr<Strategy> strategy = ParseStrategy(absl::StrCat(algorithm->name, of_algorithm));
+      if (!strategy.ok()) continue;
+      for (const int size : sizes) {
+        std::vector<Plan> plans;
+        for (Rank rank = 0; rank < size; ++rank) {
+          absl::StatusOr<Plan> plan = BuildPlan(*strategy, DType::kF32, 5000, rank, size, kWhole, 0);
+          if (plan.ok()) plans.push_back(*std::move(plan));
+        }
+        if (static_cast<int>(plans.size()) < size) continue;
+        ++compared;
+        EXPECT_EQ(ResultsOf(plans, on, 3), ResultsOf(plans, StreamWorld::On::kHost, 3))
+            << strategy->ToString() << ", " << size;
+      }
+    }
+  }
+  return compared;
 }
 
 }  // namespace tutti

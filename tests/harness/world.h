@@ -24,6 +24,14 @@ struct WorldOptions {
   std::function<void(Rank, const absl::Status&)> cannot_join = nullptr;
 };
 
+// Ranks with a fake GPU each.
+inline WorldOptions OnDevices(int ranks_per_node = 0) {
+  WorldOptions options;
+  options.on_devices = true;
+  options.ranks_per_node = ranks_per_node;
+  return options;
+}
+
 // The transports of this build that ranks in threads can use.
 std::vector<std::string> WorldTransports();
 

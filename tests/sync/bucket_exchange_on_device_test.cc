@@ -21,12 +21,6 @@ using ::testing::HasSubstr;
 
 const ParameterCounts kCounts = {{"a", 700}, {"b", 3}, {"c", 1201}, {"nothing", 0}};
 
-WorldOptions OnDevices() {
-  WorldOptions options;
-  options.on_devices = true;
-  return options;
-}
-
 // What a rank gets in each step, and its state at the end; the buckets are cut anew twice, and once the state is
 // loaded.
 std::pair<std::vector<Gradients>, std::string> Train(Communicator& world, const std::string& strategy,

@@ -17,12 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-WorldOptions OnDevices() {
-  WorldOptions options;
-  options.on_devices = true;
-  return options;
-}
-
 constexpr int kSteps = 7;
 
 // The weights of every rank after some steps, and what SaveState then returned.

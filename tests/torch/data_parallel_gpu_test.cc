@@ -23,12 +23,6 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
 
-WorldOptions OnDevices() {
-  WorldOptions options;
-  options.on_devices = true;
-  return options;
-}
-
 at::Device DeviceOf(const Communicator& world, bool on_gpu) {
   return on_gpu ? Gpu(world.rank()) : at::Device(at::kCPU);
 }

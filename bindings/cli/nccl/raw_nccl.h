@@ -28,7 +28,7 @@ struct NcclSoftware {
   const CudaRuntime* cuda = nullptr;
 };
 
-// Those of this process; otherwise the reason why there are none.
+// The tables of this process; otherwise the reason why there are none.
 absl::StatusOr<NcclSoftware> NcclOfThisProcess();
 // Lets NcclOfThisProcess return `software` from now on, for tests; null takes that back.
 void SetNcclOfThisProcess(const NcclSoftware* software);

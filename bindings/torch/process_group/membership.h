@@ -1,4 +1,4 @@
-// What a process group has of the core: a communicator for the memory of the host, and one for that of a GPU.
+// The communicators of a process group: one for the memory of the host, and one for that of a GPU.
 #ifndef TUTTI_TORCH_PROCESS_GROUP_MEMBERSHIP_H_
 #define TUTTI_TORCH_PROCESS_GROUP_MEMBERSHIP_H_
 

@@ -110,7 +110,7 @@ class ProcessGroupWork : public ::c10d::Work {
     // On a GPU: lets `stream` wait until the outputs have their values. FailedPrecondition where either the calls or
     // `stream` are part of the capture of a CUDA graph, but not both.
     absl::Status LetWait(const c10::Stream& stream);
-    // The same, but without the copies to the outputs.
+    // LetWait for the calls alone, without the copies to the outputs.
     absl::Status LetWaitForCalls(const c10::Stream& stream);
     // On a GPU: enqueues the copies to the outputs, if there are any to be made: on `results`, or on the current stream
     // where the calls have become part of a CUDA graph, since `results` takes no part in a capture.
@@ -118,7 +118,7 @@ class ProcessGroupWork : public ::c10d::Work {
 
     Calls calls;
     const std::optional<c10::Stream> results;
-    // Of the copies to the outputs, once the constructor of the work has ended:
+    // The copies to the outputs, known once the constructor of the work has ended.
     std::optional<c10::Event> in_place;  // after the copies
     bool in_graph = false;               // the copies are part of a CUDA graph, and `in_place` cannot be asked
     absl::Status status_of_copies;       // why the copies could not wait for the calls
