@@ -147,20 +147,21 @@ TEST(StagedPlansTest, AnAbortEndsTheCallsOfAll) {
 TEST(StagedPlansTest, AGraphIsRefused) {
   StreamWorld world(2, On::kStaged);
   const auto programs = world.Programs(AllReducePlans(2, 8));
-  world.OnEveryRank([&](StreamRank& rank) {
-    const CudaRuntime& cuda = FakeCuda::Table();
-    const FakeMemory memory(0, 32);
-    CUstream_st* stream = nullptr;
-    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+  const CudaRuntime& cuda = FakeCuda::Table();
+  const FakeMemory memory(0, 32);
+  CUstream_st* stream = nullptr;
+  ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
+  // One rank after the other: all are on device 0, where no thread may allocate while a stream is captured.
+  for (Rank r = 0; r < world.size(); ++r) {
     FakeCuda::BeginCapture(stream);
-    Work work = rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
+    Work work = world.At(r).Start(programs[static_cast<std::size_t>(r)], {.out = memory.data()}, {.stream = stream});
     FakeGraph graph;
     EXPECT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
     const absl::Status status = work.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("through the host"));
-    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
-  });
+  }
+  ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
 }
 
 TEST(StagedPlansTest, ErrorsOfTheDeviceEndTheCallsOfAll) {
