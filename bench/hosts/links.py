@@ -1,14 +1,18 @@
 """Hosts on this machine: network namespaces joined by a switch, every host on a link of its own, of a given speed.
 
-Needs root and iproute2. All namespaces and links are removed when the context ends; `ip netns` lists what a killed
-process left behind.
+Needs root and iproute2. All namespaces, links and processes of the hosts are removed when the context ends; `ip netns`
+lists what a killed process left behind.
 """
 
+import contextlib
 import os
+import secrets
+import signal
 import subprocess
 
 # The bytes that the shaper tbf lets pass at once: more than a segment of 64 KB, which the kernel hands down whole.
 BURST_BYTES = 128 << 10
+UNSHAPED = "unshaped"
 # The time that a packet may wait in the queue of a link before it is dropped.
 QUEUE_MS = 50
 
@@ -16,6 +20,14 @@ QUEUE_MS = 50
 def ip(*arguments, netns=None):
     command = ["ip"] + (["-n", netns] if netns else []) + list(arguments)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def make_secret(folder):
+    """A file with the secret of a job."""
+    secret = folder / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_hex(32))
+    return secret
 
 
 def run_ranks(commands, environments, limit_s, **options):
@@ -32,9 +44,13 @@ def run_ranks(commands, environments, limit_s, **options):
 
 
 class Hosts:
-    """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`."""
+    """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`.
+
+    Rate UNSHAPED leaves the links as fast as the kernel makes them.
+    """
 
     DEVICE = "eth0"
+    RENDEZVOUS_PORT = 29511
 
     def __init__(self, count, rate):
         self.count = count
@@ -50,6 +66,12 @@ class Hosts:
 
     def command(self, host, command):
         return ["ip", "netns", "exec", self.name(host)] + list(command)
+
+    def environment(self, rank, secret):
+        """The variables of a rank of Tutti, one on each host; `secret` is a file with the job's secret."""
+        return {**os.environ, "TUTTI_RANK": str(rank), "TUTTI_SIZE": str(self.count), "TUTTI_LOCAL_RANK": "0",
+                "TUTTI_LOCAL_SIZE": "1", "TUTTI_NODE": self.name(rank), "TUTTI_INTERFACE": self.DEVICE,
+                "TUTTI_RENDEZVOUS": f"{self.address(0)}:{self.RENDEZVOUS_PORT}", "TUTTI_JOB_SECRET_FILE": str(secret)}
 
     def __enter__(self):
         try:
@@ -78,9 +100,16 @@ class Hosts:
             self._shape(self.switch, port)  # what the host receives
 
     def _shape(self, netns, device):
+        if self.rate == UNSHAPED:
+            return
         subprocess.run(["tc", "-n", netns, "qdisc", "add", "dev", device, "root", "tbf", "rate", self.rate, "burst",
                         str(BURST_BYTES), "latency", f"{QUEUE_MS}ms"], check=True, capture_output=True, text=True)
 
     def _remove(self):
         for name in [self.name(host) for host in range(self.count)] + [self.switch]:
+            # Launchers have daemons, which outlive a launcher that is killed.
+            inside = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
+            for process in map(int, inside):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name], capture_output=True)

