@@ -46,15 +46,18 @@ def run_ranks(commands, environments, limit_s, **options):
 class Hosts:
     """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`.
 
-    Rate UNSHAPED leaves the links as fast as the kernel makes them.
+    Rate UNSHAPED leaves the links as fast as the kernel makes them. With a delay every packet arrives `delay_ms` later,
+    and `delay_switch` is the program of delay_switch.cc, which says why the kernel does not do it.
     """
 
     DEVICE = "eth0"
     RENDEZVOUS_PORT = 29511
 
-    def __init__(self, count, rate):
+    def __init__(self, count, rate, delay_ms=0, delay_switch=None):
         self.count = count
         self.rate = rate
+        self.delay_ms = delay_ms
+        self.delay_switch = delay_switch
         self.prefix = f"tutti{os.getpid()}"
         self.switch = f"{self.prefix}sw"
 
@@ -86,18 +89,33 @@ class Hosts:
 
     def _make(self):
         ip("netns", "add", self.switch)
-        ip("link", "add", "switch", "type", "bridge", netns=self.switch)
-        ip("link", "set", "switch", "up", netns=self.switch)
-        for host in range(self.count):
-            name, port = self.name(host), f"port{host}"
+        ports = [f"port{host}" for host in range(self.count)]
+        for host, port in enumerate(ports):
+            name = self.name(host)
             ip("netns", "add", name)
             ip("link", "add", self.DEVICE, "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
             ip("address", "add", f"{self.address(host)}/24", "dev", self.DEVICE, netns=name)
             ip("link", "set", "lo", "up", netns=name)
             ip("link", "set", self.DEVICE, "up", netns=name)
-            ip("link", "set", port, "master", "switch", "up", netns=self.switch)
+            ip("link", "set", port, "up", netns=self.switch)
             self._shape(name, self.DEVICE)  # what the host sends
             self._shape(self.switch, port)  # what the host receives
+        if self.delay_ms:
+            self._start_delay_switch(ports)
+        else:
+            self._bridge(ports)
+
+    def _bridge(self, ports):
+        ip("link", "add", "switch", "type", "bridge", netns=self.switch)
+        ip("link", "set", "switch", "up", netns=self.switch)
+        for port in ports:
+            ip("link", "set", port, "master", "switch", netns=self.switch)
+
+    def _start_delay_switch(self, ports):
+        command = [self.delay_switch, str(round(1000 * self.delay_ms)), *ports]
+        switch = subprocess.Popen(["ip", "netns", "exec", self.switch, *command], stdout=subprocess.PIPE, text=True)
+        if switch.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the program that delays packets ended: {' '.join(command)}")
 
     def _shape(self, netns, device):
         if self.rate == UNSHAPED:

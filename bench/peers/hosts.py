@@ -1,30 +1,31 @@
 #!/usr/bin/env python3
 """Collectives (f32, sum) of Tutti, gloo, Open MPI and MPICH across hosts, one rank on each, side by side.
 
-    bench/peers/hosts.py [--hosts 2 4] [--rate 100mbit 1gbit 10gbit unshaped] [--collective NAME...]
-                         [-b 4] [-e 16M] [-f 4] [--longest-s 0.6] [--rounds 3] [--only NAME...]
+    bench/peers/hosts.py [--hosts 2 4] [--rate 100mbit 1gbit 10gbit unshaped] [--delay-ms 0 0.5]
+                         [--collective NAME...] [-b 4] [-e 16M] [-f 4] [--longest-s 0.6] [--rounds 3] [--only NAME...]
                          [--schedule NAME] [--bin FOLDER] [--before PROGRAM] [--out FOLDER]
 
 The hosts are network namespaces of this machine, joined by a switch (bench/hosts/links.py; needs root): every host
-sends and receives at the given rate. comparison.py describes the method; host_peers.py has the settings of the
+sends and receives at the given rate, and every packet arrives the given delay later. comparison.py describes the method; host_peers.py has the settings of the
 libraries. Writes hosts.json, hosts.md and, when all_reduce was measured, hosts.svg into docs/results.
 Stopped by Ctrl-C or SIGTERM, or by a library that fails, the script removes the hosts, writes what it has measured by
 then, says so on the page, and exits with an error.
 """
 
 import argparse
+import itertools
 import pathlib
 
 import host_peers
 import wire
-from comparison import add_options, compare, groups_of, parse
+from comparison import add_options, compare, groups_of, parse, show_bytes
 from host_peers import MPIS, PEERS, Hosts
 from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
 from peers import ROOT, Run
 
 PAGE = "hosts"
 RIVALS = {"best_peer": tuple(PEERS), "best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
-LABELS = ("collective", "rate")
+LABELS = ("collective", "rate", "delay_ms")
 NAMES = ("tutti", *PEERS)
 # From this size on, a share of the wire's rate is shown: the burst that a shaper lets pass is small beside the data.
 SHARE_FROM = 1 << 20
@@ -32,16 +33,15 @@ SHARE_FROM = 1 << 20
 
 def runs(options):
     """Every (round, Run) in the order of measurement."""
-    for ranks in options.hosts:
-        for rate in options.rate:
-            with Hosts(ranks, rate) as hosts:
-                for collective in options.collective:
-                    labels = dict(zip(LABELS, (collective, rate)))
-                    largest = min(options.end, wire.largest(collective, ranks, rate, options.longest_s))
-                    for group in groups_of(options.begin, largest, options.factor):
-                        for round_number in range(options.rounds):
-                            yield round_number, Run(collective, ranks, group, options.factor, options.seconds, labels,
-                                                    hosts=hosts)
+    for ranks, rate, delay_ms in itertools.product(options.hosts, options.rate, options.delay_ms):
+        with Hosts(ranks, rate, delay_ms, options.bin / "delay_switch") as hosts:
+            for collective in options.collective:
+                labels = dict(zip(LABELS, (collective, rate, delay_ms)))
+                largest = min(options.end, wire.largest(collective, ranks, rate, options.longest_s))
+                for group in groups_of(options.begin, largest, options.factor):
+                    for round_number in range(options.rounds):
+                        yield round_number, Run(collective, ranks, group, options.factor, options.seconds, labels,
+                                                hosts=hosts)
 
 
 def show_time(entry, name):
@@ -52,7 +52,8 @@ def show_time(entry, name):
     return f"{show_us(time_us)} ({100 * wire_us / time_us:.0f} %)"
 
 
-PLACE = {"hosts": lambda entry: str(entry["ranks"]), "rate": lambda entry: entry["rate"], **SIZE}
+PLACE = {"hosts": lambda entry: str(entry["ranks"]), "rate": lambda entry: entry["rate"],
+         "delay": lambda entry: f"{entry['delay_ms']:g} ms", **SIZE}
 WIRE = {"wire": lambda entry: show_us(entry["wire_us"])}
 
 
@@ -62,10 +63,11 @@ def page(result, names):
     yield from heading(result, "all_reduce and broadcast in place, and gloo's reduce; the others out of place.",
                        "hosts.py", PAGE)
     yield "Hosts are network namespaces of one machine, with one rank each; they share the cores, and what a host sends"
-    yield "and receives passes a shaper (tbf) of the given rate. A size is the bytes of the larger of a rank's input and"
-    yield "output; the root is rank 0. `wire` is the time that the bytes which the busiest link has to carry take at the"
-    yield "link's rate, without headers, which are 5 % more; in parentheses is the share of the link's rate that a time"
-    yield f"is, from {SIZE['size']({'bytes': SHARE_FROM})} on.\n"
+    yield "and receives passes a shaper (tbf) of the given rate. The delay is that of a packet on its way from host to host;"
+    yield "an answer takes another. Packets with a delay go through a program that takes a share of a core, too. A size is"
+    yield "the bytes of the larger of a rank's input and output; the root is rank 0. `wire` is the time that the bytes which"
+    yield "the busiest link has to carry take at the link's rate, without delays, and without headers, which are 5 % more;"
+    yield f"in parentheses is the share of the link's rate that a time is, from {show_bytes(SHARE_FROM)} on.\n"
     yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
                             show_time)
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
@@ -89,13 +91,20 @@ def main():
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rate", nargs="+", default=["100mbit", "1gbit", "10gbit", "unshaped"], metavar="RATE",
                         help="rates of tc, or unshaped")
+    parser.add_argument("--delay-ms", type=float, nargs="+", default=[0, 0.5], metavar="MS",
+                        help="added to the way of every packet, in either direction")
     parser.add_argument("--longest-s", type=float, default=0.6,
                         help="sizes are left out for which the wire alone takes longer, because a size needs 10 calls")
     parser.add_argument("--schedule", help="of Tutti")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bench/bin", metavar="FOLDER",
-                        help="where the program tutti is")
+                        help="where the programs tutti and delay_switch are")
     options = parse(parser)
-    programs = {**PEERS, "tutti": host_peers.tutti(options.bin.resolve() / "tutti", options.schedule)}
+    options.bin = options.bin.resolve()
+    needed = ["tutti"] * ("tutti" in options.only) + ["delay_switch"] * any(options.delay_ms)
+    for program in needed:
+        if not (options.bin / program).exists():
+            parser.error(f"{options.bin / program} is missing: run `cmake --workflow --preset bench`")
+    programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule)}
     programs = {name: programs[name] for name in options.only}
     if options.before:
         programs["before"] = host_peers.tutti(options.before.resolve())

@@ -37,9 +37,10 @@ def panels_of(entries):
     worlds = sorted({entry["ranks"] for entry in entries})
     if "rate" not in entries[0]:
         return [[(f"{ranks} ranks", [e for e in entries if e["ranks"] == ranks]) for ranks in worlds]]
-    rates = list(dict.fromkeys(entry["rate"] for entry in entries))
-    return [[(f"{ranks} hosts, {rate}", [e for e in entries if e["ranks"] == ranks and e["rate"] == rate])
-             for rate in rates] for ranks in worlds]
+    links = list(dict.fromkeys((entry["rate"], entry["delay_ms"]) for entry in entries))
+    return [[(f"{ranks} hosts, {rate}" + f", {delay_ms:g} ms" * (delay_ms > 0),
+              [e for e in entries if (e["ranks"], e["rate"], e["delay_ms"]) == (ranks, rate, delay_ms)])
+             for rate, delay_ms in links] for ranks in worlds]
 
 
 def draw_panel(panel, title, entries):
