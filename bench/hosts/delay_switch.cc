@@ -2,10 +2,11 @@
 //
 //   delay_switch MICROSECONDS INTERFACE INTERFACE...        prints "ready", then runs until it is killed
 //
-// The kernels on which hosts are made (links.py) need not have netem, nor another queue that delays packets: tbf and htb
-// only limit a rate, and a packet's time of departure, which a program of tc could set, is kept by fq and etf alone,
-// which are missing like netem. Hence packet sockets: a frame is copied twice, but a whole segment of TCP (64 KB, with
-// its virtio_net_hdr) is one frame, so that one core carries 10 Gb/s. What a port sends still passes the port's shaper.
+// The kernels on which hosts are made (links.py) need not have netem, nor another queue that delays packets: tbf and
+// htb only limit a rate, and a packet's time of departure, which a program of tc could set, is kept by fq and etf
+// alone, which are missing like netem. Hence packet sockets: a frame is copied twice, but a whole segment of TCP (64
+// KB, with its virtio_net_hdr) is one frame, so that one core carries 10 Gb/s. What a port sends still passes the
+// port's shaper.
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>

@@ -9,12 +9,14 @@ import os
 import secrets
 import signal
 import subprocess
+import time
 
 # The bytes that the shaper tbf lets pass at once: more than a segment of 64 KB, which the kernel hands down whole.
 BURST_BYTES = 128 << 10
 UNSHAPED = "unshaped"
 # The time that a packet may wait in the queue of a link before it is dropped.
 QUEUE_MS = 50
+LINK_LIMIT_S = 30
 
 
 def ip(*arguments, netns=None):
@@ -58,6 +60,7 @@ class Hosts:
         self.rate = rate
         self.delay_ms = delay_ms
         self.delay_switch = delay_switch
+        self.delaying = None  # the process
         self.prefix = f"tutti{os.getpid()}"
         self.switch = f"{self.prefix}sw"
 
@@ -104,6 +107,16 @@ class Hosts:
             self._start_delay_switch(ports)
         else:
             self._bridge(ports)
+        self._wait_for_links()
+
+    def _wait_for_links(self):
+        """Waits until the kernel says that the links run, up to a second later; UCX takes no link before."""
+        end = time.monotonic() + LINK_LIMIT_S
+        for host in range(self.count):
+            while "state UP" not in ip("link", "show", self.DEVICE, netns=self.name(host)):
+                if time.monotonic() > end:
+                    raise RuntimeError(f"the link of host {host} does not run within {LINK_LIMIT_S} s")
+                time.sleep(0.01)
 
     def _bridge(self, ports):
         ip("link", "add", "switch", "type", "bridge", netns=self.switch)
@@ -113,8 +126,8 @@ class Hosts:
 
     def _start_delay_switch(self, ports):
         command = [self.delay_switch, str(round(1000 * self.delay_ms)), *ports]
-        switch = subprocess.Popen(["ip", "netns", "exec", self.switch, *command], stdout=subprocess.PIPE, text=True)
-        if switch.stdout.readline() != "ready\n":
+        self.delaying = subprocess.Popen(["ip", "netns", "exec", self.switch, *command], stdout=subprocess.PIPE, text=True)
+        if self.delaying.stdout.readline() != "ready\n":
             raise RuntimeError(f"the program that delays packets ended: {' '.join(command)}")
 
     def _shape(self, netns, device):
@@ -131,3 +144,5 @@ class Hosts:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        if self.delaying:
+            self.delaying.communicate()

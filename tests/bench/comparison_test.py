@@ -1,0 +1,167 @@
+"""What the comparisons of bench/peers say of their rows: bounds of the wire, medians, ratios and pages."""
+
+import contextlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers"))
+import compare
+import comparison
+import hosts
+import pages
+import peers
+import wire
+
+FACTS = {"date": "2026-01-02", "machine": "2 cores", "rounds": 2, "stopped": ""}
+
+
+def row(name, turn, us, nbytes=1 << 20, collective="all_reduce", **labels):
+    return {"name": name, "round": turn, "p50_us": us, "bytes": nbytes, "ranks": 2, "collective": collective,
+            "version": f"{name}\t1", "wrong": 0, **labels}
+
+
+def on_hosts(*arguments, **labels):
+    return row(*arguments, **{"rate": "1gbit", "delay_ms": 0, **labels})
+
+
+class Wire(unittest.TestCase):
+    def test_the_bound_follows_from_collective_world_and_rate(self):
+        self.assertAlmostEqual(wire.time_us("all_reduce", 2, "1gbit", 125_000_000), 1e6)
+        self.assertAlmostEqual(wire.time_us("all_reduce", 4, "100mbit", 4 << 20), 503316.48)
+        self.assertAlmostEqual(wire.time_us("all_gather", 4, "10gbit", 1_000_000), 600)
+        self.assertAlmostEqual(wire.time_us("broadcast", 4, "1gbit", 125_000), 1000)
+        self.assertIsNone(wire.time_us("broadcast", 4, "unshaped", 125_000))
+
+    def test_every_collective_has_a_bound(self):
+        self.assertEqual(set(wire.SHARES), set(peers.COLLECTIVES))
+
+    def test_the_largest_size_takes_the_seconds_that_are_given(self):
+        self.assertEqual(wire.largest("all_reduce", 2, "100mbit", 0.5), 6_250_000)
+        self.assertGreater(wire.largest("all_reduce", 2, "unshaped", 0.5), 1 << 40)
+
+
+class Rows(unittest.TestCase):
+    def test_rows_are_read_among_other_lines(self):
+        self.assertEqual(peers.rows_in('warning: {\n{"bytes": 4}\n\n{"bytes": 8}\n'), [{"bytes": 4}, {"bytes": 8}])
+
+    def test_a_program_that_prints_no_row_has_failed(self):
+        for command in (["true"], ["sh", "-c", "echo broken >&2; exit 3"]):
+            with self.assertRaises(SystemExit):
+                peers.rows_of(command)
+
+    def test_tutti_gets_the_sizes_of_a_run(self):
+        run = peers.Run("all_gather", 2, [4, 64], 16, 0.5, {})
+        command = " ".join(map(str, peers.tutti_command("tutti", run, "arena")))
+        self.assertEqual(command, "tutti bench all_gather -b 4 -e 64 -f 16 --out-of-place --buffers arena "
+                                  "--min-time 0.5 --json -")
+
+    def test_sizes_are_grouped(self):
+        self.assertEqual(list(comparison.groups_of(4, 16 << 20, 64)), [[4, 256, 16384], [1 << 20]])
+        self.assertEqual(list(comparison.groups_of(4, 3, 64)), [])
+        self.assertEqual(comparison.parse_bytes("16M"), 16 << 20)
+
+
+class Measuring(unittest.TestCase):
+    def runs(self):
+        try:
+            for turn in range(2):
+                yield turn, peers.Run("all_reduce", 2, [4], 4, 0.1, {"collective": "all_reduce"})
+        finally:
+            self.closed = True
+
+    def measured(self, programs):
+        rows = []
+        with contextlib.redirect_stderr(io.StringIO()):
+            try:
+                comparison.measure(self.runs(), programs, rows)
+            except SystemExit:
+                rows.append("stopped")
+        return rows
+
+    def test_the_order_rotates_and_rows_are_labelled(self):
+        rows = self.measured({name: lambda run: [{"bytes": 4}] for name in "ab"})
+        self.assertEqual([(r["round"], r["name"]) for r in rows], [(0, "a"), (0, "b"), (1, "b"), (1, "a")])
+        self.assertEqual({r["collective"] for r in rows}, {"all_reduce"})
+
+    def test_a_failure_keeps_earlier_rows_and_removes_hosts(self):
+        def fail(run):
+            raise SystemExit("failed")
+        rows = self.measured({"a": lambda run: [{"bytes": 4}], "b": fail})
+        self.assertEqual([r if r == "stopped" else r["name"] for r in rows], ["a", "stopped"])
+        self.assertTrue(self.closed)
+
+
+class Summary(unittest.TestCase):
+    RIVALS = {"best_mpi": ("x", "y"), "gloo": ("gloo",)}
+
+    def summary(self, rows):
+        return comparison.summarize(rows, ("collective",), self.RIVALS)
+
+    def test_ratios_are_within_rounds(self):
+        rows = [row("tutti", 0, 10), row("x", 0, 20), row("y", 0, 15), row("tutti", 1, 100), row("x", 1, 100),
+                row("y", 1, 300)]
+        entry, = self.summary(rows)
+        self.assertEqual(entry["p50_us"], {"tutti": 55, "x": 60, "y": 157.5})
+        self.assertEqual(entry["times_faster_than_best_mpi"], 1.25)  # the median of 1.5 and 1
+        self.assertNotIn("times_faster_than_gloo", entry)
+
+    def test_a_round_that_lacks_a_rival_does_not_count(self):
+        rows = [row("tutti", 0, 10), row("x", 0, 20), row("y", 0, 30), row("tutti", 1, 10), row("x", 1, 90)]
+        self.assertEqual(self.summary(rows)[0]["times_faster_than_best_mpi"], 2)
+
+    def test_of_equal_sizes_the_last_counts(self):
+        entry, = self.summary([row("tutti", 0, 10, 8), row("tutti", 0, 12, 8)])
+        self.assertEqual(entry["p50_us"], {"tutti": 12})
+
+
+class Pages(unittest.TestCase):
+    def written(self, write, names, rows, **facts):
+        with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
+            folder = pathlib.Path(name)
+            write(folder, names, {**FACTS, **facts}, rows)
+            return {path.name: path.read_text() for path in folder.iterdir()}
+
+    def setUp(self):
+        for module in (hosts, compare):
+            module.plot = lambda folder, page: None
+        self.addCleanup(lambda: [setattr(module, "plot", pages.plot) for module in (hosts, compare)])
+
+    def test_hosts_page_has_the_wire_and_where_tutti_is_behind(self):
+        rows = [on_hosts("tutti", 0, 10000), on_hosts("gloo", 0, 8738), on_hosts("tutti", 0, 20, 4),
+                on_hosts("gloo", 0, 200, 4), on_hosts("tutti", 0, 5, rate="unshaped", delay_ms=0.5),
+                on_hosts("gloo", 0, 1, rate="unshaped", delay_ms=0.5)]
+        files = self.written(hosts.write_results, ["tutti", "gloo"], rows)
+        page = files["hosts.md"]
+        behind, everything = page.split("## all_reduce")
+        lines = [line for line in behind.splitlines() if line.startswith("| all_reduce")]
+        self.assertEqual(lines[0], "| all_reduce | 2 | unshaped | 0.5 ms | 1 MB | — | 5.00 | 1.00 | 0.20 | 0.20 |")
+        self.assertEqual(lines[1], "| all_reduce | 2 | 1gbit | 0 ms | 1 MB | 8,389 | 10,000 (84 %) | 8,738 (96 %) "
+                                   "| 0.87 | 0.87 |")
+        self.assertEqual(len(lines), 2)
+        self.assertIn("| 2 | 1gbit | 0 ms | 4 B | 0.03 | 20 | 200 | 10.00 | 10.00 |", everything)
+        written = json.loads(files["hosts.json"])
+        self.assertEqual(written["rows"], rows)
+        self.assertEqual([entry["wire_us"] for entry in written["summary"]], [8388.608, 0.032, None])
+
+    def test_a_page_says_that_it_is_incomplete_and_what_is_older(self):
+        rows = [on_hosts("tutti", 0, 1), on_hosts("before", 0, 2)]
+        page = self.written(hosts.write_results, ["tutti", "before"], rows, stopped="by a signal")["hosts.md"]
+        self.assertIn("**Incomplete**: the measurement was stopped (by a signal).", page)
+        self.assertIn("`before` is an older build", page)
+        self.assertIn("Nowhere.", page)  # where Tutti is behind
+
+    def test_all_reduce_and_the_other_collectives_have_pages_of_their_own(self):
+        rows = [row(name, 0, us, collective=collective, rewrite=False)
+                for name, us in (("tutti", 2), ("gloo", 1)) for collective in ("all_reduce", "gather")]
+        files = self.written(compare.write_results, ["tutti", "gloo"], rows)
+        self.assertEqual(set(files), {"all_reduce.json", "all_reduce.md", "collectives.json", "collectives.md"})
+        self.assertIn("| 2 | 1 MB | 2.00 | 1.00 | 0.50 |", files["all_reduce.md"])
+        self.assertIn("| gather | 2 | 1 MB | 2.00 | 1.00 | 0.50 |", files["collectives.md"])
+
+
+if __name__ == "__main__":
+    unittest.main()
