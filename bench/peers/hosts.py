@@ -24,6 +24,7 @@ from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, ti
 from peers import ROOT, Run
 
 PAGE = "hosts"
+PLOTTED = "all_reduce"
 RIVALS = {"best_peer": tuple(PEERS), "best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
 LABELS = ("collective", "rate", "delay_ms")
 NAMES = ("tutti", *PEERS)
@@ -72,6 +73,8 @@ def page(result, names):
                             show_time)
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
         yield f"\n## {collective}\n"
+        if collective == PLOTTED:
+            yield f"![Speed of {collective} against the size]({PAGE}.svg)\n"
         own = [e for e in result["summary"] if e["collective"] == collective]
         yield from table(own, names, columns, RIVALS, show_time)
 
@@ -81,7 +84,7 @@ def write_results(folder, names, facts, rows):
     for entry in result["summary"]:
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
     write_page(folder, PAGE, result, page(result, names))
-    if any(row["collective"] == "all_reduce" for row in rows):
+    if any(row["collective"] == PLOTTED for row in rows):
         plot(folder, PAGE)
 
 
