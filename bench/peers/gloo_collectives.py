@@ -30,10 +30,13 @@ SUMS = {"all_reduce", "reduce_scatter", "reduce"}
 
 
 def exchange(dist, data, out, rank, size):
-    """Sends to the next rank what the rank before sends to this one."""
-    both = [dist.P2POp(dist.isend, data, (rank + 1) % size), dist.P2POp(dist.irecv, out, (rank - 1) % size)]
-    for work in dist.batch_isend_irecv(both):
-        work.wait()
+    """Sends to the next rank, and receives from the rank before.
+
+    The receive is first: after a send, gloo would take turns, and two hosts would use half of the wire.
+    """
+    arrived, sent = dist.irecv(out, (rank - 1) % size), dist.isend(data, (rank + 1) % size)
+    arrived.wait()
+    sent.wait()
 
 
 def call_of(dist, collective, data, out, rank, size):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What ssh is to the launchers of Open MPI and MPICH, for the hosts of bench/training/links.py:
+# What ssh is to the launchers of Open MPI and MPICH, for the hosts of bench/hosts/links.py:
 #
 #   host_agent.sh [OPTION...] ADDRESS COMMAND...        runs COMMAND on the host that has the address
 #
