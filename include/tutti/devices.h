@@ -36,7 +36,7 @@ absl::StatusOr<DeviceSummary> DescribeDevice(int device);
 struct NcclSummary {
   std::string version;                // "2.28.9"
   std::string path;                   // of the library
-  std::vector<std::string> features;  // of those that versions of NCCL may lack: "split", "shrink", …
+  std::vector<std::string> features;  // of those that versions of NCCL may lack: "shrink", "register", …
   std::vector<std::string> missing;
 };
 

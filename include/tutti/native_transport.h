@@ -83,8 +83,8 @@ class NativeTransport {
 
   // Makes the group without `dead`, in the order of ranks. Only the other ranks call Shrink, all with the same list, on
   // which they have agreed before. What was enqueued here is aborted, and this object can then only be aborted.
-  // Unimplemented where the transport is too old for it; after that, and after errors of a peer, the survivors make a
-  // new group from nothing.
+  // Unimplemented where the transport is too old for it, FailedPrecondition while Ready is false; after that, and after
+  // errors of a peer, the survivors make a new group from nothing.
   virtual absl::StatusOr<std::unique_ptr<NativeTransport>> Shrink(absl::Span<const Rank> dead, absl::Time deadline) = 0;
 
   // Waits until everything that was enqueued has ended on all ranks and gives all up. All ranks call Finalize. An error

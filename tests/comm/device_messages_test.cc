@@ -200,13 +200,16 @@ TEST(DeviceMessagesTest, SendRecvGoesInAllDirectionsAtOnce) {
   }
 }
 
-// The messages of SendRecv meet those that the peer sends and receives one by one.
+// The messages of SendRecv meet those that the peer sends and receives one by one, once NCCL has connected the two.
 TEST(DeviceMessagesTest, SendRecvMeetsSingleMessages) {
   RunWorld(2, OnDevices(), [](Communicator& comm) {
     const FakeMemory memory(comm.rank(), 16);
     memory.floats()[0] = static_cast<float>(comm.rank());
+    const Rank peer = 1 - comm.rank();
+    const std::vector<NativeCall> calls = {SendOf(memory.data(), 1, peer), RecvOf(memory.data() + 4, 1, peer)};
+    ASSERT_EQ(comm.SendRecv(calls).Wait(), absl::OkStatus());
+    memory.floats()[1] = -1;
     if (comm.rank() == 0) {
-      const std::vector<NativeCall> calls = {SendOf(memory.data(), 1, 1), RecvOf(memory.data() + 4, 1, 1)};
       ASSERT_EQ(comm.SendRecv(calls).Wait(), absl::OkStatus());
       EXPECT_EQ(memory.floats()[1], 1.0f);
     } else {
@@ -239,18 +242,38 @@ TEST(DeviceMessagesTest, TwoSendsThatWaitForEachOtherEndAtTheDeadline) {
 TEST(DeviceMessagesTest, ARecvThatNoMessageMeetsEndsAtTheDeadline) {
   std::latch has_ended(1);
   RunWorld(3, OnDevices(), [&](Communicator& comm) {
-    if (comm.rank() > 0) return has_ended.wait();
     const FakeMemory memory(comm.rank(), 8);
+    if (comm.rank() == 1) {
+      EXPECT_EQ(comm.Send(memory.data(), 1, DType::kF32, 0).Wait(), absl::OkStatus());
+    }
+    if (comm.rank() > 0) return has_ended.wait();
     CUstream_st* stream = nullptr;
     ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
+    // NCCL connects to rank 1.
+    ASSERT_EQ(comm.Recv(memory.data(), 1, DType::kF32, 1).Wait(), absl::OkStatus());
     Work work = comm.Recv(memory.data(), 1, DType::kF32, 1, {.timeout = absl::Milliseconds(400)});
     ASSERT_EQ(work.WaitOnStream(stream), absl::OkStatus());
     EXPECT_EQ(FakeCuda::Table().synchronize_stream(stream), kCudaSuccess);
     const absl::Status status = work.Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1 in call 0, recv:message recv f32 count=1"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1 in call 1, recv:message recv f32 count=1"));
     has_ended.count_down();
     FakeCuda::Table().destroy_stream(stream);
+  });
+}
+
+// The first message from a rank is enqueued when NCCL has connected to that rank.
+TEST(DeviceMessagesTest, AFirstRecvThatNoMessageMeetsEndsAtTheDeadline) {
+  std::latch has_ended(1);
+  RunWorld(3, OnDevices(), [&](Communicator& comm) {
+    if (comm.rank() > 0) return has_ended.wait();
+    const FakeMemory memory(comm.rank(), 8);
+    Work work = comm.Recv(memory.data(), 1, DType::kF32, 1, {.timeout = absl::Milliseconds(400)});
+    const absl::Status status = work.WaitOnStream(nullptr);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1 in call 0, recv:message recv f32 count=1"));
+    EXPECT_EQ(work.Wait(), status);
+    has_ended.count_down();
   });
 }
 

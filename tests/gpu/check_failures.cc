@@ -1,4 +1,5 @@
 // Ranks that die, leave, or never come: the others end in time, with an error that names the rank.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,12 +22,16 @@ absl::Status CheckNames(const absl::Status& status, Rank rank) {
   return absl::DataLossError(absl::StrCat("the error does not name rank ", rank, ": ", status.ToString()));
 }
 
-// The last rank dies while its calls are on the stream, or leaves after them. The others then work on without it.
-absl::Status LosesTheLast(CheckedRank& rank, bool dies) {
+// What the last rank does: it dies while its calls are on the stream or before it makes them, while the others may be
+// in NCCL's first call of their kind, or it leaves after them. The others then work on without it.
+enum class Loss : std::uint8_t { kDies, kDiesBefore, kLeaves };
+
+absl::Status LosesTheLast(CheckedRank& rank, Loss loss) {
   const Rank last = rank.size() - 1;
   const std::int64_t count = rank.device.is_fake ? 10007 : 4 << 20;
   if (absl::Status status = CheckCall(rank, nullptr, kAllReduce, 1000); !status.ok()) return status;
   if (absl::Status status = rank.Meet(); !status.ok()) return status;
+  if (rank.rank() == last && loss == Loss::kDiesBefore) return rank.die();
   auto values = std::make_unique<RankMemory>(rank.device, 4 * count);
   std::byte* const data = values->data();
   const auto by_messages = [&] { return rank.comm.AllReduce(data, data, count, DType::kF32, ReduceOp::kMax); };
@@ -37,7 +42,7 @@ absl::Status LosesTheLast(CheckedRank& rank, bool dies) {
     works.push_back(by_nccl());
   }
   if (rank.rank() == last) {
-    if (dies) {
+    if (loss == Loss::kDies) {
       values.release();  // a dead rank frees nothing: its calls are still on the stream
       return rank.die();
     }
@@ -102,12 +107,18 @@ std::vector<RankCheck> FailureChecks() {
            .sizes = {2, 3},
            .timeout = absl::Seconds(90),
            .last_rank_dies = true,
-           .run = [](CheckedRank& rank) { return LosesTheLast(rank, /*dies=*/true); }},
+           .run = [](CheckedRank& rank) { return LosesTheLast(rank, Loss::kDies); }},
+          {.name = "killed_before",
+           .summary = "a rank dies while others wait for it in the first call of a kind; they name it, and go on",
+           .sizes = {2, 3},
+           .timeout = absl::Seconds(90),
+           .last_rank_dies = true,
+           .run = [](CheckedRank& rank) { return LosesTheLast(rank, Loss::kDiesBefore); }},
           {.name = "left",
            .summary = "a rank leaves; the others name it, and go on as a group",
            .sizes = {2, 3},
            .timeout = absl::Seconds(90),
-           .run = [](CheckedRank& rank) { return LosesTheLast(rank, /*dies=*/false); }},
+           .run = [](CheckedRank& rank) { return LosesTheLast(rank, Loss::kLeaves); }},
           {.name = "absent",
            .summary = "a rank never makes a call; the others end at their deadline",
            .sizes = {2, 3},

@@ -11,6 +11,9 @@
 namespace tutti {
 namespace {
 
+// Collectives of more bytes take another algorithm.
+constexpr std::size_t kLongBytes = 1 << 16;
+
 struct LastError {
   Mutex mutex;
   std::string text TUTTI_GUARDED_BY(mutex);
@@ -136,11 +139,47 @@ void FakeClique::Perform(int rank, std::int64_t launch, const FakeGroup& group, 
   changed_.NotifyAll();
 }
 
+FakeClique::Kind FakeClique::KindOf(int rank, const FakeCall& call) {
+  if (call.collective == Collective::kSend) return {1, 0, rank, call.root};
+  if (call.collective == Collective::kRecv) return {1, 0, call.root, rank};
+  return {0, static_cast<int>(call.collective), call.count * FakeSizeOf(call.type) > kLongBytes ? 1 : 0, 0};
+}
+
+bool FakeClique::HasMet(const Kind& kind) {
+  const auto& [is_message, number, sender, receiver] = kind;
+  const std::size_t all = is_message == 0 ? static_cast<std::size_t>(size_) : sender == receiver ? 1 : 2;
+  return met_[kind].size() == all;
+}
+
+nccl::Result FakeClique::Meet(int rank, const FakeGroup& group, std::int64_t patience_ns) {
+  const std::int64_t end_ns = NanosAfter(MonotonicNanos(), absl::Nanoseconds(patience_ns));
+  MutexLock lock(mutex_);
+  for (const FakeCall& call : group) met_[KindOf(rank, call)].insert(rank);
+  changed_.NotifyAll();
+  const auto is_over = [&]() TUTTI_REQUIRES(mutex_) {
+    if (members_[rank].is_aborted) return true;
+    return std::all_of(group.begin(), group.end(),
+                       [&](const FakeCall& call) TUTTI_REQUIRES(mutex_) { return HasMet(KindOf(rank, call)); });
+  };
+  if (!changed_.WaitUntil(mutex_, end_ns, is_over)) {
+    SetErrorLocked(rank, nccl::Result::kInternalError,
+                   absl::StrCat("rank ", rank, " waits in a call (", Name(group.front().collective),
+                                ") for a peer that does not come: a deadlock"));
+    return nccl::Result::kInternalError;
+  }
+  return members_[rank].is_aborted ? nccl::Result::kInternalError : nccl::Result::kSuccess;
+}
+
 void FakeClique::Abort(int rank, bool for_good) {
   MutexLock lock(mutex_);
   members_[rank].is_aborted |= for_good;
   members_[rank].aborted_before = members_[rank].launches;
   changed_.NotifyAll();
+}
+
+bool FakeClique::is_aborted(int rank) {
+  MutexLock lock(mutex_);
+  return members_[rank].is_aborted;
 }
 
 void FakeClique::AwaitIdle(int rank) {
@@ -181,6 +220,9 @@ void FakeClique::Divide(Division& division) {
     std::sort(ranks.begin(), ranks.end());
     const int size = static_cast<int>(ranks.size());
     const auto clique = std::make_shared<FakeClique>(size);
+    if (size == size_) {
+      for (const FakeFault& fault : std::exchange(faults_, {})) clique->Inject(fault);
+    }
     for (int place = 0; place < size; ++place) {
       clique->Join(place, size);
       division.children[ranks[static_cast<std::size_t>(place)].second] = {clique, place};

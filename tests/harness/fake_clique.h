@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -59,8 +60,15 @@ class FakeClique {
   // Whether launches that were announced have not ended.
   bool is_busy(int rank);
 
-  // Ends the launches so far, and if `for_good` later ones, too.
+  // NCCL connects to peers when it is first given a call of a kind, and waits for theirs in that call. Returns when all
+  // ranks that `group` needs have come with the same kinds of calls, now or before: at once where the rank itself has
+  // done so before. kInternalError when the rank is aborted, or `patience_ns` is over, which becomes the error of the
+  // communicator.
+  nccl::Result Meet(int rank, const FakeGroup& group, std::int64_t patience_ns);
+
+  // Ends the launches so far, and if `for_good` later ones, and waits in calls, too.
   void Abort(int rank, bool for_good);
+  bool is_aborted(int rank);
   void AwaitIdle(int rank);
 
   // kInProgress until all ranks have joined; the communicator's error.
@@ -72,7 +80,8 @@ class FakeClique {
     std::shared_ptr<FakeClique> clique;
     int rank = 0;
   };
-  // Says what `rank` wants; the answer is nullopt until all ranks that must have said theirs.
+  // Says what `rank` wants; the answer is nullopt until all ranks that must have said theirs. The faults of a clique go
+  // to the first one that is split from it with all its ranks.
   void BeginSplit(int rank, std::int64_t number, int color, int key);
   std::optional<Child> EndSplit(int rank, std::int64_t number);
   void BeginShrink(int rank, const std::vector<int>& dead);
@@ -99,6 +108,8 @@ class FakeClique {
   };
   // 0, number: a collective; 1, number, sender, receiver: a message.
   using Key = std::tuple<int, std::int64_t, int, int>;
+  // 0, collective, is long, 0: a collective by one of two algorithms; 1, 0, sender, receiver: messages.
+  using Kind = std::tuple<int, int, int, int>;
   struct Wish {
     int color = 0;
     int key = 0;
@@ -113,13 +124,16 @@ class FakeClique {
   void Arrive(int rank, const Key& key, const FakeCall& call) TUTTI_REQUIRES(mutex_);
   bool HasEnded(int rank, std::int64_t launch) TUTTI_REQUIRES(mutex_);
   void SetErrorLocked(int rank, nccl::Result error, const std::string& text) TUTTI_REQUIRES(mutex_);
-  static void Divide(Division& division);
+  static Kind KindOf(int rank, const FakeCall& call);
+  bool HasMet(const Kind& kind) TUTTI_REQUIRES(mutex_);
+  void Divide(Division& division) TUTTI_REQUIRES(mutex_);
 
   const int size_;
   Mutex mutex_;
   Condition changed_;
   std::vector<Member> members_ TUTTI_GUARDED_BY(mutex_);
   std::map<Key, std::shared_ptr<Meeting>> meetings_ TUTTI_GUARDED_BY(mutex_);
+  std::map<Kind, std::set<int>> met_ TUTTI_GUARDED_BY(mutex_);  // the ranks that have come
   std::vector<FakeFault> faults_ TUTTI_GUARDED_BY(mutex_);
   std::map<std::int64_t, Division> splits_ TUTTI_GUARDED_BY(mutex_);
   std::map<std::vector<int>, Division> shrinks_ TUTTI_GUARDED_BY(mutex_);

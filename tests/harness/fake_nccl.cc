@@ -1,6 +1,7 @@
 #include "tests/harness/fake_nccl.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -21,15 +22,16 @@ using nccl::RedOp;
 using nccl::Result;
 using nccl::UniqueId;
 
-// A communicator of one rank. One thread at a time uses it, as NCCL demands, and streams use its clique.
+// A communicator of one rank. One thread at a time uses it, as NCCL demands (but for comm_get_async_error and
+// comm_abort), and streams use its clique.
 struct Member {
   std::shared_ptr<FakeClique> clique;
   int rank = 0;
   int device = 0;
   bool is_blocking = false;
+  std::atomic<int> threads = 0;  // in calls that may wait
 
-  std::function<Result()> launch;  // a group that is not on its stream yet
-  int polls_until_launch = 0;
+  std::function<Result()> launch;         // a group of a non-blocking communicator that is not on its stream yet
   std::function<bool()> end_of_division;  // of a split or shrink that is under way: true once it has ended
   std::int64_t splits = 0;
   bool is_finalized = false;
@@ -49,6 +51,7 @@ struct Grouped {
 thread_local int group_depth = 0;
 thread_local std::vector<Grouped> group;
 thread_local Result group_error = Result::kSuccess;  // the first of its calls
+thread_local std::vector<Comm> group_aborts;         // communicators that are freed at the end of the group
 
 struct State {
   Mutex mutex;
@@ -59,6 +62,8 @@ struct State {
   FakeNccl::Settings settings TUTTI_GUARDED_BY(mutex);
   std::int64_t ids TUTTI_GUARDED_BY(mutex) = 0;
   int left_behind TUTTI_GUARDED_BY(mutex) = 0;
+  int non_blocking_groups TUTTI_GUARDED_BY(mutex) = 0;
+  int misuses TUTTI_GUARDED_BY(mutex) = 0;
 };
 
 // Never destroyed: threads of streams may outlive main.
@@ -90,9 +95,39 @@ FakeNccl::Settings Current() {
   return state.settings;
 }
 
+void CountMisuse() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++state.misuses;
+}
+
+// A call that may wait.
+class InCall {
+ public:
+  explicit InCall(Member& member) : member_(member) {
+    if (member_.threads++ > 0) CountMisuse();
+  }
+  ~InCall() { --member_.threads; }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+
+  // Waits until `is_over`. kInternalError when the communicator is aborted before.
+  template <typename IsOver>
+  Result Await(IsOver is_over) {
+    while (!is_over()) {
+      if (member_.clique->is_aborted(member_.rank)) return Result::kInternalError;
+      std::this_thread::yield();
+    }
+    return Result::kSuccess;
+  }
+
+ private:
+  Member& member_;
+};
+
 // The state of a communicator, after what can be ended has been.
 Result Poll(Member& member) {
-  if (member.launch && --member.polls_until_launch <= 0) {
+  if (member.launch) {
     const Result launched = std::exchange(member.launch, nullptr)();
     if (launched != Result::kSuccess) member.clique->SetError(member.rank, launched, "a launch failed");
   }
@@ -113,6 +148,10 @@ Result GetAsyncError(Comm comm, Result* error) {
 // Success when the communicator may be used, as NCCL decides it.
 Result EnsureReady(const std::shared_ptr<Member>& member) {
   if (member == nullptr) return Result::kInvalidArgument;
+  if (member->threads > 0) {
+    CountMisuse();
+    return Result::kInvalidUsage;
+  }
   const Result state = member->clique->state(member->rank);
   if (state != Result::kSuccess) return state == Result::kInProgress ? Result::kInvalidArgument : state;
   if (member->launch || member->end_of_division || member->is_finalized) return Result::kInvalidArgument;
@@ -167,7 +206,17 @@ Result Finalize(Comm comm) {
   const std::shared_ptr<Member> member = Find(comm);
   if (const Result ready = EnsureReady(member); ready != Result::kSuccess) return ready;
   member->is_finalized = true;
-  return Result::kInProgress;
+  if (!member->is_blocking) return Result::kInProgress;
+  return InCall(*member).Await([&] { return !member->clique->is_busy(member->rank); });
+}
+
+void FreeAborted(Comm comm) {
+  const std::shared_ptr<Member> member = Find(comm);
+  if (member->threads > 0) CountMisuse();
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  state.changed.Wait(state.mutex, [&]() TUTTI_REQUIRES(state.mutex) { return !state.settings.aborts_hang; });
+  state.members.erase(comm);
 }
 
 Result Abort(Comm comm) {
@@ -175,11 +224,10 @@ Result Abort(Comm comm) {
   if (member == nullptr) return Result::kInvalidArgument;
   member->launch = nullptr;
   member->clique->Abort(member->rank, /*for_good=*/true);
-  State& state = TheState();
-  {
-    MutexLock lock(state.mutex);
-    state.changed.Wait(state.mutex, [&]() TUTTI_REQUIRES(state.mutex) { return !state.settings.aborts_hang; });
-    state.members.erase(comm);
+  if (group_depth > 0) {
+    group_aborts.push_back(comm);
+  } else {
+    FreeAborted(comm);
   }
   return Result::kSuccess;
 }
@@ -191,10 +239,12 @@ Result Revoke(Comm comm, int) {
   return Result::kSuccess;
 }
 
-// What ends a split or a shrink: `end` says what was made.
+// Ends a split or a shrink, of which `end` says what was made: now, or at later polls.
 template <typename End>
-std::function<bool()> EndOfDivision(const std::shared_ptr<Member>& parent, Comm* made, End end) {
-  return [end, made, device = parent->device] {
+Result Divide(Member& parent, Comm* made, const nccl::Config* config, End end) {
+  const bool is_blocking = config == nullptr ? parent.is_blocking : config->blocking != 0;
+  *made = nullptr;
+  const auto has_ended = [end, made, is_blocking, device = parent.device] {
     const std::optional<FakeClique::Child> child = end();
     if (!child) return false;
     if (child->clique == nullptr) return true;
@@ -202,23 +252,25 @@ std::function<bool()> EndOfDivision(const std::shared_ptr<Member>& parent, Comm*
     member->clique = child->clique;
     member->rank = child->rank;
     member->device = device;
+    member->is_blocking = is_blocking;
     *made = Add(std::move(member));
     return true;
   };
-}
-
-Result Split(Comm comm, int color, int key, Comm* made, nccl::Config*) {
-  const std::shared_ptr<Member> member = Find(comm);
-  if (const Result ready = EnsureReady(member); ready != Result::kSuccess) return ready;
-  *made = nullptr;
-  const std::int64_t number = member->splits++;
-  member->clique->BeginSplit(member->rank, number, color, key);
-  member->end_of_division = EndOfDivision(
-      member, made, [clique = member->clique, rank = member->rank, number] { return clique->EndSplit(rank, number); });
+  if (parent.is_blocking) return InCall(parent).Await(has_ended);
+  parent.end_of_division = has_ended;
   return Result::kInProgress;
 }
 
-Result Shrink(Comm comm, int* dead, int count, Comm* made, nccl::Config*, int flags) {
+Result Split(Comm comm, int color, int key, Comm* made, nccl::Config* config) {
+  const std::shared_ptr<Member> member = Find(comm);
+  if (const Result ready = EnsureReady(member); ready != Result::kSuccess) return ready;
+  const std::int64_t number = member->splits++;
+  member->clique->BeginSplit(member->rank, number, color, key);
+  return Divide(*member, made, config,
+                [clique = member->clique, rank = member->rank, number] { return clique->EndSplit(rank, number); });
+}
+
+Result Shrink(Comm comm, int* dead, int count, Comm* made, nccl::Config* config, int flags) {
   const std::shared_ptr<Member> member = Find(comm);
   if (member == nullptr || count < 1) return Result::kInvalidArgument;
   std::vector<int> excluded(dead, dead + count);
@@ -230,12 +282,9 @@ Result Shrink(Comm comm, int* dead, int count, Comm* made, nccl::Config*, int fl
     member->clique->AwaitIdle(member->rank);
   }
   if (const Result ready = EnsureReady(member); ready != Result::kSuccess) return ready;
-  *made = nullptr;
   member->clique->BeginShrink(member->rank, excluded);
-  member->end_of_division = EndOfDivision(member, made, [clique = member->clique, rank = member->rank, excluded] {
-    return clique->EndShrink(rank, excluded);
-  });
-  return Result::kInProgress;
+  return Divide(*member, made, config,
+                [clique = member->clique, rank = member->rank, excluded] { return clique->EndShrink(rank, excluded); });
 }
 
 Result GroupStart() {
@@ -243,11 +292,10 @@ Result GroupStart() {
   return Result::kSuccess;
 }
 
-// Puts the calls of one communicator on their stream, now or at a later poll.
-Result Launch(const std::shared_ptr<Member>& member, CUstream_st* stream, FakeGroup calls) {
-  const FakeNccl::Settings settings = Current();
-  const std::int64_t patience_ns = absl::ToInt64Nanoseconds(settings.patience);
-  auto launch = [member = member.get(), clique = member->clique, stream, calls = std::move(calls), patience_ns] {
+// Puts the calls of one communicator on their stream, now or at the next poll.
+Result Launch(const std::shared_ptr<Member>& member, CUstream_st* stream, const FakeGroup& calls) {
+  const std::int64_t patience_ns = absl::ToInt64Nanoseconds(Current().patience);
+  auto launch = [member = member.get(), clique = member->clique, stream, calls, patience_ns] {
     const int rank = member->rank;
     if (FakeCuda::IsCaptured(stream)) {
       // Every launch of the graph is another launch of NCCL.
@@ -261,19 +309,24 @@ Result Launch(const std::shared_ptr<Member>& member, CUstream_st* stream, FakeGr
         stream, [clique, rank, number, calls, patience_ns] { clique->Perform(rank, number, calls, patience_ns); });
     return error == kCudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
   };
-  if (settings.polls_until_launch == 0 || member->is_blocking) return launch();
+  if (member->is_blocking) {
+    const InCall in_call(*member);
+    const Result met = member->clique->Meet(member->rank, calls, patience_ns);
+    return met == Result::kSuccess ? launch() : met;
+  }
   member->launch = std::move(launch);
-  member->polls_until_launch = settings.polls_until_launch;
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  ++state.non_blocking_groups;
   return Result::kInProgress;
 }
 
-Result GroupEnd() {
-  if (group_depth == 0) return Result::kInvalidUsage;
-  if (--group_depth > 0) return Result::kSuccess;
-  const std::vector<Grouped> grouped = std::exchange(group, {});
-  Result result = std::exchange(group_error, Result::kSuccess);
-  if (result != Result::kSuccess) return result;  // nothing is launched
+Result LaunchAll(const std::vector<Grouped>& grouped) {
+  Result result = Result::kSuccess;
   std::vector<const Member*> launched;
+  for (const Grouped& first : grouped) {
+    if (first.member->is_blocking != grouped.front().member->is_blocking) return Result::kInvalidArgument;
+  }
   for (const Grouped& first : grouped) {
     if (std::find(launched.begin(), launched.end(), first.member.get()) != launched.end()) continue;
     launched.push_back(first.member.get());
@@ -281,9 +334,19 @@ Result GroupEnd() {
     for (const Grouped& each : grouped) {
       if (each.member == first.member) calls.push_back(each.call);
     }
-    const Result one = Launch(first.member, first.stream, std::move(calls));
+    const Result one = Launch(first.member, first.stream, calls);
     if (one != Result::kSuccess) result = one;
   }
+  return result;
+}
+
+Result GroupEnd() {
+  if (group_depth == 0) return Result::kInvalidUsage;
+  if (--group_depth > 0) return Result::kSuccess;
+  const std::vector<Grouped> grouped = std::exchange(group, {});
+  Result result = std::exchange(group_error, Result::kSuccess);
+  if (result == Result::kSuccess) result = LaunchAll(grouped);  // otherwise nothing is launched
+  for (const Comm comm : std::exchange(group_aborts, {})) FreeAborted(comm);
   return result;
 }
 
@@ -471,6 +534,18 @@ int FakeNccl::LivingCommunicators() {
   State& state = TheState();
   MutexLock lock(state.mutex);
   return static_cast<int>(state.members.size());
+}
+
+int FakeNccl::NonBlockingGroups() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  return state.non_blocking_groups;
+}
+
+int FakeNccl::Misuses() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  return state.misuses;
 }
 
 int FakeNccl::LeftBehind() {

@@ -1,7 +1,9 @@
 // NCCL over host memory, for tests of code above it: the same table (transports/nccl/library.h), with communicators
-// between threads of this process, on streams of the fake CUDA. The fake is as strict as NCCL is with non-blocking
-// communicators: every call but get_async_error and comm_abort is refused while something is under way. A blocking
-// communicator is made when all its ranks have come, and puts a call on its stream at once.
+// between threads of this process, on streams of the fake CUDA. A blocking communicator waits in its calls: in the
+// first call of a kind for the same call of its peers, and when it is made, split, shrunk and finalized; comm_abort by
+// another thread ends such a wait with an error. The fake is as strict as NCCL is with non-blocking communicators:
+// every call but get_async_error and comm_abort is refused while something is under way, and a group is put on its
+// stream by the next get_async_error.
 #ifndef TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
 #define TUTTI_TESTS_HARNESS_FAKE_NCCL_H_
 
@@ -23,10 +25,8 @@ class FakeNccl {
 
   // Settings of the whole process, which a destructor sets back.
   struct Settings {
-    // A group is put on its stream by the n-th get_async_error after it, and not by group_end: NCCL does so, too, when
-    // it has to connect to peers first. 0: at once.
-    int polls_until_launch = 1;
-    // How long a launch waits for its peers before that counts as a deadlock and is an error of the communicator.
+    // How long a launch, or a first call, waits for its peers before that counts as a deadlock and is an error of the
+    // communicator.
     absl::Duration patience = absl::Seconds(30);
     // comm_abort does not return while this is true.
     bool aborts_hang = false;
@@ -41,6 +41,10 @@ class FakeNccl {
 
   // Communicators that have been neither destroyed nor aborted.
   static int LivingCommunicators();
+  // Groups of calls that were made with non-blocking communicators, for each of which NCCL starts a thread.
+  static int NonBlockingGroups();
+  // Communicators that were freed, or used, while another thread was in one of their calls.
+  static int Misuses();
   // Registrations and operators of destroyed communicators that had not been given up before.
   static int LeftBehind();
 };

@@ -1,35 +1,34 @@
 #include "transports/nccl/bounded.h"
 
-#include <memory>
 #include <thread>
 #include <utility>
 
-#include "base/mutex.h"
-
 namespace tutti::nccl {
-namespace {
 
-struct Return {
-  Mutex mutex;
-  Condition changed;
-  bool has_returned TUTTI_GUARDED_BY(mutex) = false;
-};
+std::shared_ptr<CallApart> CallApart::Start(std::function<void()> function) {
+  auto call = std::make_shared<CallApart>();
+  std::thread([call, function = std::move(function)]() mutable {
+    function();
+    function = nullptr;  // what it holds is let go before the call counts as returned
+    MutexLock lock(call->mutex_);
+    call->has_returned_ = true;
+    call->changed_.NotifyAll();
+  }).detach();
+  return call;
+}
 
-}  // namespace
+bool CallApart::has_returned() {
+  MutexLock lock(mutex_);
+  return has_returned_;
+}
+
+bool CallApart::ReturnsBy(std::int64_t end_ns) {
+  MutexLock lock(mutex_);
+  return changed_.WaitUntil(mutex_, end_ns, [this]() TUTTI_REQUIRES(mutex_) { return has_returned_; });
+}
 
 bool ReturnsBy(std::int64_t end_ns, std::function<void()> function) {
-  const auto shared = std::make_shared<Return>();
-  std::thread([shared, function = std::move(function)]() mutable {
-    function();
-    function = nullptr;  // what it holds is let go before the caller goes on
-    MutexLock lock(shared->mutex);
-    shared->has_returned = true;
-    shared->changed.NotifyAll();
-  }).detach();
-  Return& returned = *shared;
-  MutexLock lock(returned.mutex);
-  return returned.changed.WaitUntil(returned.mutex, end_ns,
-                                    [&]() TUTTI_REQUIRES(returned.mutex) { return returned.has_returned; });
+  return CallApart::Start(std::move(function))->ReturnsBy(end_ns);
 }
 
 }  // namespace tutti::nccl

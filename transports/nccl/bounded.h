@@ -4,11 +4,29 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+
+#include "base/mutex.h"
 
 namespace tutti::nccl {
 
-// Calls `function` on a thread of its own and waits until it has returned, at the latest until `end_ns` of
-// MonotonicNanos. False: it has not returned; the thread and what `function` holds are left behind until it does.
+// A call on a thread of its own. The thread, and what the called function holds, are left behind while the function
+// does not return.
+class CallApart {
+ public:
+  static std::shared_ptr<CallApart> Start(std::function<void()> function);
+
+  bool has_returned();
+  // Waits until the function has returned, at the latest until `end_ns` of MonotonicNanos. False: it has not returned.
+  bool ReturnsBy(std::int64_t end_ns);
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  bool has_returned_ TUTTI_GUARDED_BY(mutex_) = false;
+};
+
+// Whether `function`, called on a thread of its own, has returned by `end_ns`.
 bool ReturnsBy(std::int64_t end_ns, std::function<void()> function);
 
 }  // namespace tutti::nccl

@@ -1,7 +1,5 @@
 #include "transports/nccl/enqueue.h"
 
-#include <cstddef>
-
 #include "transports/nccl/types.h"
 
 namespace tutti::nccl {
@@ -126,6 +124,18 @@ Result EnqueueOne(const Library& nccl, Comm comm, Rank rank, int size, const Nat
       return Result::kInvalidArgument;  // not supported, which has been checked
   }
   return Result::kInvalidArgument;
+}
+
+GroupEnd EnqueueGroup(const Library& nccl, Comm comm, Rank rank, int size, absl::Span<const NativeCall> calls,
+                      CUstream_st* stream) {
+  // The creation of operators, too, is inside the group: nothing is under way in the communicator until its end.
+  GroupEnd end = {.result = nccl.group_start()};
+  while (IsGood(end.result) && end.begun < calls.size()) {
+    end.result = EnqueueOne(nccl, comm, rank, size, calls[end.begun++], stream);
+  }
+  const Result ended = nccl.group_end();
+  if (IsGood(end.result)) end.result = ended;
+  return end;
 }
 
 }  // namespace tutti::nccl

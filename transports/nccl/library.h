@@ -86,8 +86,10 @@ inline constexpr int kNoColor = -1;         // NCCL_SPLIT_NOCOLOR
 inline constexpr int kShrinkAbort = 1;      // NCCL_SHRINK_ABORT: ends the parent's operations first
 inline constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
-// Every communicator that Tutti makes is non-blocking: a function that takes one may return kInProgress, and then only
-// get_async_error and comm_abort may be called with the communicator until get_async_error says otherwise.
+// Of a non-blocking communicator (Config::blocking = 0), a function that takes one may return kInProgress, and then
+// only get_async_error and comm_abort may be called with the communicator until get_async_error says otherwise. Of a
+// blocking one, functions return when they are done, which may be when other ranks have come; get_async_error may be
+// called meanwhile, and comm_abort by NcclTransport::Abort.
 struct Library {
   Result (*get_version)(int* version) = nullptr;
   Result (*get_unique_id)(UniqueId* id) = nullptr;
@@ -95,6 +97,7 @@ struct Library {
   const char* (*get_last_error)(Comm comm) = nullptr;
 
   Result (*comm_init_rank_config)(Comm* comm, int size, UniqueId id, int rank, Config* config) = nullptr;
+  Result (*comm_split)(Comm comm, int color, int key, Comm* made, Config* config) = nullptr;
   Result (*comm_finalize)(Comm comm) = nullptr;
   Result (*comm_destroy)(Comm comm) = nullptr;
   Result (*comm_abort)(Comm comm) = nullptr;
@@ -121,7 +124,6 @@ struct Library {
   Result (*red_op_destroy)(RedOp op, Comm comm) = nullptr;
 
   // The functions below are null where the loaded NCCL is too old to have them.
-  Result (*comm_split)(Comm comm, int color, int key, Comm* made, Config* config) = nullptr;                // 2.18
   Result (*comm_register)(Comm comm, void* data, std::size_t bytes, void** handle) = nullptr;               // 2.19
   Result (*comm_deregister)(Comm comm, void* handle) = nullptr;                                             // 2.19
   Result (*mem_alloc)(void** data, std::size_t bytes) = nullptr;                                            // 2.19
@@ -147,7 +149,7 @@ inline constexpr int kOldestVersion = 21900;
 // "2.28.9".
 std::string VersionText(int version);
 
-// The names of the optional features that `library` has, and of those that it lacks: "split", "register", "shrink", …
+// The names of the optional features that `library` has, and of those that it lacks: "register", "shrink", …
 std::vector<absl::string_view> Features(const Library& library);
 std::vector<absl::string_view> MissingFeatures(const Library& library);
 

@@ -29,6 +29,12 @@ absl::Status StatusOf(const Library& nccl, Result result, Rank rank, absl::strin
   }
 }
 
+absl::Status Late(Rank rank, absl::string_view what, std::int64_t start_ns) {
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", rank, " waited ", absl::FormatDuration(absl::Nanoseconds(MonotonicNanos() - start_ns)), " in ", what,
+      " for the other ranks of its NCCL communicator: one has not come, or its network cannot be reached"));
+}
+
 absl::Status AwaitReady(const Library& nccl, Comm comm, Rank rank, absl::string_view what, std::int64_t end_ns) {
   const std::int64_t start_ns = MonotonicNanos();
   constexpr auto kLongestPause = std::chrono::microseconds(1000);
@@ -37,11 +43,7 @@ absl::Status AwaitReady(const Library& nccl, Comm comm, Rank rank, absl::string_
     const Result asked = nccl.comm_get_async_error(comm, &state);
     if (asked != Result::kSuccess) return StatusOf(nccl, asked, rank, what);
     if (state != Result::kInProgress) return StatusOf(nccl, state, rank, what);
-    if (MonotonicNanos() >= end_ns) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "rank ", rank, " waited ", absl::FormatDuration(absl::Nanoseconds(MonotonicNanos() - start_ns)), " in ", what,
-          " for the other ranks of its NCCL communicator: one has not come, or its network cannot be reached"));
-    }
+    if (MonotonicNanos() >= end_ns) return Late(rank, what, start_ns);
     std::this_thread::sleep_for(pause);
   }
 }

@@ -16,6 +16,9 @@ namespace tutti::nccl {
 // time or ranks that do not fit together, Internal for errors of CUDA and of NCCL itself.
 absl::Status StatusOf(const Library& nccl, Result result, Rank rank, absl::string_view what);
 
+// DeadlineExceeded for what `rank` has waited for since `start_ns` of MonotonicNanos.
+absl::Status Late(Rank rank, absl::string_view what, std::int64_t start_ns);
+
 // Waits until nothing is under way in `comm` any more. DeadlineExceeded at `end_ns` of MonotonicNanos, and the error
 // that NCCL has found in the communicator.
 absl::Status AwaitReady(const Library& nccl, Comm comm, Rank rank, absl::string_view what, std::int64_t end_ns);

@@ -1,14 +1,19 @@
-// The native transport over NCCL: non-blocking communicators, so that no call of NCCL waits for another rank.
+// The native transport over NCCL: blocking communicators, which put calls on their stream in the calling thread. Where
+// NCCL may wait for another rank, a thread of its own waits there.
 #ifndef TUTTI_TRANSPORTS_NCCL_TRANSPORT_H_
 #define TUTTI_TRANSPORTS_NCCL_TRANSPORT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "memory/cuda_runtime.h"
+#include "transports/nccl/bounded.h"
+#include "transports/nccl/connected.h"
+#include "transports/nccl/enqueue.h"
 #include "transports/nccl/library.h"
 #include "tutti/native_transport.h"
 
@@ -55,12 +60,28 @@ class NcclTransport final : public NativeTransport {
   std::vector<Rank> Unfinished() override { return {}; }
 
  private:
+  friend absl::StatusOr<std::unique_ptr<NativeTransport>> Connect(const ConnectOptions& options, absl::Time deadline);
+
+  // A group that a thread of its own gives to NCCL.
+  struct Launch {
+    std::vector<NativeCall> calls;
+    GroupEnd end;
+  };
+
   absl::Status Check(const NativeCall& call) const;
+  // Whether NCCL may wait for peers in these calls.
+  bool MayWait(absl::Span<const NativeCall> calls, CUstream_st* stream) const;
   // OK when nothing is under way in the communicator.
   absl::Status CheckReady(absl::string_view what);
+  absl::Status NotReady(absl::string_view what) const;
   absl::Status Fail(absl::Status error);
   // Fails for every result but success and kInProgress.
   absl::Status FailUnlessGood(Result result, absl::string_view what);
+  absl::Status FailUnlessGood(const GroupEnd& end, absl::Span<const NativeCall> calls);
+  // Calls NCCL where the call may wait for other ranks, and returns when it is done, or at `end_ns` of MonotonicNanos.
+  absl::Status Perform(absl::string_view what, std::int64_t end_ns, std::function<Result()> call);
+  absl::StatusOr<std::unique_ptr<NativeTransport>> Divide(std::optional<int> color, int key, absl::string_view what,
+                                                          std::int64_t end_ns);
   absl::StatusOr<std::unique_ptr<NativeTransport>> Adopt(Comm made, absl::string_view what, std::int64_t end_ns);
   // `written` is kept for as long as NCCL may write there.
   absl::Status AbortBy(const absl::Status& cause, std::int64_t end_ns, std::shared_ptr<void> written = nullptr);
@@ -72,6 +93,9 @@ class NcclTransport final : public NativeTransport {
   const int size_;
   Comm comm_;  // null once given up
   absl::Status failure_;
+  Connected connected_;
+  std::shared_ptr<CallApart> inside_;     // the call of NCCL that another thread makes; null: none
+  std::shared_ptr<Launch> launch_;        // the group of `inside_`; null: there is none that Ready has not seen end
   std::map<void*, void*> registrations_;  // NCCL's handles, by address
 };
 

@@ -1,6 +1,5 @@
 // NCCL as a program calls it that has no Tutti, to be measured beside Tutti (`tutti bench --peer nccl`). This folder
-// alone of the bindings sees NCCL's functions themselves: Tutti's native transport has non-blocking communicators only,
-// in which NCCL starts a thread for every group of calls, and that thread would be part of what is measured.
+// alone of the bindings sees NCCL's functions themselves: Tutti's native transport is part of what is measured.
 #ifndef TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
 #define TUTTI_BINDINGS_CLI_NCCL_RAW_NCCL_H_
 

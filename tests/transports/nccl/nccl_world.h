@@ -61,9 +61,13 @@ class NcclWorld {
 
   // Calls `body` for every rank, in a thread of its own, and finalizes what `body` leaves.
   void Run(const std::function<void(NcclRank&)>& body) const {
+    const int misuses = FakeNccl::Misuses();
+    const int non_blocking = FakeNccl::NonBlockingGroups();
     std::vector<std::thread> threads;
     for (Rank rank = 0; rank < size_; ++rank) threads.emplace_back([this, rank, &body] { RunRank(rank, body); });
     for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(FakeNccl::Misuses(), misuses);
+    EXPECT_EQ(FakeNccl::NonBlockingGroups(), non_blocking);
   }
 
  private:

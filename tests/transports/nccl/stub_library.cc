@@ -29,9 +29,7 @@ TUTTI_STUB(ncclSend)
 TUTTI_STUB(ncclRecv)
 TUTTI_STUB(ncclRedOpCreatePreMulSum)
 TUTTI_STUB(ncclRedOpDestroy)
-#ifdef TUTTI_STUB_SPLIT
 TUTTI_STUB(ncclCommSplit)
-#endif
 #ifdef TUTTI_STUB_SHRINK
 TUTTI_STUB(ncclCommShrink)
 #endif

@@ -1,5 +1,8 @@
 // What goes wrong: ranks that do not come, errors of NCCL, groups that wait for each other, aborts that hang.
+#include <atomic>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -73,18 +76,41 @@ TEST(NcclTransportFailuresTest, MistakesInACallAreNotSticky) {
   });
 }
 
-// NCCL may put a group on its stream later, from a thread of its own.
+// NCCL waits for the peers in the first group of a kind, and Enqueue does not.
 TEST(NcclTransportFailuresTest, NothingMayFollowAGroupThatIsNotOnItsStream) {
-  const FakeNccl::With settings({.polls_until_launch = 3});
-  NcclWorld(2).Run([](NcclRank& self) {
+  std::atomic<bool> first_has_looked = false;
+  NcclWorld(2).Run([&](NcclRank& self) {
     std::vector<float> data(1, 1);
+    if (self.rank == 1) {
+      while (!first_has_looked.load()) std::this_thread::yield();
+    }
     EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), absl::OkStatus());
-    EXPECT_EQ(FakeCuda::Table().query_stream(self.stream), kCudaSuccess);
-    ExpectError(self.transport->Enqueue({AllReduce(data)}, self.stream), absl::StatusCode::kFailedPrecondition,
-                "wait until Ready is true");
+    if (self.rank == 0) {
+      EXPECT_EQ(self.transport->Ready().value(), false);
+      EXPECT_EQ(FakeCuda::Table().query_stream(self.stream), kCudaSuccess);
+      for (const absl::Status& early :
+           {self.transport->Enqueue({AllReduce(data)}, self.stream), self.transport->Register(&data, 4).status(),
+            self.transport->Split(0, 0, Later()).status(), self.transport->Shrink({1}, Later()).status()}) {
+        ExpectError(early, absl::StatusCode::kFailedPrecondition, "wait until Ready is true");
+      }
+      first_has_looked = true;
+    }
     EXPECT_EQ(self.AwaitReady(*self.transport), absl::OkStatus());
     EXPECT_EQ(self.Perform({AllReduce(data)}), absl::OkStatus());
     EXPECT_EQ(data[0], 4);
+  });
+}
+
+// Ranks that never meet in NCCL's call, because each sends first, are told by NCCL in the end.
+TEST(NcclTransportFailuresTest, FirstMessagesThatWaitForEachOtherAreADeadlock) {
+  const FakeNccl::With settings({.patience = absl::Milliseconds(100)});
+  NcclWorld(2).Run([](NcclRank& self) {
+    std::vector<float> out(1, 1);
+    EXPECT_EQ(self.transport->Enqueue({Send(out, 1 - self.rank)}, self.stream), absl::OkStatus());
+    const absl::Status error = self.AwaitReady(*self.transport);
+    ExpectError(error, absl::StatusCode::kInternal, "a deadlock");
+    EXPECT_EQ(self.transport->Enqueue({Send(out, 1 - self.rank)}, self.stream), error);
+    Leave(self);
   });
 }
 
@@ -113,11 +139,18 @@ TEST(NcclTransportFailuresTest, RanksThatMakeDifferentCallsGetAnError) {
 }
 
 TEST(NcclTransportFailuresTest, TwoGroupsThatWaitForEachOtherAreADeadlock) {
-  const FakeNccl::With settings({.patience = absl::Milliseconds(100)});
-  NcclWorld(2).Run([](NcclRank& self) {
+  std::optional<FakeNccl::With> settings;
+  std::atomic<bool> impatient = false;
+  NcclWorld(2).Run([&](NcclRank& self) {
     std::vector<float> out(1, 1);
     std::vector<float> in(1);
     const Rank peer = 1 - self.rank;
+    EXPECT_EQ(self.Perform({Send(out, peer), Recv(in, peer)}), absl::OkStatus());
+    if (self.rank == 0) {
+      settings.emplace(FakeNccl::Settings{.patience = absl::Milliseconds(100)});
+      impatient = true;
+    }
+    while (!impatient.load()) std::this_thread::yield();
     EXPECT_EQ(self.transport->Enqueue({Send(out, peer)}, self.stream), absl::OkStatus());
     EXPECT_EQ(self.AwaitReady(*self.transport), absl::OkStatus());
     absl::Status error = self.transport->Enqueue({Recv(in, peer)}, self.stream);
@@ -157,6 +190,7 @@ TEST(NcclTransportFailuresTest, AnErrorOfNcclIsSticky) {
 TEST(NcclTransportFailuresTest, AbortEndsWhatWaitsForARankThatNeverComes) {
   NcclWorld(3).Run([](NcclRank& self) {
     std::vector<float> data(1, 1);
+    EXPECT_EQ(self.Perform({AllReduce(data)}), absl::OkStatus());
     if (self.rank != 2) {
       for (int i = 0; i < 3; ++i) {  // the second and third wait behind the first
         EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), absl::OkStatus());
@@ -173,6 +207,55 @@ TEST(NcclTransportFailuresTest, AbortEndsWhatWaitsForARankThatNeverComes) {
     EXPECT_EQ(self.transport->Ready().status(), cause);
     self.transport = nullptr;
   });
+}
+
+// The communicator is freed when no thread is in a call of it any more: NcclWorld looks for that.
+TEST(NcclTransportFailuresTest, AbortEndsACallThatWaitsInNccl) {
+  const int living = FakeNccl::LivingCommunicators();
+  NcclWorld(3).Run([](NcclRank& self) {
+    std::vector<float> data(1, 1);
+    if (self.rank != 2) {
+      EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), absl::OkStatus());
+      EXPECT_EQ(self.transport->Ready().value(), false);
+    }
+    const absl::Status cause = absl::DeadlineExceededError("rank 2 did not come");
+    EXPECT_EQ(self.transport->Abort(cause, Later()), absl::OkStatus());
+    EXPECT_EQ(self.transport->Ready().status(), cause);
+    EXPECT_EQ(self.transport->Enqueue({AllReduce(data)}, self.stream), cause);
+    self.transport = nullptr;
+  });
+  EXPECT_EQ(FakeNccl::LivingCommunicators(), living);
+}
+
+// A thread that NCCL does not let go is left behind with its communicator, and with what it uses.
+TEST(NcclTransportFailuresTest, ACallThatNeverReturnsIsLeftBehind) {
+  static std::atomic<bool> released = false;
+  released = false;
+  static const Library& stuck = *new Library([] {
+    Library table = FakeNccl::Table();
+    table.group_end = [] {
+      while (!released.load()) std::this_thread::yield();
+      return FakeNccl::Table().group_end();
+    };
+    return table;
+  }());
+  const int living = FakeNccl::LivingCommunicators();
+  const UniqueId id = NewUniqueId(stuck).value();
+  auto alone = Connect({.nccl = &stuck, .cuda = &FakeCuda::Table(), .id = id}, Later());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  CUstream_st* stream = nullptr;
+  ASSERT_EQ(FakeCuda::Table().create_stream(&stream), kCudaSuccess);
+  std::vector<float> data(1, 1);
+  EXPECT_EQ((*alone)->Enqueue({AllReduce(data)}, stream), absl::OkStatus());
+  EXPECT_EQ((*alone)->Ready().value(), false);
+  ExpectError((*alone)->Abort(absl::AbortedError("enough"), Soon()), absl::StatusCode::kDeadlineExceeded,
+              "a thread is left behind in it");
+  alone->reset();
+  EXPECT_EQ(FakeNccl::LivingCommunicators(), living + 1);
+  released = true;
+  while (FakeNccl::LivingCommunicators() != living) std::this_thread::yield();
+  EXPECT_EQ(FakeCuda::Table().synchronize_stream(stream), kCudaSuccess);
+  EXPECT_EQ(FakeCuda::Table().destroy_stream(stream), kCudaSuccess);
 }
 
 TEST(NcclTransportFailuresTest, AnAbortThatHangsReturnsAtItsDeadline) {

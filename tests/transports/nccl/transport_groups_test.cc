@@ -118,6 +118,11 @@ TEST(NcclTransportGroupsTest, AnErrorOfNcclCannotBeShrunkAway) {
       const absl::Status refused = self.transport->Shrink({1}, Later()).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
       EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 0: shrink"));
+    } else {
+      float value = 1;
+      EXPECT_EQ(self.transport->Enqueue({{.count = 1, .src = &value, .dst = &value}}, self.stream), absl::OkStatus());
+      EXPECT_EQ(self.AwaitReady(*self.transport), absl::OkStatus());
+      self.transport = nullptr;  // before `value`
     }
     self.transport = nullptr;
   });
@@ -163,7 +168,7 @@ TEST(NcclTransportGroupsTest, FinalizeWaitsForWhatWasEnqueued) {
 
 TEST(NcclTransportGroupsTest, FinalizeEndsAtItsDeadline) {
   NcclWorld(2).Run([](NcclRank& self) {
-    float value = 1;
+    float value = Sum(self, *self.transport, 1);
     if (self.rank == 0) {
       EXPECT_EQ(self.transport->Enqueue({{.count = 1, .src = &value, .dst = &value}}, self.stream), absl::OkStatus());
       EXPECT_EQ(self.AwaitReady(*self.transport), absl::OkStatus());
