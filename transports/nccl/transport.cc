@@ -75,9 +75,9 @@ absl::Status NcclTransport::CheckReady(absl::string_view what) {
   return *ready ? absl::OkStatus() : NotReady(what);
 }
 
-// In a capture NCCL may exchange the addresses of memory with its peers, each time.
+// NCCL may exchange the addresses of memory with its peers where that is registered, and in captures, each time.
 bool NcclTransport::MayWait(absl::Span<const NativeCall> calls, CUstream_st* stream) const {
-  if (!connected_.Serves(calls)) return true;
+  if (!connected_.Serves(calls) || !registrations_.empty()) return true;
   CudaCapture capture = CudaCapture::kNone;
   unsigned long long id = 0;
   return cuda_.capture_of(stream, &capture, &id) == kCudaSuccess && capture == CudaCapture::kActive;

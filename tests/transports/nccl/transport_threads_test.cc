@@ -55,6 +55,18 @@ TEST(NcclTransportThreadsTest, MessagesOfAnyLengthFollowTheFirstOne) {
   });
 }
 
+TEST(NcclTransportThreadsTest, GroupsAreMadeByAnotherThreadWhileMemoryIsRegistered) {
+  NcclWorld(1, Remembering()).Run([](NcclRank& self) {
+    float data = 1;
+    const NativeCall call = {.count = 1, .src = &data, .dst = &data};
+    EXPECT_EQ(self.Perform({call}), absl::OkStatus());
+    EXPECT_EQ(self.transport->Register(&data, sizeof data).value(), true);
+    EXPECT_FALSE(MadeHere(self, {call}));
+    EXPECT_EQ(self.transport->Unregister(&data), absl::OkStatus());
+    EXPECT_TRUE(MadeHere(self, {call}));
+  });
+}
+
 TEST(NcclTransportThreadsTest, EveryCapturedGroupIsMadeByAnotherThread) {
   NcclWorld(1, Remembering()).Run([](NcclRank& self) {
     const CudaRuntime& cuda = FakeCuda::Table();
