@@ -33,14 +33,20 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 //   static constexpr std::uint8_t kId;  // on the wire; never given to another codec
 //   using Numbers = std::array<float, N>;
 //   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);
-//   static kernels::Coder CoderOf(const CodecOptions& options);  // if the codec has kernels for devices
+//   static kernels::Coder CoderOf(const CodecOptions& options);  // if the codec has kernels
+// and then, for each block,
 //   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
 //                  std::uint8_t* code);
 //   void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values);
 // where values are a block (never empty), `random` is set for stochastic rounding, and a block with a NaN or Inf must
 // decode to NaN. Decode must accept any code. In a scheme with invalid codes, Decode returns bool instead: false when
 // it meets an invalid one. Decode checks and uses one loaded copy of each part, because the code may lie in a peer's
-// memory and change between two loads.
+// memory and change between two loads. A scheme of which kernels take all blocks of a message at once, because a block
+// takes less time than a call, has in place of these two
+//   static void EncodeBlocks(const kernels::MessageLayout& layout, const float* values, std::uint64_t draw,
+//                            std::uint8_t* message);
+//   static void DecodeBlocks(const kernels::MessageLayout& layout, const std::uint8_t* message, bool accumulate,
+//                            float* values);
 struct BlockScheme {
   explicit BlockScheme(const CodecOptions& /*options*/) {}
   static constexpr std::int64_t kSmallestBlock = 4;
@@ -106,11 +112,39 @@ class BlockMessage {
                      absl::Span<std::uint8_t> dst) {
     const auto count = static_cast<std::int64_t>(src.size());
     WriteHeader(HeaderOf(count, options), dst.data());
-    std::uint8_t* numbers_at = dst.data() + kHeaderBytes;
     if (IsRaw(count, options)) {
-      std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, numbers_at);
-      return;
+      std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, dst.data() + kHeaderBytes);
+    } else if constexpr (kWhole) {
+      Scheme::EncodeBlocks(Layout(count, options), src.data(), draw, dst.data());
+    } else {
+      EncodeOneByOne(src, options, draw, dst.data() + kHeaderBytes);
     }
+  }
+
+  static absl::Status Decode(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
+                             absl::Span<float> dst) {
+    const auto count = static_cast<std::int64_t>(dst.size());
+    absl::Status status = CheckHeader(Scheme::kName, HeaderOf(count, options), EncodedBytes(count, options), src);
+    if (!status.ok()) return status;
+    if (IsRaw(count, options)) {
+      DecodeRaw(src.data() + kHeaderBytes, accumulate, dst);
+      return absl::OkStatus();
+    }
+    if constexpr (kWhole) {
+      Scheme::DecodeBlocks(Layout(count, options), src.data(), accumulate, dst.data());
+      return absl::OkStatus();
+    } else {
+      return DecodeOneByOne(src.data() + kHeaderBytes, options, accumulate, dst);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kNumbersBytes = 4 * std::tuple_size_v<typename Scheme::Numbers>;
+  static constexpr bool kWhole = requires { &Scheme::EncodeBlocks; };
+
+  static void EncodeOneByOne(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                             std::uint8_t* numbers_at) {
+    const auto count = static_cast<std::int64_t>(src.size());
     Scheme scheme(options);
     std::uint8_t* code = numbers_at + Blocks(count, options) * kNumbersBytes;
     const std::int64_t block = BlockElements(count, options);
@@ -126,16 +160,9 @@ class BlockMessage {
     }
   }
 
-  static absl::Status Decode(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
-                             absl::Span<float> dst) {
+  static absl::Status DecodeOneByOne(const std::uint8_t* numbers_at, const CodecOptions& options, bool accumulate,
+                                     absl::Span<float> dst) {
     const auto count = static_cast<std::int64_t>(dst.size());
-    absl::Status status = CheckHeader(Scheme::kName, HeaderOf(count, options), EncodedBytes(count, options), src);
-    if (!status.ok()) return status;
-    const std::uint8_t* numbers_at = src.data() + kHeaderBytes;
-    if (IsRaw(count, options)) {
-      DecodeRaw(numbers_at, accumulate, dst);
-      return absl::OkStatus();
-    }
     const std::uint8_t* code = numbers_at + Blocks(count, options) * kNumbersBytes;
     Scheme scheme(options);
     const std::int64_t block = BlockElements(count, options);
@@ -154,9 +181,6 @@ class BlockMessage {
     }
     return absl::OkStatus();
   }
-
- private:
-  static constexpr std::int64_t kNumbersBytes = 4 * std::tuple_size_v<typename Scheme::Numbers>;
 
   static std::int64_t BlockElements(std::int64_t count, const CodecOptions& options) {
     return options.block == 0 ? count : options.block;

@@ -1,8 +1,7 @@
 // One byte per element, with the arithmetic of Bagua's MinMaxUInt8; block=0 gives Bagua's results bit for bit. The
 // codec is kept for comparison with Bagua's runs: uint8_block is better in every case.
 #include "algorithms/codecs/block_message.h"
-#include "kernels/finite_range.h"
-#include "kernels/quantize.h"
+#include "kernels/range_blocks.h"
 
 namespace tutti {
 namespace {
@@ -12,23 +11,12 @@ struct MinMaxUint8 : codecs::BlockScheme {
   static constexpr absl::string_view kOptions = "block";
   static constexpr std::uint8_t kId = 2;
   using Numbers = std::array<float, 2>;  // min, max
-  using BlockScheme::BlockScheme;
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kMinMax8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
-  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
-                        std::uint8_t* code) {
-    const kernels::FiniteRange range = kernels::FindRange(values);
-    if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
-    // Adding 0 makes the sign of a zero positive; it would otherwise depend on the order of comparisons.
-    const Numbers numbers = {range.min + 0.0f, range.max + 0.0f};
-    kernels::EncodeBlock(kernels::MakeMinMaxLevels(numbers[0], numbers[1]), values, code);
-    return numbers;
-  }
-  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
-    kernels::DecodeBlock(kernels::MakeMinMaxLevels(numbers[0], numbers[1]), code, accumulate, values);
-  }
+  static constexpr auto EncodeBlocks = kernels::EncodeRangeBlocks;
+  static constexpr auto DecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<MinMaxUint8>;

@@ -5,23 +5,18 @@
 // values were. With rotation, zeros stay zero only in blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526)
 // and THC (https://arxiv.org/abs/2302.08545).
 #include "algorithms/codecs/block_message.h"
-#include "kernels/finite_range.h"
 #include "kernels/hadamard.h"
-#include "kernels/quantize.h"
+#include "kernels/random.h"
+#include "kernels/range_blocks.h"
 
 namespace tutti {
 namespace {
 
-class Uint4Block : public codecs::BlockScheme {
- public:
+struct Uint4Block : codecs::BlockScheme {
   static constexpr absl::string_view kName = "uint4_block";
   static constexpr absl::string_view kOptions = "block, rounding, seed, rotation";
   static constexpr std::uint8_t kId = 3;
   using Numbers = std::array<float, 2>;  // the value of code 0, the step
-
-  explicit Uint4Block(const CodecOptions& options) : BlockScheme(options) {
-    if (options.rotation) rotation_.emplace(options.seed, static_cast<std::size_t>(options.block));
-  }
 
   static absl::Status Validate(const CodecOptions& options) {
     constexpr auto kMost = static_cast<std::int64_t>(kernels::Rotation::kMaxElements);
@@ -40,32 +35,8 @@ class Uint4Block : public codecs::BlockScheme {
 
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
 
-  Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
-                 std::uint8_t* code) {
-    if (rotation_.has_value()) {
-      rotation_->Apply(values, rotated_.data());
-      values = absl::MakeConstSpan(rotated_).first(values.size());
-    }
-    const kernels::FiniteRange range = kernels::FindRange(values);
-    if (!range.finite) {
-      return codecs::PoisonedBlock<Numbers>((static_cast<std::int64_t>(values.size()) + 1) / 2, code);
-    }
-    const kernels::Grid grid =
-        kernels::MakeGrid(range.min, range.max, 15, random.has_value() ? Rounding::kStochastic : Rounding::kNearest);
-    kernels::EncodeNibbles(grid, values, random, code);
-    return {grid.min(), grid.step};
-  }
-
-  void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
-    const kernels::GridValues levels = kernels::MakeGridValues(numbers[0], numbers[1]);
-    if (!rotation_.has_value()) return kernels::DecodeNibbles(levels, code, accumulate, values);
-    kernels::DecodeNibbles(levels, code, false, absl::MakeSpan(rotated_).first(values.size()));
-    rotation_->Undo(rotated_.data(), accumulate, values);
-  }
-
- private:
-  std::optional<kernels::Rotation> rotation_;
-  std::array<float, kernels::Rotation::kMaxElements> rotated_;  // holds one rotated block
+  static constexpr auto EncodeBlocks = kernels::EncodeRangeBlocks;
+  static constexpr auto DecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<Uint4Block>;

@@ -4,8 +4,7 @@
 // is sent as the nearest level, or with rounding=stochastic as one of the two levels beside the value. Zero is a level
 // when it lies in the range; equal values are exact. The decoder computes min + code · step.
 #include "algorithms/codecs/block_message.h"
-#include "kernels/finite_range.h"
-#include "kernels/quantize.h"
+#include "kernels/range_blocks.h"
 
 namespace tutti {
 namespace {
@@ -15,23 +14,12 @@ struct Uint8Block : codecs::BlockScheme {
   static constexpr absl::string_view kOptions = "block, rounding, seed";
   static constexpr std::uint8_t kId = 1;
   using Numbers = std::array<float, 2>;  // the value of code 0, the step
-  using BlockScheme::BlockScheme;
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kGrid8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
-  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
-                        std::uint8_t* code) {
-    const kernels::FiniteRange range = kernels::FindRange(values);
-    if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
-    const kernels::Grid grid =
-        kernels::MakeGrid(range.min, range.max, 255, random.has_value() ? Rounding::kStochastic : Rounding::kNearest);
-    kernels::EncodeBlock(grid, values, random, code);
-    return {grid.min(), grid.step};
-  }
-  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
-    kernels::DecodeBlock(kernels::MakeGridValues(numbers[0], numbers[1]), code, accumulate, values);
-  }
+  static constexpr auto EncodeBlocks = kernels::EncodeRangeBlocks;
+  static constexpr auto DecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<Uint8Block>;

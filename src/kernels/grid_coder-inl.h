@@ -74,48 +74,51 @@ struct GridDecoder {
   GridValues levels;
 };
 
-// Encodes whole vectors of values[begin, end), which are elements `index` + begin … of their block; returns where it
-// stopped.
 template <class D, class Coder>
-HWY_INLINE std::size_t EncodeVectors(D d, const Coder& coder, const float* values, std::size_t begin, std::size_t end,
-                                     std::size_t index, std::uint8_t* codes) {
+HWY_INLINE void EncodeVector(D d, const Coder& coder, const float* values, std::size_t index, std::uint8_t* codes) {
   const hn::Rebind<std::uint8_t, D> du8;
-  std::size_t i = begin;
-  for (; i + hn::Lanes(d) <= end; i += hn::Lanes(d)) {
-    hn::StoreU(hn::TruncateTo(du8, coder.Encode(d, hn::LoadU(d, values + i), index + i)), du8, codes + i);
-  }
-  return i;
+  hn::StoreU(hn::TruncateTo(du8, coder.Encode(d, hn::LoadU(d, values), index)), du8, codes);
 }
 
 template <bool kAccumulate, class D, class Coder>
-HWY_INLINE std::size_t DecodeVectors(D d, const Coder& coder, const std::uint8_t* codes, std::size_t begin,
-                                     std::size_t end, float* values) {
+HWY_INLINE void DecodeVector(D d, const Coder& coder, const std::uint8_t* codes, float* values) {
   const hn::Rebind<std::uint8_t, D> du8;
   const hn::RebindToSigned<D> di32;
-  std::size_t i = begin;
-  for (; i + hn::Lanes(d) <= end; i += hn::Lanes(d)) {
-    auto v = coder.Decode(d, hn::ConvertTo(d, hn::PromoteTo(di32, hn::LoadU(du8, codes + i))));
-    if constexpr (kAccumulate) v = hn::Add(hn::LoadU(d, values + i), v);
-    hn::StoreU(v, d, values + i);
-  }
-  return i;
+  auto v = coder.Decode(d, hn::ConvertTo(d, hn::PromoteTo(di32, hn::LoadU(du8, codes))));
+  if constexpr (kAccumulate) v = hn::Add(hn::LoadU(d, values), v);
+  hn::StoreU(v, d, values);
 }
 
+// Encodes values[0, count), which are elements `index` … of their block, as one byte each.
 template <class Coder>
 HWY_INLINE void EncodeAll(const Coder& coder, const float* values, std::size_t count, std::size_t index,
                           std::uint8_t* codes) {
-  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> one;
-  const std::size_t i = EncodeVectors(d, coder, values, 0, count, index, codes);
-  EncodeVectors(one, coder, values, i, count, index, codes);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + kStride <= count; i += kStride) {
+    for (std::size_t k = i; k < i + kStride; k += lanes) EncodeVector(d, coder, values + k, index + k, codes + k);
+  }
+  for (; i + lanes <= count; i += lanes) EncodeVector(d, coder, values + i, index + i, codes + i);
+  for (; i < count; ++i) EncodeVector(one, coder, values + i, index + i, codes + i);
 }
 
-template <bool kAccumulate, class Coder>
-HWY_INLINE void DecodeAll(const Coder& coder, const std::uint8_t* codes, std::size_t count, float* values) {
-  const hn::ScalableTag<float> d;
+// Decodes `count` codes of one byte each. `ahead_of_codes` and `ahead_of_values` prefetch the memory of both.
+template <bool kAccumulate, class Coder, class AheadOfCodes, class AheadOfValues>
+HWY_INLINE void DecodeAll(const Coder& coder, const std::uint8_t* codes, std::size_t count,
+                          const AheadOfCodes& ahead_of_codes, const AheadOfValues& ahead_of_values, float* values) {
+  const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> one;
-  const std::size_t i = DecodeVectors<kAccumulate>(d, coder, codes, 0, count, values);
-  DecodeVectors<kAccumulate>(one, coder, codes, i, count, values);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + kStride <= count; i += kStride) {
+    ahead_of_codes.template At<kStride>(codes + i);
+    ahead_of_values.template At<kStride * sizeof(float)>(values + i);
+    for (std::size_t k = i; k < i + kStride; k += lanes) DecodeVector<kAccumulate>(d, coder, codes + k, values + k);
+  }
+  for (; i + lanes <= count; i += lanes) DecodeVector<kAccumulate>(d, coder, codes + i, values + i);
+  for (; i < count; ++i) DecodeVector<kAccumulate>(one, coder, codes + i, values + i);
 }
 
 }  // namespace tutti::kernels::HWY_NAMESPACE

@@ -43,13 +43,16 @@ class Rotation {
 
   explicit Rotation(std::uint64_t seed, std::size_t elements);
 
+  // For each element the sign bit of a factor 1 or −1.
+  const std::uint32_t* signs() const { return signs_.data(); }
+
   // Writes the rotated `values`, at most kMaxElements, to `rotated`.
   void Apply(absl::Span<const float> values, float* rotated) const;
   // Sets `values` to what was rotated into `rotated`, or adds it; `rotated` is destroyed.
   void Undo(float* rotated, bool accumulate, absl::Span<float> values) const;
 
  private:
-  std::array<std::uint32_t, kMaxElements> signs_;  // the sign bit of a factor 1 or −1
+  std::array<std::uint32_t, kMaxElements> signs_;
 };
 
 }  // namespace tutti::kernels

@@ -7,12 +7,11 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/adam.h"
 #include "kernels/finite_range.h"
-#include "kernels/quantize.h"
 #include "kernels/reduce.h"
 #include "tests/codecs/inputs.h"
 #include "tests/kernels/element_values.h"
@@ -157,41 +156,17 @@ TEST(TargetsTest, AdamMakesTheSameBytes) {
   }
 }
 
-TEST(TargetsTest, CodesAreTheSame) {
-  for (Input input : kAllInputs) {
-    SCOPED_TRACE(testing::Message() << Name(input));
-    const std::vector<float> values = MakeValues(input, kCount);
-    ExpectSameBytes([&] {
-      const FiniteRange range = FindRange(values);
-      EXPECT_TRUE(range.finite);
-      const Grid grid = MakeGrid(range.min, range.max, 255, Rounding::kNearest);
-      const MinMaxLevels levels = MakeMinMaxLevels(range.min + 0.0f, range.max + 0.0f);
-      std::vector<std::uint8_t> codes(2 * kCount);
-      EncodeBlock(grid, values, std::nullopt, codes.data());
-      EncodeBlock(levels, values, codes.data() + kCount);
-      std::vector<float> decoded(2 * kCount, 0.5f);
-      const bool accumulate = input == Input::kUniform;
-      DecodeBlock(MakeGridValues(grid.min(), grid.step), codes.data(), accumulate,
-                  absl::MakeSpan(decoded).first(kCount));
-      if (input != Input::kHuge && input != Input::kLargest) {  // a NaN, whose bits are not defined
-        DecodeBlock(levels, codes.data() + kCount, accumulate, absl::MakeSpan(decoded).last(kCount));
-      }
-      const std::size_t coded = codes.size();
-      codes.resize(coded + decoded.size() * sizeof(float));
-      std::memcpy(codes.data() + coded, decoded.data(), decoded.size() * sizeof(float));
-      return codes;
-    });
-  }
-}
-
 // Compares whole messages and their decoded elements, of every codec with every option that changes arithmetic.
 TEST(TargetsTest, MessagesAreTheSame) {
   for (const Codec* codec : AllCodecs()) {
     for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
-      for (const bool rotation : {false, true}) {
+      for (const auto& [rotation, block] :
+           {std::pair(false, codec->defaults.block), std::pair(true, codec->defaults.block),
+            std::pair(false, std::int64_t{0}), std::pair(true, std::int64_t{1024})}) {
         CodecOptions options = codec->defaults;
         options.rounding = rounding;
         options.rotation = rotation;
+        options.block = block;
         if (!codec->validate(options).ok()) continue;
         for (Input input : kAllInputs) {
           if (codec->name == "minmax_uint8" && (input == Input::kHuge || input == Input::kLargest)) continue;  // NaN
