@@ -18,7 +18,8 @@ namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // A format has the stored Element, the Lane in which it is computed, Load, and Store (kStream: past the cache; the
-// address is then aligned to the vector).
+// address is then aligned to the vector). Those of 16 bits also have Widened and Narrowed, from and to elements in
+// registers, and the same of one element.
 template <typename T>
 struct NativeFormat {
   using Element = T;
@@ -42,14 +43,16 @@ struct BFloat16Format {
   using Element = std::uint16_t;
   using Lane = float;
 
+  static float WidenedOne(Element element) { return FloatFromBFloat16(element); }
+  static Element NarrowedOne(float value) { return BFloat16FromFloat(value); }
+
   template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const Element* from) {
-    const hn::Rebind<std::uint16_t, D> du16;
+  static HWY_INLINE hn::Vec<D> Widened(D d, hn::Vec<hn::Rebind<Element, D>> elements) {
     const hn::Rebind<std::uint32_t, D> du32;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, hn::LoadU(du16, from))));
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, elements)));
   }
-  template <bool kStream, class D>
-  static HWY_INLINE void Store(HWY_MAYBE_UNUSED D d, hn::Vec<D> v, Element* to) {
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, D>> Narrowed(D, hn::Vec<D> v) {
     const hn::Rebind<std::uint16_t, D> du16;
     const hn::Rebind<std::uint32_t, D> du32;
     const auto bits = hn::BitCast(du32, v);
@@ -58,7 +61,15 @@ struct BFloat16Format {
     const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7FFF))));
     const auto nan = hn::RebindMask(du32, hn::IsNaN(v));
     const auto result = hn::IfThenElse(nan, hn::Or(upper, hn::Set(du32, 0x40)), rounded);
-    NativeFormat<Element>::Store<kStream>(du16, hn::TruncateTo(du16, result), to);
+    return hn::TruncateTo(du16, result);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const Element* from) {
+    return Widened(d, hn::LoadU(hn::Rebind<std::uint16_t, D>(), from));
+  }
+  template <bool kStream, class D>
+  static HWY_INLINE void Store(D d, hn::Vec<D> v, Element* to) {
+    NativeFormat<Element>::Store<kStream>(hn::Rebind<std::uint16_t, D>(), Narrowed(d, v), to);
   }
 };
 
@@ -66,34 +77,45 @@ struct Float16Format {
   using Element = std::uint16_t;
   using Lane = float;
 
+  static float WidenedOne(Element element) { return FloatFromFloat16(element); }
+  static Element NarrowedOne(float value) { return Float16FromFloat(value); }
+
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2)
   // Highway's conversion without F16C does not round to nearest even.
   template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const Element* from) {
+  static HWY_INLINE hn::Vec<D> Widened(D d, hn::Vec<hn::Rebind<Element, D>> elements) {
+    HWY_ALIGN Element from[hn::MaxLanes(D())];
     HWY_ALIGN float lanes[hn::MaxLanes(D())];
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = FloatFromFloat16(from[i]);
+    hn::Store(elements, hn::Rebind<Element, D>(), from);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = WidenedOne(from[i]);
     return hn::Load(d, lanes);
   }
-  template <bool kStream, class D>
-  static HWY_INLINE void Store(HWY_MAYBE_UNUSED D d, hn::Vec<D> v, Element* to) {
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, D>> Narrowed(D d, hn::Vec<D> v) {
     HWY_ALIGN float lanes[hn::MaxLanes(D())];
+    HWY_ALIGN Element to[hn::MaxLanes(D())];
     hn::Store(v, d, lanes);
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = Float16FromFloat(lanes[i]);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = NarrowedOne(lanes[i]);
+    return hn::Load(hn::Rebind<Element, D>(), to);
   }
 #else
   template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const Element* from) {
-    const hn::Rebind<std::uint16_t, D> du16;
-    const hn::Rebind<hwy::float16_t, D> df16;
-    return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(du16, from)));
+  static HWY_INLINE hn::Vec<D> Widened(D d, hn::Vec<hn::Rebind<Element, D>> elements) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), elements));
   }
-  template <bool kStream, class D>
-  static HWY_INLINE void Store(D, hn::Vec<D> v, Element* to) {
-    const hn::Rebind<std::uint16_t, D> du16;
-    const hn::Rebind<hwy::float16_t, D> df16;
-    NativeFormat<Element>::Store<kStream>(du16, hn::BitCast(du16, hn::DemoteTo(df16, v)), to);
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, D>> Narrowed(D, hn::Vec<D> v) {
+    return hn::BitCast(hn::Rebind<Element, D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), v));
   }
 #endif
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const Element* from) {
+    return Widened(d, hn::LoadU(hn::Rebind<Element, D>(), from));
+  }
+  template <bool kStream, class D>
+  static HWY_INLINE void Store(D d, hn::Vec<D> v, Element* to) {
+    NativeFormat<Element>::Store<kStream>(hn::Rebind<Element, D>(), Narrowed(d, v), to);
+  }
 };
 
 }  // namespace tutti::kernels::HWY_NAMESPACE

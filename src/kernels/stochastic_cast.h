@@ -6,16 +6,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 
 #include "kernels/host_device.h"
 #include "kernels/random.h"
-#include "tutti/dtype.h"
 
 namespace tutti::kernels {
 
-// Rounds one element; the SIMD loop must give equal bits.
+// Rounds one element; the SIMD loops of cast_blocks.h give equal bits.
 TUTTI_HOST_DEVICE inline std::uint16_t BFloat16AtRandom(float value, std::uint32_t word) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if (value != value) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
@@ -35,11 +33,6 @@ TUTTI_HOST_DEVICE inline std::uint16_t Float16AtRandom(float value, std::uint32_
   const std::uint32_t rounded = ((magnitude + (word >> 19)) >> 13) - (112u << 10);
   return static_cast<std::uint16_t>(sign | std::min(rounded, 0x7C00u));
 }
-
-// Rounds src[i] to dst[i] at random, with word `index` + i of `random`; `type` is kF16 or kBF16. Thread-safe, allocates
-// nothing.
-void CastAtRandom(DType type, const float* src, std::size_t count, RandomStream random, std::size_t index,
-                  std::uint16_t* dst);
 
 }  // namespace tutti::kernels
 
