@@ -4,8 +4,6 @@
 //
 // A bit cannot express zero. A block of zeros has the scale 0 and is exact; a zero in another block becomes +scale at
 // an even index and -scale at an odd one, so that zeros cancel out in a sum over the block.
-#include <cmath>
-
 #include "algorithms/codecs/block_message.h"
 #include "kernels/sign_bits.h"
 
@@ -18,24 +16,12 @@ struct Sign : codecs::BlockScheme {
   static constexpr std::uint8_t kId = 4;
   static constexpr std::int64_t kSmallestBlock = 8;  // the code of a block fills whole bytes
   using Numbers = std::array<float, 1>;              // the scale
-  using BlockScheme::BlockScheme;
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kSign; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
 
-  static Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
-                        std::uint8_t* code) {
-    const double sum = kernels::SumOfMagnitudes(values);
-    if (!std::isfinite(sum)) {
-      return codecs::PoisonedBlock<Numbers>((static_cast<std::int64_t>(values.size()) + 7) / 8, code);
-    }
-    kernels::PackSigns(values, code);
-    if (sum == 0) std::fill_n(code, CodeBytes(static_cast<std::int64_t>(values.size()), {}), std::uint8_t{0});
-    return {static_cast<float>(sum / static_cast<double>(values.size()))};
-  }
-  static void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values) {
-    kernels::UnpackSigns(numbers[0], code, accumulate, values);
-  }
+  static constexpr auto EncodeBlocks = kernels::EncodeSignBlocks;
+  static constexpr auto DecodeBlocks = kernels::DecodeSignBlocks;
 };
 
 using Message = codecs::BlockMessage<Sign>;
