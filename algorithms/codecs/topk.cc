@@ -42,24 +42,16 @@ class TopK : public codecs::BlockScheme {
   }
 
   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& /*random*/,
-                 std::uint8_t* code) const {
-    const auto elements = static_cast<std::int64_t>(values.size());
-    const std::int64_t kept = Kept(elements, options_);
-    const std::int64_t index_bytes = kernels::IndexBytes(elements);
-    std::uint8_t* indices = code + 4 * kept;
-    kernels::Largest largest = kernels::FindLargest(values, kept);
-    if (!largest.finite) {
-      for (std::int64_t k = 0; k < kept; ++k) {
-        Put(std::numeric_limits<float>::quiet_NaN(), k, 4, code);
-        Put(k, k, index_bytes, indices);
-      }
-      return {};
-    }
-    for (std::int64_t i = 0, k = 0; k < kept; ++i) {
-      const std::uint32_t magnitude = kernels::MagnitudeOf(values[i]);
-      if (magnitude < largest.magnitude || (magnitude == largest.magnitude && largest.ties-- <= 0)) continue;
-      Put(values[i], k, 4, code);
-      Put(i, k++, index_bytes, indices);
+                 std::uint8_t* code) {
+    switch (kernels::IndexBytes(static_cast<std::int64_t>(values.size()))) {
+      case 2:
+        EncodeWithIndices<std::uint16_t>(values, code);
+        break;
+      case 4:
+        EncodeWithIndices<std::uint32_t>(values, code);
+        break;
+      default:
+        EncodeWithIndices<std::uint64_t>(values, code);
     }
     return {};
   }
@@ -77,6 +69,37 @@ class TopK : public codecs::BlockScheme {
   }
 
  private:
+  template <typename Index>
+  void EncodeWithIndices(absl::Span<const float> values, std::uint8_t* code) {
+    const std::int64_t kept = Kept(static_cast<std::int64_t>(values.size()), options_);
+    if (kernels::FindCandidates(values, kept, candidates_)) {
+      const auto index_of = [&](std::int64_t i) { return static_cast<Index>(candidates_.indices[i]); };
+      EncodeLargest<Index>({candidates_.values, static_cast<std::size_t>(candidates_.count)}, index_of, kept, code);
+    } else {
+      EncodeLargest<Index>(
+          values, [](std::int64_t i) { return static_cast<Index>(i); }, kept, code);
+    }
+  }
+  // Encodes the `kept` largest of `values`, of which number i is element index_of(i) of the block.
+  template <typename Index, typename IndexOf>
+  static void EncodeLargest(absl::Span<const float> values, const IndexOf& index_of, std::int64_t kept,
+                            std::uint8_t* code) {
+    std::uint8_t* const indices = code + 4 * kept;
+    kernels::Largest largest = kernels::FindLargest(values, kept);
+    if (!largest.finite) {
+      for (std::int64_t k = 0; k < kept; ++k) {
+        Put(std::numeric_limits<float>::quiet_NaN(), k, code);
+        Put(static_cast<Index>(k), k, indices);
+      }
+      return;
+    }
+    for (std::int64_t i = 0, k = 0; k < kept; ++i) {
+      const std::uint32_t magnitude = kernels::MagnitudeOf(values[i]);
+      if (magnitude < largest.magnitude || (magnitude == largest.magnitude && largest.ties-- <= 0)) continue;
+      Put(values[i], k, code);
+      Put(index_of(i), k++, indices);
+    }
+  }
   template <typename Index>
   bool DecodeWithIndices(const std::uint8_t* code, bool accumulate, absl::Span<float> values) const {
     const std::int64_t kept = Kept(static_cast<std::int64_t>(values.size()), options_);
@@ -97,20 +120,20 @@ class TopK : public codecs::BlockScheme {
     }
     return true;
   }
-  // Number k of numbers that lie one after the other, unaligned.
+  // At and Put read and write number k of numbers that lie one after the other, unaligned.
   template <typename T>
   static T At(const std::uint8_t* numbers, std::int64_t k) {
     T number;
     std::memcpy(&number, numbers + k * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
     return number;
   }
-  // Writes number k of numbers that take the lowest `bytes` bytes of a T each.
   template <typename T>
-  static void Put(T number, std::int64_t k, std::int64_t bytes, std::uint8_t* numbers) {
-    std::memcpy(numbers + k * bytes, &number, static_cast<std::size_t>(bytes));
+  static void Put(T number, std::int64_t k, std::uint8_t* numbers) {
+    std::memcpy(numbers + k * static_cast<std::int64_t>(sizeof(T)), &number, sizeof(T));
   }
 
   const CodecOptions options_;
+  kernels::Candidates candidates_;
 };
 
 using Message = codecs::BlockMessage<TopK>;

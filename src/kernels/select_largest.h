@@ -34,6 +34,22 @@ struct Largest {
 // Thread-safe, allocates nothing.
 Largest FindLargest(absl::Span<const float> values, std::int64_t count);
 
+// A few elements of a block among which its largest are.
+struct Candidates {
+  static constexpr std::int64_t kMost = 8192;
+  static constexpr std::int64_t kSpare = 64;  // is written together with the last of them
+
+  std::int64_t count = 0;
+  float values[kMost + kSpare];
+  std::uint32_t indices[kMost + kSpare];  // ascending
+};
+
+// Finds all elements that are at least as large as some magnitude, which a sample of the values suggests, so that there
+// are likely to be somewhat more than `count` of them. False when there turn out to be fewer, or more than fit:
+// the largest are then to be found among all values. Values that are NaN or infinite are candidates. Thread-safe,
+// allocates nothing.
+bool FindCandidates(absl::Span<const float> values, std::int64_t count, Candidates& candidates);
+
 }  // namespace tutti::kernels
 
 #endif  // TUTTI_KERNELS_SELECT_LARGEST_H_

@@ -47,6 +47,27 @@ TEST(TopKTest, SendsTheLargestExactlyAndNothingElse) {
   }
 }
 
+// In large blocks the largest are looked for among candidates that a sample suggests. Samples are 16 elements together,
+// of which the last inputs make the sample a bad one.
+TEST(TopKTest, LargeBlocksSendTheLargestToo) {
+  constexpr std::int64_t kCount = 65536 + 5000;
+  const std::vector<float> bell = MakeValues(Input::kBellShaped, kCount);
+  std::vector<float> large_ends = bell;
+  std::vector<float> small_starts = bell;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    if (i % 64 >= 48) large_ends[i] = 8 + bell[i];
+    if (i % 1024 < 16) small_starts[i] = 0;
+  }
+  std::vector<std::vector<float>> inputs = {large_ends, small_starts};
+  for (Input input : kAllInputs) inputs.push_back(MakeValues(input, kCount));
+  for (const std::vector<float>& values : inputs) {
+    for (double density : {1e-5, 0.01, 0.06, 0.4}) {
+      ASSERT_EQ(RoundTrip(TopK(), {.block = 65536, .density = density}, values), Reference(values, 65536, density))
+          << density << ", input " << &values - inputs.data();
+    }
+  }
+}
+
 TEST(TopKTest, OfEqualMagnitudesTheFirstWin) {
   std::vector<float> values(64, 0.5f);
   values[40] = -2;
