@@ -72,32 +72,27 @@ class TopK : public codecs::BlockScheme {
   template <typename Index>
   void EncodeWithIndices(absl::Span<const float> values, std::uint8_t* code) {
     const std::int64_t kept = Kept(static_cast<std::int64_t>(values.size()), options_);
-    if (kernels::FindCandidates(values, kept, candidates_)) {
-      const auto index_of = [&](std::int64_t i) { return static_cast<Index>(candidates_.indices[i]); };
-      EncodeLargest<Index>({candidates_.values, static_cast<std::size_t>(candidates_.count)}, index_of, kept, code);
-    } else {
-      EncodeLargest<Index>(
-          values, [](std::int64_t i) { return static_cast<Index>(i); }, kept, code);
-    }
-  }
-  // Encodes the `kept` largest of `values`, of which number i is element index_of(i) of the block.
-  template <typename Index, typename IndexOf>
-  static void EncodeLargest(absl::Span<const float> values, const IndexOf& index_of, std::int64_t kept,
-                            std::uint8_t* code) {
     std::uint8_t* const indices = code + 4 * kept;
-    kernels::Largest largest = kernels::FindLargest(values, kept);
-    if (!largest.finite) {
-      for (std::int64_t k = 0; k < kept; ++k) {
-        Put(std::numeric_limits<float>::quiet_NaN(), k, code);
-        Put(static_cast<Index>(k), k, indices);
-      }
+    if (kernels::FindLargestFew(values, kept, few_)) {
+      if (!few_.finite) return Poison<Index>(kept, code);
+      std::memcpy(code, few_.values, static_cast<std::size_t>(4 * kept));
+      for (std::int64_t k = 0; k < kept; ++k) Put(static_cast<Index>(few_.indices[k]), k, indices);
       return;
     }
+    kernels::Largest largest = kernels::FindLargest(values, kept);
+    if (!largest.finite) return Poison<Index>(kept, code);
     for (std::int64_t i = 0, k = 0; k < kept; ++i) {
       const std::uint32_t magnitude = kernels::MagnitudeOf(values[i]);
       if (magnitude < largest.magnitude || (magnitude == largest.magnitude && largest.ties-- <= 0)) continue;
       Put(values[i], k, code);
-      Put(index_of(i), k++, indices);
+      Put(static_cast<Index>(i), k++, indices);
+    }
+  }
+  template <typename Index>
+  static void Poison(std::int64_t kept, std::uint8_t* code) {
+    for (std::int64_t k = 0; k < kept; ++k) {
+      Put(std::numeric_limits<float>::quiet_NaN(), k, code);
+      Put(static_cast<Index>(k), k, code + 4 * kept);
     }
   }
   template <typename Index>
@@ -108,7 +103,7 @@ class TopK : public codecs::BlockScheme {
       std::fill(values.begin(), values.end(), value);
       return true;
     }
-    if (!accumulate) std::fill(values.begin(), values.end(), 0.0f);
+    if (!accumulate) std::memset(values.data(), 0, values.size() * sizeof(float));
     const std::uint8_t* const indices = code + 4 * kept;
     std::uint64_t least = 0;
     for (std::int64_t k = 0; k < kept; ++k) {
@@ -133,7 +128,7 @@ class TopK : public codecs::BlockScheme {
   }
 
   const CodecOptions options_;
-  kernels::Candidates candidates_;
+  kernels::LargestFew few_;
 };
 
 using Message = codecs::BlockMessage<TopK>;

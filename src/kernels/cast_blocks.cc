@@ -19,8 +19,6 @@ namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kElementBytes = sizeof(std::uint16_t);
-// Elements that are made in one turn of a loop: four lines of the cache.
-constexpr std::size_t kStride = 64;
 
 // Rounding at random, of the bits of fp32.
 struct ToBFloat16 {

@@ -60,9 +60,6 @@ HWY_INLINE hn::Vec<D> LoadOnce(D d, const float* from) {
   return v;
 }
 
-// Loops over values take this many at a time: four vectors of AVX-512, four lines of the cache.
-constexpr std::size_t kStride = 64;
-
 template <class D>
 struct FourRanges {
   HWY_INLINE FourRanges(D d, const float* values)

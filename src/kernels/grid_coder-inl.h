@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kernels/grid.h"
 #include "kernels/random-inl.h"
+#include "kernels/read_ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {

@@ -95,7 +95,7 @@ struct RotatedValues {
   float* scratch;
 };
 
-// Every element is read from memory once: the second pass over a block finds the block in the cache.
+// Every element of a small block is read from memory once: the second pass over a block finds the block in the cache.
 template <class Scheme, class Values>
 HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout, const Values& values,
                               std::uint8_t* message) {
@@ -129,7 +129,9 @@ HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout,
 template <class Scheme>
 void EncodeValues(const Scheme& scheme, const MessageLayout& layout, const Rotation* rotation, const float* values,
                   std::uint8_t* message) {
-  const ReadAhead<Access::kRead> ahead(values, static_cast<std::size_t>(layout.count) * sizeof(float), kReadDistance);
+  const bool stays_in_cache = layout.block <= 2 * kMostElements;
+  const std::size_t bytes = stays_in_cache ? static_cast<std::size_t>(layout.count) * sizeof(float) : 0;
+  const ReadAhead<Access::kRead> ahead(values, bytes, kReadDistance);
   if constexpr (Scheme::kBits == 4) {
     if (rotation != nullptr) {
       HWY_ALIGN float scratch[Rotation::kMaxElements];

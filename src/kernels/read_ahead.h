@@ -17,22 +17,27 @@ inline constexpr std::size_t kReadDistance = 12288;
 inline constexpr std::size_t kUpdateDistance = 16384;
 inline constexpr std::size_t kCodeDistance = 4096;
 
-// What a kernel does with the memory: memory that is only read is fetched past the larger caches.
+// The elements in a turn of the loops of codecs: four lines of the cache, four vectors of AVX-512.
+inline constexpr std::size_t kStride = 64;
+
+// What a kernel does with the memory. Memory that is only read is fetched past the larger caches, and is therefore to
+// be used at once.
 enum class Access : std::uint8_t { kRead, kUpdate };
 
 template <Access kAccess>
 class ReadAhead {
  public:
-  // The kernel goes through `bytes` bytes at `data`, and is `distance` bytes behind its prefetches.
+  // The kernel goes through `bytes` bytes at `data`, and is `distance` bytes behind its prefetches. Short ranges are
+  // not fetched: they may well be in the cache.
   ReadAhead(const void* data, std::size_t bytes, std::size_t distance)
-      : last_(reinterpret_cast<std::uintptr_t>(data) + (bytes < kMostBytes ? 0 : bytes - kMostBytes)),
-        distance_(distance) {}
+      : last_(bytes < kShort ? 0 : reinterpret_cast<std::uintptr_t>(data) + bytes - kMostBytes), distance_(distance) {}
 
   // To be called when the kernel is about to use [at, at + kBytes). Nothing beyond the memory is fetched: at its end
   // the last lines are fetched again, which costs next to nothing.
   template <std::size_t kBytes>
   HWY_INLINE void At(const void* at) const {
     static_assert(kBytes <= kMostBytes);
+    if (last_ == 0) return;
     const std::uintptr_t wanted = reinterpret_cast<std::uintptr_t>(at) + distance_;
     const char* const from = reinterpret_cast<const char*>(wanted < last_ ? wanted : last_);
     for (std::size_t byte = 0; byte < kBytes; byte += kLine) {
@@ -47,6 +52,7 @@ class ReadAhead {
  private:
   static constexpr std::size_t kLine = 64;
   static constexpr std::size_t kMostBytes = 512;
+  static constexpr std::size_t kShort = 128 << 10;
 
   std::uintptr_t last_;
   std::size_t distance_;

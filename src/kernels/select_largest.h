@@ -34,21 +34,21 @@ struct Largest {
 // Thread-safe, allocates nothing.
 Largest FindLargest(absl::Span<const float> values, std::int64_t count);
 
-// A few elements of a block among which its largest are.
-struct Candidates {
+// The largest elements of a block, in the order of their indices.
+struct LargestFew {
   static constexpr std::int64_t kMost = 8192;
-  static constexpr std::int64_t kSpare = 64;  // is written together with the last of them
+  static constexpr std::int64_t kSpare = 64;  // may be written, too
 
-  std::int64_t count = 0;
+  bool finite = true;  // false when any value of the block is NaN or infinite; the rest is then meaningless
   float values[kMost + kSpare];
-  std::uint32_t indices[kMost + kSpare];  // ascending
+  std::uint32_t indices[kMost + kSpare];
 };
 
-// Finds all elements that are at least as large as some magnitude, which a sample of the values suggests, so that there
-// are likely to be somewhat more than `count` of them. False when there turn out to be fewer, or more than fit:
-// the largest are then to be found among all values. Values that are NaN or infinite are candidates. Thread-safe,
+// Finds the `count` elements that FindLargest does, when they are few of a large block: among candidates, which are the
+// elements from some magnitude on. A sample of the values suggests that magnitude. False when there turn out to be
+// fewer candidates than elements to be found, or more than kMost: only FindLargest can then tell. Thread-safe,
 // allocates nothing.
-bool FindCandidates(absl::Span<const float> values, std::int64_t count, Candidates& candidates);
+bool FindLargestFew(absl::Span<const float> values, std::int64_t count, LargestFew& largest);
 
 }  // namespace tutti::kernels
 

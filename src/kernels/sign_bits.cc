@@ -30,7 +30,7 @@ HWY_INLINE double SumOfMagnitudes(const float* values, std::size_t count, const 
     auto sum2 = hn::Zero(d);
     auto sum3 = hn::Zero(d);
     for (const float* at = values + first; at < values + whole; at += kSums) {
-      ahead.At<kSums * sizeof(float)>(at);
+      if ((at - values) % kStride == 0) ahead.At<kStride * sizeof(float)>(at);
       sum0 = hn::Add(sum0, hn::Abs(hn::PromoteTo(d, hn::LoadU(df32, at))));
       sum1 = hn::Add(sum1, hn::Abs(hn::PromoteTo(d, hn::LoadU(df32, at + lanes))));
       sum2 = hn::Add(sum2, hn::Abs(hn::PromoteTo(d, hn::LoadU(df32, at + 2 * lanes))));
@@ -82,7 +82,7 @@ HWY_INLINE void UnpackSigns(float scale, const std::uint8_t* bits, std::size_t c
   const auto negative = hn::Set(d, -scale);
   const std::size_t lanes = hn::Lanes(d);
   for (; lanes >= 8 && i + lanes <= count; i += lanes) {
-    ahead.At<hn::MaxLanes(hn::CappedTag<float, 16>()) * sizeof(float)>(values + i);
+    if (i % kStride == 0) ahead.At<kStride * sizeof(float)>(values + i);
     std::uint8_t part[8] = {};
     std::memcpy(part, bits + i / 8, lanes / 8);
     auto v = hn::IfThenElse(hn::LoadMaskBits(d, part), negative, positive);
