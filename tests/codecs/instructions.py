@@ -72,7 +72,7 @@ def main():
         if now is None or then is None or abs(now - then) > TOLERANCE * then:
             wrong.append(f"{name}: {now} instructions per element, {then} expected")
     if wrong:
-        wrong.append(f"If that is wanted: {sys.argv[0]} {options.program} '{options.compiler}' --write {FIGURES}")
+        wrong.append(f"If that is wanted: python3 {sys.argv[0]} {options.program} '{options.compiler}' --write {FIGURES}")
         sys.exit("\n".join(wrong))
 
 
