@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""The speed of codecs beside memcpy, on one core, and beside an older build.
+
+    bench/kernels/codecs.py PROGRAM [--before PROGRAM] [--before-instructions FILE] [--rounds 9] [--out FOLDER]
+
+PROGRAM is the bench of the kernels: build/bench/bin/kernels_bench, or an older one. In each round every program runs
+every case once, memcpy too, and programs take turns, because the speed of a shared machine drifts within minutes. A
+figure is the median over the rounds, a ratio the median of the ratios within the rounds. Times are those of the thread
+on its processor, without those in which something else had the processor. Instructions are those that
+tests/codecs/instructions.py counts, those of an older build what it was told to --write. Writes codecs.json and
+codecs.md.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+IN_CACHE, OUT_OF_CACHE = 16 << 10, 16 << 20  # elements, as in codec_bench.cc
+MEMCPY = "MemcpyOfElements"
+DIRECTIONS = {"Encode": "encode", "Decode": "decode", "Accumulate": "decode and add"}
+# What out of the cache was to be reached, as a multiple of memcpy.
+GOALS = {"Encode/uint8_block:block=1024": 1.8, "Accumulate/uint8_block:block=1024": 1.6, "Encode/bf16": 1.3,
+         "Accumulate/bf16": 1.3}
+
+
+def run(program):
+    """The nanoseconds of every case of one run, by (name, elements)."""
+    command = [program, f"--benchmark_filter={MEMCPY}|{'|'.join(DIRECTIONS)}", "--benchmark_min_time=0.03",
+               "--benchmark_format=json"]
+    rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["benchmarks"]
+    times = {}
+    for row in rows:
+        name, elements = row["name"].rsplit("/", 1)
+        times[name, int(elements)] = row["cpu_time"]
+    return times
+
+
+def medians(rounds):
+    """Of each case the GB/s of fp32, and how often memcpy takes the time of the case."""
+    rows = {}
+    for case in rounds[0]:
+        if case[1] not in (IN_CACHE, OUT_OF_CACHE):
+            continue
+        speeds = [4 * case[1] / times[case] for times in rounds]
+        ratios = [times[MEMCPY, case[1]] / times[case] for times in rounds]
+        rows[f"{case[0]}/{case[1]}"] = {"gb_s": statistics.median(speeds), "memcpy": statistics.median(ratios)}
+    return rows
+
+
+def processor():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()
+
+
+def compiler():
+    return subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+
+
+def speed(rows, name, elements):
+    row = rows and rows.get(f"{name}/{elements}")
+    return f"{row['gb_s']:.1f}" if row else "—"
+
+
+def ratio(rows, name):
+    row = rows and rows.get(f"{name}/{OUT_OF_CACHE}")
+    return f"{row['memcpy']:.2f}" if row else "—"
+
+
+def instructions(figures, name):
+    direction, codec = name.split("/")
+    counted = {"Encode": "encode", "Decode": "decode", "Accumulate": "add"}[direction]
+    figure = figures and figures["instructions_per_element"].get(f"{codec} {counted}")
+    return f"{figure:.2f}" if figure else "—"
+
+
+def page(data):
+    now, before = data["now"], data["before"]
+    lines = ["# The speed of codecs", "",
+             f"Written by `bench/kernels/codecs.py` on {data['date']}: {data['rounds']} rounds on one core of"
+             f" {data['processor']}, {data['compiler']}. Of its {data['cores']} cores others used some: the load was"
+             f" {data['load']:.1f} with the bench (median), and what others move through memory slows memcpy and codecs.", "",
+             "GB/s of fp32 elements that are encoded or decoded, 64 MB of them (out of the cache) or 64 KB. × memcpy:"
+             " how often `memcpy` of the same 64 MB takes this time in the same round (medians of ratios). Instructions"
+             " are those per element with AVX2, as callgrind counts them; a test keeps them within 2 %"
+             " (`tests/codecs/instructions.py`). The bench takes the best instruction set of the processor, and buffers"
+             " that begin at a page.", "",
+             "| | before | now | × memcpy before | × memcpy now | goal | 64 KB before | 64 KB now | instructions before"
+             " | now |", "| --- |" + " ---: |" * 9]
+    lines.append(f"| memcpy | {speed(before, MEMCPY, OUT_OF_CACHE)} | {speed(now, MEMCPY, OUT_OF_CACHE)} | | | |"
+                 f" {speed(before, MEMCPY, IN_CACHE)} | {speed(now, MEMCPY, IN_CACHE)} | | |")
+    for name in sorted({case.rsplit("/", 1)[0] for case in now} - {MEMCPY}, key=lambda n: n.split("/")[::-1]):
+        direction, codec = name.split("/")
+        goal = f"{GOALS[name]:.1f}" if name in GOALS else ""
+        lines.append(f"| `{codec}` {DIRECTIONS[direction]} | {speed(before, name, OUT_OF_CACHE)} |"
+                     f" {speed(now, name, OUT_OF_CACHE)} | {ratio(before, name)} | {ratio(now, name)} | {goal} |"
+                     f" {speed(before, name, IN_CACHE)} | {speed(now, name, IN_CACHE)} |"
+                     f" {instructions(data['instructions_before'], name)} | {instructions(data['instructions'], name)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--before")
+    parser.add_argument("--before-instructions", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+    options = parser.parse_args()
+    programs = {"now": options.program} | ({"before": options.before} if options.before else {})
+    rounds = {name: [] for name in programs}
+    loads = []  # how many threads wanted a processor in the last minute, the bench's own among them
+    for number in range(options.rounds):
+        for name in sorted(programs, reverse=number % 2 == 1):
+            rounds[name].append(run(programs[name]))
+            loads.append(os.getloadavg()[0])
+    counted = options.before_instructions
+    data = {"date": datetime.date.today().isoformat(), "processor": processor(), "compiler": compiler(),
+            "rounds": options.rounds, "load": statistics.median(loads), "cores": os.cpu_count(), "now": medians(rounds["now"]),
+            "before": medians(rounds["before"]) if options.before else None,
+            "instructions": json.loads((ROOT / "tests/codecs/instructions.json").read_text()),
+            "instructions_before": json.loads(counted.read_text()) if counted else None}
+    (options.out / "codecs.json").write_text(json.dumps(data, indent=1) + "\n")
+    (options.out / "codecs.md").write_text(page(data))
+
+
+main()
