@@ -43,10 +43,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 // it meets an invalid one. Decode checks and uses one loaded copy of each part, because the code may lie in a peer's
 // memory and change between two loads. A scheme of which kernels take all blocks of a message at once, because a block
 // takes less time than a call, has in place of these two
-//   static void EncodeBlocks(const kernels::MessageLayout& layout, const float* values, std::uint64_t draw,
-//                            std::uint8_t* message);
-//   static void DecodeBlocks(const kernels::MessageLayout& layout, const std::uint8_t* message, bool accumulate,
-//                            float* values);
+//   static constexpr auto kEncodeBlocks, kDecodeBlocks;  // like EncodeRangeBlocks, DecodeRangeBlocks (range_blocks.h)
 struct BlockScheme {
   explicit BlockScheme(const CodecOptions& /*options*/) {}
   static constexpr std::int64_t kSmallestBlock = 4;
@@ -115,7 +112,7 @@ class BlockMessage {
     if (IsRaw(count, options)) {
       std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, dst.data() + kHeaderBytes);
     } else if constexpr (kWhole) {
-      Scheme::EncodeBlocks(Layout(count, options), src.data(), draw, dst.data());
+      Scheme::kEncodeBlocks(Layout(count, options), src.data(), draw, dst.data());
     } else {
       EncodeOneByOne(src, options, draw, dst.data() + kHeaderBytes);
     }
@@ -131,7 +128,7 @@ class BlockMessage {
       return absl::OkStatus();
     }
     if constexpr (kWhole) {
-      Scheme::DecodeBlocks(Layout(count, options), src.data(), accumulate, dst.data());
+      Scheme::kDecodeBlocks(Layout(count, options), src.data(), accumulate, dst.data());
       return absl::OkStatus();
     } else {
       return DecodeOneByOne(src.data() + kHeaderBytes, options, accumulate, dst);
@@ -140,7 +137,7 @@ class BlockMessage {
 
  private:
   static constexpr std::int64_t kNumbersBytes = 4 * std::tuple_size_v<typename Scheme::Numbers>;
-  static constexpr bool kWhole = requires { &Scheme::EncodeBlocks; };
+  static constexpr bool kWhole = requires { Scheme::kEncodeBlocks; };
 
   static void EncodeOneByOne(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                              std::uint8_t* numbers_at) {

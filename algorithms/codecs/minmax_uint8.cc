@@ -15,8 +15,8 @@ struct MinMaxUint8 : codecs::BlockScheme {
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kMinMax8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
-  static constexpr auto EncodeBlocks = kernels::EncodeRangeBlocks;
-  static constexpr auto DecodeBlocks = kernels::DecodeRangeBlocks;
+  static constexpr auto kEncodeBlocks = kernels::EncodeRangeBlocks;
+  static constexpr auto kDecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<MinMaxUint8>;

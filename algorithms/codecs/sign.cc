@@ -20,8 +20,8 @@ struct Sign : codecs::BlockScheme {
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kSign; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
 
-  static constexpr auto EncodeBlocks = kernels::EncodeSignBlocks;
-  static constexpr auto DecodeBlocks = kernels::DecodeSignBlocks;
+  static constexpr auto kEncodeBlocks = kernels::EncodeSignBlocks;
+  static constexpr auto kDecodeBlocks = kernels::DecodeSignBlocks;
 };
 
 using Message = codecs::BlockMessage<Sign>;

@@ -35,8 +35,8 @@ struct Uint4Block : codecs::BlockScheme {
 
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
 
-  static constexpr auto EncodeBlocks = kernels::EncodeRangeBlocks;
-  static constexpr auto DecodeBlocks = kernels::DecodeRangeBlocks;
+  static constexpr auto kEncodeBlocks = kernels::EncodeRangeBlocks;
+  static constexpr auto kDecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<Uint4Block>;

@@ -71,7 +71,7 @@ struct ToNearest {
 template <class To>
 struct AtRandom {
   template <class D>
-  HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> Cast(D d, hn::Vec<D> value, std::size_t index) const {
+  HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> Cast(D /*d*/, hn::Vec<D> value, std::size_t index) const {
     const hn::RebindToUnsigned<D> du32;
     const auto bits = To::Cast(du32, hn::BitCast(du32, value), RandomWords(du32, random, index));
     return hn::TruncateTo(hn::Rebind<std::uint16_t, D>(), bits);

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -28,14 +27,15 @@ void Count(const std::string& name, const Call& call) {
 }
 
 void CountCodec(const CodecChoice& choice) {
-  const auto& [codec, options] = choice;
+  const Codec& codec = *choice.codec;
+  const CodecOptions& options = choice.options;
   std::vector<float> values = MakeValues(Input::kBellShaped, kCount);
-  std::vector<std::uint8_t> message(codec->encoded_bytes(kCount, options));
+  std::vector<std::uint8_t> message(codec.encoded_bytes(kCount, options));
   const std::string name = ToString(choice);
-  Count(absl::StrCat(name, " encode"), [&] { codec->encode(values, options, 0, absl::MakeSpan(message)); });
-  for (const auto& [direction, accumulate] : {std::pair("decode", false), std::pair("add", true)}) {
-    Count(absl::StrCat(name, " ", direction),
-          [&] { codec->decode(message, options, accumulate, absl::MakeSpan(values)).IgnoreError(); });
+  Count(absl::StrCat(name, " encode"), [&] { codec.encode(values, options, 0, absl::MakeSpan(message)); });
+  for (const bool accumulate : {false, true}) {
+    Count(absl::StrCat(name, accumulate ? " add" : " decode"),
+          [&] { codec.decode(message, options, accumulate, absl::MakeSpan(values)).IgnoreError(); });
   }
 }
 
