@@ -32,6 +32,13 @@ class Backoff {
     return false;
   }
 
+  // As Pause, but never tells its caller to sleep; true.
+  bool PauseWithoutLimit() {
+    count_ = policy_.spins > 0 ? 0 : policy_.spins;
+    Pause();
+    return true;
+  }
+
   void Reset() { count_ = 0; }
 
  private:

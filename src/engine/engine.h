@@ -22,8 +22,10 @@
 #include "engine/driver_seat.h"
 #include "engine/executor.h"
 #include "engine/inquiries.h"
+#include "engine/message_wait.h"
 #include "engine/run.h"
 #include "engine/submission_queue.h"
+#include "engine/wake_up.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -149,6 +151,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
     bool eager = false;  // somebody waits elsewhere, so the engine thread polls eagerly
   };
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
+  // Called after a poll that found nothing; false when it is time to sleep.
+  bool PollsOn(Backoff& backoff) TUTTI_REQUIRES(seat_);
   // Whether another rank of this node waited last on the processor that this thread runs on. Tells peers the processor.
   bool SharesProcessor() const;
   // How a thread polls while it waits.
@@ -166,6 +170,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Begins the next run of `call` on this thread, and advances it. False when another thread drives, or something else
   // is to be done: nothing has been done for `call` then.
   bool BeginAtOnce(Call& call);
+  // A rank that waits looks after its peers' health and its deadlines at least this often.
+  static constexpr absl::Duration kRestSlice = absl::Milliseconds(50);
   // Sleeps until a signal, a message or a submission arrives, at most until `end_ns` and for kRestSlice.
   void Rest(std::int64_t end_ns) TUTTI_REQUIRES(seat_);
   // Takes calls in from the queue; true when there were any.
@@ -265,6 +271,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The earliest deadline of the calls under way, as of the last CheckHealth.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
+  MessageWait message_wait_ TUTTI_GUARDED_BY(seat_){WakeUpNanos()};
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 
   // What peers that ask are told: who holds this rank up, as far as it knows.

@@ -57,6 +57,8 @@ class Executor {
   // drive them (CallOptions::caller_drives) and do not wait yet.
   virtual bool needs_driver() const = 0;
   virtual bool waits_for_messages() const = 0;
+  // Whether runs wait for a GPU, which nothing but polls tells about.
+  virtual bool polls_device() const { return false; }
   virtual bool waits_for_signals() const = 0;
   // Whether a run waits until a peer has completed another run: an earlier one, or one that was refused.
   virtual bool waits_for_completions() const = 0;

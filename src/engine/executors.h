@@ -46,6 +46,7 @@ class Executors final : public Executor {
   bool waits_for_messages() const override {
     return on_host_->waits_for_messages() || on_stream_->waits_for_messages();
   }
+  bool polls_device() const override { return on_stream_->polls_device(); }
   bool waits_for_signals() const override { return on_host_->waits_for_signals() || on_stream_->waits_for_signals(); }
   bool waits_for_completions() const override { return on_host_->waits_for_completions(); }
   bool all_in_background() const override { return on_host_->all_in_background() && on_stream_->all_in_background(); }

@@ -42,6 +42,7 @@ class StreamExecutor final : public Executor {
   // Nobody rings when an event of the device is reached, as nobody does when a message arrives; what is submitted
   // rings.
   bool waits_for_messages() const override { return !idle(); }
+  bool polls_device() const override { return !idle(); }
   bool waits_for_signals() const override { return !idle(); }
   bool waits_for_completions() const override { return false; }
   bool all_in_background() const override { return in_foreground_ == 0; }

@@ -83,6 +83,10 @@ class RankDriver {
 // `size` bytes that differ between seeds.
 std::string Pattern(std::size_t size, unsigned seed);
 
+// The bytes of a message whose Send does not end while nobody receives the message: more than any transport takes over
+// before (the UCX transport: 8 MiB for a peer on another node).
+inline constexpr std::size_t kLongerThanBuffers = 12'000'000;
+
 class TransportConformance : public testing::TestWithParam<TransportMaker> {
  protected:
   // Runs `body` as every rank, each on a thread of its own, over connected transports. A rank whose body has returned

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 TEST_P(TransportConformance, ShutdownEndsWhatIsPendingWithItsCauseOnce) {
   RunRanks(3, [&](RankDriver& me) {
-    const std::string out = Pattern(3'000'000, 1);
+    const std::string out = Pattern(kLongerThanBuffers, 1);
     std::string in(100, '?');
     Op sent, received;
     me.Recv((me.rank + 1) % 3, 1, &in, &received);  // a message that nobody sends
@@ -89,7 +89,7 @@ TEST_P(TransportConformance, APeerThatAbortsIsLostAlone) {
       me.DriveUntil([&] { return ready == 2; });
       return me.transport.Shutdown(absl::InternalError("rank 2 has had enough"));
     }
-    const std::string large = Pattern(3'000'000, 1);
+    const std::string large = Pattern(kLongerThanBuffers, 1);
     std::string in(100, '?');
     Ops lost(2), late(2);
     me.Recv(2, 1, &in, &lost[0]);
@@ -119,7 +119,7 @@ TEST_P(TransportConformance, DisconnectEndsWhatIsUnderWayWithThatPeerAlone) {
       ++step;
       me.WakeAll();
     };
-    const std::string small = Pattern(100, 1), large = Pattern(8'000'000, 2);
+    const std::string small = Pattern(100, 1), large = Pattern(kLongerThanBuffers, 2);
     if (me.rank == 2) {
       Ops sent(2);  // nobody receives these
       me.Send(0, 7, small, &sent[0]);
@@ -180,7 +180,7 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
       me.WakeAll();
     };
     const auto await = [&](int s) { me.CheckUntil([&, s] { return step >= s; }); };
-    const std::string small = Pattern(1000, 1), middle = Pattern(50'000, 3), large = Pattern(8'000'000, 2);
+    const std::string small = Pattern(1000, 1), middle = Pattern(50'000, 3), large = Pattern(kLongerThanBuffers, 2);
     if (me.rank == 0) {
       Ops before(kSmall + 2), after(kSmall + 2), other(2);
       const auto send_all = [&](Ops& ops, std::uint64_t first) {

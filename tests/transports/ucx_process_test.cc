@@ -171,7 +171,7 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
       ServeForEver(me);
     }
     std::string in(100, '?');
-    const std::string out = Pattern(3'000'000, 1);
+    const std::string out = Pattern(kLongerThanBuffers, 1);
     Op received, sent;
     me.Recv(2, 1, &in, &received);  // a message that nobody sends
     me.Send(2, 2, out, &sent);      // a message that nobody receives
@@ -202,7 +202,7 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
 
 TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
   ForkedRanks ranks(3, GetParam(), [](Child& me) {
-    const std::string small = Pattern(100, 1), middle = Pattern(50'000, 2), large = Pattern(8'000'000, 3);
+    const std::string small = Pattern(100, 1), middle = Pattern(50'000, 2), large = Pattern(kLongerThanBuffers, 3);
     if (me.rank == 2) {
       std::deque<Op> sent(2);  // may be in the middle of their receives when this rank is killed
       me.Send(0, 1, large, &sent[0]);
@@ -262,7 +262,7 @@ TEST_P(UcxProcessDeathTest, AStoppedRankCanBeGivenUpAndTheOthersGoOn) {
     if (me.rank == 2) ServeForEver(me);
     me.orders.Read();
     const absl::Status cause = absl::DeadlineExceededError("rank 2 takes nothing");
-    const std::string small(4096, 'x'), large = Pattern(8'000'000, 1);
+    const std::string small(4096, 'x'), large = Pattern(kLongerThanBuffers, 1);
     std::string in(100, '?');
     std::deque<Op> ops(1002);  // more than the memory between two ranks holds
     for (std::size_t i = 0; i < 1000; ++i) me.Send(2, i, small, &ops[i]);

@@ -28,6 +28,7 @@ struct PeerAddress {
   std::int64_t region_bytes = 0;
   std::string worker;          // the UCX worker's address with all devices
   std::string network_worker;  // the worker address with network devices only, for ranks on other nodes
+  std::string wire;            // where the rank listens for the wires of ranks on other nodes (wire_meeting.h)
 };
 
 std::string Encode(const PeerAddress& address);

@@ -47,6 +47,7 @@ void UcxTransport::BeginRead(Operation* operation, std::size_t received) {
   std::memcpy(&announcement, is_short ? &operation->announcement : operation->data, sizeof(announcement));
   operation->request = nullptr;
   const Rank peer = operation->peer;
+  if (wires_.To(peer) != nullptr) return BeginWired(operation, announcement, received == sizeof(announcement));
   const MappedRegion region = endpoints_[static_cast<std::size_t>(peer)].region();
   const auto [offset, bytes, number] = announcement;
   const bool valid = received == sizeof(announcement) && offset >= 0 && bytes >= 0 && bytes <= region.bytes &&
@@ -101,6 +102,15 @@ void UcxTransport::EndReads(absl::FunctionRef<bool(const Operation&)> ends,
     TellTaken(read.operation, read.number, why(*read.operation));
     return true;
   });
+  wires_.ForEach([&](Rank /*peer*/, Wire& wire) {
+    wire.Drop([&](std::uint32_t number) {
+      Operation& operation = operations_[number];
+      if (!ends(operation)) return false;
+      ended_.End(operation.completion, why(operation));
+      Release(&operation);
+      return true;
+    });
+  });
 }
 
 void UcxTransport::EndAnnounced(absl::FunctionRef<bool(const Operation&)> ends, const absl::Status& why) {
@@ -123,7 +133,11 @@ void UcxTransport::TellTaken(Operation* receive, std::uint32_t number, absl::Sta
 void UcxTransport::HearTaken(Rank from, std::uint32_t number) {
   if (number >= operations_.size()) return;
   Operation& operation = operations_[number];
-  if (operation.completion == nullptr || !operation.announced || operation.peer != from) return;
+  const bool awaits = operation.completion != nullptr && operation.announced && !operation.wired;
+  if (awaits && operation.peer == from) Taken(operation);
+}
+
+void UcxTransport::Taken(Operation& operation) {
   operation.taken = true;
   if (!operation.sent) return;  // SendEnded ends the send
   ended_.End(operation.completion, absl::OkStatus());

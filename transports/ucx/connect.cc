@@ -57,6 +57,7 @@ absl::StatusOr<std::string> UcxTransport::Address() {
   absl::StatusOr<std::string> network = worker_->Address(true);
   if (!network.ok()) return network.status();
   address.network_worker = *std::move(network);
+  address.wire = meeting_.address();
   return Encode(address);
 }
 
@@ -88,13 +89,15 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   control_left_ = kMaxControlsPerPeer * size + 1;
   // Each peer needs a descriptor for its socket and one for its process, or those of UCX's connections, of which two
   // may be made at once; meeting the peers needs some more.
-  const std::size_t descriptors = 2 * blobs.size() + 4;
+  const std::size_t wires = blobs.size() * static_cast<std::size_t>(connections_);
+  const std::size_t descriptors = 2 * blobs.size() + 4 + wires;
   if (absl::Status status = NeedDescriptors(descriptors, absl::StrCat("a world of ", size, " ranks")); !status.ok()) {
     return status;
   }
   if (absl::Status status = MeetNode(addresses, end_ns); !status.ok()) return status;
   if (absl::Status status = OpenEndpoints(addresses); !status.ok()) return status;
   absl::Status greeted = GreetAll(end_ns);
+  if (greeted.ok()) greeted = MeetWires(addresses, end_ns);
   CloseOnExecBehind(worker_->event_fd());
   CloseSharedFilesOnExec();
   return greeted;
@@ -117,6 +120,31 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
   if (!peers.ok()) return peers.status();
   for (NodePeer& peer : *peers) endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region));
   return links_.Watch(*peers);
+}
+
+// Makes the wires to the ranks on other nodes. A rank that dies meanwhile is found by UCX, whose connections are up.
+absl::Status UcxTransport::MeetWires(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
+  std::vector<WireMember> members;
+  for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
+    const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
+    const bool has_wire = address.node != node_ && !address.wire.empty() && !meeting_.address().empty();
+    if (has_wire) members.push_back({peer, address.wire, address.nonce});
+  }
+  if (absl::Status begun = meeting_.Begin(rank_, rendezvous_.nonce(), std::move(members), connections_); !begun.ok()) {
+    return begun;
+  }
+  absl::Status error;
+  const bool all_met = DriveUntil(end_ns, [&] {
+    const absl::StatusOr<bool> met = meeting_.Advance();
+    error = met.ok() ? FirstLoss() : met.status();
+    return !error.ok() || *met;
+  });
+  if (!error.ok()) return error;
+  if (!all_met) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("rank ", meeting_.missing(), " did not connect to rank ", rank_, " in time"));
+  }
+  return wires_.Watch(meeting_.Take(), static_cast<int>(addresses.size()));
 }
 
 absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
@@ -201,12 +229,18 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& uc
   if (!region.ok()) return region.status();
   absl::StatusOr<ucx::NodeRendezvous> rendezvous = ucx::NodeRendezvous::Open();
   if (!rendezvous.ok()) return rendezvous.status();
+  if (ucx_options.connections < 1 || ucx_options.connections > ucx::kMaxWireConnections) {
+    return absl::InvalidArgumentError(absl::StrCat("UcxOptions.connections is ", ucx_options.connections,
+                                                   ", but must be in 1…", ucx::kMaxWireConnections));
+  }
+  absl::StatusOr<ucx::WireMeeting> meeting = ucx::WireMeeting::Open(interface);
+  if (!meeting.ok()) return meeting.status();
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   absl::StatusOr<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::Create(interface);
   if (!worker.ok()) return worker.status();
   return std::make_unique<ucx::UcxTransport>(*std::move(worker), *std::move(region), *std::move(rendezvous),
-                                             std::move(wake), *std::move(node));
+                                             *std::move(meeting), ucx_options.connections, std::move(wake), *std::move(node));
 }
 
 }  // namespace tutti

@@ -43,6 +43,7 @@ void UcxTransport::CutLost() {
     }
     const auto is_its = [lost = peer](const Operation& operation) { return operation.peer == lost; };
     EndReads(is_its, [why = cause](const Operation&) { return why; });
+    wires_.Close(peer);
     EndAnnounced(is_its, cause);
     queued_.TakeIf([&, lost = peer](std::uint64_t /*tag*/, const QueuedRecv& recv) {
       if (recv.source == lost) ended_.End(recv.completion, health_.cause(lost));

@@ -49,7 +49,8 @@ bool UcxTransport::Progress() {
   }
   MatchQueued();
   const bool read = ReadAnnounced(kReadAtOnce);
-  return CallEnded() || read;
+  const bool wired = worker_ != nullptr && ProgressWires(/*looks=*/false);
+  return CallEnded() || read || wired;
 }
 
 bool UcxTransport::Drain() {
@@ -81,11 +82,13 @@ void UcxTransport::Sleep(absl::Time until) {
 }
 
 bool UcxTransport::ProgressAll() {
-  constexpr int kPollsPerLook = 64;
+  constexpr int kPollsPerLook = 16;
   std::int64_t end_ns = kNeverNanos;
-  for (int polls = 1; ucp_.ucp_worker_progress(worker_->get()) != 0; ++polls) {
+  for (int polls = 1;; ++polls) {
+    const bool moved = ucp_.ucp_worker_progress(worker_->get()) != 0;
+    if (!ProgressWires(/*looks=*/true) && !moved) break;
     nap_ = kShortestNap;
-    may_match_ = true;
+    may_match_ |= moved;
     if (polls % kPollsPerLook != 0) continue;
     if (polls == kPollsPerLook) end_ns = NanosIn(kDrainLimit);
     if (MonotonicNanos() >= end_ns) return false;
@@ -112,8 +115,11 @@ void UcxTransport::Wait(std::int64_t until_ns, bool armed, bool wakeable) {
     nap_ = std::min(2 * nap_, kLongestNap);
   }
   // poll skips negative descriptors.
-  std::array<pollfd, 3> fds = {
-      {{event_fd, POLLIN, 0}, {links_.fd(), POLLIN, 0}, {wakeable ? wake_.get() : -1, POLLIN, 0}}};
+  const int wires = wires_.fd() >= 0 ? wires_.fd() : meeting_.fd();
+  std::array<pollfd, 4> fds = {{{event_fd, POLLIN, 0},
+                                {links_.fd(), POLLIN, 0},
+                                {wakeable ? wake_.get() : -1, POLLIN, 0},
+                                {wires, POLLIN, 0}}};
   const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(until_ns), absl::ZeroDuration(), absl::Hours(1)));
   if (ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[1].revents != 0) ReadLinks();
@@ -192,7 +198,9 @@ bool UcxTransport::HasLeft(Rank peer) {
   const bool link_ended = news.link_ended;
   const bool drained = ProgressAll();
   MatchQueued();
-  news.left = news.goodbye || (health_.said_goodbye(peer) && link_ended && drained);
+  const Wire* const wire = wires_.To(peer);
+  const bool receives = wire != nullptr && wire->has_receives();
+  news.left = !receives && (news.goodbye || (health_.said_goodbye(peer) && link_ended && drained));
   return news.left;
 }
 
@@ -265,6 +273,7 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
   DriveUntil(end_ns, [&] {
     return control_sends_ == 0 && (!cause.ok() || std::all_of(endpoints_.begin(), endpoints_.end(), seen));
   });
+  if (cause.ok()) DeliverWired(end_ns);
   if (!cause.ok() && !one_node && !absl::IsDeadlineExceeded(cause)) {
     DriveUntil(NanosIn(kAbortLinger), [&] {
       return std::all_of(endpoints_.begin(), endpoints_.end(), [&](const UcxEndpoint& endpoint) {
@@ -285,6 +294,7 @@ void UcxTransport::CloseWorker(bool aborts) {
   }
   const auto all = [](const Operation&) { return true; };
   EndReads(all, [&](const Operation&) { return cause_; });
+  wires_.CloseAll();
   EndAnnounced(all, cause_);
   if (control_receive_ != nullptr) ucp_.ucp_request_cancel(worker_->get(), control_receive_);
   for (UcxEndpoint& endpoint : endpoints_) CloseByForce(endpoint);

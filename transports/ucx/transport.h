@@ -28,6 +28,8 @@
 #include "transports/ucx/health.h"
 #include "transports/ucx/node_link.h"
 #include "transports/ucx/node_rendezvous.h"
+#include "transports/ucx/wire_meeting.h"
+#include "transports/ucx/wires.h"
 #include "transports/ucx/worker.h"
 #include "tutti/transport.h"
 
@@ -35,12 +37,14 @@ namespace tutti::ucx {
 
 class UcxTransport final : public Transport {
  public:
-  UcxTransport(std::unique_ptr<Worker> worker, SharedRegion region, NodeRendezvous rendezvous, UniqueFd wake,
-               std::string node)
+  UcxTransport(std::unique_ptr<Worker> worker, SharedRegion region, NodeRendezvous rendezvous, WireMeeting meeting,
+               int connections, UniqueFd wake, std::string node)
       : ucp_(worker->ucp()),
         worker_(std::move(worker)),
         region_(std::move(region)),
         rendezvous_(std::move(rendezvous)),
+        meeting_(std::move(meeting)),
+        connections_(connections),
         wake_(std::move(wake)),
         node_(std::move(node)) {}
   ~UcxTransport() override;
@@ -76,11 +80,11 @@ class UcxTransport final : public Transport {
  private:
   static constexpr absl::Duration kShortestNap = absl::Microseconds(50);
 
-  // Where the payload of an announced message lies in its sender's region.
+  // Where the payload of an announced message is: in its sender's region, or on the wire from its sender (wire.h).
   struct Announcement {
-    std::int64_t offset = 0;
+    std::int64_t offset = 0;  // in the region; 0 for a message on the wire
     std::int64_t bytes = 0;
-    std::uint32_t number = 0;  // the number of the sender's operation
+    std::uint32_t number = 0;  // the number of the sender's operation, or of the message on the wire
   };
   // A Send or Recv that has not ended yet: that UCX has not ended, or whose payload is read from mapped memory.
   // Operations are pooled, so that in the long run nothing allocates.
@@ -94,9 +98,10 @@ class UcxTransport final : public Transport {
     std::int64_t bytes = 0;
     bool receives = false;
     bool discarded = false;
-    bool announced = false;  // a send that ends when the peer has taken the message
+    bool announced = false;  // a send that ends when the peer, or the wire, has taken the message
+    bool wired = false;      // an announced send whose payload goes over the wire
     bool sent = false;       // UCX has ended the send
-    bool taken = false;      // the peer has taken the announced message
+    bool taken = false;      // the peer, or the wire, has taken the announced message
     std::uint32_t number = 0;
     // What a send announces. Also the buffer of a receive of fewer bytes than an announcement has, because an
     // announcement may come in place of the message.
@@ -177,6 +182,21 @@ class UcxTransport final : public Transport {
   // Tells the sender of message `number` that `receive` has taken the message, and then ends `receive` with `result`.
   void TellTaken(Operation* receive, std::uint32_t number, absl::Status result);
   void HearTaken(Rank from, std::uint32_t number);
+  // Ends the announced send `operation`, or leaves its end to SendEnded.
+  void Taken(Operation& operation);
+
+  // The wire to `peer`; nullptr where there is none, or none that works.
+  Wire* WireTo(Rank peer) const;
+  // Moves bytes over the wires, and ends what has ended there; true when anything moved.
+  bool ProgressWires(bool looks);
+  // Waits until the machines of the peers have what was sent over the wires, or `end_ns`.
+  void DeliverWired(std::int64_t end_ns);
+  // Begins to receive from the wire the message whose announcement the receive `operation` has got.
+  void BeginWired(Operation* operation, const Announcement& announcement, bool whole);
+  // UCX has ended the announcement of a send that the wire has not taken yet.
+  void WiredSendEnded(Operation* operation, ucs_status_t status);
+  // Closes the wire to `peer` and holds the operations that were under way on it, until it is known what has become of `peer`.
+  void HoldWired(Rank peer);
 
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.
   void CutLost();
@@ -197,6 +217,7 @@ class UcxTransport final : public Transport {
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
+  absl::Status MeetWires(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control, Operation* receive = nullptr, absl::Status result = {});
@@ -214,7 +235,7 @@ class UcxTransport final : public Transport {
   void Handle(Rank from, const Control& control);
   void Answer(Rank from, Control::Kind kind);
   void ReadLinks();
-  // Progresses UCX until nothing is left to do, at most for kDrainLimit; true when nothing was left.
+  // Progresses UCX and the wires until nothing is left to do, at most for kDrainLimit; true when nothing was left.
   bool ProgressAll();
   // Progresses UCX and arms it; true when UCX's descriptor will tell when there is more to do. False while UCX cannot
   // be armed: when it has more to do, or keeps messages for a peer whose memory for them is full, and gives no notice
@@ -244,12 +265,15 @@ class UcxTransport final : public Transport {
       worker_;  // exists until Shutdown; while it is destroyed it calls the callbacks above once more
   SharedRegion region_;
   NodeRendezvous rendezvous_;
+  WireMeeting meeting_;
+  const int connections_;
   const UniqueFd wake_;
   const std::string node_;
 
   Rank rank_ = -1;
   std::deque<UcxEndpoint> endpoints_;
   NodeLinks links_;
+  Wires wires_;
   PeerHealth health_;
   std::vector<PeerNews> news_;
   ControlFrame control_in_;

@@ -1,0 +1,389 @@
+#include "transports/ucx/wire.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti::ucx {
+namespace {
+
+// The payload of one frame: long enough that a call of the kernel costs little beside it, short enough that what is
+// queued behind a frame, on a slow link, need not wait long.
+constexpr std::int64_t kFrameBytes = 128 << 10;
+// The bytes of unwanted payload that one call of the kernel throws away.
+constexpr std::int64_t kTrash = 64 << 10;
+
+constexpr auto kHeader = static_cast<std::int64_t>(sizeof(FrameHeader));
+
+bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+Wire::Wire(std::vector<UniqueFd> sockets, std::vector<WireEnd>& ended)
+    : sockets_(std::move(sockets)), connections_(sockets_.size()), ended_(ended) {}
+
+std::uint32_t Wire::Send(const void* data, std::int64_t bytes, std::uint32_t operation) {
+  const auto number = first_number_ + static_cast<std::uint32_t>(outgoing_.size());
+  outgoing_.push_back({.data = static_cast<const std::byte*>(data), .bytes = bytes, .operation = operation});
+  ++sends_left_;
+  UpdateReady();
+  return number;
+}
+
+Wire::Outgoing* Wire::Find(std::uint32_t number) {
+  const std::uint32_t place = number - first_number_;
+  return place < outgoing_.size() ? &outgoing_[place] : nullptr;
+}
+
+void Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation) {
+  if (broken_) return;  // the caller ends the receive when it hears why
+  const auto found = incoming_.try_emplace(number).first;
+  Incoming& incoming = found->second;
+  if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
+    return Break(absl::StrCat("it announced message ", number, " twice or with another length"));
+  }
+  ++receives_;
+  incoming.bytes = bytes;
+  incoming.data = static_cast<std::byte*>(data);
+  incoming.operation = operation;
+  Match(incoming, number);
+  EndIfReceived(found);
+}
+
+void Wire::Discard(std::uint32_t number, std::int64_t bytes) {
+  if (broken_) return;
+  const auto found = incoming_.try_emplace(number).first;
+  if (found->second.matched) return Break(absl::StrCat("it announced message ", number, " twice"));
+  found->second.bytes = bytes;
+  Match(found->second, number);
+  EndIfReceived(found);
+}
+
+void Wire::Match(Incoming& incoming, std::uint32_t number) {
+  incoming.matched = true;
+  early_ -= incoming.received;
+  if (incoming.data != nullptr && incoming.begun > 0) {
+    std::memcpy(incoming.data, incoming.early.memory.get(), static_cast<std::size_t>(incoming.early_end));
+  }
+  Keep(std::exchange(incoming.early, {}));
+  matches_.push_back(number);
+  UpdateReady();
+}
+
+Wire::EarlyBuffer Wire::TakeEarlyBuffer(std::int64_t bytes) {
+  const auto found = std::find_if(free_early_.begin(), free_early_.end(),
+                                  [bytes](const EarlyBuffer& buffer) { return buffer.bytes >= bytes; });
+  if (found == free_early_.end()) {
+    return {std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)), bytes};
+  }
+  EarlyBuffer buffer = std::move(*found);
+  free_early_.erase(found);
+  free_early_bytes_ -= buffer.bytes;
+  return buffer;
+}
+
+void Wire::Keep(EarlyBuffer buffer) {
+  if (buffer.bytes == 0 || free_early_bytes_ + buffer.bytes > kWindow) return;
+  free_early_bytes_ += buffer.bytes;
+  free_early_.push_back(std::move(buffer));
+}
+
+void Wire::EndIfReceived(absl::flat_hash_map<std::uint32_t, Incoming>::iterator incoming) {
+  const Incoming& message = incoming->second;
+  if (!message.matched || message.received < message.bytes) return;
+  if (message.data != nullptr) {
+    --receives_;
+    ended_.push_back({true, message.operation});
+  }
+  incoming_.erase(incoming);
+}
+
+void Wire::Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends) {
+  for (auto& [number, incoming] : incoming_) {
+    if (incoming.data == nullptr || !ends(incoming.operation)) continue;
+    incoming.data = nullptr;
+    --receives_;
+  }
+}
+
+void Wire::HearMatched(std::uint32_t number) {
+  Outgoing* const message = Find(number);
+  if (message == nullptr || message->matched) return Break(absl::StrCat("it matched message ", number, " twice"));
+  message->matched = true;
+  unmatched_ -= message->framed;
+  PopEnded();
+}
+
+void Wire::PopEnded() {
+  while (!outgoing_.empty() && outgoing_.front().matched && outgoing_.front().written == outgoing_.front().bytes) {
+    outgoing_.pop_front();
+    ++first_number_;
+    if (next_ > 0) --next_;
+  }
+}
+
+void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool closed) {
+  connections_[connection].readable |= (readable || closed) && !connections_[connection].closed;
+  connections_[connection].writable |= writable;
+  connections_[connection].closing |= closed;
+  UpdateReady();
+}
+
+void Wire::UpdateReady() {
+  const bool has_output = next_ < outgoing_.size() || !matches_.empty();
+  is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
+    return connection.readable || (connection.writable && (has_output || connection.writes));
+  });
+}
+
+bool Wire::Progress() {
+  bool moved = false;
+  std::int64_t reads = kReadAtOnce;
+  std::int64_t writes = kReadAtOnce;
+  for (std::size_t i = 0; i < connections_.size() && !broken_; ++i) {
+    if (connections_[i].writable) moved |= Write(connections_[i], sockets_[i].get(), &writes);
+    if (!broken_ && connections_[i].readable) moved |= Read(connections_[i], sockets_[i].get(), &reads);
+  }
+  UpdateReady();
+  return moved;
+}
+
+bool Wire::NextFrame(Connection& connection) {
+  connection.out_written = 0;
+  if (matches_told_ < matches_.size()) {
+    connection.out = {.kind = FrameHeader::Kind::kMatched, .number = matches_[matches_told_++]};
+    if (matches_told_ == matches_.size()) {
+      matches_.clear();
+      matches_told_ = 0;
+    }
+    return connection.writes = true;
+  }
+  while (next_ < outgoing_.size() && outgoing_[next_].framed == outgoing_[next_].bytes) ++next_;
+  // The first message that may be sent: where the window is shut, one that is matched.
+  for (std::size_t place = next_; place < outgoing_.size(); ++place) {
+    Outgoing& message = outgoing_[place];
+    const std::int64_t open = message.matched ? kFrameBytes : std::min(kFrameBytes, kWindow - unmatched_);
+    const std::int64_t length = std::min(open, message.bytes - message.framed);
+    if (length <= 0) continue;
+    connection.out = {.number = first_number_ + static_cast<std::uint32_t>(place),
+                      .bytes = message.bytes,
+                      .offset = message.framed,
+                      .length = length};
+    message.framed += length;
+    if (!message.matched) unmatched_ += length;
+    return connection.writes = true;
+  }
+  return false;
+}
+
+bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
+  bool moved = false;
+  while (*budget > 0 && (connection.writes || NextFrame(connection))) {
+    FrameHeader& frame = connection.out;
+    Outgoing* const message = frame.length > 0 ? Find(frame.number) : nullptr;
+    const std::int64_t of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
+    std::array<iovec, 2> parts;
+    std::size_t count = 0;
+    if (connection.out_written < kHeader) {
+      parts[count++] = {reinterpret_cast<std::byte*>(&frame) + connection.out_written,
+                        static_cast<std::size_t>(kHeader - connection.out_written)};
+    }
+    if (message != nullptr) {
+      parts[count++] = {const_cast<std::byte*>(message->data) + frame.offset + of_payload,
+                        static_cast<std::size_t>(frame.length - of_payload)};
+    }
+    msghdr header = {};
+    header.msg_iov = parts.data();
+    header.msg_iovlen = count;
+    const ssize_t written = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (written < 0) {
+      if (WouldBlock(errno)) {
+        connection.writable = errno == EINTR;
+      } else {
+        Break(std::strerror(errno));
+      }
+      return moved;
+    }
+    moved = true;
+    *budget -= written;
+    connection.out_written += written;
+    const std::int64_t now_of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
+    if (message != nullptr) message->written += now_of_payload - of_payload;
+    if (connection.out_written < kHeader + frame.length) {
+      connection.writable = false;  // the kernel took less than it was given: it tells when it takes more
+      return moved;
+    }
+    connection.writes = false;
+    if (message != nullptr && message->written == message->bytes) {
+      --sends_left_;
+      ended_.push_back({false, message->operation});
+      PopEnded();
+    }
+  }
+  return moved;
+}
+
+std::byte* Wire::PlaceOf(const Connection& connection) {
+  Incoming& message = incoming_.find(connection.in.number)->second;
+  const std::int64_t offset = connection.in.offset + connection.in.length - connection.in_left;
+  if (message.matched) return message.data == nullptr ? nullptr : message.data + offset;
+  return message.early.memory.get() + offset;
+}
+
+void Wire::Received(Connection& connection, std::int64_t bytes) {
+  connection.in_left -= bytes;
+  const auto found = incoming_.find(connection.in.number);
+  found->second.received += bytes;
+  if (!found->second.matched) early_ += bytes;
+  EndIfReceived(found);
+}
+
+// Reads the header at the front of what is staged; false where the peer has broken the rules.
+bool Wire::TakeHeader(Connection& connection) {
+  FrameHeader& frame = connection.in;
+  std::memcpy(&frame, connection.staged.data() + connection.staged_begin, sizeof(frame));
+  connection.staged_begin += sizeof(frame);
+  if (frame.kind == FrameHeader::Kind::kMatched) {
+    HearMatched(frame.number);
+    return !broken_;
+  }
+  const bool valid = frame.kind == FrameHeader::Kind::kPayload && frame.bytes > 0 && frame.length > 0 &&
+                     frame.offset >= 0 && frame.offset <= frame.bytes - frame.length;
+  if (!valid) {
+    Break("it sent what is no frame");
+    return false;
+  }
+  Incoming& message = incoming_[frame.number];
+  if (message.bytes == 0) message.bytes = frame.bytes;
+  const bool fits = message.matched || (early_ + frame.length <= kWindow && frame.offset + frame.length <= kWindow);
+  if (message.bytes != frame.bytes || message.begun > message.bytes - frame.length || !fits) {
+    Break("it sent more than it may");
+    return false;
+  }
+  if (!message.matched) {
+    if (message.early.bytes == 0) message.early = TakeEarlyBuffer(std::min(message.bytes, kWindow));
+    message.early_end = std::max(message.early_end, frame.offset + frame.length);
+  }
+  message.begun += frame.length;
+  connection.in_left = frame.length;
+  return true;
+}
+
+bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
+  bool moved = false;
+  for (;;) {
+    // All that is staged is used up first: no event of the socket would tell of it.
+    const auto staged = static_cast<std::int64_t>(connection.staged_end - connection.staged_begin);
+    if (connection.in_left == 0 && staged >= kHeader) {
+      if (!TakeHeader(connection)) return moved;
+      moved = true;
+      continue;
+    }
+    if (connection.in_left > 0 && staged > 0) {
+      const std::int64_t bytes = std::min(staged, connection.in_left);
+      std::byte* const place = PlaceOf(connection);
+      if (place != nullptr) {
+        std::memcpy(place, connection.staged.data() + connection.staged_begin, static_cast<std::size_t>(bytes));
+      }
+      connection.staged_begin += static_cast<std::size_t>(bytes);
+      Received(connection, bytes);
+      continue;
+    }
+    // Nothing is staged but, perhaps, the beginning of a header.
+    if (*budget <= 0 || !connection.readable) return moved;
+    std::copy_n(connection.staged.begin() + static_cast<std::ptrdiff_t>(connection.staged_begin), staged,
+                connection.staged.begin());
+    connection.staged_begin = 0;
+    connection.staged_end = static_cast<std::size_t>(staged);
+    std::int64_t room = 0;
+    std::array<iovec, 2> parts;
+    std::size_t count = 0;
+    if (connection.in_left > 0) {
+      std::byte* const place = PlaceOf(connection);
+      room = place != nullptr ? connection.in_left : std::min(connection.in_left, kTrash);
+      if (place == nullptr) trash_.resize(kTrash);
+      parts[count++] = {place != nullptr ? place : trash_.data(), static_cast<std::size_t>(room)};
+    }
+    // What is thrown away may end in the middle of a payload, behind which nothing may be staged.
+    if (room == connection.in_left) {
+      parts[count++] = {connection.staged.data() + staged, kStaged - static_cast<std::size_t>(staged)};
+    }
+    std::int64_t asked = 0;
+    for (std::size_t i = 0; i < count; ++i) asked += static_cast<std::int64_t>(parts[i].iov_len);
+    msghdr header = {};
+    header.msg_iov = parts.data();
+    header.msg_iovlen = count;
+    const ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT);
+    if (got < 0 && WouldBlock(errno)) {
+      connection.readable = errno == EINTR;
+      return moved;
+    }
+    if (got < 0) {
+      Break(std::strerror(errno));
+      return moved;
+    }
+    if (got == 0) {
+      HasClosed(connection);
+      return moved;
+    }
+    moved = true;
+    *budget -= got;
+    const std::int64_t of_payload = std::min<std::int64_t>(got, room);
+    connection.staged_end += static_cast<std::size_t>(got - of_payload);
+    if (of_payload > 0) Received(connection, of_payload);
+    if (got < asked) connection.readable = connection.closing;  // the kernel has no more, and tells when it has
+  }
+}
+
+void Wire::Break(absl::string_view why) {
+  if (broken_) return;
+  broken_ = std::string(why);
+  is_ready_ = false;
+}
+
+// A peer that leaves in order closes its connections when all that it sent is on its way; what came over the others is
+// still to be read.
+void Wire::HasClosed(Connection& connection) {
+  connection.readable = false;
+  connection.closed = true;
+  const bool all = std::all_of(connections_.begin(), connections_.end(), [](const Connection& c) { return c.closed; });
+  if (all || connection.in_left > 0 || connection.staged_end > connection.staged_begin) {
+    Break("it closed its connection");
+  }
+}
+
+void Wire::FinishSending() {
+  for (const UniqueFd& socket : sockets_) shutdown(socket.get(), SHUT_WR);
+}
+
+bool Wire::IsDelivered() const {
+  return broken_ || std::all_of(sockets_.begin(), sockets_.end(), [](const UniqueFd& socket) {
+           int unacknowledged = 0;
+           return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
+         });
+}
+
+void Wire::Close() {
+  Break("it is closed");
+  sockets_.clear();
+  connections_.clear();
+  outgoing_.clear();
+  next_ = 0;
+  sends_left_ = 0;
+  unmatched_ = 0;
+  matches_.clear();
+  matches_told_ = 0;
+  incoming_.clear();
+  early_ = 0;
+  receives_ = 0;
+}
+
+}  // namespace tutti::ucx

@@ -1,0 +1,167 @@
+// The wire to one rank on another node: TCP connections of the UCX transport's own, which carry the payload of longer
+// messages. UCX only announces such a message, under the message's own tag and in its place in the order of messages
+// (messages.cc), because it copies what it sends over TCP and gives the kernel 8 KB at a time.
+//
+// A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to be
+// asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
+// comes before its receive is posted is kept here, kWindow bytes at most. Once a receive has matched a message, its rank
+// says so ("matched"), which opens the window again and lets the rest of that message come without a limit. So no message
+// waits behind another whose receive is never posted.
+#ifndef TUTTI_TRANSPORTS_UCX_WIRE_H_
+#define TUTTI_TRANSPORTS_UCX_WIRE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/unique_fd.h"
+#include "transports/ucx/wire_frame.h"
+
+namespace tutti::ucx {
+
+// A message whose part on the wire is over: the kernel has taken all that is sent, or all has been received.
+struct WireEnd {
+  bool receives;
+  std::uint32_t operation;  // the caller's number of the Send or Recv
+};
+
+class Wire {
+ public:
+  // The most bytes that one rank sends another before the receives of their messages are known to be posted.
+  static constexpr std::int64_t kWindow = 8 << 20;
+
+  // Messages that end are added to `ended`.
+  Wire(std::vector<UniqueFd> sockets, std::vector<WireEnd>& ended);
+
+  // Takes a message to be sent and returns its number, which the caller announces before the next Progress. `data` is
+  // read until the end of the send is reported, or Close.
+  std::uint32_t Send(const void* data, std::int64_t bytes, std::uint32_t operation);
+  // Receives the message `number`, of `bytes` bytes, into `data`, which is written until the end of the receive is
+  // reported, Drop, or Close.
+  void Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation);
+  // The message `number` is not wanted: what comes of it is thrown away.
+  void Discard(std::uint32_t number, std::int64_t bytes);
+  // Discards the messages of those receives for which `ends` holds; their ends are not reported.
+  void Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends);
+
+  // Moves bytes over the connections that are ready; true when any moved. Reads at most kReadAtOnce bytes, and writes
+  // about as many.
+  bool Progress();
+  // What epoll has told about a connection: that bytes have come, that it takes bytes, that the peer has closed it.
+  void SetReady(std::size_t connection, bool readable, bool writable, bool closed);
+
+  // Whether Progress may move bytes now.
+  bool is_ready() const { return is_ready_; }
+  // Whether messages are under way that the caller waits for.
+  bool is_busy() const { return sends_left_ > 0 || receives_ > 0; }
+  bool has_receives() const { return receives_ > 0; }
+
+  // Why the wire broke; nullopt while it works. A broken wire moves nothing.
+  const std::optional<std::string>& broken() const { return broken_; }
+  bool is_closed() const { return sockets_.empty(); }
+  // Closes the connections and forgets all messages; none of their ends is reported.
+  void Close();
+  // Tells the peer that nothing more will be sent.
+  void FinishSending();
+  // Whether the peer's machine has all that was sent, or the wire is broken.
+  bool IsDelivered() const;
+
+  absl::Span<const UniqueFd> sockets() const { return sockets_; }
+
+ private:
+  static constexpr std::int64_t kReadAtOnce = 512 << 10;
+  static constexpr std::size_t kStaged = 4096;
+
+  // Memory for the beginning of a payload that came before its receive was posted.
+  struct EarlyBuffer {
+    std::unique_ptr<std::byte[]> memory;
+    std::int64_t bytes = 0;
+  };
+  struct Outgoing {
+    const std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+    std::uint32_t operation = 0;
+    std::int64_t framed = 0;   // bytes that frames have been made of
+    std::int64_t written = 0;  // bytes that the kernel has taken
+    bool matched = false;
+  };
+  struct Incoming {
+    std::int64_t bytes = 0;  // 0 while not known
+    std::int64_t begun = 0;  // bytes of the frames that have begun to arrive
+    std::int64_t received = 0;
+    std::byte* data = nullptr;  // where the payload goes; nullptr: nowhere, or to `early` while not matched
+    std::uint32_t operation = 0;
+    bool matched = false;
+    std::int64_t early_end = 0;  // where the frames that have begun to arrive end, while not matched
+    EarlyBuffer early;           // the beginning of the payload, while not matched
+  };
+  // One connection: what is being written to it and read from it.
+  struct Connection {
+    bool readable = true;
+    bool writable = true;
+    bool closing = false;  // the peer has closed its side: what is left to read ends with the end of the stream
+    bool closed = false;   // the end of the stream has been read
+    FrameHeader out = {};          // the frame that is being written
+    std::int64_t out_written = 0;  // bytes of the header and of the payload that the kernel has taken
+    bool writes = false;
+    FrameHeader in = {};  // the frame whose payload is being read
+    std::int64_t in_left = 0;
+    std::array<std::byte, kStaged> staged;  // bytes that came behind a payload: headers, and the beginning of a payload
+    std::size_t staged_begin = 0;
+    std::size_t staged_end = 0;
+  };
+
+  bool Write(Connection& connection, int socket, std::int64_t* budget);
+  bool Read(Connection& connection, int socket, std::int64_t* budget);
+  // Makes the next frame of `connection`; false when there is nothing that may be sent.
+  bool NextFrame(Connection& connection);
+  bool TakeHeader(Connection& connection);
+  void HearMatched(std::uint32_t number);
+  // Where the next bytes of the frame that `connection` reads belong; nullptr: nowhere.
+  std::byte* PlaceOf(const Connection& connection);
+  void Received(Connection& connection, std::int64_t bytes);
+  void EndIfReceived(absl::flat_hash_map<std::uint32_t, Incoming>::iterator incoming);
+  void Match(Incoming& incoming, std::uint32_t number);
+  // Memory for at least `bytes` bytes of a payload; and its return.
+  EarlyBuffer TakeEarlyBuffer(std::int64_t bytes);
+  void Keep(EarlyBuffer buffer);
+  void PopEnded();
+  void Break(absl::string_view why);
+  void UpdateReady();
+  void HasClosed(Connection& connection);
+  Outgoing* Find(std::uint32_t number);
+
+  std::vector<UniqueFd> sockets_;
+  std::vector<Connection> connections_;
+  std::vector<WireEnd>& ended_;
+  std::optional<std::string> broken_;
+  bool is_ready_ = true;
+
+  std::deque<Outgoing> outgoing_;   // by number, from first_number_ on
+  std::uint32_t first_number_ = 0;  // the number of the first of outgoing_
+  std::size_t next_ = 0;            // all messages of outgoing_ before this place are wholly framed
+  std::int64_t unmatched_ = 0;      // bytes framed of messages that are not known to be matched
+  int sends_left_ = 0;              // messages whose end has not been reported
+  std::vector<std::uint32_t> matches_;  // numbers of messages that the peer is to be told are matched
+  std::size_t matches_told_ = 0;
+
+  absl::flat_hash_map<std::uint32_t, Incoming> incoming_;
+  std::int64_t early_ = 0;  // bytes received of messages that are not matched
+  std::vector<EarlyBuffer> free_early_;  // of kWindow bytes together at most
+  std::int64_t free_early_bytes_ = 0;
+  int receives_ = 0;        // receives whose end has not been reported
+  std::vector<std::byte> trash_;  // where unwanted payload goes; empty until there is any
+};
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_WIRE_H_

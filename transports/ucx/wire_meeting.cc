@@ -1,0 +1,234 @@
+#include "transports/ucx/wire_meeting.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti::ucx {
+namespace {
+
+constexpr std::size_t kMaxStrangers = 64;  // connections beyond the expected ones whose other end has not said who it is
+
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t bytes = 0;
+
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+SocketAddress Copy(const void* address, std::size_t bytes) {
+  SocketAddress copy;
+  copy.bytes = static_cast<socklen_t>(std::min(bytes, sizeof(copy.storage)));
+  std::memcpy(&copy.storage, address, copy.bytes);
+  return copy;
+}
+
+// The first address of `interface`, IPv4 before IPv6, with no port.
+std::optional<SocketAddress> AddressOf(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(list, freeifaddrs);
+  for (const auto& [family, bytes] :
+       {std::pair(AF_INET, sizeof(sockaddr_in)), std::pair(AF_INET6, sizeof(sockaddr_in6))}) {
+    for (const ifaddrs* next = list; next != nullptr; next = next->ifa_next) {
+      if (next->ifa_addr == nullptr || next->ifa_addr->sa_family != family || interface != next->ifa_name) continue;
+      return Copy(next->ifa_addr, bytes);
+    }
+  }
+  return std::nullopt;
+}
+
+UniqueFd NewSocket(int family) {
+  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  if (socket.valid()) setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return socket;
+}
+
+}  // namespace
+
+absl::StatusOr<WireMeeting> WireMeeting::Open(const std::string& interface) {
+  WireMeeting meeting;
+  std::optional<SocketAddress> address = AddressOf(interface);
+  if (!address) return meeting;
+  meeting.listener_ = NewSocket(address->storage.ss_family);
+  if (!meeting.listener_.valid()) return absl::ErrnoToStatus(errno, "socket");
+  if (bind(meeting.listener_.get(), address->get(), address->bytes) != 0 ||
+      listen(meeting.listener_.get(), SOMAXCONN) != 0 ||
+      getsockname(meeting.listener_.get(), address->get(), &address->bytes) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("listening on interface '", interface, "'"));
+  }
+  if (address->storage.ss_family == AF_INET6) {  // the index of an interface means nothing on another machine
+    reinterpret_cast<sockaddr_in6*>(address->get())->sin6_scope_id = 0;
+  }
+  meeting.address_.assign(reinterpret_cast<const char*>(address->get()), address->bytes);
+  return meeting;
+}
+
+absl::Status WireMeeting::Await(int socket, std::uint32_t events) {
+  epoll_event event = {.events = events, .data = {}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) != 0) return absl::ErrnoToStatus(errno, "epoll_ctl");
+  return absl::OkStatus();
+}
+
+absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections) {
+  rank_ = rank;
+  nonce_ = nonce;
+  members_ = std::move(members);
+  missing_ = members_.size();
+  for (const WireMember& member : members_) met_.push_back({member.rank, {}});
+  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  if (members_.empty()) return absl::OkStatus();
+  if (absl::Status status = Await(listener_.get(), EPOLLIN); !status.ok()) return status;
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    if (members_[member].rank > rank_) continue;
+    if (absl::Status status = Dial(member, connections); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WireMeeting::Unreachable(std::size_t member, int error) const {
+  return absl::UnavailableError(absl::StrCat("rank ", members_[member].rank, " cannot be reached from rank ", rank_,
+                                             " over the network interface: ", std::strerror(error)));
+}
+
+absl::Status WireMeeting::Dial(std::size_t member, int connections) {
+  SocketAddress address = Copy(members_[member].address.data(), members_[member].address.size());
+  if (address.storage.ss_family == AF_INET6) {
+    auto* const v6 = reinterpret_cast<sockaddr_in6*>(address.get());
+    // A link-local address is reached through this rank's own interface.
+    if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) {
+      sockaddr_storage bound = {};
+      socklen_t bytes = sizeof(bound);
+      if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) == 0 &&
+          bound.ss_family == AF_INET6) {
+        v6->sin6_scope_id = reinterpret_cast<const sockaddr_in6*>(&bound)->sin6_scope_id;
+      }
+    }
+  }
+  met_[member].sockets.resize(static_cast<std::size_t>(connections));
+  for (int i = 0; i < connections; ++i) {
+    UniqueFd socket = NewSocket(address.storage.ss_family);
+    if (!socket.valid()) return Unreachable(member, errno);
+    if (connect(socket.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
+      return Unreachable(member, errno);
+    }
+    if (absl::Status status = Await(socket.get(), EPOLLOUT); !status.ok()) return status;
+    calls_.push_back({member, static_cast<std::uint32_t>(i), std::move(socket)});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
+  pollfd ready = {call.socket.get(), POLLOUT, 0};
+  if (poll(&ready, 1, 0) <= 0) return false;
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  if (getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+  if (error != 0) return Unreachable(call.member, error);
+  const WireMember& member = members_[call.member];
+  std::vector<UniqueFd>& sockets = met_[call.member].sockets;
+  Introduction introduction;
+  introduction.rank = rank_;
+  introduction.index = call.index;
+  introduction.count = static_cast<std::uint32_t>(sockets.size());
+  introduction.nonce = member.nonce;
+  // The buffer of a connection that is just up has room for the introduction.
+  if (send(call.socket.get(), &introduction, sizeof(introduction), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+      static_cast<ssize_t>(sizeof(introduction))) {
+    return Unreachable(call.member, errno);
+  }
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, call.socket.get(), nullptr);
+  sockets[call.index] = std::move(call.socket);
+  const auto made = [](const UniqueFd& socket) { return socket.valid(); };
+  if (std::all_of(sockets.begin(), sockets.end(), made)) --missing_;
+  return true;
+}
+
+void WireMeeting::Accept() {
+  for (std::size_t i = 0; i < kMaxStrangers; ++i) {
+    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) return;
+    const int on = 1;
+    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    const std::size_t expected = missing_ * static_cast<std::size_t>(kMaxWireConnections);
+    if (strangers_.size() >= kMaxStrangers + expected) strangers_.erase(strangers_.begin());
+    if (!Await(socket.get(), EPOLLIN).ok()) return;
+    strangers_.push_back({std::move(socket), {}, 0});
+  }
+}
+
+bool WireMeeting::Hear(Stranger& stranger) {
+  const ssize_t got =
+      recv(stranger.socket.get(), stranger.text.data() + stranger.read, stranger.text.size() - stranger.read, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got > 0) stranger.read += static_cast<std::size_t>(got);
+  if (got > 0 && stranger.read < stranger.text.size()) return false;
+  if (got <= 0) return true;  // gone, and closed by the caller
+  Introduction introduction;
+  std::memcpy(&introduction, stranger.text.data(), sizeof(introduction));
+  Admit(std::move(stranger.socket), introduction);
+  return true;
+}
+
+void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
+  if (introduction.magic != Introduction().magic || !Equal(introduction.nonce, nonce_) || introduction.rank <= rank_) {
+    return;
+  }
+  const auto member = std::find_if(members_.begin(), members_.end(),
+                                   [&](const WireMember& m) { return m.rank == introduction.rank; });
+  if (member == members_.end() || introduction.count > static_cast<std::uint32_t>(kMaxWireConnections)) return;
+  std::vector<UniqueFd>& sockets = met_[static_cast<std::size_t>(member - members_.begin())].sockets;
+  if (sockets.empty()) sockets.resize(introduction.count);
+  if (introduction.count != sockets.size() || introduction.index >= introduction.count ||
+      sockets[introduction.index].valid()) {
+    return;
+  }
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  sockets[introduction.index] = std::move(socket);
+  const auto made = [](const UniqueFd& each) { return each.valid(); };
+  if (std::all_of(sockets.begin(), sockets.end(), made)) --missing_;
+}
+
+absl::StatusOr<bool> WireMeeting::Advance() {
+  absl::Status failed;
+  std::erase_if(calls_, [&](Call& call) {
+    const absl::StatusOr<bool> introduced = Introduce(call);
+    if (!introduced.ok() && failed.ok()) failed = introduced.status();
+    return !introduced.ok() || *introduced;
+  });
+  if (!failed.ok()) return failed;
+  if (missing_ > 0) Accept();
+  std::erase_if(strangers_, [&](Stranger& stranger) { return Hear(stranger); });
+  return missing_ == 0;
+}
+
+Rank WireMeeting::missing() const {
+  for (const WireSockets& each : met_) {
+    const auto lacks = [](const UniqueFd& socket) { return !socket.valid(); };
+    if (each.sockets.empty() || std::any_of(each.sockets.begin(), each.sockets.end(), lacks)) return each.peer;
+  }
+  return rank_;
+}
+
+std::vector<WireSockets> WireMeeting::Take() {
+  std::vector<WireSockets> met = std::exchange(met_, {});
+  *this = WireMeeting();
+  return met;
+}
+
+}  // namespace tutti::ucx

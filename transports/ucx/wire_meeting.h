@@ -1,0 +1,93 @@
+// How the ranks of different nodes make the connections of their wires (wire.h): each rank listens on its network
+// interface until it has met all, and of two ranks the one with the higher number connects to the other.
+#ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
+#define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "transports/ucx/address.h"
+#include "transports/ucx/wires.h"
+#include "tutti/dtype.h"
+
+namespace tutti::ucx {
+
+inline constexpr int kMaxWireConnections = 64;  // of two ranks
+
+// A rank on another node that is to be met.
+struct WireMember {
+  Rank rank = 0;
+  std::string address;  // as its WireMeeting::address
+  Nonce nonce = {};     // which proves to the member that whoever presents it knows the member's address
+};
+
+class WireMeeting {
+ public:
+  // Listens on the first address of `interface`, IPv4 before IPv6.
+  static absl::StatusOr<WireMeeting> Open(const std::string& interface);
+
+  // Where this rank listens, for its peers; empty where the interface has no IP address: no wires are made then.
+  const std::string& address() const { return address_; }
+
+  // Begins to meet `members`, all ranks on other nodes, as rank `rank` of nonce `nonce`; makes `connections` connections
+  // to each of those with a lower number. A member with a higher number makes as many as it likes.
+  absl::Status Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections);
+  // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached.
+  absl::StatusOr<bool> Advance();
+  // A descriptor that is readable when Advance has something to do.
+  int fd() const { return epoll_.get(); }
+  // The first rank that has not been met; all have not.
+  Rank missing() const;
+
+  // The connections, once all ranks have been met; the meeting is over, and nobody listens any more.
+  std::vector<WireSockets> Take();
+
+ private:
+  // How a rank that connects introduces itself.
+  struct Introduction {
+    std::uint32_t magic = 0x31495454;  // "TTI1"
+    Rank rank = 0;
+    std::uint32_t index = 0;  // of this connection, among `count`
+    std::uint32_t count = 0;
+    Nonce nonce = {};  // the receiver's
+  };
+  struct Call {
+    std::size_t member;
+    std::uint32_t index;
+    UniqueFd socket;
+  };
+  struct Stranger {
+    UniqueFd socket;
+    std::array<char, sizeof(Introduction)> text;
+    std::size_t read = 0;
+  };
+
+  absl::Status Dial(std::size_t member, int connections);
+  // Introduces this rank over a connection that is up; false while it is not up.
+  absl::StatusOr<bool> Introduce(Call& call);
+  void Accept();
+  // Reads what a stranger says; false while there is more to come.
+  bool Hear(Stranger& stranger);
+  void Admit(UniqueFd socket, const Introduction& introduction);
+  absl::Status Await(int socket, std::uint32_t events);
+  absl::Status Unreachable(std::size_t member, int error) const;
+
+  UniqueFd listener_;
+  UniqueFd epoll_;
+  std::string address_;
+  Rank rank_ = 0;
+  Nonce nonce_ = {};
+  std::vector<WireMember> members_;
+  std::vector<WireSockets> met_;  // beside members_; no sockets while it is not known how many there will be
+  std::size_t missing_ = 0;       // members that have not been met
+  std::vector<Call> calls_;
+  std::vector<Stranger> strangers_;
+};
+
+}  // namespace tutti::ucx
+
+#endif  // TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_

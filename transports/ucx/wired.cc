@@ -1,0 +1,99 @@
+// Messages of the UCX transport whose payload goes over the wires to other nodes (wire.h): UCX carries the announcement
+// of such a message. Its Send ends when the kernel has taken all of the payload.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "transports/errors.h"
+#include "transports/ucx/transport.h"
+
+namespace tutti::ucx {
+
+Wire* UcxTransport::WireTo(Rank peer) const {
+  Wire* const wire = wires_.To(peer);
+  return wire == nullptr || wire->broken() ? nullptr : wire;
+}
+
+void UcxTransport::WiredSendEnded(Operation* operation, ucs_status_t status) {
+  const Rank peer = operation->peer;
+  const bool works = WireTo(peer) != nullptr;
+  if (works && status == UCS_OK) return;  // Taken ends the send
+  if (works) {
+    health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
+    return HoldWired(peer);
+  }
+  held_.push_back({operation->completion, peer});
+  Release(operation);
+}
+
+void UcxTransport::BeginWired(Operation* operation, const Announcement& announcement, bool whole) {
+  const Rank peer = operation->peer;
+  const auto [offset, bytes, number] = announcement;
+  absl::Status error;
+  if (health_.lost(peer)) {
+    error = health_.cause(peer);
+  } else if (operation->discarded) {
+    error = HasBeenDiscarded(peer, GroupOf(operation->tag));
+  } else if (!whole || bytes <= 0) {
+    error = absl::DataLossError(absl::StrCat("rank ", peer, " has announced a message of ", bytes, " bytes"));
+  } else if (bytes != operation->bytes) {
+    error = WrongLength(peer, operation->tag, bytes, operation->bytes);
+  }
+  Wire* const wire = WireTo(peer);
+  if (error.ok() && wire == nullptr) {
+    held_.push_back({operation->completion, peer});
+    return Release(operation);
+  }
+  if (error.ok()) return wire->Receive(number, operation->data, bytes, operation->number);
+  if (wire != nullptr && whole && bytes > 0) wire->Discard(number, bytes);
+  ended_.End(operation->completion, std::move(error));
+  Release(operation);
+}
+
+bool UcxTransport::ProgressWires(bool looks) {
+  const bool moved = wires_.Progress(looks);
+  wires_.TakeEnded([this](const WireEnd& end) {
+    Operation& operation = operations_[end.operation];
+    if (!end.receives) return Taken(operation);
+    ended_.End(operation.completion, absl::OkStatus());
+    Release(&operation);
+  });
+  wires_.ForEach([this](Rank peer, Wire& wire) {
+    if (wire.broken() && !wire.is_closed()) {
+      health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
+      HoldWired(peer);
+    }
+  });
+  return moved;
+}
+
+// A connection that is closed with unread bytes in it throws away what it has not delivered yet.
+void UcxTransport::DeliverWired(std::int64_t end_ns) {
+  constexpr absl::Duration kPause = absl::Microseconds(200);
+  wires_.ForEach([](Rank /*peer*/, Wire& wire) { wire.FinishSending(); });
+  bool delivered = false;
+  while (!delivered && MonotonicNanos() < end_ns) {
+    delivered = true;
+    wires_.ForEach([&](Rank peer, Wire& wire) { delivered &= wire.IsDelivered() || health_.lost(peer); });
+    if (!delivered) absl::SleepFor(kPause);
+  }
+}
+
+void UcxTransport::HoldWired(Rank peer) {
+  for (Operation& operation : operations_) {
+    const bool waits = operation.completion != nullptr && operation.wired && operation.sent && operation.peer == peer;
+    if (!waits) continue;
+    held_.push_back({operation.completion, peer});
+    Release(&operation);
+  }
+  Wire* const wire = wires_.To(peer);
+  // UCX's word is not awaited for the memory of messages that end here: only the wire reads and writes it.
+  wire->Drop([&](std::uint32_t number) {
+    held_.push_back({operations_[number].completion, peer});
+    Release(&operations_[number]);
+    return true;
+  });
+  wire->Close();
+}
+
+}  // namespace tutti::ucx

@@ -1,0 +1,91 @@
+#include "transports/ucx/wires.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace tutti::ucx {
+namespace {
+
+// While no message is under way, one call of Progress in so many looks for what has come.
+constexpr int kCallsWithoutLook = 32;
+
+std::uint64_t KeyOf(Rank peer, std::size_t connection) {
+  return static_cast<std::uint64_t>(peer) << 32 | static_cast<std::uint64_t>(connection);
+}
+
+}  // namespace
+
+absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
+  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
+  wires_.resize(static_cast<std::size_t>(size));
+  for (auto& [peer, sockets] : connections) {
+    for (std::size_t i = 0; i < sockets.size(); ++i) {
+      // Edges: an event tells of a change, so that a wire that takes no more bytes, or has none to send, is no event.
+      epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = KeyOf(peer, i)}};
+      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, sockets[i].get(), &event) != 0) {
+        return absl::ErrnoToStatus(errno, "epoll_ctl");
+      }
+    }
+    wires_[static_cast<std::size_t>(peer)] = std::make_unique<Wire>(std::move(sockets), ended_);
+    peers_.push_back(peer);
+  }
+  return absl::OkStatus();
+}
+
+Wire* Wires::To(Rank peer) const {
+  return wires_.empty() ? nullptr : wires_[static_cast<std::size_t>(peer)].get();
+}
+
+void Wires::ForEach(absl::FunctionRef<void(Rank, Wire&)> visit) {
+  for (const Rank peer : peers_) visit(peer, *To(peer));
+}
+
+void Wires::Look() {
+  unseen_ = 0;
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    Wire* const wire = To(static_cast<Rank>(event.data.u64 >> 32));
+    if (wire == nullptr || wire->broken()) continue;
+    wire->SetReady(event.data.u64 & 0xFFFFFFFF, (event.events & EPOLLIN) != 0, (event.events & EPOLLOUT) != 0,
+                   (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+  }
+}
+
+bool Wires::Progress(bool looks) {
+  if (peers_.empty()) return false;
+  const auto is_busy = [this](Rank peer) { return To(peer)->is_busy(); };
+  if (looks || ++unseen_ >= kCallsWithoutLook || std::any_of(peers_.begin(), peers_.end(), is_busy)) Look();
+  bool moved = false;
+  for (const Rank peer : peers_) {
+    Wire& wire = *To(peer);
+    if (wire.is_ready()) moved |= wire.Progress();
+  }
+  return moved;
+}
+
+void Wires::TakeEnded(absl::FunctionRef<void(const WireEnd&)> visit) {
+  visited_.swap(ended_);
+  for (const WireEnd& end : visited_) visit(end);
+  visited_.clear();
+}
+
+void Wires::Close(Rank peer) {
+  const auto found = std::find(peers_.begin(), peers_.end(), peer);
+  if (found == peers_.end()) return;
+  peers_.erase(found);
+  wires_[static_cast<std::size_t>(peer)].reset();
+}
+
+void Wires::CloseAll() {
+  peers_.clear();
+  wires_.clear();
+}
+
+}  // namespace tutti::ucx
