@@ -1,17 +1,41 @@
 #include "transports/ucx/wires.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/string_view.h"
+
 namespace tutti::ucx {
 namespace {
 
 // While no message is under way, one call of Progress in so many looks for what has come.
 constexpr int kCallsWithoutLook = 32;
+
+// A system may use BBR for all connections, which paces a connection by what it carried last, and is late where ranks
+// take turns with several peers: halving_doubling of 1 MiB on 4 hosts at 1 Gb/s takes 16.2 ms with BBR, 13.3 with the
+// others. BBR is for long paths that lose packets, where it stays.
+void AvoidPacing(int socket) {
+  constexpr std::uint32_t kShortPathUs = 2000;
+  std::array<char, 16> name = {};
+  socklen_t bytes = name.size() - 1;
+  tcp_info info = {};
+  socklen_t info_bytes = sizeof(info);
+  if (getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes) != 0 ||
+      getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &info_bytes) != 0) {
+    return;
+  }
+  if (absl::string_view(name.data()) != "bbr" || info.tcpi_rtt > kShortPathUs) return;
+  for (const absl::string_view other : {"cubic", "reno"}) {  // a system need not have, or allow, any of them
+    if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, other.data(), static_cast<socklen_t>(other.size())) == 0) return;
+  }
+}
 
 std::uint64_t KeyOf(Rank peer, std::size_t connection) {
   return static_cast<std::uint64_t>(peer) << 32 | static_cast<std::uint64_t>(connection);
@@ -25,6 +49,7 @@ absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
   wires_.resize(static_cast<std::size_t>(size));
   for (auto& [peer, sockets] : connections) {
     for (std::size_t i = 0; i < sockets.size(); ++i) {
+      AvoidPacing(sockets[i].get());
       // Edges: an event tells of a change, so that a wire that takes no more bytes, or has none to send, is no event.
       epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u64 = KeyOf(peer, i)}};
       if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, sockets[i].get(), &event) != 0) {
