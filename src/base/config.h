@@ -39,6 +39,7 @@ struct Config {
   absl::Duration timeout = absl::Seconds(300);
   std::int64_t arena_bytes = std::int64_t{16} << 30;
   std::string transport = "auto";
+  int connections = 1;
   std::string gpu_transport = "auto";
   std::string nccl_library;
   std::string schedule;

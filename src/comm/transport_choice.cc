@@ -25,7 +25,8 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& boot
 #ifdef TUTTI_WITH_UCX
   absl::StatusOr<std::string> interface = ChooseInterface(bootstrap, end_ns);
   if (!interface.ok()) return interface.status();
-  return MakeUcxTransport({.interface = *std::move(interface), .node = config->node}, options);
+  return MakeUcxTransport(
+      {.interface = *std::move(interface), .node = config->node, .connections = config->connections}, options);
 #else
   return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
 #endif

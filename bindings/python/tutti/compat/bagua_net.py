@@ -1,4 +1,4 @@
-"""What Bagua-Net was told by environment variables is done by the backend `tutti`, which needs none of them."""
+"""What Bagua-Net was told by environment variables is done by the backend `tutti`, which reads none of them."""
 
 import os
 import sys
@@ -15,4 +15,4 @@ def say_what_does_its_work() -> None:
     names = variables_of_bagua_net()
     if names and "TUTTI_COMPAT" not in os.environ and os.environ.get("RANK", "0") == "0":
         print(f"tutti.compat: {', '.join(names)}: Bagua-Net is not used; the backend tutti sends over TCP by itself, "
-              "and there is nothing to set", file=sys.stderr)
+              "over TUTTI_CONNECTIONS connections between two nodes", file=sys.stderr)
