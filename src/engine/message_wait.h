@@ -13,7 +13,8 @@ namespace tutti {
 class MessageWait {
  public:
   // `wake_up_ns`: what a sleeping thread takes to run again, once it is woken.
-  explicit MessageWait(std::int64_t wake_up_ns) : sleep_ns_(kSleepInWakeUps * wake_up_ns) {}
+  explicit MessageWait(std::int64_t wake_up_ns)
+      : wake_up_ns_(wake_up_ns), sleep_ns_(kSleepInWakeUps * wake_up_ns) {}
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep.
   bool PollsOn(std::int64_t now_ns) {
@@ -30,7 +31,7 @@ class MessageWait {
   // Called after a poll that found something, with the time: the wait, if there was one, has ended.
   void Ended(std::int64_t now_ns) {
     if (began_ns_ == kNotWaiting) return;
-    const std::int64_t lasted_ns = now_ns - began_ns_ - (slept_ ? sleep_ns_ : 0);
+    const std::int64_t lasted_ns = now_ns - began_ns_ - (slept_ ? wake_up_ns_ : 0);
     began_ns_ = kNotWaiting;
     slept_ = false;
     short_share_ += ((lasted_ns < sleep_ns_ ? 1.0F : 0.0F) - short_share_) / kMemory;
@@ -44,7 +45,8 @@ class MessageWait {
   static constexpr float kMemory = 8;   // about so many waits are remembered
   static constexpr float kEnough = 0.5F;  // the share of short waits from which on polls pay
 
-  const std::int64_t sleep_ns_;
+  const std::int64_t wake_up_ns_;
+  const std::int64_t sleep_ns_;  // what a sleep costs
   std::int64_t began_ns_ = kNotWaiting;
   bool slept_ = false;
   float short_share_ = 1;  // of the last waits

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-// The nanoseconds from the call that wakes a sleeping thread until the thread runs, at best: measured at the first call
-// in this process, which takes about a millisecond.
+// The nanoseconds from the call that wakes a sleeping thread until the thread runs, in the median: measured at the first
+// call in this process, which takes about a millisecond.
 std::int64_t WakeUpNanos();
 
 }  // namespace tutti
