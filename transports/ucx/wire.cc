@@ -75,7 +75,15 @@ void Wire::Match(Incoming& incoming, std::uint32_t number) {
   }
   Keep(std::exchange(incoming.early, {}));
   matches_.push_back(number);
+  untold_ += incoming.received;
+  TellIfDue();
   UpdateReady();
+}
+
+// A peer whose window is shut has sent kWindow bytes of messages that it does not know to be matched. Once these have
+// come, they are early, or of matches that the peer is about to hear of, or else they are counted here.
+void Wire::TellIfDue() {
+  if (early_ + untold_ >= kWindow / 2 && !matches_.empty()) tells_ = true;
 }
 
 Wire::EarlyBuffer Wire::TakeEarlyBuffer(std::int64_t bytes) {
@@ -138,7 +146,7 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 }
 
 void Wire::UpdateReady() {
-  const bool has_output = next_ < outgoing_.size() || !matches_.empty();
+  const bool has_output = next_ < outgoing_.size() || tells_;
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
     return connection.readable || (connection.writable && (has_output || connection.writes));
   });
@@ -158,11 +166,19 @@ bool Wire::Progress() {
 
 bool Wire::NextFrame(Connection& connection) {
   connection.out_written = 0;
-  if (matches_told_ < matches_.size()) {
-    connection.out = {.kind = FrameHeader::Kind::kMatched, .number = matches_[matches_told_++]};
-    if (matches_told_ == matches_.size()) {
-      matches_.clear();
-      matches_told_ = 0;
+  if (tells_) {
+    const std::size_t count = std::min(matches_.size(), kMostTold);
+    std::copy_n(matches_.begin(), count, connection.told.begin());
+    matches_.erase(matches_.begin(), matches_.begin() + static_cast<std::ptrdiff_t>(count));
+    connection.out = {.kind = FrameHeader::Kind::kMatched,
+                      .length = static_cast<std::int64_t>(count * sizeof(connection.told[0]))};
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto found = incoming_.find(connection.told[i]);
+      if (found != incoming_.end()) found->second.told = true;
+    }
+    if (matches_.empty()) {
+      tells_ = false;
+      untold_ = 0;
     }
     return connection.writes = true;
   }
@@ -188,7 +204,9 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
   bool moved = false;
   while (*budget > 0 && (connection.writes || NextFrame(connection))) {
     FrameHeader& frame = connection.out;
-    Outgoing* const message = frame.length > 0 ? Find(frame.number) : nullptr;
+    Outgoing* const message = frame.kind == FrameHeader::Kind::kPayload ? Find(frame.number) : nullptr;
+    const std::byte* const payload =
+        message != nullptr ? message->data + frame.offset : reinterpret_cast<const std::byte*>(connection.told.data());
     const std::int64_t of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
     std::array<iovec, 2> parts;
     std::size_t count = 0;
@@ -196,10 +214,8 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
       parts[count++] = {reinterpret_cast<std::byte*>(&frame) + connection.out_written,
                         static_cast<std::size_t>(kHeader - connection.out_written)};
     }
-    if (message != nullptr) {
-      parts[count++] = {const_cast<std::byte*>(message->data) + frame.offset + of_payload,
-                        static_cast<std::size_t>(frame.length - of_payload)};
-    }
+    parts[count++] = {const_cast<std::byte*>(payload) + of_payload,
+                      static_cast<std::size_t>(frame.length - of_payload)};
     msghdr header = {};
     header.msg_iov = parts.data();
     header.msg_iovlen = count;
@@ -243,18 +259,31 @@ void Wire::Received(Connection& connection, std::int64_t bytes) {
   const auto found = incoming_.find(connection.in.number);
   found->second.received += bytes;
   if (!found->second.matched) early_ += bytes;
+  if (found->second.matched && !found->second.told) untold_ += bytes;
+  TellIfDue();
   EndIfReceived(found);
 }
 
-// Reads the header at the front of what is staged; false where the peer has broken the rules.
 bool Wire::TakeHeader(Connection& connection) {
   FrameHeader& frame = connection.in;
-  std::memcpy(&frame, connection.staged.data() + connection.staged_begin, sizeof(frame));
-  connection.staged_begin += sizeof(frame);
+  const std::byte* const begin = connection.staged.data() + connection.staged_begin;
+  std::memcpy(&frame, begin, sizeof(frame));
   if (frame.kind == FrameHeader::Kind::kMatched) {
-    HearMatched(frame.number);
+    std::array<std::uint32_t, kMostTold> numbers;
+    if (frame.length <= 0 || frame.length > static_cast<std::int64_t>(sizeof(numbers)) ||
+        frame.length % static_cast<std::int64_t>(sizeof(numbers[0])) != 0) {
+      Break("it sent what is no frame");
+      return false;
+    }
+    const std::size_t whole = sizeof(frame) + static_cast<std::size_t>(frame.length);
+    if (connection.staged_end - connection.staged_begin < whole) return false;
+    connection.staged_begin += whole;
+    std::memcpy(numbers.data(), begin + sizeof(frame), static_cast<std::size_t>(frame.length));
+    const auto count = static_cast<std::size_t>(frame.length) / sizeof(numbers[0]);
+    for (std::size_t i = 0; i < count && !broken_; ++i) HearMatched(numbers[i]);
     return !broken_;
   }
+  connection.staged_begin += sizeof(frame);
   const bool valid = frame.kind == FrameHeader::Kind::kPayload && frame.bytes > 0 && frame.length > 0 &&
                      frame.offset >= 0 && frame.offset <= frame.bytes - frame.length;
   if (!valid) {
@@ -283,9 +312,11 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
     // All that is staged is used up first: no event of the socket would tell of it.
     const auto staged = static_cast<std::int64_t>(connection.staged_end - connection.staged_begin);
     if (connection.in_left == 0 && staged >= kHeader) {
-      if (!TakeHeader(connection)) return moved;
-      moved = true;
-      continue;
+      if (TakeHeader(connection)) {
+        moved = true;
+        continue;
+      }
+      if (broken_) return moved;
     }
     if (connection.in_left > 0 && staged > 0) {
       const std::int64_t bytes = std::min(staged, connection.in_left);
@@ -297,7 +328,7 @@ bool Wire::Read(Connection& connection, int socket, std::int64_t* budget) {
       Received(connection, bytes);
       continue;
     }
-    // Nothing is staged but, perhaps, the beginning of a header.
+    // Nothing is staged but, perhaps, the beginning of a header or of a kMatched frame.
     if (*budget <= 0 || !connection.readable) return moved;
     std::copy_n(connection.staged.begin() + static_cast<std::ptrdiff_t>(connection.staged_begin), staged,
                 connection.staged.begin());
@@ -380,7 +411,8 @@ void Wire::Close() {
   sends_left_ = 0;
   unmatched_ = 0;
   matches_.clear();
-  matches_told_ = 0;
+  untold_ = 0;
+  tells_ = false;
   incoming_.clear();
   early_ = 0;
   receives_ = 0;

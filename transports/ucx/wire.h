@@ -4,9 +4,9 @@
 //
 // A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to be
 // asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
-// comes before its receive is posted is kept here, kWindow bytes at most. Once a receive has matched a message, its rank
-// says so ("matched"), which opens the window again and lets the rest of that message come without a limit. So no message
-// waits behind another whose receive is never posted.
+// comes before its receive is posted is kept here, kWindow bytes at most. What receives have matched is told to the sender
+// ("matched") when the window is half full: the window opens again, and the rest of a matched message comes without a
+// limit. So no message waits behind another whose receive is never posted.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_H_
 
@@ -80,6 +80,7 @@ class Wire {
  private:
   static constexpr std::int64_t kReadAtOnce = 512 << 10;
   static constexpr std::size_t kStaged = 4096;
+  static constexpr std::size_t kMostTold = 256;  // messages in one frame
 
   // Memory for the beginning of a payload that came before its receive was posted.
   struct EarlyBuffer {
@@ -101,6 +102,7 @@ class Wire {
     std::byte* data = nullptr;  // where the payload goes; nullptr: nowhere, or to `early` while not matched
     std::uint32_t operation = 0;
     bool matched = false;
+    bool told = false;           // the peer has been told that the message is matched
     std::int64_t early_end = 0;  // where the frames that have begun to arrive end, while not matched
     EarlyBuffer early;           // the beginning of the payload, while not matched
   };
@@ -113,6 +115,7 @@ class Wire {
     FrameHeader out = {};          // the frame that is being written
     std::int64_t out_written = 0;  // bytes of the header and of the payload that the kernel has taken
     bool writes = false;
+    std::array<std::uint32_t, kMostTold> told;  // the payload of the frame that is being written, if it is kMatched
     FrameHeader in = {};  // the frame whose payload is being read
     std::int64_t in_left = 0;
     std::array<std::byte, kStaged> staged;  // bytes that came behind a payload: headers, and the beginning of a payload
@@ -124,7 +127,10 @@ class Wire {
   bool Read(Connection& connection, int socket, std::int64_t* budget);
   // Makes the next frame of `connection`; false when there is nothing that may be sent.
   bool NextFrame(Connection& connection);
+  // Takes the header at the front of what is staged, and with it the numbers of a kMatched frame; false where these have
+  // not come yet, or where the peer has broken the rules.
   bool TakeHeader(Connection& connection);
+  void TellIfDue();
   void HearMatched(std::uint32_t number);
   // Where the next bytes of the frame that `connection` reads belong; nullptr: nowhere.
   std::byte* PlaceOf(const Connection& connection);
@@ -151,8 +157,9 @@ class Wire {
   std::size_t next_ = 0;            // all messages of outgoing_ before this place are wholly framed
   std::int64_t unmatched_ = 0;      // bytes framed of messages that are not known to be matched
   int sends_left_ = 0;              // messages whose end has not been reported
-  std::vector<std::uint32_t> matches_;  // numbers of messages that the peer is to be told are matched
-  std::size_t matches_told_ = 0;
+  std::vector<std::uint32_t> matches_;  // numbers of matched messages of which the peer has not been told
+  std::int64_t untold_ = 0;             // bytes received of these
+  bool tells_ = false;                  // the peer is to be told now
 
   absl::flat_hash_map<std::uint32_t, Incoming> incoming_;
   std::int64_t early_ = 0;  // bytes received of messages that are not matched

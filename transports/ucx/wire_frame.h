@@ -10,13 +10,13 @@ namespace tutti::ucx {
 struct FrameHeader {
   enum class Kind : std::uint32_t {
     kPayload = 0x31575454,  // "TTW1": a part of a message
-    kMatched = 0x32575454,  // "TTW2": the sender of the frame has matched message `number` with a receive
+    kMatched = 0x32575454,  // "TTW2": the payload is numbers of messages that the frame's sender has matched
   };
   Kind kind = Kind::kPayload;
-  std::uint32_t number = 0;  // of the message, counted by its sender
-  std::int64_t bytes = 0;    // of the whole message
-  std::int64_t offset = 0;   // of the payload in the message
-  std::int64_t length = 0;   // of the payload; 0 with kMatched
+  std::uint32_t number = 0;  // kPayload: of the message, counted by its sender
+  std::int64_t bytes = 0;    // kPayload: of the whole message
+  std::int64_t offset = 0;   // kPayload: of the payload in the message
+  std::int64_t length = 0;   // of the payload
 };
 static_assert(sizeof(FrameHeader) == 32);
 
