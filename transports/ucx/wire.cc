@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,11 @@ constexpr std::int64_t kTrash = 64 << 10;
 
 constexpr auto kHeader = static_cast<std::int64_t>(sizeof(FrameHeader));
 
+// The memory that a message needs before its receive is posted. Of the messages whose frames are kept, the sender has
+// sent all but one as a whole, because it sends them in turn until the window is shut.
+std::int64_t EarlyRoom(std::int64_t bytes) { return std::min(bytes, Wire::kWindow); }
+constexpr std::int64_t kMostEarlyRoom = 2 * Wire::kWindow;
+
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
@@ -31,24 +37,26 @@ Wire::Wire(std::vector<UniqueFd> sockets, std::vector<WireEnd>& ended)
     : sockets_(std::move(sockets)), connections_(sockets_.size()), ended_(ended) {}
 
 std::uint32_t Wire::Send(const void* data, std::int64_t bytes, std::uint32_t operation) {
-  const auto number = first_number_ + static_cast<std::uint32_t>(outgoing_.size());
-  outgoing_.push_back({.data = static_cast<const std::byte*>(data), .bytes = bytes, .operation = operation});
+  if (free_outgoing_.empty()) free_outgoing_.emplace_back();
+  to_offer_.splice(to_offer_.end(), free_outgoing_, free_outgoing_.begin());
+  to_offer_.back() = {
+      .number = next_number_++, .operation = operation, .data = static_cast<const std::byte*>(data), .bytes = bytes};
+  outgoing_[to_offer_.back().number] = std::prev(to_offer_.end());
   ++sends_left_;
   UpdateReady();
-  return number;
+  return to_offer_.back().number;
 }
 
-Wire::Outgoing* Wire::Find(std::uint32_t number) {
-  const std::uint32_t place = number - first_number_;
-  return place < outgoing_.size() ? &outgoing_[place] : nullptr;
-}
-
-void Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation) {
-  if (broken_) return;  // the caller ends the receive when it hears why
+bool Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation) {
+  if (broken_) {
+    const auto come = incoming_.find(number);
+    if (come == incoming_.end() || come->second.received < bytes) return false;
+  }
   const auto found = incoming_.try_emplace(number).first;
   Incoming& incoming = found->second;
   if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
-    return Break(absl::StrCat("it announced message ", number, " twice or with another length"));
+    Break(absl::StrCat("it announced message ", number, " twice or with another length"));
+    return false;
   }
   ++receives_;
   incoming.bytes = bytes;
@@ -56,14 +64,21 @@ void Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::ui
   incoming.operation = operation;
   Match(incoming, number);
   EndIfReceived(found);
+  return true;
 }
 
 void Wire::Discard(std::uint32_t number, std::int64_t bytes) {
-  if (broken_) return;
+  if (broken_) {
+    incoming_.erase(number);
+    return;
+  }
   const auto found = incoming_.try_emplace(number).first;
-  if (found->second.matched) return Break(absl::StrCat("it announced message ", number, " twice"));
-  found->second.bytes = bytes;
-  Match(found->second, number);
+  Incoming& incoming = found->second;
+  if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
+    return Break(absl::StrCat("it announced message ", number, " twice or with another length"));
+  }
+  incoming.bytes = bytes;
+  Match(incoming, number);
   EndIfReceived(found);
 }
 
@@ -73,6 +88,7 @@ void Wire::Match(Incoming& incoming, std::uint32_t number) {
   if (incoming.data != nullptr && incoming.begun > 0) {
     std::memcpy(incoming.data, incoming.early.memory.get(), static_cast<std::size_t>(incoming.early_end));
   }
+  if (incoming.early.bytes > 0) early_room_ -= EarlyRoom(incoming.bytes);
   Keep(std::exchange(incoming.early, {}));
   matches_.push_back(number);
   untold_ += incoming.received;
@@ -123,19 +139,21 @@ void Wire::Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends) {
 }
 
 void Wire::HearMatched(std::uint32_t number) {
-  Outgoing* const message = Find(number);
-  if (message == nullptr || message->matched) return Break(absl::StrCat("it matched message ", number, " twice"));
+  const auto found = outgoing_.find(number);
+  if (found == outgoing_.end() || found->second->matched) {
+    return Break(absl::StrCat("it matched message ", number, " twice"));
+  }
+  const std::list<Outgoing>::iterator message = found->second;
   message->matched = true;
   unmatched_ -= message->framed;
-  PopEnded();
+  if (message->framed < message->bytes) to_finish_.splice(to_finish_.end(), to_offer_, message);
+  ForgetIfEnded(message);
 }
 
-void Wire::PopEnded() {
-  while (!outgoing_.empty() && outgoing_.front().matched && outgoing_.front().written == outgoing_.front().bytes) {
-    outgoing_.pop_front();
-    ++first_number_;
-    if (next_ > 0) --next_;
-  }
+void Wire::ForgetIfEnded(std::list<Outgoing>::iterator message) {
+  if (!message->matched || message->written < message->bytes) return;
+  outgoing_.erase(message->number);
+  free_outgoing_.splice(free_outgoing_.end(), framed_, message);
 }
 
 void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool closed) {
@@ -146,7 +164,7 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 }
 
 void Wire::UpdateReady() {
-  const bool has_output = next_ < outgoing_.size() || tells_;
+  const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < kWindow);
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
     return connection.readable || (connection.writable && (has_output || connection.writes));
   });
@@ -182,31 +200,36 @@ bool Wire::NextFrame(Connection& connection) {
     }
     return connection.writes = true;
   }
-  while (next_ < outgoing_.size() && outgoing_[next_].framed == outgoing_[next_].bytes) ++next_;
-  // The first message that may be sent: where the window is shut, one that is matched.
-  for (std::size_t place = next_; place < outgoing_.size(); ++place) {
-    Outgoing& message = outgoing_[place];
-    const std::int64_t open = message.matched ? kFrameBytes : std::min(kFrameBytes, kWindow - unmatched_);
-    const std::int64_t length = std::min(open, message.bytes - message.framed);
-    if (length <= 0) continue;
-    connection.out = {.number = first_number_ + static_cast<std::uint32_t>(place),
-                      .bytes = message.bytes,
-                      .offset = message.framed,
-                      .length = length};
-    message.framed += length;
-    if (!message.matched) unmatched_ += length;
-    return connection.writes = true;
+  Outgoing* const message = NextMessage();
+  if (message == nullptr) return false;
+  const std::int64_t open = message->matched ? kFrameBytes : std::min(kFrameBytes, kWindow - unmatched_);
+  const std::int64_t length = std::min(open, message->bytes - message->framed);
+  connection.out = {.number = message->number, .bytes = message->bytes, .offset = message->framed, .length = length};
+  message->framed += length;
+  if (!message->matched) unmatched_ += length;
+  if (message->framed == message->bytes) {
+    framed_.splice(framed_.end(), message->matched ? to_finish_ : to_offer_, outgoing_.find(message->number)->second);
   }
-  return false;
+  return connection.writes = true;
+}
+
+// Of the message that may go on whatever the window is, and the one that may while the window is open, the older one.
+Wire::Outgoing* Wire::NextMessage() {
+  Outgoing* const offer = to_offer_.empty() || unmatched_ >= kWindow ? nullptr : &to_offer_.front();
+  if (to_finish_.empty()) return offer;
+  Outgoing* const finish = &to_finish_.front();
+  const bool is_older = offer != nullptr && offer->number - finish->number > UINT32_MAX / 2;  // numbers wrap around
+  return is_older ? offer : finish;
 }
 
 bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
   bool moved = false;
   while (*budget > 0 && (connection.writes || NextFrame(connection))) {
     FrameHeader& frame = connection.out;
-    Outgoing* const message = frame.kind == FrameHeader::Kind::kPayload ? Find(frame.number) : nullptr;
+    const bool is_payload = frame.kind == FrameHeader::Kind::kPayload;
+    const auto message = is_payload ? outgoing_.find(frame.number)->second : framed_.end();
     const std::byte* const payload =
-        message != nullptr ? message->data + frame.offset : reinterpret_cast<const std::byte*>(connection.told.data());
+        is_payload ? message->data + frame.offset : reinterpret_cast<const std::byte*>(connection.told.data());
     const std::int64_t of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
     std::array<iovec, 2> parts;
     std::size_t count = 0;
@@ -221,9 +244,11 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     header.msg_iovlen = count;
     const ssize_t written = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (written < 0) {
-      if (WouldBlock(errno)) {
-        connection.writable = errno == EINTR;
-      } else {
+      connection.writable = errno == EINTR;
+      if (errno == EPIPE) {  // the peer has closed its end, perhaps behind bytes that are still to be read
+        connection.closing = true;
+        connection.readable = !connection.closed;
+      } else if (!WouldBlock(errno)) {
         Break(std::strerror(errno));
       }
       return moved;
@@ -232,16 +257,16 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     *budget -= written;
     connection.out_written += written;
     const std::int64_t now_of_payload = std::max<std::int64_t>(0, connection.out_written - kHeader);
-    if (message != nullptr) message->written += now_of_payload - of_payload;
+    if (is_payload) message->written += now_of_payload - of_payload;
     if (connection.out_written < kHeader + frame.length) {
       connection.writable = false;  // the kernel took less than it was given: it tells when it takes more
       return moved;
     }
     connection.writes = false;
-    if (message != nullptr && message->written == message->bytes) {
+    if (is_payload && message->written == message->bytes) {
       --sends_left_;
       ended_.push_back({false, message->operation});
-      PopEnded();
+      ForgetIfEnded(message);
     }
   }
   return moved;
@@ -292,13 +317,17 @@ bool Wire::TakeHeader(Connection& connection) {
   }
   Incoming& message = incoming_[frame.number];
   if (message.bytes == 0) message.bytes = frame.bytes;
-  const bool fits = message.matched || (early_ + frame.length <= kWindow && frame.offset + frame.length <= kWindow);
+  const bool begins = !message.matched && message.early.bytes == 0;
+  const std::int64_t room = begins ? early_room_ + EarlyRoom(frame.bytes) : early_room_;
+  const bool fits = message.matched || (early_ + frame.length <= kWindow && frame.offset + frame.length <= kWindow &&
+                                        room <= kMostEarlyRoom);
   if (message.bytes != frame.bytes || message.begun > message.bytes - frame.length || !fits) {
     Break("it sent more than it may");
     return false;
   }
   if (!message.matched) {
-    if (message.early.bytes == 0) message.early = TakeEarlyBuffer(std::min(message.bytes, kWindow));
+    if (begins) message.early = TakeEarlyBuffer(EarlyRoom(message.bytes));
+    early_room_ = room;
     message.early_end = std::max(message.early_end, frame.offset + frame.length);
   }
   message.begun += frame.length;
@@ -406,15 +435,17 @@ void Wire::Close() {
   Break("it is closed");
   sockets_.clear();
   connections_.clear();
+  to_offer_.clear();
+  to_finish_.clear();
+  framed_.clear();
   outgoing_.clear();
-  next_ = 0;
   sends_left_ = 0;
   unmatched_ = 0;
   matches_.clear();
   untold_ = 0;
   tells_ = false;
-  incoming_.clear();
-  early_ = 0;
+  absl::erase_if(incoming_,
+                 [](const auto& entry) { return entry.second.matched || entry.second.received < entry.second.bytes; });
   receives_ = 0;
 }
 

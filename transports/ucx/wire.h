@@ -2,9 +2,10 @@
 // messages. UCX only announces such a message, under the message's own tag and in its place in the order of messages
 // (messages.cc), because it copies what it sends over TCP and gives the kernel 8 KB at a time.
 //
-// A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to be
-// asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
-// comes before its receive is posted is kept here, kWindow bytes at most. What receives have matched is told to the sender
+// A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to
+// be asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
+// comes before its receive is posted is kept here, kWindow bytes at most. What receives have matched is told to the
+// sender
 // ("matched") when the window is half full: the window opens again, and the rest of a matched message comes without a
 // limit. So no message waits behind another whose receive is never posted.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_H_
@@ -13,7 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +47,9 @@ class Wire {
   // read until the end of the send is reported, or Close.
   std::uint32_t Send(const void* data, std::int64_t bytes, std::uint32_t operation);
   // Receives the message `number`, of `bytes` bytes, into `data`, which is written until the end of the receive is
-  // reported, Drop, or Close.
-  void Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation);
+  // reported, Drop, or Close. False where the wire is broken, unless the message has come before: nothing is written
+  // then, and no end reported.
+  bool Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation);
   // The message `number` is not wanted: what comes of it is thrown away.
   void Discard(std::uint32_t number, std::int64_t bytes);
   // Discards the messages of those receives for which `ends` holds; their ends are not reported.
@@ -68,7 +70,8 @@ class Wire {
   // Why the wire broke; nullopt while it works. A broken wire moves nothing.
   const std::optional<std::string>& broken() const { return broken_; }
   bool is_closed() const { return sockets_.empty(); }
-  // Closes the connections and forgets all messages; none of their ends is reported.
+  // Closes the connections and forgets all messages, none of whose ends is reported; except messages that have come
+  // whole and whose receives are not posted yet.
   void Close();
   // Tells the peer that nothing more will be sent.
   void FinishSending();
@@ -88,9 +91,10 @@ class Wire {
     std::int64_t bytes = 0;
   };
   struct Outgoing {
+    std::uint32_t number = 0;
+    std::uint32_t operation = 0;
     const std::byte* data = nullptr;
     std::int64_t bytes = 0;
-    std::uint32_t operation = 0;
     std::int64_t framed = 0;   // bytes that frames have been made of
     std::int64_t written = 0;  // bytes that the kernel has taken
     bool matched = false;
@@ -110,13 +114,13 @@ class Wire {
   struct Connection {
     bool readable = true;
     bool writable = true;
-    bool closing = false;  // the peer has closed its side: what is left to read ends with the end of the stream
-    bool closed = false;   // the end of the stream has been read
+    bool closing = false;          // the peer has closed its side: what is left to read ends with the end of the stream
+    bool closed = false;           // the end of the stream has been read
     FrameHeader out = {};          // the frame that is being written
     std::int64_t out_written = 0;  // bytes of the header and of the payload that the kernel has taken
     bool writes = false;
     std::array<std::uint32_t, kMostTold> told;  // the payload of the frame that is being written, if it is kMatched
-    FrameHeader in = {};  // the frame whose payload is being read
+    FrameHeader in = {};                        // the frame whose payload is being read
     std::int64_t in_left = 0;
     std::array<std::byte, kStaged> staged;  // bytes that came behind a payload: headers, and the beginning of a payload
     std::size_t staged_begin = 0;
@@ -127,8 +131,8 @@ class Wire {
   bool Read(Connection& connection, int socket, std::int64_t* budget);
   // Makes the next frame of `connection`; false when there is nothing that may be sent.
   bool NextFrame(Connection& connection);
-  // Takes the header at the front of what is staged, and with it the numbers of a kMatched frame; false where these have
-  // not come yet, or where the peer has broken the rules.
+  // Takes the header at the front of what is staged, and with it the numbers of a kMatched frame; false where these
+  // have not come yet, or where the peer has broken the rules.
   bool TakeHeader(Connection& connection);
   void TellIfDue();
   void HearMatched(std::uint32_t number);
@@ -140,32 +144,37 @@ class Wire {
   // Memory for at least `bytes` bytes of a payload; and its return.
   EarlyBuffer TakeEarlyBuffer(std::int64_t bytes);
   void Keep(EarlyBuffer buffer);
-  void PopEnded();
+  // Forgets the message if it is over.
+  void ForgetIfEnded(std::list<Outgoing>::iterator message);
+  // The message whose frame is to be sent next; nullptr: none may be sent.
+  Outgoing* NextMessage();
   void Break(absl::string_view why);
   void UpdateReady();
   void HasClosed(Connection& connection);
-  Outgoing* Find(std::uint32_t number);
-
   std::vector<UniqueFd> sockets_;
   std::vector<Connection> connections_;
   std::vector<WireEnd>& ended_;
   std::optional<std::string> broken_;
   bool is_ready_ = true;
 
-  std::deque<Outgoing> outgoing_;   // by number, from first_number_ on
-  std::uint32_t first_number_ = 0;  // the number of the first of outgoing_
-  std::size_t next_ = 0;            // all messages of outgoing_ before this place are wholly framed
-  std::int64_t unmatched_ = 0;      // bytes framed of messages that are not known to be matched
-  int sends_left_ = 0;              // messages whose end has not been reported
+  std::list<Outgoing> to_offer_;   // not wholly framed, not known to be matched; the oldest first
+  std::list<Outgoing> to_finish_;  // not wholly framed, matched
+  std::list<Outgoing> framed_;     // messages that are wholly framed, but not wholly written, or not matched
+  std::list<Outgoing> free_outgoing_;
+  absl::flat_hash_map<std::uint32_t, std::list<Outgoing>::iterator> outgoing_;  // all messages in the first three lists
+  std::uint32_t next_number_ = 0;
+  std::int64_t unmatched_ = 0;          // bytes framed of messages that are not known to be matched
+  int sends_left_ = 0;                  // messages whose end has not been reported
   std::vector<std::uint32_t> matches_;  // numbers of matched messages of which the peer has not been told
   std::int64_t untold_ = 0;             // bytes received of these
   bool tells_ = false;                  // the peer is to be told now
 
   absl::flat_hash_map<std::uint32_t, Incoming> incoming_;
-  std::int64_t early_ = 0;  // bytes received of messages that are not matched
+  std::int64_t early_ = 0;               // bytes received of messages that are not matched
+  std::int64_t early_room_ = 0;          // the bytes of memory that these messages need, all together
   std::vector<EarlyBuffer> free_early_;  // of kWindow bytes together at most
   std::int64_t free_early_bytes_ = 0;
-  int receives_ = 0;        // receives whose end has not been reported
+  int receives_ = 0;              // receives whose end has not been reported
   std::vector<std::byte> trash_;  // where unwanted payload goes; empty until there is any
 };
 

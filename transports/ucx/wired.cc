@@ -39,14 +39,14 @@ void UcxTransport::BeginWired(Operation* operation, const Announcement& announce
   } else if (bytes != operation->bytes) {
     error = WrongLength(peer, operation->tag, bytes, operation->bytes);
   }
-  Wire* const wire = WireTo(peer);
-  if (error.ok() && wire == nullptr) {
+  Wire& wire = *wires_.To(peer);
+  if (error.ok() && wire.Receive(number, operation->data, bytes, operation->number)) return;
+  if (error.ok()) {
     held_.push_back({operation->completion, peer});
-    return Release(operation);
+  } else {
+    if (whole && bytes > 0) wire.Discard(number, bytes);
+    ended_.End(operation->completion, std::move(error));
   }
-  if (error.ok()) return wire->Receive(number, operation->data, bytes, operation->number);
-  if (wire != nullptr && whole && bytes > 0) wire->Discard(number, bytes);
-  ended_.End(operation->completion, std::move(error));
   Release(operation);
 }
 

@@ -1,0 +1,239 @@
+#include "transports/ucx/wire_meeting.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti::ucx {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x31495454;
+
+// What a rank that connects says, as in wire_meeting.h.
+struct Introduction {
+  std::uint32_t magic = kMagic;
+  Rank rank = 1;
+  std::uint32_t index = 0;
+  std::uint32_t count = 1;
+  Nonce nonce = {};
+};
+
+struct Member {
+  explicit Member(Rank r) : rank(r) {}
+
+  void Begin(const std::vector<const Member*>& others, int connections) {
+    std::vector<WireMember> members;
+    for (const Member* other : others) members.push_back({other->rank, other->meeting.address(), other->nonce});
+    const absl::Status begun = meeting.Begin(rank, nonce, std::move(members), connections);
+    EXPECT_TRUE(begun.ok()) << begun;
+  }
+  bool Advance() {
+    const absl::StatusOr<bool> met = meeting.Advance();
+    EXPECT_TRUE(met.ok()) << met.status();
+    return met.ok() && *met;
+  }
+
+  const Rank rank;
+  Nonce nonce = NewNonce();
+  WireMeeting meeting = WireMeeting::Open("lo").value();
+};
+
+// Advances all members, when one of them has something to do, until all have met.
+void Meet(const std::vector<Member*>& members) {
+  for (;;) {
+    bool all = true;
+    std::vector<pollfd> fds;
+    for (Member* member : members) {
+      if (member->Advance()) continue;
+      all = false;
+      fds.push_back({member->meeting.fd(), POLLIN, 0});
+    }
+    if (all || testing::Test::HasFailure()) return;
+    ASSERT_GT(poll(fds.data(), fds.size(), 60'000), 0) << "the members do not meet";
+  }
+}
+
+UniqueFd Stranger(const Member& member) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address;
+  std::memcpy(&address, member.meeting.address().data(), sizeof(address));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+UniqueFd Say(const Member& member, const Introduction& introduction, std::size_t bytes = sizeof(Introduction)) {
+  UniqueFd fd = Stranger(member);
+  EXPECT_EQ(send(fd.get(), &introduction, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+  return fd;
+}
+
+// Whether `member` closes the connection of a stranger; what the stranger has said is taken in first.
+bool IsShownTheDoor(Member& member, const UniqueFd& stranger) {
+  pollfd closed = {stranger.get(), POLLIN, 0};
+  for (int tries = 0; tries < 100; ++tries) {
+    EXPECT_FALSE(member.Advance());
+    if (poll(&closed, 1, 10) > 0) return true;
+  }
+  return false;
+}
+
+// Each connection of two ranks is one: what is written at one end comes at the other.
+void ExpectJoined(std::vector<WireSockets>& ones, Rank one, std::vector<WireSockets>& others, Rank other) {
+  const auto to = [](std::vector<WireSockets>& all, Rank peer) -> std::vector<UniqueFd>& {
+    return std::find_if(all.begin(), all.end(), [&](const WireSockets& each) { return each.peer == peer; })->sockets;
+  };
+  std::vector<UniqueFd>& here = to(ones, other);
+  std::vector<UniqueFd>& there = to(others, one);
+  ASSERT_EQ(here.size(), there.size());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    const std::string text = absl::StrCat(one, "-", other, "-", i);
+    std::string heard(text.size(), '?');
+    ASSERT_EQ(send(here[i].get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    pollfd come = {there[i].get(), POLLIN, 0};
+    ASSERT_EQ(poll(&come, 1, 60'000), 1);
+    ASSERT_EQ(recv(there[i].get(), heard.data(), heard.size(), 0), static_cast<ssize_t>(text.size()));
+    EXPECT_EQ(heard, text);
+  }
+}
+
+TEST(WireMeeting, RanksMeetWithAsManyConnectionsAsTheHigherOneMakes) {
+  Member low(0), middle(3), high(7);
+  low.Begin({&middle, &high}, 2);
+  middle.Begin({&low, &high}, 5);
+  high.Begin({&low, &middle}, 1);
+  Meet({&low, &middle, &high});
+  std::vector<WireSockets> of_low = low.meeting.Take(), of_middle = middle.meeting.Take(),
+                           of_high = high.meeting.Take();
+  ExpectJoined(of_low, 0, of_middle, 3);
+  ExpectJoined(of_low, 0, of_high, 7);
+  ExpectJoined(of_high, 7, of_middle, 3);
+  EXPECT_EQ(of_low[0].sockets.size(), 5u);
+  EXPECT_EQ(of_low[1].sockets.size(), 1u);
+  EXPECT_EQ(of_high[1].sockets.size(), 1u);
+}
+
+TEST(WireMeeting, WhoHasNobodyToMeetHasMetAll) {
+  Member alone(0);
+  alone.Begin({}, 1);
+  EXPECT_TRUE(alone.Advance());
+  EXPECT_TRUE(alone.meeting.Take().empty());
+}
+
+TEST(WireMeeting, NobodyListensAnyMoreOnceAllHaveMet) {
+  Member low(0), high(1);
+  low.Begin({&high}, 1);
+  high.Begin({&low}, 1);
+  sockaddr_in address;
+  std::memcpy(&address, low.meeting.address().data(), sizeof(address));
+  Meet({&low, &high});
+  const std::vector<WireSockets> met = low.meeting.Take();
+  const UniqueFd late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_NE(connect(late.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+}
+
+TEST(WireMeeting, StrangersAreShownTheDoorAndTheRanksMeet) {
+  Member low(2), high(4);
+  low.Begin({&high}, 3);
+  const std::vector<std::function<void(Introduction&)>> wrongs = {
+      [](Introduction& said) { said.magic = 1; },
+      [](Introduction& said) { said.nonce[0] = static_cast<char>(said.nonce[0] ^ 1); },
+      [](Introduction& said) { said.nonce[said.nonce.size() - 1] ^= 1; },
+      [](Introduction& said) { said.rank = 2; },  // the rank that listens
+      [](Introduction& said) { said.rank = 0; },  // a rank that would not connect
+      [](Introduction& said) { said.rank = 5; },  // no member
+      [](Introduction& said) { said.rank = -1; },
+      [](Introduction& said) { said.count = 0; },
+      [](Introduction& said) { said.count = kMaxWireConnections + 1; },
+      [](Introduction& said) { said.count = 0xFFFFFFFF; },
+      [](Introduction& said) { said.index = 3; },
+      [](Introduction& said) { said.index = 0xFFFFFFFF; },
+  };
+  for (const auto& wrong : wrongs) {
+    Introduction said = {.rank = 4, .index = 0, .count = 3, .nonce = low.nonce};
+    wrong(said);
+    const UniqueFd stranger = Say(low, said);
+    EXPECT_TRUE(IsShownTheDoor(low, stranger)) << &wrong - wrongs.data();
+  }
+  high.Begin({&low}, 3);
+  Meet({&low, &high});
+  std::vector<WireSockets> of_low = low.meeting.Take(), of_high = high.meeting.Take();
+  ExpectJoined(of_low, 2, of_high, 4);
+}
+
+TEST(WireMeeting, ARankThatConnectsTwiceKeepsItsFirstConnection) {
+  Member low(0), high(1);
+  low.Begin({&high}, 2);
+  const Introduction first = {.rank = 1, .index = 0, .count = 2, .nonce = low.nonce};
+  const UniqueFd connection = Say(low, first);
+  while (low.meeting.missing() == 1 && !low.Advance()) {
+    const UniqueFd again = Say(low, first);
+    EXPECT_TRUE(IsShownTheDoor(low, again));
+    Introduction another_count = first;
+    another_count.index = 1;
+    another_count.count = 3;
+    EXPECT_TRUE(IsShownTheDoor(low, Say(low, another_count)));
+    break;
+  }
+  EXPECT_EQ(low.meeting.missing(), 1);
+  Introduction second = first;
+  second.index = 1;
+  const UniqueFd other = Say(low, second);
+  Meet({&low});
+  const std::vector<WireSockets> met = low.meeting.Take();
+  ASSERT_EQ(met.size(), 1u);
+  EXPECT_EQ(met[0].sockets.size(), 2u);
+}
+
+// Strangers who say nothing, or too little, or hang up, keep nobody from meeting, however many there are.
+TEST(WireMeeting, SilentStrangersKeepNobodyFromMeeting) {
+  Member low(0), high(1);
+  low.Begin({&high}, 1);
+  const Introduction said = {.rank = 1, .nonce = low.nonce};
+  std::vector<UniqueFd> strangers;
+  for (std::size_t i = 0; i < 300; ++i) {
+    strangers.push_back(i % 2 == 0 ? Stranger(low) : Say(low, said, 1 + i % (sizeof(said) - 1)));
+    if (i % 5 == 0) strangers.back().Reset();
+    if (i % 10 == 0) low.Advance();
+  }
+  high.Begin({&low}, 1);
+  Meet({&low, &high});
+  std::vector<WireSockets> of_low = low.meeting.Take(), of_high = high.meeting.Take();
+  ExpectJoined(of_low, 0, of_high, 1);
+}
+
+// What follows an introduction is left to the wire.
+TEST(WireMeeting, WhatIsSentBehindAnIntroductionStays) {
+  Member low(0), high(1);
+  low.Begin({&high}, 1);
+  const Introduction said = {.rank = 1, .nonce = low.nonce};
+  const std::string text = std::string(reinterpret_cast<const char*>(&said), sizeof(said)) + "behind";
+  const UniqueFd fd = Stranger(low);
+  ASSERT_EQ(send(fd.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  Meet({&low});
+  const std::vector<WireSockets> met = low.meeting.Take();
+  std::array<char, 20> heard;
+  EXPECT_EQ(recv(met[0].sockets[0].get(), heard.data(), heard.size(), MSG_DONTWAIT), 6);
+}
+
+TEST(WireMeeting, ARankThatDoesNotListenAnyMoreIsNamed) {
+  Member low(3), high(8);
+  const WireMember gone = {3, low.meeting.address(), low.nonce};
+  low.meeting = WireMeeting();
+  ASSERT_TRUE(high.meeting.Begin(8, high.nonce, {gone}, 1).ok());
+  absl::StatusOr<bool> met = false;
+  while (met.ok() && !*met) met = high.meeting.Advance();
+  EXPECT_EQ(met.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(met.status().message().find("rank 3"), absl::string_view::npos) << met.status();
+  EXPECT_EQ(high.meeting.missing(), 3);
+}
+
+}  // namespace
+}  // namespace tutti::ucx
