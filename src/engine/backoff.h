@@ -34,7 +34,7 @@ class Backoff {
 
   // As Pause, but never tells its caller to sleep; true.
   bool PauseWithoutLimit() {
-    count_ = policy_.spins > 0 ? 0 : policy_.spins;
+    count_ = 0;
     Pause();
     return true;
   }

@@ -143,6 +143,7 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   };
   while (true) {
     const bool moved = Poll();
+    if (moved) message_wait_.Ended(options_.now_ns());  // also the wait that the goal ends
     if (reached()) break;
     // A thread that claims the seat may be about to make the call for which the peers wait: no driver keeps the seat
     // until its own call has ended.
@@ -151,7 +152,6 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
     if (goal.milestone == nullptr && !goal.eager && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
-      message_wait_.Ended(options_.now_ns());
       ShowAfterMove();
     } else if (executor_->all_in_background() || !PollsOn(backoff)) {
       Rest(goal.end_ns);
