@@ -225,8 +225,8 @@ struct UcxOptions {
   std::string interface;
   // Ranks with equal node names map each other's memory; empty: the machine's boot id.
   std::string node;
-  // TCP connections to each rank on another node with a lower number, 1 to 64, over which the payload of longer messages
-  // is spread: more than one where a single connection does not fill the network.
+  // TCP connections to each rank on another node with a lower number, 1 to 64, over which the payload of longer
+  // messages is spread: more than one where a single connection does not fill the network.
   int connections = 1;
 };
 absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& ucx, const TransportOptions& options);

@@ -147,10 +147,10 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_TRANSPORT", ParseTransport, [](const Config& config) { return config.transport; },
              "Transport between ranks: auto, ucx, or inproc, which serves a world of one rank (threads make theirs "
              "with MakeInprocTransport)."},
-    Variable{"TUTTI_CONNECTIONS", ParseConnections,
-             [](const Config& config) { return absl::StrCat(config.connections); },
-             "TCP connections that a rank makes to each rank of a lower number on another node, over which long messages "
-             "are spread: more than 1 where one connection does not fill the network."},
+    Variable{
+        "TUTTI_CONNECTIONS", ParseConnections, [](const Config& config) { return absl::StrCat(config.connections); },
+        "TCP connections that a rank makes to each rank of a lower number on another node, over which long messages "
+        "are spread: more than 1 where one connection does not fill the network."},
     Variable{"TUTTI_GPU_TRANSPORT", ParseGpuTransport, [](const Config& config) { return config.gpu_transport; },
              "How calls on the memory of GPUs travel: nccl; staged, through pinned memory of the host and "
              "TUTTI_TRANSPORT; or auto, NCCL where all ranks have it and no two have one GPU, otherwise staged. Equal "

@@ -25,7 +25,6 @@
 #include "engine/message_wait.h"
 #include "engine/run.h"
 #include "engine/submission_queue.h"
-#include "engine/wake_up.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -271,7 +270,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The earliest deadline of the calls under way, as of the last CheckHealth.
   std::int64_t next_deadline_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   Inquiries inquiries_ TUTTI_GUARDED_BY(seat_);
-  MessageWait message_wait_ TUTTI_GUARDED_BY(seat_){WakeUpNanos()};
+  MessageWait message_wait_ TUTTI_GUARDED_BY(seat_);
   std::uint32_t polls_ TUTTI_GUARDED_BY(seat_) = 0;
 
   // What peers that ask are told: who holds this rank up, as far as it knows.

@@ -2,54 +2,55 @@
 #ifndef TUTTI_ENGINE_MESSAGE_WAIT_H_
 #define TUTTI_ENGINE_MESSAGE_WAIT_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tutti {
 
-// To poll for as long as going to sleep and waking up take, and then to sleep, costs at most twice what the better choice would have cost,
-// but on a machine whose cores are busy those polls keep others from the very work for which this thread waits. So a
-// thread polls only while most of its last waits were so short that the polls met the message. A wait that was slept
-// through counts as well: a short one is one after which polls would have met the message.
+// To poll for as long as going to sleep and waking up take, and then to sleep, costs at most twice what the better
+// choice would have cost this thread. But where cores are busy, polls keep others from the very work for which this
+// thread waits. So a thread polls only while most of its last polls met their message in that time. A thread that
+// sleeps tries a poll now and then, more seldom with each one in vain: how long a wait lasts that was slept through
+// tells nothing, because polls would have made it longer where the peer needs this core.
 class MessageWait {
  public:
-  // `wake_up_ns`: what a sleeping thread takes to run again, once it is woken.
-  explicit MessageWait(std::int64_t wake_up_ns)
-      : wake_up_ns_(wake_up_ns), sleep_ns_(kSleepInWakeUps * wake_up_ns) {}
+  // What it costs to sleep until a message comes: to prepare all sockets for it, to be woken, on another core than the
+  // waker's, and to look through the sockets again. Longer than a peer that sleeps takes to answer, so that two ranks
+  // that sleep for each other find out that they need not. Not measured anew: two threads that share a core wake each
+  // other in 2 µs, and one that waits for a busy core runs milliseconds later.
+  static constexpr std::int64_t kSleepNanos = 50'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep.
   bool PollsOn(std::int64_t now_ns) {
-    if (began_ns_ == kNotWaiting) began_ns_ = now_ns;
-    if (short_share_ < kEnough) {
-      slept_ = true;
-      return false;
+    if (began_ns_ == kNotWaiting) {
+      began_ns_ = now_ns;
+      polls_ = share_met_ >= kEnough || --waits_until_try_ <= 0;
     }
-    const bool polls = now_ns - began_ns_ < sleep_ns_;
-    slept_ |= !polls;
-    return polls;
+    return polls_ && now_ns - began_ns_ < kSleepNanos;
   }
 
   // Called after a poll that found something, with the time: the wait, if there was one, has ended.
   void Ended(std::int64_t now_ns) {
-    if (began_ns_ == kNotWaiting) return;
-    const std::int64_t lasted_ns = now_ns - began_ns_ - (slept_ ? wake_up_ns_ : 0);
+    const std::int64_t began_ns = began_ns_;
     began_ns_ = kNotWaiting;
-    slept_ = false;
-    short_share_ += ((lasted_ns < sleep_ns_ ? 1.0F : 0.0F) - short_share_) / kMemory;
+    if (began_ns == kNotWaiting || !polls_) return;
+    const bool met = now_ns - began_ns < kSleepNanos;
+    share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
+    waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
+    waits_until_try_ = waits_between_tries_;
   }
 
  private:
   static constexpr std::int64_t kNotWaiting = -1;
-  // What it costs to sleep until a message comes, in wake-ups of a thread: to prepare all sockets for it, to be woken, and
-  // to look through the sockets again.
-  static constexpr std::int64_t kSleepInWakeUps = 4;
-  static constexpr float kMemory = 8;   // about so many waits are remembered
-  static constexpr float kEnough = 0.5F;  // the share of short waits from which on polls pay
+  static constexpr float kMemory = 8;     // about so many polled waits are remembered
+  static constexpr float kEnough = 0.5F;  // the share of met messages from which on polls pay
+  static constexpr int kMostBetweenTries = 1024;
 
-  const std::int64_t wake_up_ns_;
-  const std::int64_t sleep_ns_;  // what a sleep costs
   std::int64_t began_ns_ = kNotWaiting;
-  bool slept_ = false;
-  float short_share_ = 1;  // of the last waits
+  bool polls_ = false;   // in this wait
+  float share_met_ = 1;  // of the last polled waits
+  int waits_between_tries_ = 1;
+  int waits_until_try_ = 1;
 };
 
 }  // namespace tutti

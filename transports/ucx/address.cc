@@ -67,12 +67,12 @@ std::string Encode(const PeerAddress& address) {
 absl::StatusOr<PeerAddress> DecodeAddress(absl::string_view blob) {
   PeerAddress address;
   std::array<char, kMagic.size()> magic;
-  const bool valid = Take(&blob, magic.data(), magic.size()) &&
-                     kMagic == absl::string_view(magic.data(), magic.size()) && TakeString(&blob, &address.node) &&
-                     Take(&blob, &address.user, sizeof(address.user)) && TakeString(&blob, &address.socket) &&
-                     Take(&blob, address.nonce.data(), address.nonce.size()) &&
-                     Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) &&
-                     TakeString(&blob, &address.worker) && TakeString(&blob, &address.network_worker) && TakeString(&blob, &address.wire) && blob.empty();
+  const bool valid =
+      Take(&blob, magic.data(), magic.size()) && kMagic == absl::string_view(magic.data(), magic.size()) &&
+      TakeString(&blob, &address.node) && Take(&blob, &address.user, sizeof(address.user)) &&
+      TakeString(&blob, &address.socket) && Take(&blob, address.nonce.data(), address.nonce.size()) &&
+      Take(&blob, &address.region_bytes, sizeof(address.region_bytes)) && TakeString(&blob, &address.worker) &&
+      TakeString(&blob, &address.network_worker) && TakeString(&blob, &address.wire) && blob.empty();
   if (!valid) return absl::InvalidArgumentError("its address is not from a UCX transport of this version");
   return address;
 }

@@ -240,7 +240,8 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeUcxTransport(const UcxOptions& uc
   absl::StatusOr<std::unique_ptr<ucx::Worker>> worker = ucx::Worker::Create(interface);
   if (!worker.ok()) return worker.status();
   return std::make_unique<ucx::UcxTransport>(*std::move(worker), *std::move(region), *std::move(rendezvous),
-                                             *std::move(meeting), ucx_options.connections, std::move(wake), *std::move(node));
+                                             *std::move(meeting), ucx_options.connections, std::move(wake),
+                                             *std::move(node));
 }
 
 }  // namespace tutti

@@ -119,8 +119,8 @@ void UcxTransport::PostRecvNow(Rank from, std::uint64_t tag, void* data, std::in
   operation->data = data;
   const bool may_announce = endpoints_[static_cast<std::size_t>(from)].region().base != nullptr || wires_.To(from);
   Receive(operation, [&](void* buffer, std::size_t length, const ucp_request_param_t& param) {
-    return ucp_.ucp_tag_recv_nbx(worker_->get(), buffer, length, TagOf(from, tag), may_announce ? kAlsoAnnounced : kExactly,
-                                 &param);
+    return ucp_.ucp_tag_recv_nbx(worker_->get(), buffer, length, TagOf(from, tag),
+                                 may_announce ? kAlsoAnnounced : kExactly, &param);
   });
 }
 

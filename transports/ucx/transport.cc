@@ -116,10 +116,8 @@ void UcxTransport::Wait(std::int64_t until_ns, bool armed, bool wakeable) {
   }
   // poll skips negative descriptors.
   const int wires = wires_.fd() >= 0 ? wires_.fd() : meeting_.fd();
-  std::array<pollfd, 4> fds = {{{event_fd, POLLIN, 0},
-                                {links_.fd(), POLLIN, 0},
-                                {wakeable ? wake_.get() : -1, POLLIN, 0},
-                                {wires, POLLIN, 0}}};
+  std::array<pollfd, 4> fds = {
+      {{event_fd, POLLIN, 0}, {links_.fd(), POLLIN, 0}, {wakeable ? wake_.get() : -1, POLLIN, 0}, {wires, POLLIN, 0}}};
   const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(until_ns), absl::ZeroDuration(), absl::Hours(1)));
   if (ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[1].revents != 0) ReadLinks();

@@ -195,7 +195,8 @@ class UcxTransport final : public Transport {
   void BeginWired(Operation* operation, const Announcement& announcement, bool whole);
   // UCX has ended the announcement of a send that the wire has not taken yet.
   void WiredSendEnded(Operation* operation, ucs_status_t status);
-  // Closes the wire to `peer` and holds the operations that were under way on it, until it is known what has become of `peer`.
+  // Closes the wire to `peer` and holds the operations that were under way on it, until it is known what has become of
+  // `peer`.
   void HoldWired(Rank peer);
 
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.

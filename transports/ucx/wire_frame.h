@@ -1,5 +1,5 @@
-// The layout of what travels on a wire (wire.h): headers of 32 bytes, each followed by its payload, in the byte order of
-// the machines, which all ranks of a world share.
+// The layout of what travels on a wire (wire.h): headers of 32 bytes, each followed by its payload, in the byte order
+// of the machines, which all ranks of a world share.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_FRAME_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_FRAME_H_
 

@@ -20,7 +20,8 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::size_t kMaxStrangers = 64;  // connections beyond the expected ones whose other end has not said who it is
+constexpr std::size_t kMaxStrangers =
+    64;  // connections beyond the expected ones whose other end has not said who it is
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -173,8 +174,8 @@ void WireMeeting::Accept() {
 }
 
 bool WireMeeting::Hear(Stranger& stranger) {
-  const ssize_t got =
-      recv(stranger.socket.get(), stranger.text.data() + stranger.read, stranger.text.size() - stranger.read, MSG_DONTWAIT);
+  const ssize_t got = recv(stranger.socket.get(), stranger.text.data() + stranger.read,
+                           stranger.text.size() - stranger.read, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got > 0) stranger.read += static_cast<std::size_t>(got);
   if (got > 0 && stranger.read < stranger.text.size()) return false;
@@ -189,8 +190,8 @@ void WireMeeting::Admit(UniqueFd socket, const Introduction& introduction) {
   if (introduction.magic != Introduction().magic || !Equal(introduction.nonce, nonce_) || introduction.rank <= rank_) {
     return;
   }
-  const auto member = std::find_if(members_.begin(), members_.end(),
-                                   [&](const WireMember& m) { return m.rank == introduction.rank; });
+  const auto member =
+      std::find_if(members_.begin(), members_.end(), [&](const WireMember& m) { return m.rank == introduction.rank; });
   if (member == members_.end() || introduction.count > static_cast<std::uint32_t>(kMaxWireConnections)) return;
   std::vector<UniqueFd>& sockets = met_[static_cast<std::size_t>(member - members_.begin())].sockets;
   if (sockets.empty()) sockets.resize(introduction.count);

@@ -33,8 +33,8 @@ class WireMeeting {
   // Where this rank listens, for its peers; empty where the interface has no IP address: no wires are made then.
   const std::string& address() const { return address_; }
 
-  // Begins to meet `members`, all ranks on other nodes, as rank `rank` of nonce `nonce`; makes `connections` connections
-  // to each of those with a lower number. A member with a higher number makes as many as it likes.
+  // Begins to meet `members`, all ranks on other nodes, as rank `rank` of nonce `nonce`; makes `connections`
+  // connections to each of those with a lower number. A member with a higher number makes as many as it likes.
   absl::Status Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections);
   // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached.
   absl::StatusOr<bool> Advance();

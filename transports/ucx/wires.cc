@@ -33,7 +33,8 @@ void AvoidPacing(int socket) {
   }
   if (absl::string_view(name.data()) != "bbr" || info.tcpi_rtt > kShortPathUs) return;
   for (const absl::string_view other : {"cubic", "reno"}) {  // a system need not have, or allow, any of them
-    if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, other.data(), static_cast<socklen_t>(other.size())) == 0) return;
+    if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, other.data(), static_cast<socklen_t>(other.size())) == 0)
+      return;
   }
 }
 
@@ -62,9 +63,7 @@ absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
   return absl::OkStatus();
 }
 
-Wire* Wires::To(Rank peer) const {
-  return wires_.empty() ? nullptr : wires_[static_cast<std::size_t>(peer)].get();
-}
+Wire* Wires::To(Rank peer) const { return wires_.empty() ? nullptr : wires_[static_cast<std::size_t>(peer)].get(); }
 
 void Wires::ForEach(absl::FunctionRef<void(Rank, Wire&)> visit) {
   for (const Rank peer : peers_) visit(peer, *To(peer));

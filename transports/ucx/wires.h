@@ -49,7 +49,7 @@ class Wires {
   std::vector<Rank> peers_;                   // the ranks that have wires
   std::vector<WireEnd> ended_;
   std::vector<WireEnd> visited_;  // swapped with `ended_`, so that nothing allocates
-  int unseen_ = 0;  // calls of Progress since the last look
+  int unseen_ = 0;                // calls of Progress since the last look
 };
 
 }  // namespace tutti::ucx
