@@ -185,7 +185,7 @@ class UcxTransport final : public Transport {
   // Ends the announced send `operation`, or leaves its end to SendEnded.
   void Taken(Operation& operation);
 
-  // The wire to `peer`; nullptr where there is none, or none that works.
+  // The wire to `peer`; nullptr where there is none over which messages can be sent.
   Wire* WireTo(Rank peer) const;
   // Moves bytes over the wires, and ends what has ended there; true when anything moved.
   bool ProgressWires(bool looks);
@@ -195,8 +195,9 @@ class UcxTransport final : public Transport {
   void BeginWired(Operation* operation, const Announcement& announcement, bool whole);
   // UCX has ended the announcement of a send that the wire has not taken yet.
   void WiredSendEnded(Operation* operation, ucs_status_t status);
-  // Closes the wire to `peer` and holds the operations that were under way on it, until it is known what has become of
-  // `peer`.
+  // Holds the sends that are under way on the wire to `peer`, until it is known what has become of `peer`.
+  void HoldWiredSends(Rank peer);
+  // Closes the wire to `peer` and holds the sends and receives that were under way on it.
   void HoldWired(Rank peer);
 
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.

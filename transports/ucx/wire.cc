@@ -138,7 +138,18 @@ void Wire::Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends) {
   }
 }
 
+void Wire::ForgetSends() {
+  sends_ = false;
+  to_offer_.clear();
+  to_finish_.clear();
+  framed_.clear();
+  outgoing_.clear();
+  sends_left_ = 0;
+  UpdateReady();
+}
+
 void Wire::HearMatched(std::uint32_t number) {
+  if (!sends_) return;
   const auto found = outgoing_.find(number);
   if (found == outgoing_.end() || found->second->matched) {
     return Break(absl::StrCat("it matched message ", number, " twice"));
@@ -166,7 +177,7 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 void Wire::UpdateReady() {
   const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < kWindow);
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
-    return connection.readable || (connection.writable && (has_output || connection.writes));
+    return connection.readable || (connection.writable && sends_ && (has_output || connection.writes));
   });
 }
 
@@ -175,7 +186,7 @@ bool Wire::Progress() {
   std::int64_t reads = kReadAtOnce;
   std::int64_t writes = kReadAtOnce;
   for (std::size_t i = 0; i < connections_.size() && !broken_; ++i) {
-    if (connections_[i].writable) moved |= Write(connections_[i], sockets_[i].get(), &writes);
+    if (connections_[i].writable && sends_) moved |= Write(connections_[i], sockets_[i].get(), &writes);
     if (!broken_ && connections_[i].readable) moved |= Read(connections_[i], sockets_[i].get(), &reads);
   }
   UpdateReady();
@@ -435,12 +446,7 @@ void Wire::Close() {
   Break("it is closed");
   sockets_.clear();
   connections_.clear();
-  to_offer_.clear();
-  to_finish_.clear();
-  framed_.clear();
-  outgoing_.clear();
-  sends_left_ = 0;
-  unmatched_ = 0;
+  ForgetSends();
   matches_.clear();
   untold_ = 0;
   tells_ = false;

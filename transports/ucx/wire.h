@@ -55,6 +55,10 @@ class Wire {
   // Discards the messages of those receives for which `ends` holds; their ends are not reported.
   void Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends);
 
+  // Forgets the messages that are to be sent, none of whose ends is reported: from now on nothing is written. What
+  // comes is still received.
+  void ForgetSends();
+
   // Moves bytes over the connections that are ready; true when any moved. Reads at most kReadAtOnce bytes, and writes
   // about as many.
   bool Progress();
@@ -66,6 +70,8 @@ class Wire {
   // Whether messages are under way that the caller waits for.
   bool is_busy() const { return sends_left_ > 0 || receives_ > 0; }
   bool has_receives() const { return receives_ > 0; }
+  // Whether messages can be sent.
+  bool sends() const { return sends_ && !broken_; }
 
   // Why the wire broke; nullopt while it works. A broken wire moves nothing.
   const std::optional<std::string>& broken() const { return broken_; }
@@ -156,6 +162,7 @@ class Wire {
   std::vector<WireEnd>& ended_;
   std::optional<std::string> broken_;
   bool is_ready_ = true;
+  bool sends_ = true;
 
   std::list<Outgoing> to_offer_;   // not wholly framed, not known to be matched; the oldest first
   std::list<Outgoing> to_finish_;  // not wholly framed, matched

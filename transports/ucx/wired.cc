@@ -11,7 +11,7 @@ namespace tutti::ucx {
 
 Wire* UcxTransport::WireTo(Rank peer) const {
   Wire* const wire = wires_.To(peer);
-  return wire == nullptr || wire->broken() ? nullptr : wire;
+  return wire == nullptr || !wire->sends() ? nullptr : wire;
 }
 
 void UcxTransport::WiredSendEnded(Operation* operation, ucs_status_t status) {
@@ -20,7 +20,7 @@ void UcxTransport::WiredSendEnded(Operation* operation, ucs_status_t status) {
   if (works && status == UCS_OK) return;  // Taken ends the send
   if (works) {
     health_.Suspect(peer, ucp_.ucs_status_string(status), NanosIn(kAfterUcxError));
-    return HoldWired(peer);
+    return HoldWiredSends(peer);
   }
   held_.push_back({operation->completion, peer});
   Release(operation);
@@ -79,13 +79,19 @@ void UcxTransport::DeliverWired(std::int64_t end_ns) {
   }
 }
 
-void UcxTransport::HoldWired(Rank peer) {
+// UCX may fail first where `peer` has left, of whose messages some are still to be read from the wire.
+void UcxTransport::HoldWiredSends(Rank peer) {
   for (Operation& operation : operations_) {
     const bool waits = operation.completion != nullptr && operation.wired && operation.sent && operation.peer == peer;
     if (!waits) continue;
     held_.push_back({operation.completion, peer});
     Release(&operation);
   }
+  wires_.To(peer)->ForgetSends();
+}
+
+void UcxTransport::HoldWired(Rank peer) {
+  HoldWiredSends(peer);
   Wire* const wire = wires_.To(peer);
   // UCX's word is not awaited for the memory of messages that end here: only the wire reads and writes it.
   wire->Drop([&](std::uint32_t number) {
