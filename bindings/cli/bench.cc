@@ -19,6 +19,7 @@
 #include "bindings/cli/sizes.h"
 #include "bindings/cli/write_file.h"
 #include "tutti/communicator.h"
+#include "tutti/cost_model.h"
 
 namespace tutti::cli {
 namespace {
@@ -36,7 +37,8 @@ absl::Status PrintBeginning(Communicator& communicator, const BenchOptions& opti
       "# tutti bench ", options.collective, ": ", communicator.size(), " ranks, transport ", communicator.transport(),
       ", ", options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"),
       options.traffic.in_place ? ", in place where the collective can be" : ", out of place",
-      options.rewrite ? ", rewritten before each call" : "", "\n");
+      options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ",
+      ToString(*communicator.plan_options(options.memory_kind()).cost_model), "\n");
   if (options.on_device()) {
     const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
     if (!lines.ok()) return lines.status();

@@ -27,14 +27,19 @@ constexpr CostModel kDefault = {
     .switch_s = 1.4e-6,
 };
 
+std::string Rate(double bytes_per_s) {
+  return bytes_per_s < 1e9 ? absl::StrFormat("%.1f MB/s", bytes_per_s / 1e6)
+                           : absl::StrFormat("%.1f GB/s", bytes_per_s / 1e9);
+}
+
 std::string ToString(const LinkModel& link) {
-  std::string text = absl::StrFormat("%.2f µs + bytes / %.1f GB/s", link.latency_s * 1e6, link.bytes_per_s / 1e9);
+  std::string text = absl::StrFormat("%.2f µs + bytes / %s", link.latency_s * 1e6, Rate(link.bytes_per_s));
   if (link.message_s > 0 || link.copy_bytes_per_s > 0) {
     absl::StrAppendFormat(&text, " (each end: %.1f µs", link.message_s * 1e6);
-    if (link.copy_bytes_per_s > 0) absl::StrAppendFormat(&text, " + bytes / %.1f GB/s", link.copy_bytes_per_s / 1e9);
+    if (link.copy_bytes_per_s > 0) absl::StrAppend(&text, " + bytes / ", Rate(link.copy_bytes_per_s));
     if (link.announced_bytes > 0) {
-      absl::StrAppendFormat(&text, "; from %d KiB on one copy at %.1f GB/s", link.announced_bytes >> 10,
-                            link.announced_bytes_per_s / 1e9);
+      absl::StrAppendFormat(&text, "; from %d KiB on one copy at %s", link.announced_bytes >> 10,
+                            Rate(link.announced_bytes_per_s));
     }
     absl::StrAppend(&text, ")");
   }
@@ -42,7 +47,7 @@ std::string ToString(const LinkModel& link) {
 }
 
 std::string ToString(const NativeModel& native) {
-  return absl::StrFormat("%.2f µs + bytes / %.1f GB/s", native.latency_s * 1e6, native.bytes_per_s / 1e9);
+  return absl::StrFormat("%.2f µs + bytes / %s", native.latency_s * 1e6, Rate(native.bytes_per_s));
 }
 
 double Seconds(std::int64_t bytes, double bytes_per_s) {
