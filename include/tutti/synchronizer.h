@@ -222,9 +222,9 @@ class Synchronizer {
   double loss_scale() const;
 
   // Everything that later steps depend on beside weights and gradients: the step counter, residuals and their loss
-  // scale, replicas. An interrupted training that loads the same bytes goes on bit for bit. Waits until the last
-  // exchange has ended; if that exchange failed, the result is empty, which LoadState refuses, and the next step
-  // returns the error. Between steps only.
+  // scale, replicas. An interrupted training that loads the same bytes and uses the same schedules (docs/selection.md)
+  // goes on bit for bit. Waits until the last exchange has ended; if that exchange failed, the result is empty, which
+  // LoadState refuses, and the next step returns the error. Between steps only.
   std::string SaveState() const;
   // Loads what SaveState of the same strategy and parameters returned. A world of the same size gives each rank its own
   // state. A world of another size gives every rank the states of all ranks of the old world, in rank order, and each

@@ -69,6 +69,9 @@ Expected Parse(absl::string_view text, bool& value) {
 }
 std::string Print(bool value) { return value ? "1" : "0"; }
 
+Expected Parse(absl::string_view text, std::optional<bool>& value) { return Parse(text, value.emplace()); }
+std::string Print(const std::optional<bool>& value) { return value ? Print(*value) : ""; }
+
 struct Variable {
   absl::string_view name;
   Expected (*parse)(absl::string_view text, Config& config);
@@ -163,10 +166,11 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_VERIFY", ParseVerify, [](const Config& config) { return config.verify; },
              "Which plans are verified before their first run: auto, all but those beyond the limits of "
              "docs/verification.md; always, all; never, those given to Communicator::Bind only."},
-    Make<&Config::measure_links>("TUTTI_MEASURE_LINKS",
-                                 "1: the latency and bandwidth of messages are measured at set-up between two ranks of "
-                                 "a node and two of different nodes, and schedules are chosen for them. Equal on all "
-                                 "ranks."),
+    Make<&Config::measure_links>(
+        "TUTTI_MEASURE_LINKS",
+        "Which links are measured at set-up, so that schedules are chosen for them: without it those between nodes, by "
+        "two ranks; 1: those inside a node too; 0: none. What is chosen for measured links, and with it the order of "
+        "sums, may differ from run to run (docs/selection.md). Equal on all ranks."),
     Make<&Config::autotune>("TUTTI_AUTOTUNE",
                             "1: models whose wrapper is not told otherwise (autotune) try in their first steps how "
                             "gradients travel fastest (docs/autotuning.md). Equal on all ranks."),

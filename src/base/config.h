@@ -44,7 +44,7 @@ struct Config {
   std::string nccl_library;
   std::string schedule;
   std::string verify = "auto";
-  bool measure_links = false;
+  std::optional<bool> measure_links;
 
   // Settings of training.
   bool autotune = false;

@@ -85,8 +85,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstr
     communicator->Abort(on_device);
     return on_device;
   }
-  if ((*runtime)->measures_links) {
-    const absl::StatusOr<CostModel> measured = MeasureLinks(*communicator, *(*runtime)->cost_model);
+  if (const std::optional<bool> asked = (*runtime)->measures_links; asked.value_or(true)) {
+    const absl::StatusOr<CostModel> measured =
+        MeasureLinks(*communicator, *(*runtime)->cost_model, /*within_nodes=*/asked.has_value());
     if (!measured.ok()) return measured.status();
     (*runtime)->cost_model = std::make_shared<const CostModel>(*measured);
     communicator->impl_->plan_options.cost_model = (*runtime)->cost_model;

@@ -1,22 +1,23 @@
 #include "comm/link_measurement.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/link_fit.h"
+#include "comm/link_times.h"
 #include "tutti/selector.h"
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kShort = 1;
-constexpr std::int64_t kLong = 1 << 20;
-constexpr int kShortTrips = 50;
-constexpr int kLongTrips = 8;
+// What the first rank of a pair tells the second: the bytes that both send each other now, or one of these.
+constexpr std::int64_t kAnswer = 0;  // the second rank sends a few bytes back
+constexpr std::int64_t kEnd = -1;
 
 struct Pair {
   Rank first = kSelf;  // kSelf: the world has no such two ranks
@@ -33,76 +34,103 @@ Pair FindPair(const std::vector<int>& nodes, int size, bool share) {
   return {};
 }
 
-// Nanoseconds of the fastest of `trips` messages of `bytes` there and back; the first few trips, kWarmUps, do not
-// count.
-absl::StatusOr<std::int64_t> FastestTrip(Communicator& world, const Pair& pair, std::byte* memory, std::int64_t bytes,
-                                         int trips) {
-  constexpr int kWarmUps = 3;
-  const bool starts = world.rank() == pair.first;
-  const Rank peer = starts ? pair.second : pair.first;
-  const CallOptions options{.caller_drives = true};
-  std::int64_t fastest = std::numeric_limits<std::int64_t>::max();
-  for (int trip = 0; trip < kWarmUps + trips; ++trip) {
-    const std::int64_t start = MonotonicNanos();
-    for (const bool sends : {starts, !starts}) {
-      Work message = sends ? world.Send(memory, bytes, DType::kU8, peer, options)
-                           : world.Recv(memory, bytes, DType::kU8, peer, options);
-      if (absl::Status status = message.Wait(); !status.ok()) return status;
-    }
-    if (trip >= kWarmUps) fastest = std::min(fastest, MonotonicNanos() - start);
+// One of the two ranks that measure their link.
+class LinkEnd {
+ public:
+  static absl::StatusOr<LinkEnd> Make(Communicator& world, Rank peer) {
+    absl::StatusOr<Buffer> memory = world.Allocate(2 * kMostExchanged);
+    if (!memory.ok()) return memory.status();
+    // Pages that nobody has written are read faster than others, and written slower.
+    std::fill_n(memory->data(), 2 * kMostExchanged, std::byte{1});
+    return LinkEnd(world, peer, *std::move(memory));
   }
-  return fastest;
+
+  absl::Status Tell(std::int64_t order) { return world_.Send(&order, 1, DType::kI64, peer_, kOptions).Wait(); }
+  absl::StatusOr<std::int64_t> Hear() {
+    std::int64_t order = 0;
+    if (absl::Status status = world_.Recv(&order, 1, DType::kI64, peer_, kOptions).Wait(); !status.ok()) return status;
+    return order;
+  }
+
+  // Sends and receives `bytes` at the same time.
+  absl::Status Exchange(std::int64_t bytes) {
+    Work in = world_.Recv(memory_.data() + kMostExchanged, bytes, DType::kU8, peer_, kOptions);
+    Work out = world_.Send(memory_.data(), bytes, DType::kU8, peer_, kOptions);
+    const absl::Status sent = out.Wait();
+    const absl::Status received = in.Wait();
+    return sent.ok() ? received : sent;
+  }
+
+ private:
+  static constexpr CallOptions kOptions{.caller_drives = true};
+
+  LinkEnd(Communicator& world, Rank peer, Buffer memory) : world_(world), peer_(peer), memory_(std::move(memory)) {}
+
+  Communicator& world_;
+  Rank peer_;
+  Buffer memory_;
+};
+
+// The second rank's part.
+absl::Status Answer(LinkEnd& end) {
+  for (;;) {
+    const absl::StatusOr<std::int64_t> order = end.Hear();
+    if (!order.ok()) return order.status();
+    if (*order == kEnd) return absl::OkStatus();
+    if (absl::Status status = *order == kAnswer ? end.Tell(kAnswer) : end.Exchange(*order); !status.ok()) return status;
+  }
 }
 
-// The seconds that a message of `bytes` is predicted to take from the first to the second of the pair.
-double Predicted(const LinkModel& link, const CostModel& model, std::int64_t bytes) {
-  return model.step_s + SendingSeconds(link, bytes) + link.latency_s + TransferSeconds(link, bytes) +
-         ReceivingSeconds(link, bytes);
+// The first rank's part.
+absl::StatusOr<LinkNanos> Lead(LinkEnd& end) {
+  const absl::StatusOr<LinkNanos> nanos = TimeLink([&](std::int64_t bytes) -> absl::StatusOr<std::int64_t> {
+    const std::int64_t start = MonotonicNanos();
+    absl::Status status = end.Tell(bytes);
+    if (status.ok()) status = bytes == kAnswer ? end.Hear().status() : end.Exchange(bytes);
+    if (!status.ok()) return status;
+    return MonotonicNanos() - start;
+  });
+  if (!nanos.ok()) return nanos.status();
+  if (absl::Status status = end.Tell(kEnd); !status.ok()) return status;
+  return nanos;
 }
 
-// Multiplies the link's costs per message by one factor and its costs per byte by another, so that predictions match
-// the measured times of a short and of a long message.
-LinkModel Fit(const LinkModel& link, const CostModel& model, double short_s, double long_s) {
-  const double fixed = Predicted(link, model, 0) - model.step_s;
-  const double bytes = Predicted(link, model, kLong) - Predicted(link, model, 0);
-  const double slower = fixed > 0 ? std::max(short_s - model.step_s, 0.01 * fixed) / fixed : 1;
-  const double narrower = bytes > 0 ? std::max(long_s - short_s, 0.01 * bytes) / bytes : 1;
-  return {.latency_s = link.latency_s * slower,
-          .bytes_per_s = link.bytes_per_s / narrower,
-          .message_s = link.message_s * slower,
-          .copy_bytes_per_s = link.copy_bytes_per_s / narrower,
-          .announced_bytes = link.announced_bytes,
-          .announced_bytes_per_s = link.announced_bytes_per_s / narrower};
+// All ranks of the world end with what the pair measured.
+absl::StatusOr<LinkNanos> MeasureLink(Communicator& world, const Pair& pair) {
+  std::array<std::int64_t, 3> told = {};
+  if (world.rank() == pair.first || world.rank() == pair.second) {
+    const bool leads = world.rank() == pair.first;
+    absl::StatusOr<LinkEnd> end = LinkEnd::Make(world, leads ? pair.second : pair.first);
+    if (!end.ok()) return end.status();
+    if (leads) {
+      const absl::StatusOr<LinkNanos> nanos = Lead(*end);
+      if (!nanos.ok()) return nanos.status();
+      told = {nanos->trip, nanos->exchange, nanos->bytes};
+    } else if (absl::Status status = Answer(*end); !status.ok()) {
+      return status;
+    }
+  }
+  // The call names its schedule: a choice by the model before the measurement must not be remembered.
+  const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
+  if (!binomial.ok()) return binomial.status();
+  const absl::Status status =
+      world.Broadcast(told.data(), told.data(), std::ssize(told), DType::kI64, pair.first, {.schedule = *binomial})
+          .Wait();
+  if (!status.ok()) return status;
+  return LinkNanos{.trip = told[0], .exchange = told[1], .bytes = told[2]};
 }
 
 }  // namespace
 
-absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& model) {
-  absl::StatusOr<Buffer> memory = world.Allocate(kLong);
-  if (!memory.ok()) return memory.status();
-  std::fill_n(memory->data(), kLong, std::byte{1});  // pages that nobody has written are read faster than others
+absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& model, bool within_nodes) {
   CostModel measured = model;
-  for (const bool share : {true, false}) {
-    const Pair pair = FindPair(world.plan_options().nodes, world.size(), share);
-    if (pair.first == kSelf) continue;
-    std::vector<std::int64_t> nanos = {0, 0};  // the fastest round trip of a short and of a long message, at pair.first
-    if (world.rank() == pair.first || world.rank() == pair.second) {
-      for (const auto& [bytes, trips, at] :
-           {std::tuple(kShort, kShortTrips, std::size_t{0}), std::tuple(kLong, kLongTrips, std::size_t{1})}) {
-        const absl::StatusOr<std::int64_t> fastest = FastestTrip(world, pair, memory->data(), bytes, trips);
-        if (!fastest.ok()) return fastest.status();
-        if (world.rank() == pair.first) nanos[at] = *fastest;
-      }
-    }
-    // The call names its schedule: a choice by the model before the measurement must not be remembered.
-    const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
-    if (!binomial.ok()) return binomial.status();
-    const absl::Status told =
-        world.Broadcast(nanos.data(), nanos.data(), std::ssize(nanos), DType::kI64, pair.first, {.schedule = *binomial})
-            .Wait();
-    if (!told.ok()) return told;
-    LinkModel& link = share ? measured.within_node : measured.between_nodes;
-    link = Fit(link, model, static_cast<double>(nanos[0]) * 0.5e-9, static_cast<double>(nanos[1]) * 0.5e-9);
+  for (const bool between : {false, true}) {
+    const Pair pair = FindPair(world.plan_options().nodes, world.size(), !between);
+    if (pair.first == kSelf || !(between || within_nodes)) continue;
+    const absl::StatusOr<LinkNanos> nanos = MeasureLink(world, pair);
+    if (!nanos.ok()) return nanos.status();
+    LinkModel& link = between ? measured.between_nodes : measured.within_node;
+    link = FitLink(link, model.step_s, *nanos, between);
   }
   return measured;
 }

@@ -1,4 +1,4 @@
-// The links of a world, measured at set-up where TUTTI_MEASURE_LINKS asks for it.
+// The links of a world, measured at set-up (TUTTI_MEASURE_LINKS).
 #ifndef TUTTI_COMM_LINK_MEASUREMENT_H_
 #define TUTTI_COMM_LINK_MEASUREMENT_H_
 
@@ -8,10 +8,10 @@
 
 namespace tutti {
 
-// `model`, with the numbers of its links such that messages of 1 byte and of 1 MiB are predicted to take the time that
-// such messages took between two ranks: the first two of one node, and the first two of different nodes. Collective;
-// equal on all ranks. Numbers of links that the world does not have stay as they are. Errors are those of calls.
-absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& model);
+// `model`, with the numbers of the link between nodes, and, if `within_nodes`, of that inside a node, as measured by
+// the first two ranks that have such a link. Collective; equal on all ranks. Links that the world does not have stay as
+// they are. Takes milliseconds: docs/selection.md has figures. Errors are those of calls.
+absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& model, bool within_nodes);
 
 }  // namespace tutti
 

@@ -207,7 +207,9 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
                           {"segment_bytes", absl::StrCat(options.segment_bytes)},
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},
                           {"schedules", schedule_names},
-                          {"measure_links", config->measure_links ? "1" : "0"},
+                          {"measure_links", !config->measure_links   ? "between nodes"
+                                            : *config->measure_links ? "1"
+                                                                     : "0"},
                           {"verify", config->verify},
                           {"cuda_device", options.cuda_device.has_value() ? "one" : "none"},
                           {"gpu_transport", gpu_transport},

@@ -48,7 +48,7 @@ struct Runtime {
   absl::Duration timeout;
   std::vector<int> nodes;                       // by rank of the world; any numbers
   std::shared_ptr<const CostModel> cost_model;  // equal on all ranks
-  bool measures_links = false;                  // whether measurements replace the model's links at set-up
+  std::optional<bool> measures_links;           // TUTTI_MEASURE_LINKS
   std::int64_t segment_bytes = 0;
   bool may_map = false;  // whether plans may map peers' memory, where all ranks are on one node
   std::map<Collective, const Schedule*> schedules;

@@ -20,6 +20,7 @@ TEST(ConfigTest, DefaultsHoldWhereNothingIsSet) {
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->rank, std::nullopt);
   EXPECT_EQ(config->timeout, absl::Seconds(300));
+  EXPECT_EQ(config->measure_links, std::nullopt);
   EXPECT_EQ(config->transport, "auto");
 }
 
@@ -28,12 +29,14 @@ TEST(ConfigTest, ReadsEveryKindOfValue) {
                                                {"TUTTI_TIMEOUT", "0.5"},
                                                {"TUTTI_ARENA_BYTES", "64M"},
                                                {"TUTTI_TRANSPORT", "ucx"},
+                                               {"TUTTI_MEASURE_LINKS", "0"},
                                                {"TUTTI_NODE", "b"}});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->rank, 3);
   EXPECT_EQ(config->timeout, absl::Milliseconds(500));
   EXPECT_EQ(config->arena_bytes, 64 << 20);
   EXPECT_EQ(config->transport, "ucx");
+  EXPECT_EQ(config->measure_links, false);
   EXPECT_EQ(config->node, "b");
   EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "inf"}})->timeout, absl::InfiniteDuration());
   EXPECT_EQ(ParseConfig({{"TUTTI_TIMEOUT", "1e10"}})->timeout, absl::Seconds(10'000'000'000));
@@ -44,11 +47,12 @@ TEST(ConfigTest, AWrongValueNamesTheVariableAndWhatWouldBeRight) {
   const struct {
     const char *name, *value, *expected;
   } kCases[] = {
-      {"TUTTI_RANK", "abc", "integer"},     {"TUTTI_RANK", "-1", "integer"},
-      {"TUTTI_TIMEOUT", "soon", "seconds"}, {"TUTTI_TIMEOUT", "0", "seconds"},
-      {"TUTTI_TIMEOUT", "nan", "seconds"},  {"TUTTI_TIMEOUT", "1e-30", "seconds"},
-      {"TUTTI_ARENA_BYTES", "M", "bytes"},  {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
-      {"TUTTI_ARENA_BYTES", "1T", "bytes"}, {"TUTTI_TRANSPORT", "tcp", "auto"},
+      {"TUTTI_RANK", "abc", "integer"},       {"TUTTI_RANK", "-1", "integer"},
+      {"TUTTI_TIMEOUT", "soon", "seconds"},   {"TUTTI_TIMEOUT", "0", "seconds"},
+      {"TUTTI_TIMEOUT", "nan", "seconds"},    {"TUTTI_TIMEOUT", "1e-30", "seconds"},
+      {"TUTTI_ARENA_BYTES", "M", "bytes"},    {"TUTTI_ARENA_BYTES", "9999999999G", "bytes"},
+      {"TUTTI_ARENA_BYTES", "1T", "bytes"},   {"TUTTI_TRANSPORT", "tcp", "auto"},
+      {"TUTTI_MEASURE_LINKS", "2", "0 or 1"},
   };
   for (const auto& [name, value, expected] : kCases) {
     absl::Status status = ParseConfig({{name, value}}).status();

@@ -88,7 +88,8 @@ TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
   EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface or address of this node"));
 }
 
-// Links that are measured at set-up change the predictions, for ranks of one node and of different nodes.
+// Links that are measured at set-up change the predictions: those between nodes unless told otherwise, and those inside
+// a node where that is asked for.
 TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
   const std::string command = std::string(TUTTI_COMMAND) + " bench all_gather -b 1M -e 1M --messages --json -" + kQuick;
   const auto predicted = [&](const std::string& environment) {
@@ -97,7 +98,10 @@ TEST(BenchTest, PredictsForLinksMeasuredAtSetUp) {
     return run.exit_code == 0 ? nlohmann::json::parse(run.out)["rows"][0]["predicted_us"].get<double>() : 0;
   };
   for (const std::string node : {"TUTTI_NODE=same", "TUTTI_NODE=node$TUTTI_RANK", "TUTTI_NODE=node$((TUTTI_RANK/2))"}) {
-    EXPECT_NE(predicted(node), predicted(node + " TUTTI_MEASURE_LINKS=1")) << node;
+    const double unmeasured = predicted(node + " TUTTI_MEASURE_LINKS=0");
+    EXPECT_EQ(unmeasured, predicted(node + " TUTTI_MEASURE_LINKS=0")) << node;
+    EXPECT_NE(unmeasured, predicted(node + " TUTTI_MEASURE_LINKS=1")) << node;
+    EXPECT_EQ(unmeasured == predicted(node), node == "TUTTI_NODE=same") << node;
   }
   const CommandRun run = RunTutti("launch -n 2 -- sh -c 'TUTTI_MEASURE_LINKS=$TUTTI_RANK " + command + "'");
   EXPECT_NE(run.exit_code, 0);

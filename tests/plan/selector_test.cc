@@ -180,6 +180,30 @@ TEST(SelectorTest, TheModelDecides) {
   EXPECT_NE((*ChooseSchedule(spec, 8, {.peers_mapped = true, .cost_model = Share(model)}))->name, "direct");
 }
 
+// Hosts on links as measured at 100 Mb/s, 1 Gb/s and in a data centre; docs/selection.md has the times.
+TEST(SelectorTest, OnSlowNetworksFewBytesWeighMoreThanFewSteps) {
+  const auto chosen = [](Collective collective, std::int64_t bytes, int size, double bytes_per_s) {
+    CostModel model = DefaultCostModel();
+    model.between_nodes.latency_s = 8.5e-6;
+    model.between_nodes.bytes_per_s = bytes_per_s;
+    PlanOptions options = OptionsOf({"", false, 1}, size);
+    options.cost_model = Share(model);
+    return (*ChooseSchedule(CallOf(collective, bytes, size), size, options))->name;
+  };
+  for (const double bytes_per_s : {12e6, 120e6}) {
+    for (const int size : {4, 8, 16}) {
+      for (const std::int64_t bytes : {1 << 20, 4 << 20, 64 << 20}) {
+        EXPECT_EQ(chosen(Collective::kAllReduce, bytes, size, bytes_per_s), "ring") << size << " " << bytes;
+        EXPECT_EQ(chosen(Collective::kAllGather, bytes, size, bytes_per_s), "ring") << size << " " << bytes;
+        EXPECT_EQ(chosen(Collective::kBroadcast, bytes, size, bytes_per_s), "scatter_all_gather")
+            << size << " " << bytes;
+      }
+      EXPECT_EQ(chosen(Collective::kAllReduce, 256 << 10, size, bytes_per_s), "halving_doubling") << size;
+    }
+  }
+  EXPECT_EQ(chosen(Collective::kAllReduce, 4 << 10, 8, 12e9), "recursive_doubling");
+}
+
 // A native transport is chosen where its link is fast, whatever the other ways, and not where its link is slow.
 TEST(SelectorTest, TheLinkOfTheNativeTransportDecides) {
   for (const Collective collective : kAllCollectives) {

@@ -1,0 +1,50 @@
+#include "comm/link_fit.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tutti {
+namespace {
+
+// From links faster than any memory to modems.
+constexpr double kLeastMessage = 1e-8;
+constexpr double kMostMessage = 10;
+constexpr double kLeastByte = 1e-12;
+constexpr double kMostByte = 1e-3;
+
+// The seconds that a message of `bytes` is predicted to take, from the start of its Send to the end of its Recv.
+double Predicted(const LinkModel& link, std::int64_t bytes) {
+  return SendingSeconds(link, bytes) + link.latency_s + TransferSeconds(link, bytes) + ReceivingSeconds(link, bytes);
+}
+
+double PredictedPerByte(const LinkModel& link) {
+  constexpr std::int64_t kLong = 1 << 20;
+  return (Predicted(link, kLong) - Predicted(link, 0)) / kLong;
+}
+
+}  // namespace
+
+LinkModel FitLink(const LinkModel& link, double step_s, const LinkNanos& nanos, bool between_nodes) {
+  const double message_s = std::clamp(static_cast<double>(nanos.trip) * 0.5e-9 - step_s, kLeastMessage, kMostMessage);
+  const double byte_s =
+      std::clamp(static_cast<double>(nanos.exchange) * 1e-9 / static_cast<double>(nanos.bytes), kLeastByte, kMostByte);
+  const double slower = message_s / Predicted(link, 0);
+  const double narrower = byte_s / PredictedPerByte(link);
+  LinkModel fit = link;
+  if (between_nodes && slower > 1) {
+    fit.latency_s += message_s - Predicted(link, 0);
+  } else {
+    fit.latency_s *= slower;
+    fit.message_s *= slower;
+  }
+  if (between_nodes && narrower > 1) {
+    fit.bytes_per_s = 1 / (1 / link.bytes_per_s + byte_s - PredictedPerByte(link));
+  } else {
+    fit.bytes_per_s /= narrower;
+    fit.copy_bytes_per_s /= narrower;
+    fit.announced_bytes_per_s /= narrower;
+  }
+  return fit;
+}
+
+}  // namespace tutti

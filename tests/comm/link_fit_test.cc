@@ -1,0 +1,73 @@
+#include "comm/link_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kLong = 1 << 20;
+
+// The nanoseconds that a message is predicted to take.
+double Predicted(const LinkModel& link, std::int64_t bytes) {
+  return 1e9 *
+         (SendingSeconds(link, bytes) + link.latency_s + TransferSeconds(link, bytes) + ReceivingSeconds(link, bytes));
+}
+
+void ExpectPredictsWhatWasMeasured(const LinkModel& link, const LinkNanos& nanos, double step_s) {
+  EXPECT_NEAR(Predicted(link, 0), static_cast<double>(nanos.trip) / 2 - 1e9 * step_s, 1);
+  const double of_bytes = static_cast<double>(nanos.exchange);
+  EXPECT_NEAR(Predicted(link, nanos.bytes) - Predicted(link, 0), of_bytes, of_bytes * 1e-6);
+}
+
+TEST(LinkFitTest, ASlowNetworkIsSlowOnTheWay) {
+  const LinkModel before = DefaultCostModel().between_nodes;
+  const LinkNanos nanos{.trip = 80'000, .exchange = 8 * kLong, .bytes = kLong};  // 1 Gb/s
+  const LinkModel after = FitLink(before, 1e-6, nanos, /*between_nodes=*/true);
+  ExpectPredictsWhatWasMeasured(after, nanos, 1e-6);
+  EXPECT_EQ(after.message_s, before.message_s);
+  EXPECT_EQ(after.copy_bytes_per_s, before.copy_bytes_per_s);
+}
+
+TEST(LinkFitTest, AFasterNetworkHasFasterEnds) {
+  const LinkModel before = DefaultCostModel().between_nodes;
+  const LinkNanos nanos{.trip = 2'000, .exchange = kLong / 10, .bytes = kLong};
+  const LinkModel after = FitLink(before, 0, nanos, /*between_nodes=*/true);
+  ExpectPredictsWhatWasMeasured(after, nanos, 0);
+  EXPECT_LT(after.message_s, before.message_s);
+  EXPECT_GT(after.copy_bytes_per_s, before.copy_bytes_per_s);
+}
+
+TEST(LinkFitTest, ASlowNodeIsSlowInAllItsParts) {
+  const LinkModel before = DefaultCostModel().within_node;
+  const LinkNanos nanos{.trip = 10'000, .exchange = kLong, .bytes = kLong};
+  const LinkModel after = FitLink(before, 1e-6, nanos, /*between_nodes=*/false);
+  ExpectPredictsWhatWasMeasured(after, nanos, 1e-6);
+  EXPECT_GT(after.message_s, before.message_s);
+  EXPECT_LT(after.copy_bytes_per_s, before.copy_bytes_per_s);
+  EXPECT_LT(after.announced_bytes_per_s, before.announced_bytes_per_s);
+  EXPECT_EQ(after.announced_bytes, before.announced_bytes);
+}
+
+TEST(LinkFitTest, NoLinkIsInfinitelyFastOrSlow) {
+  constexpr std::int64_t kYear = 365LL * 24 * 3600 * 1'000'000'000;
+  for (const std::int64_t time : {std::int64_t{0}, std::int64_t{1}, kYear}) {
+    for (const bool between : {false, true}) {
+      const CostModel& model = DefaultCostModel();
+      const LinkModel fit = FitLink(between ? model.between_nodes : model.within_node, model.step_s,
+                                    {.trip = time, .exchange = time, .bytes = kLong}, between);
+      for (const double seconds : {fit.latency_s, fit.message_s}) {
+        EXPECT_GT(seconds, 0);
+        EXPECT_LE(seconds, 10);
+      }
+      for (const double rate : {fit.bytes_per_s, fit.copy_bytes_per_s}) {
+        EXPECT_GE(rate, 100);
+        EXPECT_LT(rate, 1e14);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
