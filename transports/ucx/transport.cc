@@ -115,7 +115,8 @@ void UcxTransport::Wait(std::int64_t until_ns, bool armed, bool wakeable) {
     nap_ = std::min(2 * nap_, kLongestNap);
   }
   // poll skips negative descriptors.
-  const int wires = wires_.fd() >= 0 ? wires_.fd() : meeting_.fd();
+  // Nobody takes in who still comes to the meeting of a rank that gives up before it has met all.
+  const int wires = wires_.fd() >= 0 || shut_down_ ? wires_.fd() : meeting_.fd();
   std::array<pollfd, 4> fds = {
       {{event_fd, POLLIN, 0}, {links_.fd(), POLLIN, 0}, {wakeable ? wake_.get() : -1, POLLIN, 0}, {wires, POLLIN, 0}}};
   const timespec timeout = absl::ToTimespec(std::clamp(LeftUntil(until_ns), absl::ZeroDuration(), absl::Hours(1)));
