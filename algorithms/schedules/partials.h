@@ -36,7 +36,7 @@ class Slots {
  public:
   // The length of a slice in elements: a few segments, of which one is on the wire and one is being reduced.
   static std::int64_t SliceElements(const PlanBuilder& b, std::int64_t longest) {
-    constexpr std::int64_t kSegmentsPerSlice = 16;
+    constexpr std::int64_t kSegmentsPerSlice = 4;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(AccumulatorOf(b.spec().dtype));
     return std::min(kSegmentsPerSlice * segment, longest);
   }

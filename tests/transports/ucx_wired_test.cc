@@ -272,7 +272,8 @@ TEST_P(UcxWired, AMessageToAPeerThatHasLeftLosesNoneFromIt) {
     }
     me.DriveUntil([&] { return AllEnded(ops) && AllEnded(refused); });
     for (const PoisonedOp& op : ops) EXPECT_TRUE(op.status.ok() && op.as_expected) << op.status;
-    for (const PoisonedOp& op : refused) EXPECT_EQ(op.status.code(), absl::StatusCode::kUnavailable);
+    // The kernel may have taken a whole message before it heard that the peer has left.
+    for (const PoisonedOp& op : refused) EXPECT_TRUE(op.status.ok() || absl::IsUnavailable(op.status)) << op.status;
   });
 }
 
