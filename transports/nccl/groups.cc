@@ -110,8 +110,8 @@ absl::StatusOr<std::unique_ptr<NativeTransport>> NcclTransport::Shrink(absl::Spa
     return absl::UnimplementedError(absl::StrCat("NCCL ", VersionText(nccl_.version),
                                                  " has no ncclCommShrink, 2.27 has; the survivors connect anew"));
   }
-  // NCCL's own abort of what was enqueued is over too soon for a thread that waits for peers. One that has ended its call
-  // may be about to return.
+  // NCCL's own abort of what was enqueued is over too soon for a thread that waits for peers. One that has ended its
+  // call may be about to return.
   constexpr absl::Duration kReturnTime = absl::Milliseconds(100);
   if (launch_ != nullptr && !inside_->ReturnsBy(std::min(end_ns, NanosIn(kReturnTime)))) return NotReady(kWhat);
   struct Shrinking {
