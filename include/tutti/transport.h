@@ -109,7 +109,8 @@ class Transport {
 
   // Moves messages and calls completions; true when any was called, or a part of a message was copied whose rest the
   // next call copies. Takes a bounded part of what has arrived (UCX: at most 64 KB of each socket, 512 KB from mapped
-  // memory or a rank on another node; in one process: what came before the call), for one that comes again at once.
+  // memory or a rank on another node, and 8 MB that came from there before its receive was posted; in one process: what
+  // came before the call), for one that comes again at once.
   virtual bool Progress() = 0;
   // Progress for a caller that calls seldom: takes all that has arrived, but works for 10 ms at most while peers go on
   // sending. A transport whose Progress takes all that has arrived inherits this one.

@@ -5,9 +5,8 @@
 // A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to
 // be asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
 // comes before its receive is posted is kept here, kWindow bytes at most. What receives have matched is told to the
-// sender
-// ("matched") when the window is half full: the window opens again, and the rest of a matched message comes without a
-// limit. So no message waits behind another whose receive is never posted.
+// sender ("matched") when the window is half full: the window opens again, and the rest of a matched message comes
+// without a limit. So no message waits behind another whose receive is never posted.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_H_
 
