@@ -83,7 +83,7 @@ absl::Status Answer(LinkEnd& end) {
 
 // The first rank's part.
 absl::StatusOr<LinkNanos> Lead(LinkEnd& end) {
-  const absl::StatusOr<LinkNanos> nanos = TimeLink([&](std::int64_t bytes) -> absl::StatusOr<std::int64_t> {
+  absl::StatusOr<LinkNanos> nanos = TimeLink([&](std::int64_t bytes) -> absl::StatusOr<std::int64_t> {
     const std::int64_t start = MonotonicNanos();
     absl::Status status = end.Tell(bytes);
     if (status.ok()) status = bytes == kAnswer ? end.Hear().status() : end.Exchange(bytes);
