@@ -152,6 +152,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Drive(const Goal& goal, const BackoffPolicy& policy) TUTTI_REQUIRES(seat_);
   // Called after a poll that found nothing; false when it is time to sleep.
   bool PollsOn(Backoff& backoff) TUTTI_REQUIRES(seat_);
+  // Called after a poll that found something. Reads the clock only where a wait ends: most polls of a node's own calls
+  // end none.
+  void EndMessageWait() TUTTI_REQUIRES(seat_) {
+    if (message_wait_.is_waiting()) message_wait_.Ended(options_.now_ns());
+  }
   // Whether another rank of this node waited last on the processor that this thread runs on. Tells peers the processor.
   bool SharesProcessor() const;
   // How a thread polls while it waits.

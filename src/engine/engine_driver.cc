@@ -143,7 +143,7 @@ void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   };
   while (true) {
     const bool moved = Poll();
-    if (moved) message_wait_.Ended(options_.now_ns());  // also the wait that the goal ends
+    if (moved) EndMessageWait();  // also the wait that the goal ends
     if (reached()) break;
     // A thread that claims the seat may be about to make the call for which the peers wait: no driver keeps the seat
     // until its own call has ended.
@@ -174,7 +174,7 @@ void Engine::Rest(std::int64_t end_ns) {
   const std::uint32_t doorbell = presence_.doorbell.load(std::memory_order_seq_cst);
   // Poll finds what happened before the stores above; threads and ranks that bring something afterwards ring.
   if (Poll()) {
-    message_wait_.Ended(options_.now_ns());
+    EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0) {
     const bool messages = executor_->waits_for_messages();
     const bool signals = executor_->waits_for_signals();

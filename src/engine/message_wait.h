@@ -22,12 +22,15 @@ class MessageWait {
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep.
   bool PollsOn(std::int64_t now_ns) {
-    if (began_ns_ == kNotWaiting) {
+    if (!is_waiting()) {
       began_ns_ = now_ns;
       polls_ = share_met_ >= kEnough || --waits_until_try_ <= 0;
     }
     return polls_ && now_ns - began_ns_ < kSleepNanos;
   }
+
+  // Whether a wait has begun and not ended.
+  bool is_waiting() const { return began_ns_ != kNotWaiting; }
 
   // Called after a poll that found something, with the time: the wait, if there was one, has ended.
   void Ended(std::int64_t now_ns) {
