@@ -47,19 +47,26 @@ std::uint32_t Wire::Send(const void* data, std::int64_t bytes, std::uint32_t ope
   return to_offer_.back().number;
 }
 
+Wire::IncomingMap::iterator Wire::HearAnnouncement(std::uint32_t number, std::int64_t bytes) {
+  const auto found = incoming_.try_emplace(number).first;
+  Incoming& incoming = found->second;
+  if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
+    Break(absl::StrCat("it announced message ", number, " twice or with another length"));
+    return incoming_.end();
+  }
+  incoming.bytes = bytes;
+  return found;
+}
+
 bool Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::uint32_t operation) {
   if (broken_) {
     const auto come = incoming_.find(number);
     if (come == incoming_.end() || come->second.received < bytes) return false;
   }
-  const auto found = incoming_.try_emplace(number).first;
+  const auto found = HearAnnouncement(number, bytes);
+  if (found == incoming_.end()) return false;
   Incoming& incoming = found->second;
-  if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
-    Break(absl::StrCat("it announced message ", number, " twice or with another length"));
-    return false;
-  }
   ++receives_;
-  incoming.bytes = bytes;
   incoming.data = static_cast<std::byte*>(data);
   incoming.operation = operation;
   Match(incoming, number);
@@ -72,13 +79,9 @@ void Wire::Discard(std::uint32_t number, std::int64_t bytes) {
     incoming_.erase(number);
     return;
   }
-  const auto found = incoming_.try_emplace(number).first;
-  Incoming& incoming = found->second;
-  if (incoming.matched || (incoming.bytes != 0 && incoming.bytes != bytes)) {
-    return Break(absl::StrCat("it announced message ", number, " twice or with another length"));
-  }
-  incoming.bytes = bytes;
-  Match(incoming, number);
+  const auto found = HearAnnouncement(number, bytes);
+  if (found == incoming_.end()) return;
+  Match(found->second, number);
   EndIfReceived(found);
 }
 
@@ -120,7 +123,7 @@ void Wire::Keep(EarlyBuffer buffer) {
   free_early_.push_back(std::move(buffer));
 }
 
-void Wire::EndIfReceived(absl::flat_hash_map<std::uint32_t, Incoming>::iterator incoming) {
+void Wire::EndIfReceived(IncomingMap::iterator incoming) {
   const Incoming& message = incoming->second;
   if (!message.matched || message.received < message.bytes) return;
   if (message.data != nullptr) {

@@ -115,6 +115,7 @@ class Wire {
     std::int64_t early_end = 0;  // where the frames that have begun to arrive end, while not matched
     EarlyBuffer early;           // the beginning of the payload, while not matched
   };
+  using IncomingMap = absl::flat_hash_map<std::uint32_t, Incoming>;
   // One connection: what is being written to it and read from it.
   struct Connection {
     bool readable = true;
@@ -144,7 +145,9 @@ class Wire {
   // Where the next bytes of the frame that `connection` reads belong; nullptr: nowhere.
   std::byte* PlaceOf(const Connection& connection);
   void Received(Connection& connection, std::int64_t bytes);
-  void EndIfReceived(absl::flat_hash_map<std::uint32_t, Incoming>::iterator incoming);
+  // The message `number`, which the peer has announced; the end of incoming_ where the announcement breaks the rules.
+  IncomingMap::iterator HearAnnouncement(std::uint32_t number, std::int64_t bytes);
+  void EndIfReceived(IncomingMap::iterator incoming);
   void Match(Incoming& incoming, std::uint32_t number);
   // Memory for at least `bytes` bytes of a payload; and its return.
   EarlyBuffer TakeEarlyBuffer(std::int64_t bytes);
@@ -175,7 +178,7 @@ class Wire {
   std::int64_t untold_ = 0;             // bytes received of these
   bool tells_ = false;                  // the peer is to be told now
 
-  absl::flat_hash_map<std::uint32_t, Incoming> incoming_;
+  IncomingMap incoming_;
   std::int64_t early_ = 0;               // bytes received of messages that are not matched
   std::int64_t early_room_ = 0;          // the bytes of memory that these messages need, all together
   std::vector<EarlyBuffer> free_early_;  // of kWindow bytes together at most
