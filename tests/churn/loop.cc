@@ -31,8 +31,8 @@ constexpr int kWarm = 4;
 // Of the last kLast samples the one with the most free memory in the arena counts, because calls of the other groups
 // hold memory of the arena in some of them.
 constexpr int kLast = 5;
-// The bytes of freed memory that the allocator may keep, per rank.
-constexpr std::int64_t kResidentSlack = std::int64_t{24} << 20;
+// The bytes that caches of plans may still grow by, per rank.
+constexpr std::int64_t kHeapSlack = std::int64_t{24} << 20;
 constexpr std::int64_t kArenaSlack = std::int64_t{4} << 20;
 constexpr absl::Duration kNoProgress = absl::Seconds(60);
 
@@ -41,8 +41,8 @@ struct Sample {
   std::int64_t free_piece = 0;
 
   std::string ToString() const {
-    return absl::StrCat(usage.descriptors, " descriptors, ", usage.threads, " threads, ", usage.resident_bytes >> 20,
-                        " MiB resident, largest free piece of the arena ", free_piece >> 20, " MiB");
+    return absl::StrCat(usage.descriptors, " descriptors, ", usage.threads, " threads, ", usage.heap_bytes >> 20,
+                        " MiB of the heap, largest free piece of the arena ", free_piece >> 20, " MiB");
   }
 };
 
@@ -51,7 +51,7 @@ struct Sample {
 std::string Growth(const Sample& early, Sample late, absl::Span<const Sample> last, int ranks) {
   for (const Sample& sample : last) late.free_piece = std::max(late.free_piece, sample.free_piece);
   const bool grew = late.usage.descriptors > early.usage.descriptors || late.usage.threads > early.usage.threads ||
-                    late.usage.resident_bytes > early.usage.resident_bytes + ranks * kResidentSlack ||
+                    late.usage.heap_bytes > early.usage.heap_bytes + ranks * kHeapSlack ||
                     late.free_piece < early.free_piece - kArenaSlack;
   return grew ? absl::StrCat("leak: ", early.ToString(), ", and at the end ", late.ToString()) : "";
 }

@@ -1,5 +1,7 @@
 #include "tests/churn/usage.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -47,7 +49,9 @@ Usage OwnUsage() {
   static Mutex one_looks;
   const MutexLock lock(one_looks);
   const std::string status = ContentOf("/proc/self/status");
-  Usage usage = {.threads = StatusField(status, "Threads:"), .resident_bytes = StatusField(status, "VmRSS:") * 1024};
+  const struct mallinfo2 heap = mallinfo2();
+  Usage usage = {.threads = StatusField(status, "Threads:"),
+                 .heap_bytes = static_cast<std::int64_t>(heap.uordblks + heap.hblkhd)};
   for ([[maybe_unused]] const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd")) ++usage.descriptors;
   return usage;
 }

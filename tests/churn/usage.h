@@ -18,7 +18,8 @@ namespace tutti::churn {
 struct Usage {
   std::int64_t descriptors = 0;
   std::int64_t threads = 0;
-  std::int64_t resident_bytes = 0;
+  // Bytes of the heap in use. Resident memory would say less: pages of the arena that were ever touched count there.
+  std::int64_t heap_bytes = 0;
 };
 Usage OwnUsage();
 
