@@ -4,6 +4,9 @@
 //   2. Rank r decodes all versions of chunk r, adds them up in fp32, in rank order, and divides by n (average).
 //   3. Rank r encodes its result and sends it to every rank. All decode it, rank r too: all end with the same bits.
 //
+// Over messages, chunks travel piece by piece, as a pipeline: pieces are encoded, on the wire, added up and decoded at
+// the same time.
+//
 // With error feedback every encoder adds what its last message lost (the residual) to what it encodes, and keeps what
 // the new message loses (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847; in both shots as in DoubleSqueeze,
 // https://arxiv.org/abs/1905.05957).
@@ -11,12 +14,14 @@
 #define TUTTI_ALGORITHMS_TWO_SHOT_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tutti/cost_model.h"
 #include "tutti/plan_builder.h"
 #include "tutti/selector.h"
 
@@ -38,66 +43,113 @@ inline bool Shrinks(const CollectiveSpec& bucket, int size, const CodecChoice& c
   return size > 1 && encoded < bucket.count * SizeOf(bucket.dtype);
 }
 
+// Where the chunks of a bucket are cut into pieces, each of which is a message of the codec: at multiples of the
+// codec's block, so that the elements are encoded as they would be in one message for the whole chunk.
+class Pieces {
+ public:
+  Pieces(const PlanBuilder& b, const CodecChoice& codec) {
+    const std::int64_t unit = codec.codec->linear.has_value() ? 1 : codec.options.block;
+    if (unit == 0 || b.options().peers_mapped || !b.options().native.collectives.empty()) return;
+    const std::int64_t elements = ChunkOf(b.spec().count, b.size(), 0).count;
+    const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
+    const std::int64_t wanted = std::min(Wanted(b, codec), std::max(elements / segment, std::int64_t{1}));
+    length_ = std::max(elements / wanted / unit, std::int64_t{1}) * unit;
+    count_ = std::max(elements / length_, std::int64_t{1});
+  }
+
+  std::int64_t count() const { return count_; }
+  // The last piece is shorter than two others. It is never shorter than one, unless the chunk is: the codec would send
+  // a few elements unchanged.
+  Range Of(std::int64_t chunk_elements, std::int64_t piece) const {
+    if (count_ == 1) return {0, chunk_elements};
+    const std::int64_t begin = piece * length_;
+    return {begin, piece + 1 < count_ ? length_ : chunk_elements - begin};
+  }
+
+ private:
+  // The number of pieces with which the ends of the pipeline, where one piece is computed and nothing travels, take a
+  // 400th of the time on the wire, or less. On slow links a chunk is one piece: a message that is announced while
+  // others are under way waits behind them.
+  static std::int64_t Wanted(const PlanBuilder& b, const CodecChoice& codec) {
+    const CostModel& model = b.options().cost_model == nullptr ? DefaultCostModel() : *b.options().cost_model;
+    const LinkModel& link = b.options().one_node() ? model.within_node : model.between_nodes;
+    const std::int64_t chunk = ChunkOf(b.spec().count, b.size(), 0).count;
+    // A chunk is read, its sum is read and written, and it is written again.
+    const double compute_s = 3.0 * static_cast<double>(chunk * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
+    const std::int64_t message = codec.codec->encoded_bytes(chunk, codec.options);
+    const double wire_s = 2.0 * (b.size() - 1) * static_cast<double>(message) / link.bytes_per_s;
+    return std::clamp<std::int64_t>(std::llround(400 * compute_s / wire_s), 1, kMost);
+  }
+  static constexpr std::int64_t kMost = 1 << 16;
+
+  std::int64_t length_ = 0;
+  std::int64_t count_ = 1;
+};
+
 // This rank's encoded version of every chunk, and access to the peers' versions: they are moved by native collectives
 // where these are predicted to be the fastest, or else read where they lie when peers' memory is mapped, or received.
 class EncodedChunks {
  public:
-  EncodedChunks(PlanBuilder& b, const CodecChoice& codec) : b_(b) {
+  EncodedChunks(PlanBuilder& b, const CodecChoice& codec, const Pieces& pieces)
+      : b_(b), codec_(codec), pieces_(pieces), parts_(static_cast<std::size_t>(b.size())) {
+    const auto elements_of = [&](int chunk) { return ChunkOf(b_.spec().count, b_.size(), chunk).count; };
     std::vector<std::int64_t> bytes;
-    for (int i = 0; i < b.size(); ++i) {
-      const std::int64_t count = ChunkOf(b.spec().count, b.size(), i).count;
-      bytes.push_back(codec.codec->encoded_bytes(count, codec.options));
-    }
+    for (int i = 0; i < b.size(); ++i) bytes.push_back(codec.codec->encoded_bytes(elements_of(i), codec.options));
     const auto [shortest, longest] = std::minmax_element(bytes.begin(), bytes.end());
     const std::int64_t slot = (*longest + kLine - 1) / kLine * kLine;
     // A rank without a chunk would get messages that it has no use for.
     if (*shortest > 0 && MovesNatively(slot)) {
       slot_ = slot;
       slots_ = b.Scratch(DType::kU8, slot * b.size());
+      for (int i = 0; i < b.size(); ++i) parts_[i] = {slots_.Elements(i * slot_, bytes[i])};
+      return;
     }
-    for (int i = 0; i < b.size(); ++i) {
-      chunks_.push_back(slot_ > 0 ? slots_.Elements(i * slot_, bytes[i]) : b.Scratch(DType::kU8, bytes[i]));
-    }
+    for (int i = 0; i < b.size(); ++i) parts_[i] = ScratchFor(elements_of(i));
   }
 
-  const Ref& operator[](int i) const { return chunks_[i]; }
+  // Where this rank encodes a piece of a chunk; after AwaitChunks, where the owner's version of the chunk is.
+  const Ref& operator()(int chunk, std::int64_t piece) const { return parts_[chunk][piece]; }
+  // After AwaitVersions: where the version of this rank's own chunk is that `rank` has encoded.
+  const Ref& Version(Rank rank, std::int64_t piece) const { return versions_[rank][piece]; }
 
-  // To be called when this rank has written all chunks. Returns every rank's version of this rank's own chunk, in rank
-  // order.
-  std::vector<Ref> AllToAll() {
-    std::vector<Ref> versions(b_.size(), chunks_[b_.rank()]);
+  // Lets messages come: every rank's version of this rank's own chunk, or every rank's own chunk. To be called before
+  // anything is computed, because what comes earlier would have to be copied.
+  void ReceiveVersions() {
+    versions_.assign(b_.size(), parts_[b_.rank()]);
+    if (!UsesMessages()) return;
+    for (Rank rank = 0; rank < b_.size(); ++rank) {
+      if (rank != b_.rank()) versions_[rank] = ScratchFor(ChunkOf(b_.spec().count, b_.size(), b_.rank()).count);
+    }
+    ReceiveFromAll(versions_);
+  }
+  void ReceiveChunks() {
+    if (UsesMessages()) ReceiveFromAll(parts_);
+  }
+
+  // Sends a piece of a chunk, which this rank has encoded, to a peer. Without messages, peers get it otherwise.
+  void Send(Rank to, int chunk, std::int64_t piece) {
+    if (UsesMessages() && to != b_.rank()) b_.Send(to, parts_[chunk][piece]);
+  }
+
+  // To be called when this rank has encoded all chunks.
+  void AwaitVersions() {
     if (slot_ > 0) {
       const Ref received = b_.Scratch(DType::kU8, slot_ * b_.size());
       b_.Native(Call(Collective::kAllToAll, slot_), slots_, received);
       for (Rank rank = 0; rank < b_.size(); ++rank) {
-        versions[rank] = received.Elements(rank * slot_, chunks_[b_.rank()].count());
+        versions_[rank] = {received.Elements(rank * slot_, parts_[b_.rank()][0].count())};
       }
-      return versions;
+    } else if (b_.options().peers_mapped) {
+      MeetInPlace(versions_);
     }
-    if (b_.options().peers_mapped) return InPlace(versions);
-    for (int distance = 1; distance < b_.size(); ++distance) {
-      const Rank to = (b_.rank() + distance) % b_.size();
-      const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
-      versions[from] = b_.Scratch(DType::kU8, chunks_[b_.rank()].count());
-      b_.Send(to, chunks_[to]);
-      b_.Recv(from, versions[from]);
-    }
-    return versions;
   }
-
-  // To be called when this rank has written its own chunk. Returns every rank's own chunk.
-  std::vector<Ref> AllGather() {
+  // To be called when this rank has encoded its own chunk.
+  void AwaitChunks() {
     if (slot_ > 0) {
       b_.Native(Call(Collective::kAllGather, slot_), slots_.Elements(b_.rank() * slot_, slot_), slots_);
-      return chunks_;
+    } else if (b_.options().peers_mapped) {
+      MeetInPlace(parts_);
     }
-    if (b_.options().peers_mapped) return InPlace(chunks_);
-    for (int distance = 1; distance < b_.size(); ++distance) {
-      const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
-      b_.Send((b_.rank() + distance) % b_.size(), chunks_[b_.rank()]);
-      b_.Recv(from, chunks_[from]);
-    }
-    return chunks_;
   }
 
  private:
@@ -112,16 +164,37 @@ class EncodedChunks {
     return IsNativeChosen(Call(Collective::kAllToAll, slot), b_.size(), b_.options()) &&
            IsNativeChosen(Call(Collective::kAllGather, slot), b_.size(), b_.options());
   }
+  bool UsesMessages() const { return slot_ == 0 && !b_.options().peers_mapped; }
 
-  std::vector<Ref> InPlace(std::vector<Ref> refs) {
+  std::vector<Ref> ScratchFor(std::int64_t chunk_elements) {
+    std::vector<Ref> parts;
+    for (std::int64_t piece = 0; piece < pieces_.count(); ++piece) {
+      const std::int64_t elements = pieces_.Of(chunk_elements, piece).count;
+      parts.push_back(b_.Scratch(DType::kU8, codec_.codec->encoded_bytes(elements, codec_.options)));
+    }
+    return parts;
+  }
+
+  void ReceiveFromAll(const std::vector<std::vector<Ref>>& to) {
+    for (int distance = 1; distance < b_.size(); ++distance) {
+      const Rank from = (b_.rank() + b_.size() - distance) % b_.size();
+      for (const Ref& piece : to[from]) b_.Recv(from, piece);
+    }
+  }
+
+  void MeetInPlace(std::vector<std::vector<Ref>>& refs) {
     b_.Signal();
     b_.WaitAll();
-    for (Rank rank = 0; rank < b_.size(); ++rank) refs[rank] = refs[rank].At(rank);
-    return refs;
+    for (Rank rank = 0; rank < b_.size(); ++rank) {
+      for (Ref& ref : refs[rank]) ref = ref.At(rank);
+    }
   }
 
   PlanBuilder& b_;
-  std::vector<Ref> chunks_;
+  const CodecChoice& codec_;
+  const Pieces& pieces_;
+  std::vector<std::vector<Ref>> parts_;     // by chunk and piece
+  std::vector<std::vector<Ref>> versions_;  // by rank and piece
   // For native collectives, which move blocks of one length: slots of cache lines, one for each chunk, as long as the
   // longest chunk. 0: none.
   std::int64_t slot_ = 0;
@@ -149,35 +222,61 @@ inline void TwoShotAllReduce(PlanBuilder& b, const TwoShotOptions& options) {
   const Ref bucket = b.out();
   // Codecs work on f32: a bucket of a 16-bit type is widened before the exchange and rounded once after it.
   const Ref wide = bucket.dtype == DType::kF32 ? bucket : b.Scratch(DType::kF32, bucket.count());
-  auto chunk = [&b](const Ref& whole, int i) {
+  const Pieces pieces(b, codec);
+  const auto chunk = [&b](const Ref& whole, int i) {
     const Range range = ChunkOf(whole.count(), b.size(), i);
     return whole.Elements(range.begin, range.count);
   };
-  const Ref sum = chunk(wide, b.rank());
+  const auto piece_of = [&pieces](const Ref& chunk_of, std::int64_t p) {
+    const Range range = pieces.Of(chunk_of.count(), p);
+    return chunk_of.Elements(range.begin, range.count);
+  };
+  const auto part = [&](const Ref& whole, int i, std::int64_t p) { return piece_of(chunk(whole, i), p); };
+  const Range own = ChunkOf(bucket.count(), b.size(), b.rank());
   std::optional<Ref> gradient_residual;
   std::optional<Ref> sum_residual;
   if (options.error_feedback) {
     gradient_residual = b.Residual("gradient", DType::kF32, bucket.count(), /*first_element=*/0,
                                    /*divisor=*/options.average ? b.world_size() : 1);
-    sum_residual = b.Residual("sum", DType::kF32, sum.count(), ChunkOf(bucket.count(), b.size(), b.rank()).begin);
+    sum_residual = b.Residual("sum", DType::kF32, own.count, own.begin);
   }
 
-  EncodedChunks gradients(b, codec);
-  for (int i = 0; i < b.size(); ++i) {
-    b.Copy(chunk(wide, i), chunk(bucket, i));
-    EncodeWithFeedback(b, gradients[i], chunk(wide, i), codec,
-                       gradient_residual.has_value() ? std::optional(chunk(*gradient_residual, i)) : std::nullopt);
+  EncodedChunks gradients(b, codec, pieces);
+  EncodedChunks results(b, codec, pieces);
+  gradients.ReceiveVersions();
+  results.ReceiveChunks();
+  const auto encode_gradients = [&](int i, std::int64_t p) {
+    b.Copy(part(wide, i, p), part(bucket, i, p));
+    EncodeWithFeedback(b, gradients(i, p), part(wide, i, p), codec,
+                       gradient_residual.has_value() ? std::optional(part(*gradient_residual, i, p)) : std::nullopt);
+  };
+  // At any time, each peer is sent to by one rank. The last peer's pieces take turns with those of this rank's own
+  // chunk, which nobody waits for.
+  for (int distance = 1; distance < b.size(); ++distance) {
+    const Rank to = (b.rank() + distance) % b.size();
+    for (std::int64_t p = 0; p < pieces.count(); ++p) {
+      encode_gradients(to, p);
+      gradients.Send(to, to, p);
+      if (distance == b.size() - 1) encode_gradients(b.rank(), p);
+    }
   }
-  const std::vector<Ref> versions = gradients.AllToAll();
-  for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(sum, versions[rank], codec, /*accumulate=*/rank > 0);
-  if (options.average) b.Scale(sum, sum, b.world_size());
-
-  EncodedChunks results(b, codec);
-  EncodeWithFeedback(b, results[b.rank()], sum, codec, sum_residual);
-  const std::vector<Ref> everybodys = results.AllGather();
-  for (int i = 0; i < b.size(); ++i) {
-    b.Decode(chunk(wide, i), everybodys[i], codec);
-    b.Copy(chunk(bucket, i), chunk(wide, i));
+  gradients.AwaitVersions();
+  for (std::int64_t p = 0; p < pieces.count(); ++p) {
+    const Ref sum = part(wide, b.rank(), p);
+    for (Rank rank = 0; rank < b.size(); ++rank) b.Decode(sum, gradients.Version(rank, p), codec, rank > 0);
+    if (options.average) b.Scale(sum, sum, b.world_size());
+    EncodeWithFeedback(b, results(b.rank(), p), sum, codec,
+                       sum_residual.has_value() ? std::optional(piece_of(*sum_residual, p)) : std::nullopt);
+    for (int distance = 1; distance < b.size(); ++distance) {
+      results.Send((b.rank() + distance) % b.size(), b.rank(), p);
+    }
+  }
+  results.AwaitChunks();
+  for (std::int64_t p = 0; p < pieces.count(); ++p) {
+    for (int i = 0; i < b.size(); ++i) {
+      b.Decode(part(wide, i, p), results(i, p), codec);
+      b.Copy(part(bucket, i, p), part(wide, i, p));
+    }
   }
 }
 

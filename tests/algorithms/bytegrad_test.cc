@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/reduce.h"
 #include "tests/schedules/sequential_executor.h"
 #include "tutti/algorithm.h"
+#include "tutti/cost_model.h"
 
 namespace tutti {
 namespace {
@@ -197,6 +200,34 @@ INSTANTIATE_TEST_SUITE_P(All, ByteGrad,
                          [](const ::testing::TestParamInfo<Case>& test) {
                            return absl::StrCat(test.param.size, test.param.mapped ? "RanksMapped" : "RanksOfMessages");
                          });
+
+// The elements that each message of the codec holds, of the chunk that rank 0 of 2 sends.
+std::vector<std::int64_t> PiecesOf(const std::string& strategy, std::int64_t count, double bytes_per_s) {
+  CostModel model = DefaultCostModel();
+  model.between_nodes.bytes_per_s = bytes_per_s;
+  const PlanOptions options = {.nodes = {0, 1}, .cost_model = std::make_shared<const CostModel>(model)};
+  const Plan plan = *BuildPlan(*ParseStrategy(strategy), DType::kF32, count, 0, 2, options);
+  const std::int64_t chunk = ChunkOf(count, 2, 1).begin * SizeOf(DType::kF32);
+  std::vector<std::int64_t> pieces;
+  for (const Step& step : plan.steps) {
+    if (step.kind != StepKind::kEncode) continue;
+    const Ref& values = plan.srcs(step)[0];
+    if (values.offset >= chunk) pieces.push_back(values.count());
+  }
+  return pieces;
+}
+
+TEST(ByteGradPieces, AreAsManyAsThePipelineNeeds) {
+  constexpr std::int64_t kSegment = (256 << 10) / 4;
+  using ::testing::ElementsAre;
+  const std::int64_t half = 3 * kSegment + kSegment / 2;
+  EXPECT_THAT(PiecesOf("bytegrad", 2 * half, 1e9), ElementsAre(74 * 1024, 74 * 1024, 76 * 1024));
+  EXPECT_THAT(PiecesOf("bytegrad", 2 * half, 1e7),
+              ElementsAre(half));  // a slow link: computing takes no time beside it
+  EXPECT_THAT(PiecesOf("bytegrad:codec=minmax_uint8,block=0", 2 * half, 1e9), ElementsAre(half));
+  EXPECT_THAT(PiecesOf("bytegrad", 2000, 1e9), ElementsAre(1000));
+  EXPECT_THAT(PiecesOf("bytegrad:codec=uint8_block,block=131072", 2 * half, 1e9), ElementsAre(half));
+}
 
 TEST(ByteGradErrors, SaysWhatItCannotEncode) {
   for (const DType dtype : {DType::kF64, DType::kI32, DType::kU8}) {
