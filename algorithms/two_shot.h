@@ -93,8 +93,8 @@ class EncodedChunks {
   EncodedChunks(PlanBuilder& b, const CodecChoice& codec, const Pieces& pieces)
       : b_(b), codec_(codec), pieces_(pieces), parts_(static_cast<std::size_t>(b.size())) {
     const auto elements_of = [&](int chunk) { return ChunkOf(b_.spec().count, b_.size(), chunk).count; };
-    std::vector<std::int64_t> bytes;
-    for (int i = 0; i < b.size(); ++i) bytes.push_back(codec.codec->encoded_bytes(elements_of(i), codec.options));
+    std::vector<std::int64_t> bytes(parts_.size());
+    for (int i = 0; i < b.size(); ++i) bytes[i] = codec.codec->encoded_bytes(elements_of(i), codec.options);
     const auto [shortest, longest] = std::minmax_element(bytes.begin(), bytes.end());
     const std::int64_t slot = (*longest + kLine - 1) / kLine * kLine;
     // A rank without a chunk would get messages that it has no use for.
