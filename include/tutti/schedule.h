@@ -27,6 +27,9 @@ struct Schedule {
   bool touches_only_scratch_of_peers = false;
   // False for a schedule that serves buffers which peers cannot map, and does not compete for others.
   bool competes_for_mapped_buffers = true;
+  // Null, or OK where the schedule may be chosen by its predicted time, and otherwise the reason; equal on all ranks. A
+  // call that names the schedule may use it all the same.
+  absl::Status (*competes)(int size, const PlanOptions& options) = nullptr;
 };
 
 // `supports` of a schedule that can do everything its collective can.

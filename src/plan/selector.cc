@@ -92,12 +92,16 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   return candidates;
 }
 
-// The candidates for buffers that peers can map; schedules for private buffers are refused.
+// The candidates for buffers that peers can map; schedules that do not compete there are refused.
 std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);
   for (Candidate& candidate : candidates) {
-    if (!candidate.refusal.ok() || candidate.schedule->competes_for_mapped_buffers) continue;
-    candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
+    if (!candidate.refusal.ok()) continue;
+    if (!candidate.schedule->competes_for_mapped_buffers) {
+      candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
+    } else if (candidate.schedule->competes != nullptr) {
+      candidate.refusal = candidate.schedule->competes(size, options);
+    }
   }
   return candidates;
 }

@@ -195,13 +195,24 @@ TEST(SelectorTest, OnSlowNetworksFewBytesWeighMoreThanFewSteps) {
       for (const std::int64_t bytes : {1 << 20, 4 << 20, 64 << 20}) {
         EXPECT_EQ(chosen(Collective::kAllReduce, bytes, size, bytes_per_s), "ring") << size << " " << bytes;
         EXPECT_EQ(chosen(Collective::kAllGather, bytes, size, bytes_per_s), "ring") << size << " " << bytes;
-        EXPECT_EQ(chosen(Collective::kBroadcast, bytes, size, bytes_per_s), "scatter_all_gather")
-            << size << " " << bytes;
+        EXPECT_EQ(chosen(Collective::kBroadcast, bytes, size, bytes_per_s), "chain") << size << " " << bytes;
+        EXPECT_EQ(chosen(Collective::kReduce, bytes, size, bytes_per_s), "chain") << size << " " << bytes;
       }
       EXPECT_EQ(chosen(Collective::kAllReduce, 256 << 10, size, bytes_per_s), "halving_doubling") << size;
     }
   }
   EXPECT_EQ(chosen(Collective::kAllReduce, 4 << 10, 8, 12e9), "recursive_doubling");
+}
+
+// The time of a chain grows with every rank, which a prediction that looks at a few ranks does not see.
+TEST(SelectorTest, AChainIsChosenInSmallWorldsOnly) {
+  CollectiveSpec call = CallOf(Collective::kReduce, 4, 33);
+  const Selection selection = *SelectSchedule(call, 33, OptionsOf({"", false, 1}, 33));
+  const auto chain = std::find_if(selection.candidates.begin(), selection.candidates.end(),
+                                  [](const Candidate& candidate) { return candidate.schedule->name == "chain"; });
+  ASSERT_NE(chain, selection.candidates.end());
+  EXPECT_EQ(chain->refusal.message(), "a chain is not chosen for more than 32 ranks");
+  EXPECT_TRUE(BuildPlan(*chain->schedule, call, 0, 33, {}).ok());
 }
 
 // A native transport is chosen where its link is fast, whatever the other ways, and not where its link is slow.

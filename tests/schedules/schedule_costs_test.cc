@@ -177,5 +177,21 @@ TEST(ReduceBinomial, EveryRankButTheRootSendsOnce) {
   }
 }
 
+// Every rank passes the buffer on once, in pieces, and waits for no more than a piece before it begins.
+TEST(Chains, SendEveryByteOnceInPieces) {
+  constexpr std::int64_t kCount = 1 << 20;
+  for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {
+    CollectiveSpec spec = SpecOf(collective, kCount);
+    spec.root = 1;
+    for (const Plan& plan : PlansOf(spec, "chain", 4)) {
+      const bool is_end = collective == Collective::kBroadcast ? plan.rank == 0 : plan.rank == spec.root;
+      const bool is_start = collective == Collective::kBroadcast ? plan.rank == spec.root : plan.rank == 0;
+      EXPECT_EQ(WireBytes(plan), is_end ? 0 : kCount * kBytesOfF32) << plan.rank;
+      EXPECT_EQ(StepsOf(plan, StepKind::kSend), is_end ? 0 : 64) << plan.rank;
+      EXPECT_EQ(StepsOf(plan, StepKind::kRecv), is_start ? 0 : 64) << plan.rank;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti
