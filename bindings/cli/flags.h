@@ -23,7 +23,9 @@ inline CLI::Validator NumberWithin(double low, double high) {
   const std::string range = absl::StrCat(low, " to ", high);
   return {[low, high, range](const std::string& text) -> std::string {
             double number = 0;
-            if (absl::SimpleAtod(text, &number) && number >= low && number <= high) return "";
+            if (!absl::SimpleAtod(text, &number))
+              return absl::StrCat("expected a number from ", range, ", found ", text);
+            if (number >= low && number <= high) return "";
             return absl::StrCat("value ", text, " is not in range ", range);
           },
           absl::StrCat("in ", range)};

@@ -209,7 +209,7 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce:direct --messages", "mapped"},
       {"plan all_reduce --cost --latency 2", "not in range 0 to 1"},
       {"plan all_reduce --cost --latency nan", "not in range 0 to 1"},
-      {"plan all_reduce --cost --bandwidth fast", "fast is not in range 1 to 1e+15"},
+      {"plan all_reduce --cost --bandwidth fast", "--bandwidth: expected a number from 1 to 1e+15, found fast"},
       {"plan send --ranks 1", "at least 2"},
       {"plan broadcast --root 5", "root 5"},
       {"plan all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
