@@ -11,15 +11,21 @@
 
 namespace tutti::cli {
 
+// One case of a benchmark: what is measured at every size, and how. bench_sweep.h makes several cases of flags that
+// name several collectives, types, operators, schedules or codecs.
 struct BenchOptions {
-  std::string collective;  // a name of BenchNames(), or "all"
+  std::string collective;  // a name of BenchNames()
   int ranks = 2;
   std::int64_t min_bytes = 4;
   std::int64_t max_bytes = std::int64_t{256} << 20;
   std::int64_t factor = 4;
   TrafficOptions traffic;
+  // Also in place where the collective can be, beside the out-of-place calls of `traffic`.
+  bool both_places = false;
   std::string schedule;  // empty: the selector chooses
-  std::string codec;     // with its options, as in strategy names; empty: values travel as they are
+  // Sizes that the schedule does not serve are left out, with a note, and are no error.
+  bool skips_unserved = false;
+  std::string codec;  // with its options, as in strategy names; empty: values travel as they are
   std::string transport = "auto";
   std::string device = "cpu";  // or "cuda": buffers are memory of GPUs
   std::string peer;            // "nccl": raw NCCL is measured as well; empty: nothing is
@@ -30,7 +36,6 @@ struct BenchOptions {
   bool rewrite = false;
   std::string buffers = "arena";  // or "private"
   bool check = true;
-  std::string json_file;
 
   bool on_device() const { return device == "cuda"; }
   MemoryKind memory_kind() const { return on_device() ? MemoryKind::kDevice : MemoryKind::kHost; }
@@ -39,9 +44,10 @@ struct BenchOptions {
 // One line of the table. `wrong` is -1 when results were not checked.
 struct BenchRow {
   std::string collective;
-  std::string library;   // "tutti" or "nccl"
-  std::string schedule;  // empty for calls of NCCL, and with a codec
-  std::string codec;     // that encodes what travels; empty: none
+  std::string library;           // "tutti" or "nccl"
+  std::string schedule;          // empty for calls of NCCL, and with a codec
+  bool schedule_chosen = false;  // by the selector, and not by --schedule
+  std::string codec;             // that encodes what travels; empty: none
   std::string transport;
   int ranks = 0;
   std::int64_t bytes = 0;
@@ -58,8 +64,10 @@ struct BenchRow {
   std::int64_t wrong = 0;
   std::string device;
   std::string buffers;
+  bool messages = false;
   bool rewrite = false;
   bool in_place = false;
+  int repeat = 1;  // which of the --repeats
   int calls = 0;
   double predicted_us = 0;  // what the selector predicts of the schedule; 0 where there is no schedule
 };

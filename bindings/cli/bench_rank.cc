@@ -177,6 +177,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   BenchRow row = {.collective = traffic_.name,
                   .library = std::string(measured.caller->library()),
                   .schedule = "",
+                  .schedule_chosen = false,
                   .codec = measured.caller->codec(),
                   .transport = std::string(communicator_.transport()),
                   .ranks = traffic_.size,
@@ -193,8 +194,10 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .wrong = measured.wrong,
                   .device = options_.device,
                   .buffers = options_.on_device() ? "device" : options_.buffers,
+                  .messages = options_.messages,
                   .rewrite = options_.rewrite,
                   .in_place = traffic_.spec.in_place,
+                  .repeat = 1,
                   .calls = static_cast<int>(windows) * measured.window,
                   .predicted_us = 0};
   if (row.library != "tutti" || !row.codec.empty()) return row;
@@ -202,6 +205,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
       communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private", options_.memory_kind());
   if (!plan.ok()) return plan.status();
   row.schedule = plan->name.substr(plan->name.find(':') + 1);
+  row.schedule_chosen = options_.schedule.empty();
   const absl::StatusOr<double> predicted = Predict(row.schedule);
   if (!predicted.ok()) return predicted.status();
   row.predicted_us = *predicted;

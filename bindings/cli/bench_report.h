@@ -1,4 +1,4 @@
-// What a benchmark prints: a table with the columns of nccl-tests, and JSON.
+// What a benchmark prints: a table with the columns of nccl-tests.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_REPORT_H_
 #define TUTTI_BINDINGS_CLI_BENCH_REPORT_H_
 
@@ -9,14 +9,19 @@
 
 namespace tutti::cli {
 
-// `on_device`: with what only calls on the memory of GPUs have.
-std::string TableHeading(bool on_device);
-std::string TableLine(const BenchRow& row);
-// One sentence over all rows.
+// Columns that not every table has.
+struct TableColumns {
+  bool host = false;   // the time of the host, which only calls on the memory of GPUs have
+  bool place = false;  // whether the call is in place
+};
+
+std::string TableHeading(const TableColumns& columns);
+std::string TableLine(const BenchRow& row, const TableColumns& columns);
+// Whether all rows were right, and the average of their bus bandwidth.
 std::string TableFooting(absl::Span<const BenchRow> rows);
 
-// {"rows": […]}, one row per line.
-std::string Json(absl::Span<const BenchRow> rows);
+// Microseconds with as many digits as are of interest.
+std::string Microseconds(double microseconds);
 
 }  // namespace tutti::cli
 

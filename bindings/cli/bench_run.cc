@@ -21,30 +21,15 @@
 namespace tutti::cli {
 namespace {
 
-bool IsReduction(const std::string& name) {
-  const absl::StatusOr<Collective> collective = ParseCollective(name);
-  return collective.ok() && Reduces(*collective);
-}
-
-// The benchmarks that were asked for.
-std::vector<std::string> NamesOf(const BenchOptions& options) {
-  if (options.collective != "all") return {options.collective};
-  std::vector<std::string> names = BenchNames();
-  if (options.on_device()) std::erase(names, Name(Collective::kBarrier));
-  if (!HasOp(options.traffic.dtype, ReduceOp::kSum)) {  // elements of this type can only be moved
-    names.erase(std::remove_if(names.begin(), names.end(), IsReduction), names.end());
-  }
-  return names;
-}
-
-// One collective that is measured.
+// The collective that is measured.
 struct Subject {
   Traffic largest;
   const Schedule* schedule = nullptr;  // nullptr: the selector decides
 };
 
-absl::StatusOr<Subject> SubjectOf(const std::string& name, const BenchOptions& options, Rank rank, int size) {
-  absl::StatusOr<Traffic> largest = MakeBenchTraffic(name, options.traffic, options.max_bytes, rank, size);
+absl::StatusOr<Subject> SubjectOf(const BenchOptions& options, Rank rank, int size) {
+  absl::StatusOr<Traffic> largest =
+      MakeBenchTraffic(options.collective, options.traffic, options.max_bytes, rank, size);
   if (!largest.ok()) return largest.status();
   Subject subject{.largest = *std::move(largest)};
   if (options.schedule.empty()) return subject;
@@ -64,7 +49,7 @@ PlanOptions PlanOptionsOf(const BenchOptions& options) {
 // The ranks find out together whether they can map memory. A schedule that needs mapped memory is refused here only
 // when --messages or --device cuda rules mapping out.
 absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
-  if (subject.schedule == nullptr) return absl::OkStatus();
+  if (subject.schedule == nullptr || options.skips_unserved) return absl::OkStatus();
   const PlanOptions plan = PlanOptionsOf(options);
   absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
   if (supported.ok()) return supported;
@@ -107,43 +92,106 @@ absl::StatusOr<std::unique_ptr<BenchCaller>> MakeTuttiCaller(Communicator& commu
   return std::make_unique<CodecCaller>(*std::move(plan), options.codec, options.memory_kind());
 }
 
-// `nccl`: raw NCCL, to be measured beside Tutti; or null.
-absl::Status RunCollective(Communicator& communicator, const BenchOptions& options, const std::string& name,
-                           RawNccl* nccl, const BenchReport& report) {
-  const Rank rank = communicator.rank();
-  const int size = communicator.size();
-  const absl::StatusOr<Subject> subject = SubjectOf(name, options, rank, size);
-  if (!subject.ok()) return subject.status();
-  const CollectiveSpec& spec = subject->largest.spec;
-  const auto factor = static_cast<double>(Reduces(spec.collective) ? FactorOf(options.traffic.op, rank) : 1);
-  const CallOptions call{.schedule = subject->schedule, .caller_drives = true, .factor = factor};
-  const Pattern pattern(options.traffic.dtype, options.traffic.op, size);
-  absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
-  if (!memory.ok()) return memory.status();
-  if (nccl != nullptr) {
-    if (const absl::Status served = CheckRawNccl(spec.collective, spec.dtype, spec.op); !served.ok()) {
-      if (rank == 0) report.note(absl::StrCat(name, " of NCCL is not measured: ", served.message()));
-      nccl = nullptr;
+// Whether calls of a size are in place: both, or the one that options ask for. Some collectives have no in-place form.
+std::vector<bool> PlacesOf(const BenchOptions& options, Collective collective) {
+  if (options.both_places && HasInPlaceForm(collective)) return {true, false};
+  return {options.traffic.in_place};
+}
+
+// The calls of one case.
+class CaseRun {
+ public:
+  // `nccl`: raw NCCL, to be measured beside Tutti; or null.
+  CaseRun(Communicator& communicator, const BenchOptions& options, Subject subject, BenchMemory memory, RawNccl* nccl,
+          const BenchReport& report)
+      : communicator_(communicator),
+        options_(options),
+        subject_(std::move(subject)),
+        memory_(std::move(memory)),
+        report_(report),
+        pattern_(options.traffic.dtype, options.traffic.op, communicator.size()),
+        nccl_(nccl) {
+    const CollectiveSpec& spec = subject_.largest.spec;
+    if (Reduces(spec.collective)) {
+      call_.factor = static_cast<double>(FactorOf(options.traffic.op, communicator.rank()));
     }
+    call_.schedule = subject_.schedule;
+    call_.caller_drives = true;
+    if (nccl == nullptr) return;
+    const absl::Status served = CheckRawNccl(spec.collective, spec.dtype, spec.op);
+    if (served.ok()) return;
+    Note(absl::StrCat(options.collective, " of NCCL is not measured: ", served.message()));
+    nccl_ = nullptr;
   }
-  for (const std::int64_t bytes : SizesOf(options)) {
-    const absl::StatusOr<Traffic> traffic = MakeBenchTraffic(name, options.traffic, bytes, rank, size);
-    if (!traffic.ok()) return traffic.status();
+
+  absl::Status Measure() {
+    for (const std::int64_t bytes : SizesOf(options_)) {
+      for (const bool in_place : PlacesOf(options_, subject_.largest.spec.collective)) {
+        TrafficOptions place = options_.traffic;
+        place.in_place = in_place;
+        const absl::StatusOr<Traffic> traffic =
+            MakeBenchTraffic(options_.collective, place, bytes, communicator_.rank(), communicator_.size());
+        if (!traffic.ok()) return traffic.status();
+        if (!IsServed(*traffic)) continue;
+        if (absl::Status measured = MeasureCalls(*traffic); !measured.ok()) return measured;
+      }
+      if (subject_.largest.bytes() == 0) break;  // a barrier: larger sizes are the same
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void Note(const std::string& note) {
+    if (communicator_.rank() == 0) report_.note(note);
+  }
+
+  // Whether the schedule serves a size, as is known since ranks have met; where it does not and may be left out.
+  bool IsServed(const Traffic& traffic) {
+    if (subject_.schedule == nullptr || !options_.skips_unserved) return true;
+    const absl::Status served = subject_.schedule->supports(traffic.spec, communicator_.size(),
+                                                            communicator_.plan_options(options_.memory_kind()));
+    if (!served.ok() && unserved_ != served) {
+      unserved_ = served;
+      Note(absl::StrCat("schedule ", options_.schedule, " of ", traffic.name, " is not measured with ", traffic.bytes(),
+                        " bytes: ", served.message()));
+    }
+    return served.ok();
+  }
+
+  absl::Status MeasureCalls(const Traffic& traffic) {
     absl::StatusOr<std::unique_ptr<BenchCaller>> tutti =
-        MakeTuttiCaller(communicator, options, *traffic, call, *memory);
+        MakeTuttiCaller(communicator_, options_, traffic, call_, memory_);
     if (!tutti.ok()) return tutti.status();
     std::vector<BenchCaller*> callers = {tutti->get()};
     std::optional<RawNcclCaller> raw;
-    if (nccl != nullptr) callers.push_back(&raw.emplace(*nccl, *traffic, factor, communicator.timeout()));
+    if (nccl_ != nullptr) callers.push_back(&raw.emplace(*nccl_, traffic, call_.factor, communicator_.timeout()));
     const absl::StatusOr<std::vector<BenchRow>> rows =
-        BenchRank(communicator, options, pattern, *memory, *traffic, call).Measure(callers);
+        BenchRank(communicator_, options_, pattern_, memory_, traffic, call_).Measure(callers);
     if (!rows.ok()) return rows.status();
     for (const BenchRow& row : *rows) {
-      if (rank == 0) report.row(row);
+      if (communicator_.rank() == 0) report_.row(row);
     }
-    if (subject->largest.bytes() == 0) break;  // a barrier: larger sizes are the same
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+
+  Communicator& communicator_;
+  const BenchOptions& options_;
+  const Subject subject_;
+  BenchMemory memory_;
+  const BenchReport& report_;
+  const Pattern pattern_;
+  CallOptions call_;
+  RawNccl* nccl_;
+  absl::Status unserved_;  // of the last size that was left out
+};
+
+absl::Status RunCase(Communicator& communicator, const BenchOptions& options, RawNccl* nccl,
+                     const BenchReport& report) {
+  absl::StatusOr<Subject> subject = SubjectOf(options, communicator.rank(), communicator.size());
+  if (!subject.ok()) return subject.status();
+  absl::StatusOr<BenchMemory> memory = BenchMemory::Allocate(communicator, options, subject->largest);
+  if (!memory.ok()) return memory.status();
+  return CaseRun(communicator, options, *std::move(subject), *std::move(memory), nccl, report).Measure();
 }
 
 absl::Status CheckCodec(const BenchOptions& options, int ranks) {
@@ -189,17 +237,15 @@ absl::Status CheckBench(const BenchOptions& options, int ranks) {
     absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;
   }
-  for (const std::string& name : NamesOf(options)) {
-    const absl::StatusOr<Subject> subject = SubjectOf(name, options, 0, ranks);
-    if (!subject.ok()) return subject.status();
-    if (absl::Status serves = CheckSchedule(*subject, options, ranks); !serves.ok()) return serves;
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<Subject> subject = SubjectOf(options, 0, ranks);
+  if (!subject.ok()) return subject.status();
+  return CheckSchedule(*subject, options, ranks);
 }
 
-absl::Status RunBench(Communicator& communicator, const BenchOptions& options, const BenchReport& report) {
+absl::Status RunBench(Communicator& communicator, absl::Span<const BenchOptions> cases, int repeats,
+                      const BenchReport& report) {
   std::unique_ptr<RawNccl> nccl;
-  if (!options.peer.empty()) {
+  if (!cases.empty() && !cases.front().peer.empty()) {
     const absl::StatusOr<NcclSoftware> software = NcclOfThisProcess();
     if (!software.ok()) return software.status();
     absl::StatusOr<std::unique_ptr<RawNccl>> connected =
@@ -207,9 +253,15 @@ absl::Status RunBench(Communicator& communicator, const BenchOptions& options, c
     if (!connected.ok()) return connected.status();
     nccl = *std::move(connected);
   }
-  for (const std::string& name : NamesOf(options)) {
-    absl::Status status = RunCollective(communicator, options, name, nccl.get(), report);
-    if (!status.ok()) return status;
+  for (int repeat = 1; repeat <= repeats; ++repeat) {
+    const auto numbered = [&](BenchRow row) {
+      row.repeat = repeat;
+      report.row(row);
+    };
+    for (const BenchOptions& one : cases) {
+      absl::Status status = RunCase(communicator, one, nccl.get(), {numbered, report.note});
+      if (!status.ok()) return status;
+    }
   }
   return absl::OkStatus();
 }

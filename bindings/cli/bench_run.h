@@ -1,4 +1,4 @@
-// A whole benchmark: the collectives and sizes that options ask for.
+// A whole benchmark: every case, at every size.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_RUN_H_
 #define TUTTI_BINDINGS_CLI_BENCH_RUN_H_
 
@@ -6,13 +6,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "bindings/cli/bench_options.h"
 #include "tutti/communicator.h"
 
 namespace tutti::cli {
 
-// Checks what can be checked before ranks are started: InvalidArgument or NotFound names the flag and what would be
-// right.
+// Checks what can be checked of a case before ranks are started: InvalidArgument names the flag and what would be
+// right, NotFound the schedules of the collective.
 absl::Status CheckBench(const BenchOptions& options, int ranks);
 
 // Functions of rank 0 that hear of a benchmark's results as soon as these are known.
@@ -21,8 +22,10 @@ struct BenchReport {
   std::function<void(const std::string&)> note;  // what is not measured, and why
 };
 
-// Measures everything that `options` ask for, which CheckBench has passed.
-absl::Status RunBench(Communicator& communicator, const BenchOptions& options, const BenchReport& report);
+// Measures the cases, which CheckBench has passed and which have one `peer`, one after the other, and all of them anew
+// for each repeat. All ranks call RunBench alike.
+absl::Status RunBench(Communicator& communicator, absl::Span<const BenchOptions> cases, int repeats,
+                      const BenchReport& report);
 
 }  // namespace tutti::cli
 

@@ -31,11 +31,11 @@ TEST(BenchTest, WritesTheRowsItPrints) {
   for (const nlohmann::json& row : rows) {
     std::set<std::string> keys;
     for (const auto& [key, value] : row.items()) keys.insert(key);
-    EXPECT_EQ(keys,
-              (std::set<std::string>{"collective", "library",    "schedule", "codec",       "transport", "ranks",
-                                     "bytes",      "dtype",      "op",       "p50_us",      "p99_us",    "max_us",
-                                     "host_us",    "algbw_gb_s", "wrong",    "busbw_gb_s",  "device",    "buffers",
-                                     "rewrite",    "in_place",   "calls",    "predicted_us"}));
+    EXPECT_EQ(keys, (std::set<std::string>{"collective", "library",      "schedule",        "codec",      "transport",
+                                           "ranks",      "bytes",        "dtype",           "op",         "p50_us",
+                                           "p99_us",     "max_us",       "host_us",         "algbw_gb_s", "wrong",
+                                           "busbw_gb_s", "device",       "buffers",         "rewrite",    "in_place",
+                                           "calls",      "predicted_us", "schedule_chosen", "messages",   "repeat"}));
     EXPECT_EQ(row["library"], "tutti");
     EXPECT_EQ(row["device"], "cpu");
     EXPECT_TRUE(row["host_us"].is_null());
@@ -232,7 +232,8 @@ TEST(BenchTest, SaysWhatWouldBeRight) {
       {"bench allreduce", "did you mean all_reduce?"},
       {"bench all_reduce --rankz 2", "did you mean --ranks?"},
       {"bench all_reduce --ranks 0", "not in range 1 to 65536"},
-      {"bench all_reduce -np 2", "--ranks: expected a number from 1 to 65536, found p"},
+      {"bench all_reduce --ranks two", "--ranks: expected a number from 1 to 65536, found two"},
+      {"bench all_reduce --min-time abc", "--min-time: expected a number from 1e-06 to 1e+06, found abc"},
       {"bench all_reduce -b 1X", "4, 1K (1024), 256M or 1G"},
       {"bench all_reduce -b 2K -e 1K", "--min-bytes 2K is more than --max-bytes 1K"},
       {"bench all_reduce --min-time nan", "nan is not in range 1e-06 to 1e+06"},

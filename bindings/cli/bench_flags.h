@@ -1,0 +1,33 @@
+// The flags of `tutti bench`.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_FLAGS_H_
+#define TUTTI_BINDINGS_CLI_BENCH_FLAGS_H_
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "bindings/cli/bench_options.h"
+#include "bindings/cli/bench_outputs.h"
+#include "bindings/cli/bench_sweep.h"
+
+namespace tutti::cli {
+
+// What the user asked for, as far as flags say it.
+struct BenchFlags {
+  BenchOptions options;  // what all cases share
+  BenchSweep sweep;
+  int repeats = 1;
+  BenchOutputs outputs;
+  bool in_place = false, out_of_place = false;  // both: each; none: in place
+};
+
+void AddBenchFlags(CLI::App& bench, BenchFlags& flags);
+
+// Refuses flags of nccl-tests and of the OSU benchmarks that mean something else here, or nothing; the error says what
+// would be right.
+void RefuseFlagsOfOthers(CLI::App& bench);
+
+// The cases of the flags for `ranks` ranks. InvalidArgument or NotFound when there is nothing to measure.
+absl::StatusOr<BenchCases> CasesOfFlags(const BenchFlags& flags, int ranks);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_FLAGS_H_

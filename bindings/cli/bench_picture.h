@@ -1,0 +1,25 @@
+// Benchmarks as a picture: time and bus bandwidth against the size.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_PICTURE_H_
+#define TUTTI_BINDINGS_CLI_BENCH_PICTURE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "bindings/cli/bench_record.h"
+
+namespace tutti::cli {
+
+// `file`, when its end is .svg. InvalidArgument says so.
+absl::StatusOr<std::string> ParseSvgFile(absl::string_view file);
+
+// As many series as a reader can tell apart in one picture; the picture says how many it leaves out.
+inline constexpr int kMostSeries = 21;
+
+// An SVG with a curve for each series of the records; predicted times are dashed curves of the same color.
+std::string PictureOf(absl::Span<const BenchRecord> records);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_PICTURE_H_
