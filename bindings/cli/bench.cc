@@ -111,7 +111,7 @@ absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob&
     return status.ok() ? absl::StatusOr<std::int64_t>(0) : status;
   }
   FILE* const table = job.flags.outputs.rows_to_output() ? stderr : stdout;
-  const TableColumns columns{.host = job.options().on_device(), .place = job.flags.in_place && job.flags.out_of_place};
+  const TableColumns columns = job.flags.columns();
   std::fprintf(table, "%s%s\n", beginning->c_str(), TableHeading(columns).c_str());
   BenchRecorder recorder(job.flags.outputs, job.earlier, *about, job.flags.repeats, columns, table);
   const absl::Status measured = RunBench(

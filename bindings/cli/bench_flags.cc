@@ -82,10 +82,15 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
       ->check(WholeNumberWithin(1, 1 << 20))
       ->capture_default_str();
   bench.add_flag("--rewrite", options.rewrite, "Every rank rewrites its whole input before each call, untimed");
-  bench.add_flag("!--no-check", options.check, "Do not compare results with what they should be");
+  bench.add_flag("--no-check", flags.no_check, "Do not compare results with what they should be");
 }
 
-void AddOutputs(CLI::App& bench, BenchOutputs& outputs) {
+void AddOutputs(CLI::App& bench, BenchFlags& flags) {
+  BenchOutputs& outputs = flags.outputs;
+  bench.add_flag(
+      "--latency", flags.latency,
+      "Below each line: which call took longest, on which rank, which rank was through it first, and how often "
+      "ranks lost their processor or slept");
   bench
       .add_option("--json", outputs.json,
                   "Also write the rows to this file; -: to standard output, and the table to standard error")
@@ -145,7 +150,7 @@ void AddBenchFlags(CLI::App& bench, BenchFlags& flags) {
   AddSizes(bench, flags.options);
   AddSweep(bench, flags);
   AddCalls(bench, flags);
-  AddOutputs(bench, flags.outputs);
+  AddOutputs(bench, flags);
 }
 
 void RefuseFlagsOfOthers(CLI::App& bench) {
@@ -161,6 +166,7 @@ void RefuseFlagsOfOthers(CLI::App& bench) {
 
 absl::StatusOr<BenchCases> CasesOfFlags(const BenchFlags& flags, int ranks) {
   BenchOptions options = flags.options;
+  options.check = !flags.no_check;
   options.traffic.in_place = !flags.out_of_place;
   options.both_places = flags.in_place && flags.out_of_place;
   return CasesOf(flags.sweep, options, ranks);

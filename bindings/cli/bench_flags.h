@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "bindings/cli/bench_options.h"
 #include "bindings/cli/bench_outputs.h"
+#include "bindings/cli/bench_report.h"
 #include "bindings/cli/bench_sweep.h"
 
 namespace tutti::cli {
@@ -17,6 +18,12 @@ struct BenchFlags {
   int repeats = 1;
   BenchOutputs outputs;
   bool in_place = false, out_of_place = false;  // both: each; none: in place
+  bool no_check = false;
+  bool latency = false;
+
+  TableColumns columns() const {
+    return {.host = options.on_device(), .place = in_place && out_of_place, .latency = latency};
+  }
 };
 
 void AddBenchFlags(CLI::App& bench, BenchFlags& flags);

@@ -57,6 +57,15 @@ struct BenchRow {
   double p50_us = 0;
   double p99_us = 0;
   double max_us = 0;
+  // Of the longest call: its number, from 1; the rank that took longest, whose time is max_us; the rank that was
+  // through first, and its time.
+  int longest_call = 0;
+  Rank slowest_rank = 0;
+  Rank fastest_rank = 0;
+  double fastest_us = 0;
+  // How often, during all timed calls, ranks lost their processor to others, and slept.
+  std::int64_t preempted = 0;
+  std::int64_t slept = 0;
   // The time that the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
   double host_us = 0;
   double algbw_gb_s = 0;

@@ -1,5 +1,7 @@
 #include "bindings/cli/bench_rank.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -22,6 +24,13 @@ constexpr double kWarmUpShare = 0.1;
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// How often this thread has lost its processor to another one, and how often it slept.
+std::vector<std::int64_t> SwitchesSoFar() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return {usage.ru_nivcsw, usage.ru_nvcsw};
 }
 
 double Gigabytes(std::int64_t bytes, double microseconds) {
@@ -106,10 +115,13 @@ absl::Status BenchRank::TimeWindows(int windows) {
     one.host_times.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
+  const std::vector<std::int64_t> before = SwitchesSoFar();
   for (std::size_t turn = 0; turn < static_cast<std::size_t>(windows) * callers; ++turn) {
     // Each caller is the first one equally often.
     if (absl::Status timed = TimeWindow(measured_[(turn + turn / callers) % callers]); !timed.ok()) return timed;
   }
+  switches_ = SwitchesSoFar();
+  for (std::size_t i = 0; i < switches_.size(); ++i) switches_[i] -= before[i];
   return absl::OkStatus();
 }
 
@@ -150,11 +162,21 @@ absl::Status BenchRank::TimeCalls() {
   });
   if (status.ok()) status = Meet();
   if (status.ok()) status = TimeWindows(*windows);
+  if (status.ok()) status = ReduceOverRanks(switches_, DType::kI64, ReduceOp::kSum);
   for (Measured& one : measured_) {
+    const std::vector<std::int64_t> own = one.times;
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
+    if (status.ok()) status = GatherLongest(one, own);
   }
   return status;
+}
+
+absl::Status BenchRank::GatherLongest(Measured& measured, const std::vector<std::int64_t>& own) {
+  const auto longest = std::max_element(measured.times.begin(), measured.times.end());
+  measured.longest = static_cast<std::size_t>(longest - measured.times.begin());
+  measured.of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
+  return communicator_.AllGather(&own[measured.longest], measured.of_ranks.data(), 1, DType::kI64).Wait();
 }
 
 absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
@@ -174,6 +196,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
     return static_cast<double>(nanoseconds) / 1e3 / measured.window;
   };
   const double median = of_a_call(measured.times[windows / 2]);
+  const auto [fastest, slowest] = std::minmax_element(measured.of_ranks.begin(), measured.of_ranks.end());
   BenchRow row = {.collective = traffic_.name,
                   .library = std::string(measured.caller->library()),
                   .schedule = "",
@@ -188,6 +211,12 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .p50_us = median,
                   .p99_us = of_a_call(measured.times[windows * 99 / 100]),
                   .max_us = of_a_call(measured.times.back()),
+                  .longest_call = static_cast<int>(measured.longest) * measured.window + 1,
+                  .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),
+                  .fastest_rank = static_cast<Rank>(fastest - measured.of_ranks.begin()),
+                  .fastest_us = of_a_call(*fastest),
+                  .preempted = switches_[0],
+                  .slept = switches_[1],
                   .host_us = options_.on_device() ? of_a_call(measured.host_times[windows / 2]) : 0,
                   .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
                   .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),

@@ -42,6 +42,9 @@ class BenchRank {
     // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
     std::vector<std::int64_t> times = {};
     std::vector<std::int64_t> host_times = {};
+    // Of the longest window: which one it is, and the times that the ranks took.
+    std::size_t longest = 0;
+    std::vector<std::int64_t> of_ranks = {};
   };
 
   // Makes one call and waits for it.
@@ -61,6 +64,9 @@ class BenchRank {
   absl::Status TimeWindows(int windows);
   // The times of the calls that count, the maximum over the ranks.
   absl::Status TimeCalls();
+  // Gathers what all ranks took in the longest window of a caller, whose times are now the maxima over the ranks; `own`
+  // are those of this rank.
+  absl::Status GatherLongest(Measured& measured, const std::vector<std::int64_t>& own);
   // Seconds that so many windows of the first caller take together, the maximum over the ranks.
   absl::StatusOr<double> TimeOfBatch(int windows);
   // Makes the warm-up calls; returns the number of timed windows, which is equal on all ranks: those of the calls asked
@@ -80,6 +86,8 @@ class BenchRank {
   const CallOptions& call_;
   const std::int64_t element_;
   std::vector<Measured> measured_;
+  // How often this thread, and then all ranks, lost the processor and slept in the windows that were timed last.
+  std::vector<std::int64_t> switches_ = {0, 0};
 };
 
 }  // namespace tutti::cli

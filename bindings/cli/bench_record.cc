@@ -46,6 +46,12 @@ Json ObjectOf(const BenchRow& row) {
       {"schedule_chosen", IfAny(has_schedule, row.schedule_chosen)},
       {"messages", row.messages},
       {"repeat", row.repeat},
+      {"longest_call", row.longest_call},
+      {"slowest_rank", row.slowest_rank},
+      {"fastest_rank", row.fastest_rank},
+      {"fastest_us", row.fastest_us},
+      {"preempted", row.preempted},
+      {"slept", row.slept},
   };
 }
 
@@ -111,6 +117,12 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .p50_us = Number(object, "p50_us", 0.0),
                   .p99_us = Number(object, "p99_us", 0.0),
                   .max_us = Number(object, "max_us", 0.0),
+                  .longest_call = Number(object, "longest_call", 0),
+                  .slowest_rank = Number(object, "slowest_rank", 0),
+                  .fastest_rank = Number(object, "fastest_rank", 0),
+                  .fastest_us = Number(object, "fastest_us", 0.0),
+                  .preempted = Number<std::int64_t>(object, "preempted", 0),
+                  .slept = Number<std::int64_t>(object, "slept", 0),
                   .host_us = Number(object, "host_us", 0.0),
                   .algbw_gb_s = Number(object, "algbw_gb_s", 0.0),
                   .busbw_gb_s = Number(object, "busbw_gb_s", 0.0),

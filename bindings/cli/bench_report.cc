@@ -69,6 +69,14 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
                                         : "  out");
 }
 
+std::string LatencyLine(const BenchRow& row) {
+  return absl::StrFormat(
+      "#   p50 %s, p99 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us; ranks lost their "
+      "processor %d times and slept %d times",
+      Microseconds(row.p50_us), Microseconds(row.p99_us), Microseconds(row.max_us), row.slowest_rank, row.longest_call,
+      row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted, row.slept);
+}
+
 std::string TableFooting(absl::Span<const BenchRow> rows) {
   return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"));
 }

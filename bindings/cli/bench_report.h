@@ -9,14 +9,17 @@
 
 namespace tutti::cli {
 
-// Columns that not every table has.
+// What not every table has.
 struct TableColumns {
-  bool host = false;   // the time of the host, which only calls on the memory of GPUs have
-  bool place = false;  // whether the call is in place
+  bool host = false;     // the time of the host, which only calls on the memory of GPUs have
+  bool place = false;    // whether the call is in place
+  bool latency = false;  // below each line a LatencyLine
 };
 
 std::string TableHeading(const TableColumns& columns);
 std::string TableLine(const BenchRow& row, const TableColumns& columns);
+// Why the longest call of a row took as long, in words.
+std::string LatencyLine(const BenchRow& row);
 // Whether all rows were right, and the average of their bus bandwidth.
 std::string TableFooting(absl::Span<const BenchRow> rows);
 

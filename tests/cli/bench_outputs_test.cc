@@ -59,6 +59,13 @@ TEST(BenchOutputsTest, PrintsTheAverageOfNcclTests) {
   EXPECT_THAT(RunTutti("bench barrier" + std::string(kQuick)).out, Not(HasSubstr("Avg bus bandwidth")));
 }
 
+TEST(BenchOutputsTest, SaysWhatTheLongestCallWas) {
+  const CommandRun run = RunTutti("bench all_reduce -b 4K -e 4K --latency" + std::string(kQuick));
+  EXPECT_THAT(run.out, ContainsRegex("\n#   p50 [0-9.]+, p99 [0-9.]+, max [0-9.]+ us on rank [01] in call [123] of 3, "
+                                     "through which rank [01] was in [0-9.]+ us; ranks lost their processor [0-9]+ "
+                                     "times and slept [0-9]+ times\n"));
+}
+
 TEST(BenchOutputsTest, PutsInAndOutOfPlaceSideBySide) {
   const ScratchFile json(".json");
   const CommandRun run = RunTutti("bench all_reduce,all_to_all --in-place --out-of-place -b 64 -e 64 --ranks 3" +
