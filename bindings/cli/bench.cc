@@ -20,6 +20,7 @@
 #include "bindings/cli/bench_report.h"
 #include "bindings/cli/bench_run.h"
 #include "bindings/cli/command.h"
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch.h"
 #include "bindings/cli/local_ranks.h"

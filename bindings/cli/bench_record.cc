@@ -167,14 +167,6 @@ std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
           {"ranks", absl::StrCat(ranks)},       {"transport", transport}, {"links", links}};
 }
 
-std::string CommandLine(const std::vector<std::string>& words) {
-  constexpr absl::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=,%@";
-  return absl::StrJoin(words, " ", [&](std::string* out, const std::string& word) {
-    const bool plain = !word.empty() && word.find_first_not_of(kPlain.data(), 0, kPlain.size()) == std::string::npos;
-    absl::StrAppend(out, plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'"));
-  });
-}
-
 std::string JsonOf(const BenchAbout& about) {
   return Json{{"hosts", about.hosts},     {"date", about.date},   {"version", about.version},
               {"command", about.command}, {"ranks", about.ranks}, {"transport", about.transport},

@@ -32,9 +32,6 @@ struct BenchRecord {
   std::vector<BenchRow> rows;
 };
 
-// The words of a command line, quoted where a shell would read a word otherwise.
-std::string CommandLine(const std::vector<std::string>& words);
-
 // One line each, without its end. The columns of CSV are the keys of JSON.
 std::string JsonOf(const BenchAbout& about);
 std::string JsonOf(const BenchRow& row);

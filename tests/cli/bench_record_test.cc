@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/row_file.h"
 #include "bindings/cli/write_file.h"
 #include "gmock/gmock.h"
@@ -43,10 +44,6 @@ BenchRow SomeRow(std::int64_t bytes) {
           .buffers = "arena",
           .in_place = true,
           .repeat = 2};
-}
-
-TEST(BenchRecordTest, QuotesWhatAShellWouldRead) {
-  EXPECT_EQ(CommandLine({"tutti", "--json", "a b.json", "it's", ""}), "tutti --json 'a b.json' 'it'\\''s' ''");
 }
 
 // The document is whole after every row, as a run that is killed leaves it.

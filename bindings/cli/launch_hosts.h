@@ -1,0 +1,30 @@
+// The commands that start one job on several hosts. Tutti starts nothing on other machines: a user, or a script of the
+// user's, runs each command on its host.
+#ifndef TUTTI_BINDINGS_CLI_LAUNCH_HOSTS_H_
+#define TUTTI_BINDINGS_CLI_LAUNCH_HOSTS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tutti::cli {
+
+struct HostRanks {
+  std::string host;
+  int ranks = 1;
+};
+
+// The hosts of a file in the form of Open MPI ("node1 slots=4") or MPICH ("node1:4"), one in a line; one rank where
+// nothing else is said. InvalidArgument names the line. NotFound when the file cannot be read.
+absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file);
+
+// For each host a line "# HOST: ranks A to B" and the command, for `sh`, that starts these ranks of `program` there and
+// supervises them. Ranks meet at `port` of the first host; the job secret is read from a file that every host has.
+std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::vector<std::string>& program);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_LAUNCH_HOSTS_H_
