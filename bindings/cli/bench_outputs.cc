@@ -101,10 +101,12 @@ void BenchRecorder::Note(const std::string& note) {
 }
 
 absl::Status BenchRecorder::Finish() {
-  std::fprintf(table_, "%s\n", TableFooting(records_.back().rows).c_str());
+  const bool any_rows = !records_.back().rows.empty();
+  if (any_rows) std::fprintf(table_, "%s\n", TableFooting(records_.back().rows).c_str());
   absl::Status status = drawn_;
   for (const std::unique_ptr<RowFile>& file : files_) status.Update(file->Finish());
-  if (outputs_.compare.empty()) return status;
+  if (!any_rows) status.Update(absl::FailedPreconditionError("nothing was measured: no schedule serves these calls"));
+  if (outputs_.compare.empty() || !any_rows) return status;
   const absl::StatusOr<std::string> comparison = Comparison(records_);
   status.Update(comparison.status());
   if (comparison.ok()) std::fprintf(table_, "#\n%s", comparison->c_str());

@@ -45,7 +45,7 @@ class BenchRecorder {
   void Add(const BenchRow& row);
   // Prints what was not said before.
   void Note(const std::string& note);
-  // Ends the table and the files; the first error of a file.
+  // Ends the table and the files; the first error of a file. FailedPrecondition when there was no row.
   absl::Status Finish();
 
   // Wrong elements of all rows.

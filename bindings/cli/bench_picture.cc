@@ -88,7 +88,12 @@ std::string PictureOf(absl::Span<const BenchRecord> records) {
   for (const BenchRecord& record : records) notes.push_back(NoteOf(record));
   if (predicted_any) notes.push_back("dashed: predicted");
   if (number > kMostSeries) notes.push_back(absl::StrCat(number - kMostSeries, " more curves are left out"));
-  return SvgOf(TitleOf(records), notes, {time, bandwidth});
+  std::string description;
+  for (const BenchRecord& record : records) {
+    absl::StrAppend(&description, record.name, "\n");
+    for (const auto& [name, value] : record.about.lines()) absl::StrAppend(&description, "  ", name, ": ", value, "\n");
+  }
+  return SvgOf(TitleOf(records), description, notes, {time, bandwidth});
 }
 
 }  // namespace tutti::cli

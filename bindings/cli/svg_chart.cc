@@ -176,7 +176,8 @@ std::string Shortened(const std::string& text, std::size_t most) {
   return absl::StrCat(text.substr(0, end), "...");
 }
 
-std::string SvgOf(const std::string& title, absl::Span<const std::string> notes, absl::Span<const Chart> charts) {
+std::string SvgOf(const std::string& title, const std::string& description, absl::Span<const std::string> notes,
+                  absl::Span<const Chart> charts) {
   std::string body = Text(kMargin, 34, 20, "start", title, " font-weight=\"bold\"");
   double top = 58;
   for (const std::string& note : notes) {
@@ -204,7 +205,7 @@ std::string SvgOf(const std::string& title, absl::Span<const std::string> notes,
              "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" "
              "fill=\"#ffffff\"/>\n",
              kWidth, height, kWidth, height) +
-         body + "</svg>\n";
+         "<desc>" + Escaped(description) + "</desc>\n" + body + "</svg>\n";
 }
 
 }  // namespace tutti::cli

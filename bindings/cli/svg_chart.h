@@ -28,8 +28,9 @@ struct Chart {
 std::string Shortened(const std::string& text, std::size_t most);
 
 // The charts side by side, 1,200 pixels wide together; above them the title and the notes, in lines of their own, below
-// them one legend for all, made of the curves of the first chart.
-std::string SvgOf(const std::string& title, absl::Span<const std::string> notes, absl::Span<const Chart> charts);
+// them one legend for all, made of the curves of the first chart. The description is in the file, but is not drawn.
+std::string SvgOf(const std::string& title, const std::string& description, absl::Span<const std::string> notes,
+                  absl::Span<const Chart> charts);
 
 }  // namespace tutti::cli
 

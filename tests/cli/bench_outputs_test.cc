@@ -114,6 +114,14 @@ TEST(BenchOutputsTest, SweepsSchedules) {
   EXPECT_THAT(large, testing::AllOf(testing::Contains("direct"), Not(testing::Contains("eager"))));
 }
 
+TEST(BenchOutputsTest, NothingMeasuredIsAnError) {
+  const CommandRun none =
+      RunTutti("bench all_reduce --schedule native,direct --messages -b 64 -e 64" + std::string(kQuick));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.out, HasSubstr("# schedule direct of all_reduce is not measured with 64 bytes: "));
+  EXPECT_THAT(none.err, HasSubstr("nothing was measured: no schedule serves these calls"));
+}
+
 // The report of two settings, with two commands.
 TEST(BenchOutputsTest, ComparesWithAnEarlierRunAndDrawsBoth) {
   const ScratchFile a("-a.json"), b("-b.json"), plot(".svg");

@@ -42,6 +42,7 @@ TEST(BenchPictureTest, DrawsTimeAndBandwidthPredictedBesideMeasured) {
   b.about.date = "2026-11-26";
   b.about.version = "1.2.3";
   b.about.command = "tutti bench all_reduce";
+  b.about.links = "messages take 1 µs & more";
   for (BenchRow& row : b.rows) row.messages = true;
   const std::string svg = PictureOf(std::vector<BenchRecord>{a, b});
   EXPECT_THAT(svg, testing::StartsWith("<svg xmlns="));
@@ -51,6 +52,7 @@ TEST(BenchPictureTest, DrawsTimeAndBandwidthPredictedBesideMeasured) {
                            ">b: 2026-11-26 on node&lt;1&gt;, tutti 1.2.3, tutti bench all_reduce<"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
+  EXPECT_THAT(svg, HasSubstr("\n  links: messages take 1 µs &amp; more\n"));
   // Of each run, a measured and a predicted curve in each of two charts; marks of six sizes, and one in the legend. The
   // size of nothing has no place on a logarithmic axis.
   EXPECT_EQ(Count(svg, "stroke-dasharray"), 4);
@@ -80,7 +82,7 @@ TEST(BenchPictureTest, KnowsItsFormat) {
 TEST(SvgChartTest, LabelsAxesInSmallAndLargeRanges) {
   const auto draw = [](double low, double high) {
     return SvgOf(
-        "", {},
+        "", "", {},
         std::vector<Chart>{
             {.x_label = "", .y_label = "", .curves = {{.label = "curve", .points = {{4, low}, {1024, high}}}}}});
   };
