@@ -112,7 +112,7 @@ struct FlagOfOthers {
   const char* answer;
 };
 
-// Options of nccl-tests 2.18 and of the OSU benchmarks 7.
+// Options of nccl-tests and of the OSU benchmarks.
 constexpr FlagOfOthers kFlagsOfOthers[] = {
     {"-n", "the calls of nccl-tests, but the ranks of mpirun and tutti launch: write --iters or --ranks"},
     {"-g,--ngpus", "GPUs of a process, of which a rank has one here: write --ranks 8 --device cuda"},

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "bindings/cli/bench_record.h"
 #include "bindings/cli/bench_report.h"
 #include "bindings/cli/row_file.h"

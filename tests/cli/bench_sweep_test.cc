@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "bindings/cli/traffic.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
