@@ -2,6 +2,7 @@
 #include "bindings/cli/bench_outputs.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -177,7 +178,7 @@ TEST(BenchOutputsTest, AFullDiskEndsBadly) {
 void AwaitRow(const ScratchFile& file, pid_t run) {
   while (file.Read().find("p50_us\":") == std::string::npos) {
     ASSERT_EQ(::waitpid(run, nullptr, WNOHANG), 0) << "the run has ended";
-    ::usleep(1000);
+    ::sched_yield();
   }
 }
 
