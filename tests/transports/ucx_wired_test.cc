@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "tests/transports/conformance.h"
 #include "tests/transports/wire_pair.h"
+#include "transports/ucx/address.h"
 #include "transports/ucx/descriptors.h"
 
 namespace tutti {
@@ -401,18 +402,53 @@ TEST_P(UcxWired, APeerThatIsDisconnectedInTheMiddleOfAMessageTouchesNoMemory) {
   });
 }
 
+// Calls `act` for both ranks, at the same time.
+void AsBoth(absl::Span<const std::unique_ptr<Transport>> transports, const std::function<void(Rank, Transport&)>& act) {
+  std::thread other([&] { act(1, *transports[1]); });
+  act(0, *transports[0]);
+  other.join();
+}
+
+// Connects two ranks, and returns their addresses.
+std::vector<std::string> ConnectBoth(absl::Span<const std::unique_ptr<Transport>> transports) {
+  const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
+  AsBoth(transports, [&](Rank rank, Transport& me) {
+    EXPECT_EQ(me.Connect(rank, addresses, absl::Now() + absl::Minutes(1)), absl::OkStatus());
+  });
+  return addresses;
+}
+
+// The other end of a connection that the rank of address `blob` has accepted; that end is of this process, too.
+int ConnectionTo(const std::string& blob) {
+  const std::string listened = ucx::DecodeAddress(blob)->wire;
+  for (const int fd : ucx::OpenDescriptors()) {
+    std::string peer(listened.size(), '\0');
+    auto bytes = static_cast<socklen_t>(peer.size());
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(peer.data()), &bytes) == 0 && peer == listened) return fd;
+  }
+  return -1;
+}
+
+TEST(UcxWiredBroken, APeerWhosePartsOfAMessageOverlapIsNamed) {
+  const auto transports = Nodes(1).make(2, {.region_bytes = 4096});
+  const int from_peer = ConnectionTo(ConnectBoth(transports)[0]);
+  const ucx::FrameHeader half = {.bytes = 100, .length = 50};
+  const std::string frame = std::string(reinterpret_cast<const char*>(&half), sizeof(half)) + Payload(50, 1);
+  ASSERT_EQ(write(from_peer, (frame + frame).data(), 2 * frame.size()), static_cast<ssize_t>(2 * frame.size()));
+  absl::Span<const Loss> losses;
+  while ((losses = transports[0]->Check()).empty()) {
+    transports[0]->Progress();
+    transports[0]->Sleep(absl::Now() + absl::Milliseconds(5));
+  }
+  EXPECT_EQ(losses[0].peer, 1);
+  EXPECT_THAT(losses[0].cause.message(), testing::AllOf(HasSubstr("rank 1"), HasSubstr("message 0 that overlap")));
+}
+
 TEST(UcxWiredDescriptors, AllAreClosedAtTheEnd) {
-  const auto run = [](std::vector<std::unique_ptr<Transport>> transports, bool aborts) {
-    const std::vector<std::string> addresses = {*transports[0]->Address(), *transports[1]->Address()};
-    const auto both = [&](const std::function<void(Rank, Transport&)>& act) {
-      std::thread other([&] { act(1, *transports[1]); });
-      act(0, *transports[0]);
-      other.join();
-    };
-    both([&](Rank rank, Transport& me) {
-      EXPECT_TRUE(me.Connect(rank, addresses, absl::Now() + absl::Minutes(1)).ok());
-    });
-    both([&](Rank, Transport& me) { me.Shutdown(aborts ? absl::InternalError("enough") : absl::OkStatus()); });
+  const auto run = [](const std::vector<std::unique_ptr<Transport>>& transports, bool aborts) {
+    ConnectBoth(transports);
+    AsBoth(transports,
+           [&](Rank, Transport& me) { me.Shutdown(aborts ? absl::InternalError("enough") : absl::OkStatus()); });
   };
   const TransportMaker maker = Nodes(4);
   run(maker.make(2, {.region_bytes = 4096}), false);  // UCX opens some descriptors for the process

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = FrameHeader::Kind;
 
-constexpr std::int64_t kWindow = Wire::kWindow;
+constexpr std::int64_t kWindow = Wire::kMostWindow;
 
 bool IsDelivered(const UniqueFd& socket) {
   int unacknowledged = 0;
@@ -27,7 +27,7 @@ bool IsDelivered(const UniqueFd& socket) {
 // A rank whose peer is the test, which writes bytes of its own to the connections.
 class Attacked {
  public:
-  explicit Attacked(int connections = 1) : Attacked(Connections(connections)) {}
+  explicit Attacked(int connections = 1, int ranks = 2) : Attacked(Connections(connections), ranks) {}
 
   WiredRank& rank() { return rank_; }
   Wire& wire() { return rank_.wire(); }
@@ -71,7 +71,7 @@ class Attacked {
  private:
   using Sockets = std::pair<std::vector<UniqueFd>, std::vector<UniqueFd>>;
 
-  explicit Attacked(Sockets sockets) : raw_(std::move(sockets.first)), rank_(0, std::move(sockets.second)) {}
+  Attacked(Sockets sockets, int ranks) : raw_(std::move(sockets.first)), rank_(1, std::move(sockets.second), ranks) {}
   static Sockets Connections(int count) {
     Sockets sockets;
     for (int i = 0; i < count; ++i) {
@@ -169,6 +169,46 @@ TEST(WireBroken, MoreThanTheWindowBeforeAReceiveBreaksTheWire) {
     EXPECT_FALSE(attacked.wire().broken());
     attacked.Frame({.number = 8, .bytes = 1, .length = 1});
     attacked.ExpectBroken("it sent more than it may");
+  }
+}
+
+// Every rank of a large world may send less before a receive, so that all peers together send no more than a few could.
+TEST(WireBroken, TheWindowIsThatOfTheWorld) {
+  constexpr int kRanks = 1001;
+  const std::int64_t window = Wire::WindowOf(kRanks);
+  ASSERT_LT(window, kWindow / 100);
+  const std::string payload = Payload(static_cast<std::size_t>(window), 1);
+  Attacked attacked(1, kRanks);
+  attacked.Frame({.bytes = kWindow, .length = window}, payload);
+  EXPECT_FALSE(attacked.wire().broken());
+  attacked.Frame({.bytes = kWindow, .offset = window, .length = 1});
+  attacked.ExpectBroken("it sent more than it may");
+}
+
+TEST(WireBroken, PartsThatOverlapBreakTheWire) {
+  // What the frames of a message of 100 bytes cover; as many bytes as the message has, but not each of them once.
+  const std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> covers = {
+      {{0, 60}, {20, 60}},
+      {{0, 50}, {0, 50}},
+      {{50, 100}, {50, 100}},
+      {{0, 40}, {60, 100}, {30, 50}},
+      {{99, 100}, {0, 98}, {97, 98}},
+  };
+  for (const auto& cover : covers) {
+    for (const bool received : {true, false}) {
+      Attacked attacked(/*connections=*/2);
+      Guarded in(100);
+      if (received) attacked.wire().Receive(0, in.data(), 100, 5);
+      for (std::size_t i = 0; i < cover.size() && !attacked.wire().broken(); ++i) {
+        const auto [begin, end] = cover[i];
+        attacked.Frame({.bytes = 100, .offset = begin, .length = end - begin},
+                       Payload(static_cast<std::size_t>(end - begin), i), i % 2);
+      }
+      attacked.ExpectBroken("it sent parts of message 0 that overlap");
+      EXPECT_TRUE(attacked.rank().received.empty());
+      EXPECT_TRUE(in.intact());
+      EXPECT_TRUE(received || !attacked.wire().Receive(0, in.data(), 100, 5));
+    }
   }
 }
 
@@ -274,7 +314,7 @@ TEST(WireBroken, WhatAPeerSentThatHasLeftIsReceived) {
   auto [raw, socket] = Join();
   std::vector<UniqueFd> sockets;
   sockets.push_back(std::move(socket));
-  WiredRank rank(0, std::move(sockets));
+  WiredRank rank(1, std::move(sockets));
   const std::string out = Payload(kBytes, 1), answer = Payload(kBytes, 2);
   std::string in(kBytes, '?');
   rank.wire().Send(answer.data(), static_cast<std::int64_t>(kBytes), 1);

@@ -55,12 +55,12 @@ inline std::array<UniqueFd, 2> Join(int buffer = 0) {
   return {std::move(caller), UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
 }
 
-// One rank, with a wire to rank 1 - `rank`.
+// One rank of `size`, with a wire to one peer.
 struct WiredRank {
-  WiredRank(Rank rank, std::vector<UniqueFd> sockets) : peer(1 - rank) {
+  WiredRank(Rank to, std::vector<UniqueFd> sockets, int size = 2) : peer(to) {
     std::vector<WireSockets> connections;
     connections.push_back({peer, std::move(sockets)});
-    EXPECT_TRUE(wires.Watch(std::move(connections), 2).ok());
+    EXPECT_TRUE(wires.Watch(std::move(connections), size).ok());
   }
 
   Wire& wire() { return *wires.To(peer); }
@@ -110,7 +110,7 @@ struct WirePair {
  private:
   using Sockets = std::array<std::vector<UniqueFd>, 2>;
 
-  explicit WirePair(Sockets sockets) : a(0, std::move(sockets[0])), b(1, std::move(sockets[1])) {}
+  explicit WirePair(Sockets sockets) : a(1, std::move(sockets[0])), b(0, std::move(sockets[1])) {}
   static Sockets Connections(int count, int buffer) {
     Sockets sockets;
     for (int i = 0; i < count; ++i) {

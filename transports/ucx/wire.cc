@@ -24,17 +24,25 @@ constexpr std::int64_t kTrash = 64 << 10;
 
 constexpr auto kHeader = static_cast<std::int64_t>(sizeof(FrameHeader));
 
-// The memory that a message needs before its receive is posted. Of the messages whose frames are kept, the sender has
-// sent all but one as a whole, because it sends them in turn until the window is shut.
-std::int64_t EarlyRoom(std::int64_t bytes) { return std::min(bytes, Wire::kWindow); }
-constexpr std::int64_t kMostEarlyRoom = 2 * Wire::kWindow;
+// A number for every place in a message, by which frames that overlap are found without a list of frames: summed over
+// the ends of all frames, less their beginnings, the numbers of places where one frame ends and another begins cancel
+// out. What is left are the ends of the message, exactly where every byte is in one frame. The numbers are those of
+// splitmix64, so that others do not cancel out by chance.
+std::uint64_t SeamAt(std::int64_t offset) {
+  std::uint64_t word = (static_cast<std::uint64_t>(offset) + 1) * 0x9E3779B97F4A7C15;
+  word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;
+  word = (word ^ word >> 27) * 0x94D049BB133111EB;
+  return word ^ word >> 31;
+}
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 
-Wire::Wire(std::vector<UniqueFd> sockets, std::vector<WireEnd>& ended)
-    : sockets_(std::move(sockets)), connections_(sockets_.size()), ended_(ended) {}
+Wire::Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news)
+    : peer_(peer), window_(window), sockets_(std::move(sockets)), connections_(sockets_.size()), news_(news) {
+  UpdateReady();
+}
 
 std::uint32_t Wire::Send(const void* data, std::int64_t bytes, std::uint32_t operation) {
   if (free_outgoing_.empty()) free_outgoing_.emplace_back();
@@ -42,7 +50,7 @@ std::uint32_t Wire::Send(const void* data, std::int64_t bytes, std::uint32_t ope
   to_offer_.back() = {
       .number = next_number_++, .operation = operation, .data = static_cast<const std::byte*>(data), .bytes = bytes};
   outgoing_[to_offer_.back().number] = std::prev(to_offer_.end());
-  ++sends_left_;
+  Add(&sends_left_, 1);
   UpdateReady();
   return to_offer_.back().number;
 }
@@ -66,7 +74,7 @@ bool Wire::Receive(std::uint32_t number, void* data, std::int64_t bytes, std::ui
   const auto found = HearAnnouncement(number, bytes);
   if (found == incoming_.end()) return false;
   Incoming& incoming = found->second;
-  ++receives_;
+  Add(&receives_, 1);
   incoming.data = static_cast<std::byte*>(data);
   incoming.operation = operation;
   Match(incoming, number);
@@ -99,17 +107,20 @@ void Wire::Match(Incoming& incoming, std::uint32_t number) {
   UpdateReady();
 }
 
-// A peer whose window is shut has sent kWindow bytes of messages that it does not know to be matched. Once these have
+// A peer whose window is shut has sent window_ bytes of messages that it does not know to be matched. Once these have
 // come, they are early, or of matches that the peer is about to hear of, or else they are counted here.
 void Wire::TellIfDue() {
-  if (early_ + untold_ >= kWindow / 2 && !matches_.empty()) tells_ = true;
+  if (early_ + untold_ >= window_ / 2 && !matches_.empty()) tells_ = true;
 }
 
-Wire::EarlyBuffer Wire::TakeEarlyBuffer(std::int64_t bytes) {
+// A buffer is used again for a message that needs as many bytes, so that all buffers together have no more than the
+// messages that use them need, and what is free; most collectives send the same lengths again and again.
+Wire::EarlyBuffer Wire::TakeEarlyBuffer(std::int64_t room) {
   const auto found = std::find_if(free_early_.begin(), free_early_.end(),
-                                  [bytes](const EarlyBuffer& buffer) { return buffer.bytes >= bytes; });
+                                  [room](const EarlyBuffer& buffer) { return buffer.bytes == room; });
   if (found == free_early_.end()) {
-    return {std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)), bytes};
+    FreeBuffersBeyond(kWindowsKept * window_ - early_room_);
+    return {std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(room)), room};
   }
   EarlyBuffer buffer = std::move(*found);
   free_early_.erase(found);
@@ -118,17 +129,24 @@ Wire::EarlyBuffer Wire::TakeEarlyBuffer(std::int64_t bytes) {
 }
 
 void Wire::Keep(EarlyBuffer buffer) {
-  if (buffer.bytes == 0 || free_early_bytes_ + buffer.bytes > kWindow) return;
+  if (buffer.bytes == 0) return;
   free_early_bytes_ += buffer.bytes;
   free_early_.push_back(std::move(buffer));
+  FreeBuffersBeyond(window_);
+}
+
+void Wire::FreeBuffersBeyond(std::int64_t most) {
+  auto kept = free_early_.begin();
+  for (; free_early_bytes_ > most; ++kept) free_early_bytes_ -= kept->bytes;
+  free_early_.erase(free_early_.begin(), kept);
 }
 
 void Wire::EndIfReceived(IncomingMap::iterator incoming) {
   const Incoming& message = incoming->second;
   if (!message.matched || message.received < message.bytes) return;
   if (message.data != nullptr) {
-    --receives_;
-    ended_.push_back({true, message.operation});
+    Add(&receives_, -1);
+    news_.ended.push_back({true, message.operation});
   }
   incoming_.erase(incoming);
 }
@@ -137,7 +155,7 @@ void Wire::Drop(absl::FunctionRef<bool(std::uint32_t operation)> ends) {
   for (auto& [number, incoming] : incoming_) {
     if (incoming.data == nullptr || !ends(incoming.operation)) continue;
     incoming.data = nullptr;
-    --receives_;
+    Add(&receives_, -1);
   }
 }
 
@@ -147,7 +165,7 @@ void Wire::ForgetSends() {
   to_finish_.clear();
   framed_.clear();
   outgoing_.clear();
-  sends_left_ = 0;
+  Add(&sends_left_, -sends_left_);
   UpdateReady();
 }
 
@@ -178,13 +196,18 @@ void Wire::SetReady(std::size_t connection, bool readable, bool writable, bool c
 }
 
 void Wire::UpdateReady() {
-  const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < kWindow);
+  const bool has_output = tells_ || !to_finish_.empty() || (!to_offer_.empty() && unmatched_ < window_);
   is_ready_ = !broken_ && std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
     return connection.readable || (connection.writable && sends_ && (has_output || connection.writes));
   });
+  if (!is_ready_ || is_listed_) return;
+  is_listed_ = true;
+  news_.ready.push_back(peer_);
 }
 
 bool Wire::Progress() {
+  is_listed_ = false;
+  if (!is_ready_) return false;
   bool moved = false;
   std::int64_t reads = kReadAtOnce;
   std::int64_t writes = kReadAtOnce;
@@ -216,7 +239,7 @@ bool Wire::NextFrame(Connection& connection) {
   }
   Outgoing* const message = NextMessage();
   if (message == nullptr) return false;
-  const std::int64_t open = message->matched ? kFrameBytes : std::min(kFrameBytes, kWindow - unmatched_);
+  const std::int64_t open = message->matched ? kFrameBytes : std::min(kFrameBytes, window_ - unmatched_);
   const std::int64_t length = std::min(open, message->bytes - message->framed);
   connection.out = {.number = message->number, .bytes = message->bytes, .offset = message->framed, .length = length};
   message->framed += length;
@@ -229,7 +252,7 @@ bool Wire::NextFrame(Connection& connection) {
 
 // Of the message that may go on whatever the window is, and the one that may while the window is open, the older one.
 Wire::Outgoing* Wire::NextMessage() {
-  Outgoing* const offer = to_offer_.empty() || unmatched_ >= kWindow ? nullptr : &to_offer_.front();
+  Outgoing* const offer = to_offer_.empty() || unmatched_ >= window_ ? nullptr : &to_offer_.front();
   if (to_finish_.empty()) return offer;
   Outgoing* const finish = &to_finish_.front();
   const bool is_older = offer != nullptr && offer->number - finish->number > UINT32_MAX / 2;  // numbers wrap around
@@ -278,8 +301,8 @@ bool Wire::Write(Connection& connection, int socket, std::int64_t* budget) {
     }
     connection.writes = false;
     if (is_payload && message->written == message->bytes) {
-      --sends_left_;
-      ended_.push_back({false, message->operation});
+      Add(&sends_left_, -1);
+      news_.ended.push_back({false, message->operation});
       ForgetIfEnded(message);
     }
   }
@@ -333,18 +356,24 @@ bool Wire::TakeHeader(Connection& connection) {
   if (message.bytes == 0) message.bytes = frame.bytes;
   const bool begins = !message.matched && message.early.bytes == 0;
   const std::int64_t room = begins ? early_room_ + EarlyRoom(frame.bytes) : early_room_;
-  const bool fits = message.matched || (early_ + frame.length <= kWindow && frame.offset + frame.length <= kWindow &&
-                                        room <= kMostEarlyRoom);
+  const std::int64_t end = frame.offset + frame.length;
+  const bool fits =
+      message.matched || (early_ + frame.length <= window_ && end <= window_ && room <= kWindowsKept * window_);
   if (message.bytes != frame.bytes || message.begun > message.bytes - frame.length || !fits) {
     Break("it sent more than it may");
     return false;
   }
-  if (!message.matched) {
-    if (begins) message.early = TakeEarlyBuffer(EarlyRoom(message.bytes));
-    early_room_ = room;
-    message.early_end = std::max(message.early_end, frame.offset + frame.length);
-  }
   message.begun += frame.length;
+  message.seams += SeamAt(end) - SeamAt(frame.offset);
+  if (message.begun == message.bytes && message.seams != SeamAt(message.bytes) - SeamAt(0)) {
+    Break(absl::StrCat("it sent parts of message ", frame.number, " that overlap"));
+    return false;
+  }
+  if (!message.matched) {
+    early_room_ = room;
+    if (begins) message.early = TakeEarlyBuffer(EarlyRoom(message.bytes));
+    message.early_end = std::max(message.early_end, end);
+  }
   connection.in_left = frame.length;
   return true;
 }
@@ -421,6 +450,7 @@ void Wire::Break(absl::string_view why) {
   if (broken_) return;
   broken_ = std::string(why);
   is_ready_ = false;
+  news_.broken.push_back(peer_);
 }
 
 // A peer that leaves in order closes its connections when all that it sent is on its way; what came over the others is
@@ -455,7 +485,7 @@ void Wire::Close() {
   tells_ = false;
   absl::erase_if(incoming_,
                  [](const auto& entry) { return entry.second.matched || entry.second.received < entry.second.bytes; });
-  receives_ = 0;
+  Add(&receives_, -receives_);
 }
 
 }  // namespace tutti::ucx

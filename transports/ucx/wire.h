@@ -4,12 +4,13 @@
 //
 // A payload travels in frames, each behind a header, over whichever connection takes bytes. A sender does not wait to
 // be asked: the payload goes straight from the sender's memory into that of a receive that is posted already, and what
-// comes before its receive is posted is kept here, kWindow bytes at most. What receives have matched is told to the
+// comes before its receive is posted is kept here, a window of bytes at most. What receives have matched is told to the
 // sender ("matched") when the window is half full: the window opens again, and the rest of a matched message comes
 // without a limit. So no message waits behind another whose receive is never posted.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include "absl/types/span.h"
 #include "base/unique_fd.h"
 #include "transports/ucx/wire_frame.h"
+#include "tutti/dtype.h"
 
 namespace tutti::ucx {
 
@@ -34,13 +36,30 @@ struct WireEnd {
   std::uint32_t operation;  // the caller's number of the Send or Recv
 };
 
+// What all wires of a rank tell it, so that a rank visits only the wires that have something to do.
+struct WireNews {
+  std::vector<WireEnd> ended;
+  std::vector<Rank> ready;   // peers whose wires have begun to be ready, each once until its next Progress
+  std::vector<Rank> broken;  // peers whose wires have broken
+  int under_way = 0;         // messages that the rank waits for
+};
+
 class Wire {
  public:
-  // The most bytes that one rank sends another before the receives of their messages are known to be posted.
-  static constexpr std::int64_t kWindow = 8 << 20;
+  // The window: the most bytes that one rank sends another before the receives of their messages are known to be
+  // posted, in a world of `size` ranks, all of whom take the same.
+  static std::int64_t WindowOf(int size) {
+    return std::min(kMostWindow, kEarlyMemory / kWindowsKept / std::max(1, size - 1));
+  }
+  static constexpr std::int64_t kMostWindow = 8 << 20;
+  // The most memory of a rank for what comes before its receive is posted, of all peers together.
+  static constexpr std::int64_t kEarlyMemory = 128 << 20;
 
-  // Messages that end are added to `ended`.
-  Wire(std::vector<UniqueFd> sockets, std::vector<WireEnd>& ended);
+  // The wire to `peer`, which adds to `news`.
+  Wire(Rank peer, std::vector<UniqueFd> sockets, std::int64_t window, WireNews& news);
+  ~Wire() { Close(); }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
 
   // Takes a message to be sent and returns its number, which the caller announces before the next Progress. `data` is
   // read until the end of the send is reported, or Close.
@@ -59,7 +78,7 @@ class Wire {
   void ForgetSends();
 
   // Moves bytes over the connections that are ready; true when any moved. Reads at most kReadAtOnce bytes, and writes
-  // about as many.
+  // about as many. Joins WireNews::ready anew where there is more to move.
   bool Progress();
   // What epoll has told about a connection: that bytes have come, that it takes bytes, that the peer has closed it.
   void SetReady(std::size_t connection, bool readable, bool writable, bool closed);
@@ -86,6 +105,10 @@ class Wire {
   absl::Span<const UniqueFd> sockets() const { return sockets_; }
 
  private:
+  // The memory for what comes early, in windows. Of the messages whose frames are kept, the sender has sent all but one
+  // as a whole, because it sends them in turn until the window is shut; each is given memory for all of it, or for as
+  // much as may come.
+  static constexpr std::int64_t kWindowsKept = 2;
   static constexpr std::int64_t kReadAtOnce = 512 << 10;
   static constexpr std::size_t kStaged = 4096;
   static constexpr std::size_t kMostTold = 256;  // messages in one frame
@@ -105,8 +128,9 @@ class Wire {
     bool matched = false;
   };
   struct Incoming {
-    std::int64_t bytes = 0;  // 0 while not known
-    std::int64_t begun = 0;  // bytes of the frames that have begun to arrive
+    std::int64_t bytes = 0;   // 0 while not known
+    std::int64_t begun = 0;   // bytes of the frames that have begun to arrive
+    std::uint64_t seams = 0;  // SeamAt the ends of these frames, less SeamAt their beginnings
     std::int64_t received = 0;
     std::byte* data = nullptr;  // where the payload goes; nullptr: nowhere, or to `early` while not matched
     std::uint32_t operation = 0;
@@ -149,9 +173,13 @@ class Wire {
   IncomingMap::iterator HearAnnouncement(std::uint32_t number, std::int64_t bytes);
   void EndIfReceived(IncomingMap::iterator incoming);
   void Match(Incoming& incoming, std::uint32_t number);
-  // Memory for at least `bytes` bytes of a payload; and its return.
-  EarlyBuffer TakeEarlyBuffer(std::int64_t bytes);
+  // The memory that a message of `bytes` bytes needs before its receive is posted.
+  std::int64_t EarlyRoom(std::int64_t bytes) const { return std::min(bytes, window_); }
+  // Memory for EarlyRoom of a message, which early_room_ has in it already; and its return.
+  EarlyBuffer TakeEarlyBuffer(std::int64_t room);
   void Keep(EarlyBuffer buffer);
+  // Frees the oldest buffers that nobody uses until they have `most` bytes together.
+  void FreeBuffersBeyond(std::int64_t most);
   // Forgets the message if it is over.
   void ForgetIfEnded(std::list<Outgoing>::iterator message);
   // The message whose frame is to be sent next; nullptr: none may be sent.
@@ -159,11 +187,20 @@ class Wire {
   void Break(absl::string_view why);
   void UpdateReady();
   void HasClosed(Connection& connection);
+  // Changes sends_left_ or receives_, and with it WireNews::under_way.
+  void Add(int* messages, int more) {
+    *messages += more;
+    news_.under_way += more;
+  }
+
+  const Rank peer_;
+  const std::int64_t window_;
   std::vector<UniqueFd> sockets_;
   std::vector<Connection> connections_;
-  std::vector<WireEnd>& ended_;
+  WireNews& news_;
   std::optional<std::string> broken_;
-  bool is_ready_ = true;
+  bool is_ready_ = false;
+  bool is_listed_ = false;  // in WireNews::ready
   bool sends_ = true;
 
   std::list<Outgoing> to_offer_;   // not wholly framed, not known to be matched; the oldest first
@@ -180,8 +217,8 @@ class Wire {
 
   IncomingMap incoming_;
   std::int64_t early_ = 0;               // bytes received of messages that are not matched
-  std::int64_t early_room_ = 0;          // the bytes of memory that these messages need, all together
-  std::vector<EarlyBuffer> free_early_;  // of kWindow bytes together at most
+  std::int64_t early_room_ = 0;          // the bytes of memory that these messages have, all together
+  std::vector<EarlyBuffer> free_early_;  // the oldest first; of a window together at most
   std::int64_t free_early_bytes_ = 0;
   int receives_ = 0;              // receives whose end has not been reported
   std::vector<std::byte> trash_;  // where unwanted payload goes; empty until there is any

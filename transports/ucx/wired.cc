@@ -58,11 +58,9 @@ bool UcxTransport::ProgressWires(bool looks) {
     ended_.End(operation.completion, absl::OkStatus());
     Release(&operation);
   });
-  wires_.ForEach([this](Rank peer, Wire& wire) {
-    if (wire.broken() && !wire.is_closed()) {
-      health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
-      HoldWired(peer);
-    }
+  wires_.TakeBroken([this](Rank peer, Wire& wire) {
+    health_.Suspect(peer, *wire.broken(), NanosIn(kAfterUcxError));
+    HoldWired(peer);
   });
   return moved;
 }

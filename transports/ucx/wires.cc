@@ -48,6 +48,7 @@ absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return absl::ErrnoToStatus(errno, "epoll_create1");
   wires_.resize(static_cast<std::size_t>(size));
+  for (std::vector<Rank>* const list : {&news_.ready, &in_turn_}) list->reserve(connections.size());
   for (auto& [peer, sockets] : connections) {
     for (std::size_t i = 0; i < sockets.size(); ++i) {
       AvoidPacing(sockets[i].get());
@@ -57,7 +58,8 @@ absl::Status Wires::Watch(std::vector<WireSockets> connections, int size) {
         return absl::ErrnoToStatus(errno, "epoll_ctl");
       }
     }
-    wires_[static_cast<std::size_t>(peer)] = std::make_unique<Wire>(std::move(sockets), ended_);
+    wires_[static_cast<std::size_t>(peer)] =
+        std::make_unique<Wire>(peer, std::move(sockets), Wire::WindowOf(size), news_);
     peers_.push_back(peer);
   }
   return absl::OkStatus();
@@ -84,20 +86,28 @@ void Wires::Look() {
 
 bool Wires::Progress(bool looks) {
   if (peers_.empty()) return false;
-  const auto is_busy = [this](Rank peer) { return To(peer)->is_busy(); };
-  if (looks || ++unseen_ >= kCallsWithoutLook || std::any_of(peers_.begin(), peers_.end(), is_busy)) Look();
+  if (looks || ++unseen_ >= kCallsWithoutLook || news_.under_way > 0) Look();
+  in_turn_.swap(news_.ready);
   bool moved = false;
-  for (const Rank peer : peers_) {
-    Wire& wire = *To(peer);
-    if (wire.is_ready()) moved |= wire.Progress();
+  for (const Rank peer : in_turn_) {
+    Wire* const wire = To(peer);
+    if (wire != nullptr) moved |= wire->Progress();
   }
+  in_turn_.clear();
   return moved;
 }
 
 void Wires::TakeEnded(absl::FunctionRef<void(const WireEnd&)> visit) {
-  visited_.swap(ended_);
+  visited_.swap(news_.ended);
   for (const WireEnd& end : visited_) visit(end);
   visited_.clear();
+}
+
+void Wires::TakeBroken(absl::FunctionRef<void(Rank, Wire&)> visit) {
+  for (const Rank peer : std::exchange(news_.broken, {})) {
+    Wire* const wire = To(peer);
+    if (wire != nullptr && !wire->is_closed()) visit(peer, *wire);
+  }
 }
 
 void Wires::Close(Rank peer) {

@@ -32,11 +32,13 @@ class Wires {
   int fd() const { return epoll_.get(); }
 
   // Moves a bounded number of bytes over each wire that is ready; true when any moved. Looks for what has come in each
-  // call while messages are under way, and seldom otherwise, unless `looks`.
+  // call while messages are under way, and seldom otherwise, unless `looks`. Visits no wire that is not ready.
   bool Progress(bool looks);
 
   // Visits the messages that have ended since the last call.
   void TakeEnded(absl::FunctionRef<void(const WireEnd&)> visit);
+  // Visits the wires that have broken since the last call and are not closed.
+  void TakeBroken(absl::FunctionRef<void(Rank, Wire&)> visit);
 
   void Close(Rank peer);
   void CloseAll();
@@ -45,11 +47,13 @@ class Wires {
   void Look();
 
   UniqueFd epoll_;
+  WireNews news_;
   std::vector<std::unique_ptr<Wire>> wires_;  // by rank; empty where no rank has a wire
   std::vector<Rank> peers_;                   // the ranks that have wires
-  std::vector<WireEnd> ended_;
-  std::vector<WireEnd> visited_;  // swapped with `ended_`, so that nothing allocates
-  int unseen_ = 0;                // calls of Progress since the last look
+  // Swapped with the lists of `news_`, so that nothing allocates.
+  std::vector<WireEnd> visited_;
+  std::vector<Rank> in_turn_;
+  int unseen_ = 0;  // calls of Progress since the last look
 };
 
 }  // namespace tutti::ucx
