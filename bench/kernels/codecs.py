@@ -7,7 +7,7 @@ PROGRAM is the bench of the kernels: build/bench/bin/kernels_bench, or an older 
 every case once, memcpy too, and programs take turns, because the speed of a shared machine drifts within minutes. A
 figure is the median over the rounds, a ratio the median of the ratios within the rounds. Times are those of the thread
 on its processor, without those in which something else had the processor. Instructions are those that
-tests/codecs/instructions.py counts, those of an older build what it was told to --write. Writes codecs.json and
+tests/codecs/instructions.cc counts, those of an older build what it was told to --write. Writes codecs.json and
 codecs.md.
 """
 
@@ -77,7 +77,7 @@ def ratio(rows, name):
 def instructions(figures, name):
     direction, codec = name.split("/")
     counted = {"Encode": "encode", "Decode": "decode", "Accumulate": "add"}[direction]
-    figure = figures and figures["instructions_per_element"].get(f"{codec} {counted}")
+    figure = figures and figures["instructions"].get(f"{codec} {counted}")
     return f"{figure:.2f}" if figure else "—"
 
 
@@ -90,7 +90,7 @@ def page(data):
              "GB/s of fp32 elements that are encoded or decoded, 64 MB of them (out of the cache) or 64 KB. × memcpy:"
              " how often `memcpy` of the same 64 MB takes this time in the same round (medians of ratios). Instructions"
              " are those per element with AVX2, as callgrind counts them; a test keeps them within 2 %"
-             " (`tests/codecs/instructions.py`). The bench takes the best instruction set of the processor, and buffers"
+             " (`tests/codecs/instructions.cc`). The bench takes the best instruction set of the processor, and buffers"
              " that begin at a page.", "",
              "| | before | now | × memcpy before | × memcpy now | goal | 64 KB before | 64 KB now | instructions before"
              " | now |", "| --- |" + " ---: |" * 9]

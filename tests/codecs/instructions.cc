@@ -1,14 +1,10 @@
-// Encodes, decodes and adds a message of every codec, with each option that costs time, under callgrind, which writes a
-// file for each of these with the number of instructions that it took. instructions.py runs this program.
-#include <valgrind/callgrind.h>
-
-#include <cstdio>
+// The instructions that codecs take to encode, decode and add a message, with each option that costs time, per element.
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "hwy/targets.h"
 #include "tests/codecs/inputs.h"
+#include "tests/harness/count_instructions.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -17,13 +13,10 @@ namespace {
 // The default block of topk, and many blocks of the other codecs.
 constexpr std::int64_t kCount = 65536;
 
-// The second of two calls is counted: the first chooses the instruction set.
 template <typename Call>
 void Count(const std::string& name, const Call& call) {
   call();
-  CALLGRIND_ZERO_STATS;
-  call();
-  CALLGRIND_DUMP_STATS_AT(name.c_str());
+  CountInstructions(name, kCount, call);
 }
 
 void CountCodec(const CodecChoice& choice) {
@@ -39,9 +32,7 @@ void CountCodec(const CodecChoice& choice) {
   }
 }
 
-int Main() {
-  hwy::SetSupportedTargetsForTest(HWY_AVX2);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+void CountAll() {
   for (const Codec* codec : AllCodecs()) {
     CountCodec({codec, codec->defaults});
     CodecOptions stochastic = codec->defaults;
@@ -52,16 +43,9 @@ int Main() {
       if (codec->validate(options).ok()) CountCodec({codec, options});
     }
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace tutti
 
-int main() {
-  if ((hwy::SupportedTargets() & HWY_AVX2) == 0) {
-    std::puts("this processor has no AVX2, of which the figures are");
-    return 77;
-  }
-  return tutti::Main();
-}
+int main() { return tutti::CountOnAvx2(tutti::CountAll); }
