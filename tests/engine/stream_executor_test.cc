@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/meetings.h"
+#include "tests/engine/capturing_stream.h"
 #include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
 #include "tests/harness/fake_cuda.h"
@@ -291,33 +292,18 @@ TEST(StreamExecutorTest, AGraphWithABadMessageEndsTheNextCall) {
   const auto programs = world.Programs(PlansWithABadMessage());
   const auto rings = world.Programs(AllReducePlans(2, 8));
   world.OnEveryRank([&](StreamRank& rank) {
-    const CudaRuntime& cuda = FakeCuda::Table();
+    const auto place = static_cast<std::size_t>(rank.rank);
     const FakeMemory memory(rank.rank, 5000 * 4);
     std::fill_n(memory.floats(), 5000, 1.0f);
-    CUstream_st* stream = nullptr;
-    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
-    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
-    FakeCuda::BeginCapture(stream);
-    Work captured =
-        rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
-    ASSERT_EQ(captured.WaitOnStream(stream), absl::OkStatus());
-    FakeGraph graph;
-    ASSERT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
-    ASSERT_EQ(captured.Wait(), absl::OkStatus());
-    FakeCuda::BeginCapture(stream);
-    Work good = rank.Start(rings[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
-    ASSERT_EQ(good.WaitOnStream(stream), absl::OkStatus());
-    FakeGraph good_graph;
-    ASSERT_EQ(FakeCuda::EndCapture(stream, &good_graph), kCudaSuccess);
-    ASSERT_EQ(good.Wait(), absl::OkStatus());
-    FakeCuda::LaunchGraph(graph, stream);
-    FakeCuda::LaunchGraph(good_graph, stream);  // the error is still told after a launch that was right
-    ASSERT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
-    const absl::Status status =
-        rank.Start(rings[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream}).Wait();
+    CapturingStream stream(rank);
+    const FakeGraph bad = stream.Capture(programs[place], memory.data());
+    const FakeGraph good = stream.Capture(rings[place], memory.data());
+    stream.Launch(bad);
+    stream.Launch(good);  // the error is still told after a launch that was right
+    stream.Synchronize();
+    const absl::Status status = rank.Start(rings[place], {.out = memory.data()}, {.stream = stream.get()}).Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("in a CUDA graph"));
-    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
   });
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/engine/capturing_stream.h"
 #include "tests/engine/stream_results.h"
 #include "tests/engine/stream_world.h"
-#include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_nccl.h"
 #include "tests/harness/native_machine.h"
 
@@ -103,23 +103,13 @@ TEST_P(StreamFirstCallsTest, ACapturedCallMayBeTheFirst) {
   StreamWorld world(2);
   const auto programs = world.Programs(PlansOf(2));
   world.OnEveryRank([&](StreamRank& rank) {
-    const CudaRuntime& cuda = FakeCuda::Table();
     const FakeMemory memory(rank.rank, 32);
-    CUstream_st* stream = nullptr;
-    ASSERT_EQ(cuda.set_device(rank.rank), kCudaSuccess);
-    ASSERT_EQ(cuda.create_stream(&stream), kCudaSuccess);
-    FakeCuda::BeginCapture(stream);
-    Work captured =
-        rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.out = memory.data()}, {.stream = stream});
-    ASSERT_EQ(captured.WaitOnStream(stream), absl::OkStatus());
-    FakeGraph graph;
-    ASSERT_EQ(FakeCuda::EndCapture(stream, &graph), kCudaSuccess);
-    ASSERT_EQ(captured.Wait(), absl::OkStatus());
+    CapturingStream stream(rank);
+    const FakeGraph graph = stream.Capture(programs[static_cast<std::size_t>(rank.rank)], memory.data());
     std::fill_n(memory.floats(), 8, 1.0f);
-    FakeCuda::LaunchGraph(graph, stream);
-    ASSERT_EQ(cuda.synchronize_stream(stream), kCudaSuccess);
+    stream.Launch(graph);
+    stream.Synchronize();
     EXPECT_EQ(memory.floats()[7], 2.0f);
-    ASSERT_EQ(cuda.destroy_stream(stream), kCudaSuccess);
   });
 }
 
