@@ -1,14 +1,15 @@
-// An allocator that counts, in place of the test program's own. Included by one file of the program, which is named
-// *allocations_test.cc: sanitizers, which have an allocator of their own, leave such files out.
+// Functions that count and then allocate, in place of the C library's, also for the libraries that the program uses.
+// Included by one file of the program, which is named *allocations_test.cc: sanitizers, which have an allocator of
+// their own, leave such files out.
 #ifndef TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
 #define TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 
 #include "tutti/communicator.h"
 
@@ -40,13 +41,33 @@ std::int64_t AllocationsDuring(Communicator& comm, Rounds rounds) {
 
 }  // namespace tutti
 
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // this new and this delete do match
-void* operator new(std::size_t bytes) {
+// glibc's own functions, under which its allocator stays reachable for a program that has a malloc of its own.
+extern "C" {
+void* __libc_malloc(std::size_t bytes);                           // NOLINT: glibc's name
+void* __libc_calloc(std::size_t count, std::size_t bytes);        // NOLINT
+void* __libc_realloc(void* memory, std::size_t bytes);            // NOLINT
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT
+
+void* malloc(std::size_t bytes) noexcept {
   tutti::allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
+  return __libc_malloc(bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void* calloc(std::size_t count, std::size_t bytes) noexcept {
+  tutti::allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) noexcept {
+  tutti::allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(memory, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  tutti::allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noexcept {
+  *memory = aligned_alloc(alignment, bytes);
+  return *memory != nullptr ? 0 : ENOMEM;
+}
+}
 
 #endif  // TUTTI_TESTS_HARNESS_COUNT_ALLOCATIONS_H_

@@ -10,8 +10,8 @@ MAX_LINES = 600
 VAGUE = {"util", "utils", "helper", "helpers", "common", "misc"}
 LIBRARY = ("include", "src", "algorithms", "transports")
 # Folders of tests/ that mirror no folder of the tree, because their tests span layers.
-SUITES = {"harness", "install", "lint", "sanitizers", "worlds", "processes", "docs", "examples", "fuzz", "faults", "churn", "gpu",
-          "devices"}
+SUITES = {"harness", "install", "lint", "sanitizers", "worlds", "processes", "counts", "docs", "examples", "fuzz", "faults", "churn",
+          "gpu", "devices"}
 MIRRORED = ("src", ".", "algorithms", "bindings")
 PRINTS = re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w.:>])(std::)?(printf|puts|putchar)\s*\(")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")

@@ -77,7 +77,7 @@ bool UcxTransport::ReadAnnounced(std::int64_t most) {
     read.copied += bytes;
     if (read.copied < read.operation->bytes) continue;
     EndRead(read);
-    reads_.pop_front();
+    reads_.erase(reads_.begin());
   }
   return true;
 }

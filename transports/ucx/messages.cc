@@ -278,30 +278,33 @@ void UcxTransport::OnControl(void* request, ucs_status_t status, const ucp_tag_r
 }
 
 void UcxTransport::SendControl(UcxEndpoint& to, const Control& control, Operation* receive, absl::Status result) {
-  auto send = std::make_unique<ControlSend>(ControlSend{this, Encode(control), receive, std::move(result)});
-  if (to.ep == nullptr) return EndAfterControl(*send);
-  ucp_request_param_t param = HostMemory(send.get());
+  if (free_controls_.empty()) free_controls_.push_back(&controls_.emplace_back());
+  ControlSend* const send = free_controls_.back();
+  free_controls_.pop_back();
+  *send = {this, Encode(control), receive, std::move(result)};
+  if (to.ep == nullptr) return EndControl(*send);
+  ucp_request_param_t param = HostMemory(send);
   param.cb.send = OnControlSent;
   // A greeting ends only when its peer has taken it in: see GreetAll.
   const auto post = control.kind == Control::Kind::kHello ? ucp_.ucp_tag_send_sync_nbx : ucp_.ucp_tag_send_nbx;
   const ucs_status_ptr_t request = post(to.ep, send->frame.data(), send->frame.size(), kAnyControl, &param);
-  if (!UCS_PTR_IS_PTR(request)) return EndAfterControl(*send);
+  if (!UCS_PTR_IS_PTR(request)) return EndControl(*send);
   ++control_sends_;
-  (void)send.release();  // OnControlSent deletes it
 }
 
 // A receive ends also where the message could not be sent: its sender is then lost, and waits for nothing.
-void UcxTransport::EndAfterControl(const ControlSend& send) {
+void UcxTransport::EndControl(ControlSend& send) {
+  free_controls_.push_back(&send);
   if (send.receive == nullptr) return;
-  ended_.End(send.receive->completion, send.result);
+  ended_.End(send.receive->completion, std::move(send.result));
   Release(send.receive);
 }
 
 void UcxTransport::OnControlSent(void* request, ucs_status_t /*status*/, void* send) {
-  const std::unique_ptr<ControlSend> sent(static_cast<ControlSend*>(send));
-  --sent->transport->control_sends_;
-  sent->transport->EndAfterControl(*sent);
-  sent->transport->ucp_.ucp_request_free(request);
+  auto& sent = *static_cast<ControlSend*>(send);
+  --sent.transport->control_sends_;
+  sent.transport->EndControl(sent);
+  sent.transport->ucp_.ucp_request_free(request);
 }
 
 void UcxTransport::OnEndpointError(void* endpoint, ucp_ep_h /*ep*/, ucs_status_t status) {

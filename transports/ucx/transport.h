@@ -135,11 +135,12 @@ class UcxTransport final : public Transport {
     Rank peer;
     bool announced = false;  // the Send of an announced message
   };
-  // A control message, and the receive, or nullptr, that ends with `result` when UCX has sent the message.
+  // A control message, and the receive, or nullptr, that ends with `result` when UCX has sent the message. Pooled, as
+  // operations are: every announced message has one.
   struct ControlSend {
-    UcxTransport* transport;
-    ControlFrame frame;
-    Operation* receive;
+    UcxTransport* transport = nullptr;
+    ControlFrame frame = {};
+    Operation* receive = nullptr;
     absl::Status result;
   };
   struct PeerNews {
@@ -223,8 +224,8 @@ class UcxTransport final : public Transport {
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control, Operation* receive = nullptr, absl::Status result = {});
-  // Ends the receive that was to end when UCX has sent `send`, if there is one.
-  void EndAfterControl(const ControlSend& send);
+  // Ends the receive that was to end when UCX has sent `send`, if there is one, and takes `send` back.
+  void EndControl(ControlSend& send);
   void* PostTagged(absl::FunctionRef<ucs_status_ptr_t(const ucp_request_param_t&)> post,
                    ucp_tag_recv_nbx_callback_t callback, void* user_data, EndedInline* ended);
   void PostRecvNow(Rank from, std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion);
@@ -281,6 +282,8 @@ class UcxTransport final : public Transport {
   ControlFrame control_in_;
   void* control_receive_ = nullptr;
   int control_sends_ = 0;  // control messages whose send UCX has not ended yet
+  std::deque<ControlSend> controls_;
+  std::vector<ControlSend*> free_controls_;
   // The most control messages that peers may still send: see kMaxControlsPerPeer.
   int control_left_ = 0;
 
@@ -288,7 +291,7 @@ class UcxTransport final : public Transport {
   bool may_match_ = false;  // a message may have come, or a receive been queued, since the last MatchQueued
   std::deque<Operation> operations_;
   std::vector<Operation*> free_operations_;
-  std::deque<Read> reads_;                             // the oldest read is the first
+  std::vector<Read> reads_;                            // the oldest read is the first
   std::vector<absl::Span<const std::byte>> secluded_;  // parts of the region that peers no longer see
   // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.
   std::size_t orphans_ = 0;
