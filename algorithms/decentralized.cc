@@ -136,7 +136,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
     if (matrix[b.rank()][before] != 0) sources.push_back(before);
   }
   std::vector<Ref> weights(b.size(), b.in());
-  if (b.options().peers_mapped) {
+  if (b.options().all_mapped()) {
     b.Signal();
     b.WaitFor(sources);
     for (const Rank rank : sources) weights[rank] = b.in().At(rank);
@@ -149,7 +149,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
     if (matrix[b.rank()][rank] != 0) parts.push_back(weights[rank]);
   }
   Mix(b, parts, matrix[b.rank()]);
-  if (b.options().peers_mapped) {
+  if (b.options().all_mapped()) {
     // Peers may still read this rank's snapshot, which must not change before they are done.
     b.Signal();
     b.WaitFor(readers);

@@ -78,7 +78,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     b.Encode(m.own, d, codec);
     b.Decode(part(own_replica, i), m.own, codec, /*accumulate=*/true);
     b.Copy(part(b.out(), i), part(own_replica, i));
-    if (b.options().peers_mapped) continue;
+    if (b.options().all_mapped()) continue;
     b.Send(right, m.own);
     b.Recv(left, m.left = b.Scratch(DType::kU8, m.own.count()));
     m.right = m.left;
@@ -87,7 +87,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     b.Recv(right, m.right = b.Scratch(DType::kU8, m.own.count()));
   }
   if (messages.empty()) return;
-  if (b.options().peers_mapped) {
+  if (b.options().all_mapped()) {
     b.Signal();
     b.WaitFor({left, right});
     for (Messages& m : messages) {

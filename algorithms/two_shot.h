@@ -49,7 +49,7 @@ class Pieces {
  public:
   Pieces(const PlanBuilder& b, const CodecChoice& codec) {
     const std::int64_t unit = codec.codec->linear.has_value() ? 1 : codec.options.block;
-    if (unit == 0 || b.options().peers_mapped || !b.options().native.collectives.empty()) return;
+    if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
     const std::int64_t elements = ChunkOf(b.spec().count, b.size(), 0).count;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
     const std::int64_t wanted = std::min(Wanted(b, codec), std::max(elements / segment, std::int64_t{1}));
@@ -139,7 +139,7 @@ class EncodedChunks {
       for (Rank rank = 0; rank < b_.size(); ++rank) {
         versions_[rank] = {received.Elements(rank * slot_, parts_[b_.rank()][0].count())};
       }
-    } else if (b_.options().peers_mapped) {
+    } else if (b_.options().all_mapped()) {
       MeetInPlace(versions_);
     }
   }
@@ -147,7 +147,7 @@ class EncodedChunks {
   void AwaitChunks() {
     if (slot_ > 0) {
       b_.Native(Call(Collective::kAllGather, slot_), slots_.Elements(b_.rank() * slot_, slot_), slots_);
-    } else if (b_.options().peers_mapped) {
+    } else if (b_.options().all_mapped()) {
       MeetInPlace(parts_);
     }
   }
@@ -164,7 +164,7 @@ class EncodedChunks {
     return IsNativeChosen(Call(Collective::kAllToAll, slot), b_.size(), b_.options()) &&
            IsNativeChosen(Call(Collective::kAllGather, slot), b_.size(), b_.options());
   }
-  bool UsesMessages() const { return slot_ == 0 && !b_.options().peers_mapped; }
+  bool UsesMessages() const { return slot_ == 0 && !b_.options().all_mapped(); }
 
   std::vector<Ref> ScratchFor(std::int64_t chunk_elements) {
     std::vector<Ref> parts;

@@ -39,7 +39,7 @@ struct PlanOptions {
   // builder raises the limit where the call's longest buffer would have more than 65,536 segments, and to one element
   // where an element is longer.
   std::int64_t segment_bytes = 256 << 10;
-  // Peers' memory is mapped: Ref::At, Signal and Wait may be used.
+  // The memory of peers on the same node is mapped: Ref::At and Wait may be used for these peers, and Signal.
   bool peers_mapped = false;
   // The node of each rank, as any numbers; empty: all ranks are on one node, mapped or not. Within WithinGroup: the
   // node of each rank of the group.
@@ -55,6 +55,10 @@ struct PlanOptions {
 
   // Whether there are several nodes, and several ranks on one of them.
   bool has_hierarchy() const;
+  // Whether `nodes` is empty or has a node for each of `size` ranks; otherwise InvalidArgument.
+  absl::Status CheckNodes(int size) const;
+  // Whether the memory of all peers is mapped.
+  bool all_mapped() const { return peers_mapped && one_node(); }
   bool one_node() const { return std::adjacent_find(nodes.begin(), nodes.end(), std::not_equal_to<>()) == nodes.end(); }
 };
 
@@ -63,8 +67,8 @@ struct PlanOptions {
 //   b.Recv((b.rank() + b.size() - 1) % b.size(), b.out());
 //
 // Dependencies: two steps are ordered when they touch overlapping bytes of one rank's memory and one of them writes.
-// Signal follows every earlier step; every later step follows Wait. The k-th Send from a to b is received by the
-// k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step,
+// Signal follows every earlier step (SignalAfter: some of them); every later step follows Wait. The k-th Send from a to
+// b is received by the k-th Recv of b from a, whatever order they complete in. Ranges of zero elements make no step,
 // but for the one message of a send or recv.
 //
 // Segments: Send, Recv, Reduce, Copy and Scale of more than options.segment_bytes become one step per segment. Steps
@@ -114,6 +118,10 @@ class PlanBuilder {
   void Send(Rank to, const Ref& src);
   void Recv(Rank from, const Ref& dst);
   void Signal();
+  // A signal that follows only the earlier signals, the latest Wait, and the earlier steps that touch `touched`, ranges
+  // of this rank's memory and of peers': peers may go on while messages that have nothing to do with these ranges are
+  // under way.
+  void SignalAfter(absl::Span<const Ref> touched);
   void Wait(Rank peer);
   // Waits for the signal of every other rank (of `peers`) that corresponds to this rank's latest one.
   void WaitAll();
@@ -174,6 +182,7 @@ class PlanBuilder {
   Rank WorldRank(Rank place) const { return group_.empty() ? place : group_[place]; }
   bool CheckPeer(StepKind kind, Rank peer);
   bool CheckMapped(StepKind kind);
+  bool CheckMapped(StepKind kind, Rank peer);
   bool CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written);
   bool CheckRefs(StepKind kind, absl::Span<Ref> dsts, absl::Span<Ref> srcs);
   bool CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain, const CodecChoice& choice);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -121,6 +122,20 @@ std::string KeyOf(const PlanOptions& options) {
                       options.private_buffers ? " private" : "", " native=", KeyOf(options.native),
                       " nodes=", absl::StrJoin(options.nodes, ","), " on ",
                       options.cost_model == nullptr ? "" : KeyOf(*options.cost_model));
+}
+
+// A rank on another node whose memory or signals the plan uses; nullopt: there is none.
+std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& nodes) {
+  const auto is_far = [&](Rank rank) {
+    return rank != kSelf && nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(plan.rank)];
+  };
+  for (const Ref& ref : plan.refs) {
+    if (is_far(ref.owner)) return ref.owner;
+  }
+  for (const Step& step : plan.steps) {
+    if (step.kind == StepKind::kWait && is_far(step.peer)) return step.peer;
+  }
+  return std::nullopt;
 }
 
 // What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
@@ -328,7 +343,7 @@ absl::StatusOr<const Schedule*> Communicator::Impl::ScheduleFor(const Collective
   }
   absl::StatusOr<const Schedule*> chosen = ChooseSchedule(spec, channel->size(), options);
   // Between nodes, messages are sent straight from the callers' buffers.
-  const bool may_stage = private_buffers && options.peers_mapped && options.one_node();
+  const bool may_stage = private_buffers && options.all_mapped();
   if (!chosen.ok() || !may_stage) return chosen;
   return ChooseForPrivateBuffers(**chosen, spec, channel->size(), options);
 }
@@ -504,6 +519,10 @@ absl::Status Communicator::Impl::CheckBinding(const Plan& plan, const PlanBuffer
   if (plan.maps_peers() && !plan_options.peers_mapped) {
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", plan.name, " maps peers' memory, which this communicator cannot"));
+  }
+  if (const std::optional<Rank> far = MapsOnAnotherNode(plan, plan_options.nodes); far.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", plan.name, " maps the memory of rank ", *far, ", which is on another node"));
   }
   return CheckBuffers(plan, buffers);
 }

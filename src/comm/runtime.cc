@@ -283,8 +283,7 @@ PlanOptions PlanOptionsOf(const Runtime& runtime, const Channel& channel) {
   for (Rank rank = 0; rank < channel.size(); ++rank) {
     options.nodes.push_back(runtime.nodes[channel.peer(rank).world_rank]);
   }
-  // Plans map peers only where every rank can map all others: on one node.
-  options.peers_mapped = runtime.may_map && options.one_node();
+  options.peers_mapped = runtime.may_map;
   return options;
 }
 

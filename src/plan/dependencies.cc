@@ -50,6 +50,22 @@ void PlanBuilder::Dependencies::Write(Intervals& intervals, const Ref& ref, Step
   intervals.emplace_hint(last, ref.offset, Interval{.end = end, .writer = step});
 }
 
+void PlanBuilder::Dependencies::FindTouching(const Ref& ref) {
+  const Intervals& intervals = memory_[{ref.owner, ref.space}];
+  auto it = intervals.upper_bound(ref.offset);
+  if (it != intervals.begin() && std::prev(it)->second.end > ref.offset) --it;
+  for (; it != intervals.end() && it->first < ref.offset + ref.bytes; ++it) {
+    if (it->second.writer != kNone) found_.push_back(it->second.writer);
+    for (std::uint32_t r = it->second.readers; r != kNoReader; r = readers_[r].next) found_.push_back(readers_[r].step);
+  }
+}
+
+// Every step after a Wait must follow it: a step with a dependency later than the Wait does so anyway.
+void PlanBuilder::Dependencies::FollowLastWait() {
+  const bool implied = std::any_of(found_.begin(), found_.end(), [&](StepId dep) { return dep > last_wait_; });
+  if (last_wait_ != kNone && !implied) found_.push_back(last_wait_);
+}
+
 // Removes dependencies that another dependency already implies, as far as a short search backwards finds them.
 void PlanBuilder::Dependencies::Prune(const Plan& plan) {
   std::sort(found_.begin(), found_.end());
@@ -84,10 +100,21 @@ void PlanBuilder::Dependencies::Add(Plan& plan, Step& step) {
     std::erase(found_, id);
     // A rank takes its native steps one after the other, in the order of the plan.
     if (step.kind == StepKind::kNative && last_native_ != kNone) found_.push_back(last_native_);
-    // Every step after a Wait must follow it: a step with a dependency later than the Wait does so anyway.
-    const bool implied = std::any_of(found_.begin(), found_.end(), [&](StepId dep) { return dep > last_wait_; });
-    if (last_wait_ != kNone && !implied) found_.push_back(last_wait_);
+    FollowLastWait();
   }
+  Finish(plan, step);
+}
+
+void PlanBuilder::Dependencies::AddSignalAfter(absl::Span<const Ref> touched, Plan& plan, Step& signal) {
+  found_.clear();
+  for (const Ref& ref : touched) FindTouching(ref);
+  if (last_signal_ != kNone) found_.push_back(last_signal_);
+  FollowLastWait();
+  Finish(plan, signal);
+}
+
+void PlanBuilder::Dependencies::Finish(Plan& plan, Step& step) {
+  const StepId id = static_cast<StepId>(plan.steps.size());
   Prune(plan);
   step.first_dep = static_cast<std::uint32_t>(plan.deps.size());
   step.num_deps = static_cast<std::uint32_t>(found_.size());
@@ -96,6 +123,7 @@ void PlanBuilder::Dependencies::Add(Plan& plan, Step& step) {
   leaf_.push_back(true);
   leaves_.push_back(id);
   if (step.kind == StepKind::kWait) last_wait_ = id;
+  if (step.kind == StepKind::kSignal) last_signal_ = id;
   if (step.kind == StepKind::kNative) last_native_ = id;
 }
 

@@ -20,6 +20,8 @@ class PlanBuilder::Dependencies {
   // Adds the dependencies of the next step to plan.deps and fills step.first_dep and num_deps. The step's id is
   // plan.steps.size(); its refs are already in plan.refs.
   void Add(Plan& plan, Step& step);
+  // Add, for a signal that follows the steps which touch `touched` (PlanBuilder::SignalAfter).
+  void AddSignalAfter(absl::Span<const Ref> touched, Plan& plan, Step& signal);
 
  private:
   static constexpr StepId kNone = ~StepId{0};
@@ -40,7 +42,10 @@ class PlanBuilder::Dependencies {
   Intervals::iterator Split(Intervals& intervals, std::int64_t at);
   void Read(Intervals& intervals, const Ref& ref, StepId step);
   void Write(Intervals& intervals, const Ref& ref, StepId step);
+  void FindTouching(const Ref& ref);
+  void FollowLastWait();
   void Prune(const Plan& plan);
+  void Finish(Plan& plan, Step& step);
 
   std::map<std::pair<Rank, Space>, Intervals> memory_;
   std::vector<Reader> readers_;
@@ -50,6 +55,7 @@ class PlanBuilder::Dependencies {
   std::vector<bool> leaf_;
   std::vector<StepId> leaves_;
   StepId last_wait_ = kNone;
+  StepId last_signal_ = kNone;
   StepId last_native_ = kNone;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -62,6 +63,12 @@ bool PlanOptions::has_hierarchy() const {
   std::vector<int> numbers = nodes;
   std::sort(numbers.begin(), numbers.end());
   return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+}
+
+absl::Status PlanOptions::CheckNodes(int size) const {
+  if (nodes.empty() || nodes.size() == static_cast<std::size_t>(size)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("options.nodes names the nodes of ", nodes.size(), " ranks, not of ", size));
 }
 
 bool IsBetweenNodes(const Strategy& strategy, const PlanOptions& options) {

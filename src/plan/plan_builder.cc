@@ -53,6 +53,7 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
     status_ = absl::InvalidArgumentError(
         absl::StrCat("segment_bytes ", options.segment_bytes, " must be ", kLeastSegmentBytes, " or more"));
   }
+  status_.Update(options.CheckNodes(size));
   if (!status_.ok()) return;
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.
@@ -161,6 +162,14 @@ bool PlanBuilder::CheckMapped(StepKind kind) {
   return status_.ok();
 }
 
+bool PlanBuilder::CheckMapped(StepKind kind, Rank peer) {
+  if (!CheckMapped(kind)) return false;
+  if (!options_.nodes.empty() && options_.nodes[peer] != options_.nodes[rank()]) {
+    Fail(absl::StrCat(Name(kind), ": peer ", peer, " is on another node, whose memory and signals cannot be used"));
+  }
+  return status_.ok();
+}
+
 // Finds the first reason why `ref` cannot be used; a range in this rank's own memory gets the owner kSelf.
 bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written) {
   const std::string at = absl::StrCat(Name(kind), ": ", field, " ");
@@ -174,7 +183,7 @@ bool PlanBuilder::CheckRef(StepKind kind, absl::string_view field, Ref& ref, boo
       Fail(absl::StrCat(at, "owner ", ref.owner, " must be in 0…", size() - 1));
       return false;
     }
-    if (!CheckMapped(kind)) return false;
+    if (!CheckMapped(kind, ref.owner)) return false;
     ref.owner = WorldRank(ref.owner);
     if (ref.space == Space::kState) {
       Fail(absl::StrCat(at, Where(ref), ": state of a peer is not mapped"));
@@ -292,8 +301,20 @@ void PlanBuilder::Signal() {
   Append({.kind = StepKind::kSignal, .ordinal = ++signals_}, {}, {});
 }
 
+void PlanBuilder::SignalAfter(absl::Span<const Ref> touched) {
+  if (!CheckMapped(StepKind::kSignal)) return;
+  std::vector<Ref> refs(touched.begin(), touched.end());
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    if (!CheckRef(StepKind::kSignal, absl::StrCat("touched[", i, "]"), refs[i], false)) return;
+  }
+  Step added = {.kind = StepKind::kSignal, .ordinal = ++signals_};
+  added.first_ref = static_cast<std::uint32_t>(plan_.refs.size());
+  dependencies_->AddSignalAfter(refs, plan_, added);
+  plan_.steps.push_back(added);
+}
+
 void PlanBuilder::Wait(Rank peer) {
-  if (!CheckPeer(StepKind::kWait, peer) || !CheckMapped(StepKind::kWait)) return;
+  if (!CheckPeer(StepKind::kWait, peer) || !CheckMapped(StepKind::kWait, peer)) return;
   const Rank from = WorldRank(peer);
   Append({.kind = StepKind::kWait, .ordinal = ++waits_[from], .peer = from}, {}, {});
 }
@@ -309,7 +330,7 @@ void PlanBuilder::WaitFor(absl::Span<const Rank> peers) {
   if (!CheckMapped(StepKind::kWait)) return;
   if (signals_ == 0) return Fail("wait: WaitAll and WaitFor need a Signal of this rank before them");
   for (const Rank peer : peers) {
-    if (!CheckPeer(StepKind::kWait, peer)) return;
+    if (!CheckPeer(StepKind::kWait, peer) || !CheckMapped(StepKind::kWait, peer)) return;
     const Rank from = WorldRank(peer);
     if (waits_[from] >= signals_) continue;
     waits_[from] = signals_;

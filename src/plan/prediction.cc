@@ -120,10 +120,7 @@ absl::StatusOr<double> PredictSeconds(const Schedule& schedule, const Collective
                                       const PlanOptions& options) {
   const CollectiveSpec call = Representative(spec, size);
   if (absl::Status valid = Validate(call, FirstRank(call, size), size); !valid.ok()) return valid;
-  if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
-  }
+  if (absl::Status nodes = options.CheckNodes(size); !nodes.ok()) return nodes;
   const bool message = IsPointToPoint(call.collective);
   const PlanOptions coarse = Coarse(call, size, options);
   std::vector<Plan> plans;

@@ -15,8 +15,9 @@ absl::Status SupportsAll(const CollectiveSpec& /*spec*/, int /*size*/, const Pla
 }
 
 absl::Status SupportsMappedPeers(const CollectiveSpec& /*spec*/, int /*size*/, const PlanOptions& options) {
-  if (options.peers_mapped) return absl::OkStatus();
-  return absl::UnimplementedError("the schedule reads and writes peers' memory, which is not mapped on this transport");
+  if (options.all_mapped()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("the schedule reads and writes peers' memory, which is not mapped ",
+                                               options.peers_mapped ? "between nodes" : "on this transport"));
 }
 
 namespace {

@@ -215,10 +215,7 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
   bucket.count = count;
   bucket.in_place = WorksInPlace(algorithm);
   if (absl::Status status = Validate(bucket, rank, size); !status.ok()) return status;
-  if (!options.nodes.empty() && options.nodes.size() != static_cast<std::size_t>(size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options.nodes names the nodes of ", options.nodes.size(), " ranks, not of ", size));
-  }
+  if (absl::Status nodes = options.CheckNodes(size); !nodes.ok()) return nodes;
   const auto participants = static_cast<int>(ParticipantsOf(strategy, size, options).size());
   const int rounds = RoundsOf(strategy, participants);
   if (round < 0 || round >= rounds) {

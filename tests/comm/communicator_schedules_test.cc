@@ -33,7 +33,7 @@ TEST_P(CollectivesTest, EveryWorldCountAndPlacement) {
       std::vector<std::int64_t> counts = {0, 1, size - 1, size, size + 1, 997};
       if (size <= 3) counts.push_back(100'003);
       if (schedule->collective == Collective::kBarrier) counts = {0};
-      if (size > 1 && comm.plan_options().peers_mapped) mapped = true;
+      if (size > 1 && comm.plan_options().all_mapped()) mapped = true;
       for (const std::int64_t count : counts) {
         for (const bool in_place : {false, true}) {
           const CollectiveSpec spec = {.collective = schedule->collective,
@@ -97,7 +97,7 @@ std::vector<const Schedule*> Schedules() {
 TEST(SmallRegionTest, ABufferMayLieAtItsEndWhateverOthersTouchAtTheRoot) {
   constexpr std::int64_t kBlock = 10 << 20;
   RunWorld(4, {.region_bytes = 64 << 20}, [&](Communicator& comm) {
-    ASSERT_TRUE(comm.plan_options().peers_mapped);
+    ASSERT_TRUE(comm.plan_options().all_mapped());
     const bool is_root = comm.rank() == 0;
     const absl::StatusOr<Buffer> before = comm.Allocate(comm.rank() == 1 ? 3 * kBlock : 1);
     absl::StatusOr<Buffer> mine = comm.Allocate(is_root ? 4 * kBlock : kBlock);

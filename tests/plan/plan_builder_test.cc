@@ -423,6 +423,44 @@ TEST(PlanBuilderTest, PeersMemoryNeedsMapping) {
   }
 }
 
+TEST(PlanBuilderTest, OnlyPeersOnTheSameNodeAreMapped) {
+  for (const auto& author : std::vector<std::function<void(PlanBuilder&)>>{
+           [](PlanBuilder& b) { b.Copy(b.out(), b.in().At(2)); }, [](PlanBuilder& b) { b.Wait(2); },
+           [](PlanBuilder& b) { b.SignalAfter({b.in().At(2)}); },
+           [](PlanBuilder& b) {
+             b.Signal();
+             b.WaitFor({2});
+           }}) {
+    PlanBuilder b("test", {.count = 8}, 0, 3, {.peers_mapped = true, .nodes = {7, 7, 4}});
+    b.Signal();
+    b.Wait(1);
+    b.Copy(b.out(), b.in().At(1));
+    author(b);
+    EXPECT_THAT(std::string(std::move(b).Build().status().message()), HasSubstr("peer 2 is on another node"));
+  }
+}
+
+// The signal does not wait for the message, which has nothing to do with what the signal tells.
+TEST(PlanBuilderTest, ASignalMayFollowSomeStepsOnly) {
+  PlanBuilder b = Builder({.count = 8}, kMapped);
+  const Ref slot = b.Scratch(DType::kF32, 8);
+  const Ref other = b.Scratch(DType::kF32, 8);
+  b.Copy(slot.Elements(0, 2), b.in().Elements(0, 2));  // 0
+  b.Recv(0, other);                                    // 1
+  b.SignalAfter({slot});                               // 2
+  b.Copy(slot.Elements(4, 4), b.in().Elements(0, 4));  // 3
+  b.SignalAfter({slot.Elements(4, 2)});                // 4
+  b.Wait(0);                                           // 5
+  b.Copy(b.out(), slot.At(0));                         // 6
+  b.SignalAfter({slot.At(0), slot.Elements(2, 2)});    // 7
+  b.Signal();                                          // 8
+  const Plan plan = Built(b);
+  EXPECT_EQ(Deps(plan, 2), std::vector<StepId>({0}));
+  EXPECT_EQ(Deps(plan, 4), std::vector<StepId>({2, 3}));
+  EXPECT_EQ(Deps(plan, 7), std::vector<StepId>({4, 6}));
+  EXPECT_EQ(Deps(plan, 8), std::vector<StepId>({1, 7}));
+}
+
 TEST(PlanBuilderTest, BadSpecAndOptionsAreErrorsOfBuild) {
   PlanBuilder spec = Builder({.count = -1});
   spec.Send(0, spec.in());
@@ -430,6 +468,9 @@ TEST(PlanBuilderTest, BadSpecAndOptionsAreErrorsOfBuild) {
   PlanBuilder options = Builder({.count = 1}, {.segment_bytes = 0});
   options.Send(0, options.in());
   EXPECT_THAT(std::string(std::move(options).Build().status().message()), HasSubstr("segment_bytes 0"));
+  PlanBuilder nodes = Builder({.count = 1}, {.nodes = {0}});
+  EXPECT_THAT(std::string(std::move(nodes).Build().status().message()),
+              HasSubstr("options.nodes names the nodes of 1"));
 }
 
 }  // namespace
