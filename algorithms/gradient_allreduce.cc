@@ -4,6 +4,9 @@
 // added up in f32 and rounded twice, for any number of ranks n. With a given schedule, that schedule reduces the cast
 // bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is;
 // only the sums of nodes are f32 (hierarchy.h).
+#include <cstddef>
+#include <numeric>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "algorithms/two_shot.h"
@@ -52,12 +55,21 @@ absl::Status CheckCodec(const Strategy& strategy, DType dtype, const PlanOptions
   return absl::OkStatus();
 }
 
+// The options for the `size` ranks that take part in the schedule: between nodes one rank of each node.
+PlanOptions AmongParticipants(const Strategy& strategy, int size, PlanOptions plan) {
+  if (!strategy.flag("hierarchical") || !plan.has_hierarchy()) return plan;
+  plan.nodes.resize(static_cast<std::size_t>(size));
+  std::iota(plan.nodes.begin(), plan.nodes.end(), 0);
+  return plan;
+}
+
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckCodec(strategy, bucket.dtype, plan); !valid.ok()) return valid;
-  if (strategy.option("schedule") == "auto") return CheckServed(bucket, size, plan);
+  const PlanOptions among = AmongParticipants(strategy, size, plan);
+  if (strategy.option("schedule") == "auto") return CheckServed(bucket, size, among);
   absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, strategy.option("schedule"));
   if (!schedule.ok()) return schedule.status();
-  absl::Status supported = (*schedule)->supports(bucket, size, plan);
+  absl::Status supported = (*schedule)->supports(bucket, size, among);
   if (supported.ok()) return supported;
   return absl::Status(supported.code(), absl::StrCat("schedule=", (*schedule)->name, ": ", supported.message()));
 }

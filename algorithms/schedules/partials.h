@@ -43,6 +43,8 @@ class Slots {
 
   Slots(PlanBuilder& b, std::int64_t elements) : builder_(b), elements_(elements) {}
 
+  std::int64_t elements() const { return elements_; }
+
   // The slot whose turn it is, cut to `count` elements.
   Ref Next(std::int64_t count) {
     Ref& slot = slots_[turn_];
@@ -51,9 +53,9 @@ class Slots {
     return slot.Elements(0, count);
   }
 
-  // A slice of this rank's input as a partial: the slice itself, or its wider copy in the next slot.
+  // A slice as a partial: the slice itself, or its wider copy in the next slot.
   Ref AsPartial(const Ref& slice) {
-    if (!PartialsAreWider(builder_.spec())) return slice;
+    if (slice.dtype == PartialType(builder_.spec())) return slice;
     const Ref wide = Next(slice.count());
     builder_.Copy(wide, slice);
     return wide;

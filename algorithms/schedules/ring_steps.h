@@ -21,13 +21,13 @@ inline Rank PreviousOnRing(const PlanBuilder& b) { return OnRing(b.rank() - 1, b
 //
 // Chunk c starts at rank c+1 and travels around the ring to rank c; every rank on its way adds its own part. So at step
 // s = 0 … n-2 rank r sends its partial of chunk r-1-s and receives the previous rank's partial of chunk r-2-s, to which
-// it adds its own part. Long chunks go around slice after slice, through the same scratch.
-inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, const Ref& result) {
+// it adds its own part. Long chunks go around slice after slice, through the same slots of scratch: `arrivals` for what
+// is received, `widened` for chunks that are not partials yet.
+inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, const Ref& result, Slots& arrivals,
+                              Slots& widened) {
   const int n = b.size();
   const std::int64_t longest = chunks[0].count();
-  const std::int64_t slice = Slots::SliceElements(b, longest);
-  Slots arrivals(b, slice);
-  Slots widened(b, slice);
+  const std::int64_t slice = std::min(arrivals.elements(), widened.elements());
 
   for (std::int64_t begin = 0; begin < longest; begin += slice) {
     const auto slice_of = [&](const Ref& chunk) {
@@ -47,6 +47,13 @@ inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, cons
       }
     }
   }
+}
+
+inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, const Ref& result) {
+  const std::int64_t slice = Slots::SliceElements(b, chunks[0].count());
+  Slots arrivals(b, slice);
+  Slots widened(b, slice);
+  RingReduceScatter(b, chunks, result, arrivals, widened);
 }
 
 // All-gather: every rank ends with all of chunks[0 … n-1]; at the start rank r has chunks[r].

@@ -80,6 +80,7 @@ class SlotsOfParts {
   Ref Part(std::int64_t stage, int part = 0) const {
     return slots_[stage].Elements(part * stages_.length(), stages_[stage].count);
   }
+  std::vector<Ref> All() const { return {slots_[0], slots_[1]}; }
 
  private:
   const Stages stages_;

@@ -46,17 +46,27 @@ PlanOptions PlanOptionsOf(const BenchOptions& options) {
   return plan;
 }
 
-// The ranks find out together whether they can map memory. A schedule that needs mapped memory is refused here only
-// when --messages or --device cuda rules mapping out.
+// OK where the schedule serves the call when all ranks are on one node, or when they are on several that have equally
+// many ranks; otherwise the reason of the former.
+absl::Status SupportsSomeNodes(const Schedule& schedule, const CollectiveSpec& spec, int ranks, PlanOptions plan) {
+  const absl::Status on_one_node = schedule.supports(spec, ranks, plan);
+  int places = 2;
+  while (places < ranks && ranks % places != 0) ++places;
+  for (Rank rank = 0; rank < ranks; ++rank) plan.nodes.push_back(rank / places);
+  return schedule.supports(spec, ranks, plan).ok() ? absl::OkStatus() : on_one_node;
+}
+
+// The ranks find out together whether they can map memory, and which of them share a node. A schedule that needs mapped
+// memory is refused here only when --messages or --device cuda rules mapping out.
 absl::Status CheckSchedule(const Subject& subject, const BenchOptions& options, int ranks) {
   if (subject.schedule == nullptr || options.skips_unserved) return absl::OkStatus();
   const PlanOptions plan = PlanOptionsOf(options);
-  absl::Status supported = subject.schedule->supports(subject.largest.spec, ranks, plan);
+  absl::Status supported = SupportsSomeNodes(*subject.schedule, subject.largest.spec, ranks, plan);
   if (supported.ok()) return supported;
   std::vector<absl::string_view> valid;
   for (const Schedule* schedule : AllSchedules()) {
     const bool serves = schedule->collective == subject.schedule->collective &&
-                        schedule->supports(subject.largest.spec, ranks, plan).ok();
+                        SupportsSomeNodes(*schedule, subject.largest.spec, ranks, plan).ok();
     if (serves) valid.push_back(schedule->name);
   }
   const absl::string_view cause = options.on_device() ? " (--device cuda)" : options.messages ? " (--messages)" : "";

@@ -23,7 +23,7 @@ constexpr int kManyRanks = 512;
 struct PlanFlags {
   PlanRequest request;
   Rank rank = 0;
-  bool mapped = false;
+  bool mapped = false;  // the default, which --messages excludes
   bool messages = false;
   bool native = false;
   bool verify = false;
@@ -39,10 +39,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   const int on_node = flags.model.ranks_per_node;
   const bool one_node = on_node == 0 || on_node >= flags.request.ranks;
   for (Rank rank = 0; rank < flags.request.ranks && !one_node; ++rank) options.nodes.push_back(rank / on_node);
-  options.peers_mapped = one_node && !flags.messages;
-  if (flags.mapped && !options.peers_mapped) {
-    return absl::InvalidArgumentError("--mapped: memory is mapped on one node only; leave out --ranks-per-node");
-  }
+  options.peers_mapped = !flags.messages;
   if (flags.native) options.native = CollectivesOfNccl();
   options.cost_model = std::make_shared<const CostModel>(flags.model);
   const absl::StatusOr<PlanFamily> family = Resolve(flags.request);
@@ -140,7 +137,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
   plan.add_flag("--in-place,!--out-of-place", request.traffic.in_place,
                 "One buffer, or one for input and one for output");
   CLI::Option* messages = plan.add_flag("--messages", flags.messages, "Send messages also where memory can be mapped");
-  plan.add_flag("--mapped", flags.mapped, "Map peers' memory (the default on one node)")->excludes(messages);
+  plan.add_flag("--mapped", flags.mapped, "Map the memory of peers on the same node (the default)")->excludes(messages);
   plan.add_flag(
       "--native", flags.native,
       "As if the buffers were on GPUs and NCCL performed whole collectives: schedules `native` serve, and are "

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/comm/checked_call.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/world.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
@@ -36,7 +37,7 @@ TEST_P(PrivateBuffersSlowTest, OfAllRanksOrSomeServeEveryCollective) {
   constexpr std::int64_t kSeveralStages = 200'007;
   for (const int size : {1, 3}) {
     RunWorld(size, {.transport = GetParam()}, [&](Communicator& comm) {
-      if (comm.plan_options().peers_mapped && size > 1) {
+      if (comm.plan_options().all_mapped() && size > 1) {
         EXPECT_EQ(comm.PlanFor({.count = kSeveralStages}, {}, true)->name, "all_reduce:staged");
         EXPECT_NE(comm.PlanFor({.count = kSeveralStages}, {}, false)->name, "all_reduce:staged");
       }
@@ -140,7 +141,7 @@ TEST_P(PrivateBuffersTest, GoWithCallsOfOtherGroups) {
 // A rank that has no room for the slots ends the call on all ranks, and the group goes on.
 TEST_P(PrivateBuffersTest, FindNoRoomOnOneRankAndTheGroupGoesOn) {
   RunWorld(3, {.transport = GetParam(), .region_bytes = 16 << 20}, [&](Communicator& comm) {
-    if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
     constexpr std::int64_t kCount = 200'000;
     std::vector<float> own(kCount, 1);
     absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
@@ -169,7 +170,7 @@ TEST_P(PrivateBuffersTest, OfAStrategyAreNotStagedWhole) {
   constexpr std::int64_t kCount = 400'007;
   for (const int ordinary : {1, 3}) {  // ranks, from the first on, whose bucket lies in ordinary memory
     RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
-      if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+      if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
       std::vector<float> mine(kCount);
       absl::StatusOr<Buffer> arena = comm.Allocate(kCount * 4);
       ASSERT_TRUE(arena.ok());
@@ -195,7 +196,7 @@ TEST_P(PrivateBuffersTest, OfAStrategyAreNotStagedWhole) {
 // what both begin with. The two kinds of ranks make different calls.
 TEST_P(PrivateBuffersTest, OfACallWhoseScheduleOneRankNamesAreNoneOfTheOthers) {
   RunWorld(2, {.transport = GetParam()}, [&](Communicator& comm) {
-    if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+    if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
     constexpr std::int64_t kCount = 400'000;
     absl::StatusOr<Buffer> mine = comm.Allocate(kCount * 4);
     ASSERT_TRUE(mine.ok());
@@ -219,7 +220,7 @@ TEST_P(PrivateBuffersTest, WhoHasLeftIsFoundBehindWhoIsLate) {
     RunWorld(3, {.transport = GetParam()}, [&](Communicator& comm) {
       auto group = comm.Group({0, 1, 2}, "of three");
       ASSERT_TRUE(group.ok()) << group.status();
-      if (!comm.plan_options().peers_mapped) GTEST_SKIP() << "nothing is staged";
+      if (!comm.plan_options().all_mapped()) GTEST_SKIP() << "nothing is staged";
       if (comm.rank() == 2) group->reset();
       if (comm.rank() == 0) {
         std::vector<float> own(static_cast<std::size_t>(count), 1);
@@ -245,14 +246,15 @@ TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
     if (!schedule->touches_only_scratch_of_peers) continue;
     claimed += schedule->competes_for_mapped_buffers ? 0 : 1;
     for (const int size : {2, 3, 4, 7, 16}) {
-      for (Rank rank = 0; rank < size; ++rank) {
+      const std::vector<std::vector<int>> nodes = NodesFor(*schedule, size);
+      for (Rank rank = 0; rank < size && !nodes.empty(); ++rank) {
         for (const bool in_place : {false, true}) {
           if (in_place && !HasInPlaceForm(schedule->collective)) continue;
           const CollectiveSpec call = {.collective = schedule->collective, .root = size / 2, .in_place = in_place};
           const std::int64_t count = schedule->competes_for_mapped_buffers ? 1000 : 50'000;
           const CollectiveSpec spec = SpecOf(call, count, rank, size);
-          const absl::StatusOr<Plan> plan =
-              BuildPlan(*schedule, spec, rank, size, {.segment_bytes = 8 << 10, .peers_mapped = true});
+          const absl::StatusOr<Plan> plan = BuildPlan(
+              *schedule, spec, rank, size, {.segment_bytes = 8 << 10, .peers_mapped = true, .nodes = nodes.back()});
           ASSERT_TRUE(plan.ok()) << plan.status();
           for (const Ref& ref : plan->refs) {
             EXPECT_TRUE(ref.owner == kSelf || ref.owner == rank || ref.space == Space::kScratch) << schedule->name;

@@ -66,6 +66,22 @@ std::vector<WorldCall> CallsOf(Collective collective, DType dtype, ReduceOp op, 
   return calls;
 }
 
+std::vector<std::vector<int>> NodesFor(const Schedule& schedule, int size) {
+  const CollectiveSpec probe{.collective = schedule.collective, .count = 1};
+  const bool is_for_nodes = schedule.supports(probe, 4, {.peers_mapped = true, .nodes = {0, 0, 1, 1}}).ok() &&
+                            !schedule.supports(probe, 4, {.peers_mapped = true}).ok();
+  if (!is_for_nodes) return {{}};
+  std::vector<std::vector<int>> all;
+  for (int places = 2; places < size; ++places) {
+    if (size % places != 0) continue;
+    std::vector<int>& in_order = all.emplace_back();
+    for (Rank rank = 0; rank < size; ++rank) in_order.push_back(rank / places);
+    std::vector<int>& by_turns = all.emplace_back();
+    for (Rank rank = 0; rank < size; ++rank) by_turns.push_back(rank % (size / places));
+  }
+  return all;
+}
+
 absl::StatusOr<std::vector<Plan>> PlansOf(const Schedule& schedule, const WorldCall& call, int size,
                                           const PlanOptions& options) {
   std::vector<Plan> plans;

@@ -109,6 +109,9 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
         if (HasFailure()) return;
       }
     }
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      Sweep(variant, 4, 4097, dtype, {.peers_mapped = true, .nodes = {0, 0, 1, 1}});
+    }
   }
   ExpectVerified(variants, 7, CodecsThatAreNoCasts());
 }
@@ -129,6 +132,7 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
         for (DType dtype : {DType::kF32, DType::kBF16}) {
           const PlanOptions options = {.segment_bytes = 4096, .nodes = nodes};
           Sweep(variant, size, count, dtype, options);
+          Sweep(variant, size, count, dtype, {.segment_bytes = 4096, .peers_mapped = true, .nodes = nodes});
           Sweep(variant, size, count, dtype, WithNative(options, kFastNative, kSlowNative));
           if (HasFailure()) return;
         }

@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
 #include "tutti/schedule.h"
@@ -42,7 +43,17 @@ std::vector<Type> TypesFor(Collective collective, int size) {
 class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
  protected:
   // Returns the number of calls the schedule served.
-  int Sweep(int size, std::int64_t count, const PlanOptions& options) {
+  int Sweep(int size, std::int64_t count, PlanOptions options) {
+    int served = 0;
+    for (const std::vector<int>& nodes : NodesFor(*GetParam(), size)) {
+      options.nodes = nodes;
+      served += SweepOn(size, count, options);
+    }
+    return served;
+  }
+
+ private:
+  int SweepOn(int size, std::int64_t count, const PlanOptions& options) {
     const Schedule& schedule = *GetParam();
     int served = 0;
     for (const Type& type : TypesFor(schedule.collective, size)) {
@@ -53,7 +64,8 @@ class EveryScheduleTest : public ::testing::TestWithParam<const Schedule*> {
         if (!plans.ok()) continue;
         ++served;
         const absl::Status status = Verify(*plans);
-        EXPECT_TRUE(status.ok()) << (*plans)[0].name << " " << call.text() << ": " << status;
+        EXPECT_TRUE(status.ok()) << (*plans)[0].name << " " << call.text() << ", nodes "
+                                 << absl::StrJoin(options.nodes, " ") << ": " << status;
       }
       if (HasFailure()) break;
     }

@@ -25,16 +25,22 @@ std::string TextOf(const Schedule& schedule) {
   std::string text;
   // Blocks of an all_to_all_v that are empty, short or long.
   const std::int64_t count = schedule.collective == Collective::kAllToAllV ? 33 : 4;
-  for (int size : {2, 3}) {
+  const auto append = [&](int size, const std::vector<int>& nodes) {
     const std::vector<WorldCall> calls = CallsOf(schedule.collective, DType::kF32, ReduceOp::kAvg, count, size);
     const absl::StatusOr<std::vector<Plan>> plans =
-        PlansOf(schedule, calls[0], size, WithNative({.peers_mapped = true}));
+        PlansOf(schedule, calls[0], size, WithNative({.peers_mapped = true, .nodes = nodes}));
     if (!plans.ok()) {
       absl::StrAppend(&text, size, " ranks: ", plans.status().message(), "\n");
-      continue;
+      return;
     }
     for (const Plan& plan : *plans) absl::StrAppend(&text, ToText(plan), "\n");
+  };
+  const std::vector<std::vector<int>> nodes_of_4 = NodesFor(schedule, 4);
+  if (!nodes_of_4[0].empty()) {
+    append(4, nodes_of_4[0]);
+    return text;
   }
+  for (const int size : {2, 3}) append(size, {});
   return text;
 }
 

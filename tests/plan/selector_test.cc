@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
 #include "tests/harness/source_folder.h"
 #include "tutti/algorithm.h"
@@ -39,7 +40,8 @@ struct Links {
 constexpr Links kLinks[] = {{"mapped memory", true, 0},
                             {"messages inside a node", false, 0},
                             {"one rank per node", false, 1},
-                            {"nodes of 8", false, 8}};
+                            {"nodes of 2", true, 2},
+                            {"nodes of 8", true, 8}};
 
 PlanOptions OptionsOf(const Links& links, int size) {
   PlanOptions options{.peers_mapped = links.mapped};
@@ -133,7 +135,7 @@ TEST(SelectorTest, TheFastestServes) {
   const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});
   ASSERT_TRUE(selection.ok()) << selection.status();
   EXPECT_EQ(selection->schedule, selection->candidates[0].schedule);
-  EXPECT_EQ(selection->candidates.size(), 6U);
+  EXPECT_EQ(selection->candidates.size(), 7U);
   double before = 0;
   for (const Candidate& candidate : selection->candidates) {
     if (!candidate.refusal.ok()) continue;
@@ -155,12 +157,12 @@ TEST(SelectorTest, PredictsWhatTheWholeWorldCosts) {
       continue;
     }
     const CollectiveSpec spec = CallOf(schedule->collective, 16 << 10, 4);
-    const PlanOptions options = WithNative({.peers_mapped = true});
+    const PlanOptions options = WithNative({.peers_mapped = true, .nodes = NodesFor(*schedule, 4)[0]});
     std::vector<Plan> plans;
     for (Rank rank = 0; rank < 4; ++rank) plans.push_back(*BuildPlan(*schedule, spec, rank, 4, options));
     const absl::StatusOr<double> seconds = PredictSeconds(*schedule, spec, 4, options);
     ASSERT_TRUE(seconds.ok()) << seconds.status();
-    const double cost = CostOf(plans, *options.cost_model)->seconds;
+    const double cost = CostOf(plans, *options.cost_model, options.nodes)->seconds;
     EXPECT_NEAR(*seconds, cost, 1e-6 * cost) << Name(schedule->collective) << ":" << schedule->name;
   }
 }

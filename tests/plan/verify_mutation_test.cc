@@ -430,11 +430,13 @@ TEST_F(MutationTest, OfEverySchedule) {
                                       {DType::kBool, ReduceOp::kSum}}) {
         if (op != ReduceOp::kAvg && !Reduces(schedule->collective)) continue;
         for (const WorldCall& call : CallsOf(schedule->collective, dtype, op, 13, size)) {
-          const PlanOptions options = WithNative({.segment_bytes = 32, .peers_mapped = true});
-          const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
-          if (absl::IsUnimplemented(plans.status())) continue;
-          ASSERT_TRUE(plans.ok()) << plans.status();
-          Try(*plans, 1);
+          for (const std::vector<int>& nodes : NodesFor(*schedule, size)) {
+            const PlanOptions options = WithNative({.segment_bytes = 32, .peers_mapped = true, .nodes = nodes});
+            const absl::StatusOr<std::vector<Plan>> plans = PlansOf(*schedule, call, size, options);
+            if (absl::IsUnimplemented(plans.status())) continue;
+            ASSERT_TRUE(plans.ok()) << plans.status();
+            Try(*plans, 1);
+          }
         }
       }
     }

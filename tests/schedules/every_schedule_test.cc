@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
 #include "tests/schedules/run_on_data.h"
 #include "tutti/schedule.h"
@@ -13,6 +14,15 @@ namespace tutti {
 namespace {
 
 class EverySchedule : public testing::TestWithParam<const Schedule*> {};
+
+// On all nodes that the schedule is for.
+void ExpectRightResultsOnNodes(const Schedule& schedule, CallCase call, SequentialExecutor::Order order) {
+  for (const std::vector<int>& nodes : NodesFor(schedule, call.size)) {
+    call.options.nodes = nodes;
+    ExpectRightResults(schedule, call, order);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
 
 TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
   const Schedule& schedule = *GetParam();
@@ -29,7 +39,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
         if (Reduces(schedule.collective)) call.spec.dtype = count % 2 == 0 ? DType::kF32 : DType::kBF16;
         if (schedule.collective != Collective::kBarrier) call.spec.root = static_cast<Rank>(count % size);
         if (count % 3 == 1) call.spec.op = ReduceOp::kAvg;
-        ExpectRightResults(
+        ExpectRightResultsOnNodes(
             schedule, call,
             in_place ? SequentialExecutor::Order::kLastToFirst : SequentialExecutor::Order::kFirstToLast);
         if (HasFatalFailure()) return;
@@ -52,7 +62,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
         // A native transport does not reduce all types.
         const CollectiveSpec spec = SpecOf(call.spec, call.count, 0, size);
         if (schedule.name == "native" && !schedule.supports(spec, size, call.options).ok()) continue;
-        ExpectRightResults(schedule, call, SequentialExecutor::Order::kLastToFirst);
+        ExpectRightResultsOnNodes(schedule, call, SequentialExecutor::Order::kLastToFirst);
         if (HasFatalFailure()) return;
       }
     }
@@ -78,10 +88,14 @@ TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
         call.spec.in_place = in_place;
         call.spec.root = schedule.collective == Collective::kBarrier ? 0 : size - 1;
         const CollectiveSpec spec = SpecOf(call.spec, call.count, 0, size);
+        const std::vector<std::vector<int>> nodes = NodesFor(schedule, size);
+        if (nodes.empty()) continue;
+        PlanOptions options = call.options;
+        options.nodes = nodes[0];
         // A schedule may refuse buffers that are too long for it.
-        if (absl::IsUnimplemented(schedule.supports(spec, size, call.options))) continue;
+        if (absl::IsUnimplemented(schedule.supports(spec, size, options))) continue;
         ++served;
-        ExpectRightResults(schedule, call, SequentialExecutor::Order::kFirstToLast);
+        ExpectRightResultsOnNodes(schedule, call, SequentialExecutor::Order::kFirstToLast);
         if (HasFatalFailure()) return;
       }
     }

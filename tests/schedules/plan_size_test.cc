@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/calls.h"
 #include "tutti/schedule.h"
 
 namespace tutti {
@@ -38,11 +39,12 @@ class PlanSizeSlow : public testing::TestWithParam<const Schedule*> {};
 
 TEST_P(PlanSizeSlow, IsBoundedAndSoAreTheMessagesBetweenTwoRanks) {
   const Schedule& schedule = *GetParam();
-  for (int size : {2, 5}) {
+  for (int size : {2, 4, 5}) {
+    const std::vector<std::vector<int>> nodes = NodesFor(schedule, size);
     for (bool mapped : {false, true}) {
       for (Rank rank : {0, size - 1}) {
         const CollectiveSpec spec = LargestCall(schedule.collective, rank, size);
-        const PlanOptions options{.peers_mapped = mapped};
+        const PlanOptions options{.peers_mapped = mapped, .nodes = nodes.empty() ? std::vector<int>() : nodes[0]};
         if (!schedule.supports(spec, size, options).ok()) continue;
         const absl::StatusOr<Plan> plan = BuildPlan(schedule, spec, rank, size, options);
         ASSERT_TRUE(plan.ok()) << plan.status();

@@ -16,19 +16,30 @@ std::int64_t StepsOf(const Plan& plan, StepKind kind) {
   return std::count_if(plan.steps.begin(), plan.steps.end(), [&](const Step& step) { return step.kind == kind; });
 }
 
-// One plan per rank; buffers are never cut.
-std::vector<Plan> PlansOf(CollectiveSpec spec, absl::string_view name, int size) {
+// One plan per rank; buffers are never cut. `nodes`: of the ranks, where there are several.
+std::vector<Plan> PlansOf(CollectiveSpec spec, absl::string_view name, int size, const std::vector<int>& nodes = {}) {
   std::vector<Plan> plans;
   absl::StatusOr<const Schedule*> schedule = FindSchedule(spec.collective, name);
   EXPECT_TRUE(schedule.ok()) << schedule.status();
   if (!schedule.ok()) return plans;
   for (Rank rank = 0; rank < size; ++rank) {
     absl::StatusOr<Plan> plan =
-        BuildPlan(**schedule, spec, rank, size, {.segment_bytes = 64 << 20, .peers_mapped = true});
+        BuildPlan(**schedule, spec, rank, size, {.segment_bytes = 64 << 20, .peers_mapped = true, .nodes = nodes});
     EXPECT_TRUE(plan.ok()) << plan.status();
     if (plan.ok()) plans.push_back(*std::move(plan));
   }
   return plans;
+}
+
+// The bytes of the messages, all of which must go to other nodes.
+std::int64_t BytesBetweenNodes(const Plan& plan, const std::vector<int>& nodes) {
+  std::int64_t bytes = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind != StepKind::kSend) continue;
+    EXPECT_NE(nodes[step.peer], nodes[plan.rank]);
+    bytes += plan.srcs(step)[0].bytes;
+  }
+  return bytes;
 }
 
 CollectiveSpec SpecOf(Collective collective, std::int64_t count) {
@@ -84,6 +95,85 @@ TEST(AllReduceHalvingDoubling, SendsTheMinimumInLogarithmicallyManySteps) {
   for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, 800), "halving_doubling", 8)) {
     EXPECT_EQ(StepsOf(plan, StepKind::kSend), 6);
     EXPECT_EQ(WireBytes(plan), 2 * 7 * 100 * kBytesOfF32);
+  }
+}
+
+TEST(AllReduceHierarchical, EveryRankSendsItsShareOfWhatItsNodeSends) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
+  const std::int64_t count = 960;
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllReduce, count), "hierarchical", 6, nodes)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 4);
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), 2 * 2 * count / 3 / 2 * kBytesOfF32);
+    EXPECT_EQ(WireBytes(plan) - BytesBetweenNodes(plan, nodes), 2 * count / 2 * kBytesOfF32);
+  }
+  CollectiveSpec spec = SpecOf(Collective::kAllReduce, count);
+  spec.dtype = DType::kBF16;
+  for (const Plan& plan : PlansOf(spec, "hierarchical", 6, nodes)) {
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), 2 * count / 3 / 2 * (4 + 2));
+  }
+}
+
+// A rank tells its neighbours of a stage while the messages of the stage before are under way.
+TEST(AllReduceHierarchical, ANodeWorksWhileMessagesAreUnderWay) {
+  absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, "hierarchical");
+  ASSERT_TRUE(schedule.ok());
+  const absl::StatusOr<Plan> plan = BuildPlan(**schedule, SpecOf(Collective::kAllReduce, 1 << 20), 0, 4,
+                                              {.peers_mapped = true, .nodes = {0, 0, 1, 1}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<int> arrived;  // for each step: the receives that come before it
+  int written = 0;           // receives so far in the text of the plan
+  int signals = 0;
+  for (StepId id = 0; id < plan->steps.size(); ++id) {
+    const Step& step = plan->steps[id];
+    int before = 0;
+    for (const StepId dep : plan->deps_of(step)) before = std::max(before, arrived[dep]);
+    if (step.kind == StepKind::kRecv) before = ++written;
+    arrived.push_back(before);
+    if (step.kind != StepKind::kSignal) continue;
+    // Two receives in a stage; the signal with the results of a stage follows those of the stage, and no later ones.
+    EXPECT_EQ(before, 2 * std::max(signals - 2, 0) + (signals >= 2 ? 2 : 0)) << "signal " << signals;
+    if (signals >= 2 && signals < 8) EXPECT_EQ(written, before + 2) << "signal " << signals;
+    ++signals;
+  }
+  EXPECT_EQ(signals, 8 + 2);
+}
+
+TEST(AllReduceHierarchical, SaysWhichNodesItNeeds) {
+  absl::StatusOr<const Schedule*> schedule = FindSchedule(Collective::kAllReduce, "hierarchical");
+  ASSERT_TRUE(schedule.ok());
+  const auto refusal = [&](const PlanOptions& options, int size) {
+    const absl::Status status = (*schedule)->supports(SpecOf(Collective::kAllReduce, 8), size, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    return std::string(status.message());
+  };
+  EXPECT_NE(refusal({.peers_mapped = true}, 4).find("all ranks are on one node"), std::string::npos);
+  EXPECT_NE(refusal({.nodes = {0, 0, 1, 1}}, 4).find("which is not mapped"), std::string::npos);
+  EXPECT_NE(refusal({.peers_mapped = true, .nodes = {0, 0, 1}}, 3).find("nodes have 1 to 2 ranks"), std::string::npos);
+  EXPECT_NE(refusal({.peers_mapped = true, .nodes = {0, 1}}, 2).find("nodes have 1 rank"), std::string::npos);
+}
+
+TEST(ReduceScatterHierarchical, SendsABlockToEveryOtherNode) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kReduceScatter, 100), "hierarchical", 6, nodes)) {
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), 2 * 100 * kBytesOfF32);
+    EXPECT_EQ(WireBytes(plan), (2 + 3) * 100 * kBytesOfF32);
+  }
+}
+
+TEST(AllGatherHierarchical, SendsABlockToEveryOtherNode) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllGather, 100), "hierarchical", 6, nodes)) {
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), 2 * 100 * kBytesOfF32);
+    EXPECT_EQ(WireBytes(plan), (2 + 3) * 100 * kBytesOfF32);
+  }
+}
+
+TEST(BroadcastHierarchical, EveryRankSendsItsChunkAtMostOnce) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
+  CollectiveSpec spec = SpecOf(Collective::kBroadcast, 960);
+  spec.root = 3;
+  for (const Plan& plan : PlansOf(spec, "hierarchical", 6, nodes)) {
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), nodes[plan.rank] == 0 ? 0 : 480 * kBytesOfF32) << plan.rank;
   }
 }
 

@@ -1,0 +1,71 @@
+// Schedules over a grid of ranks (node_grid.h), stage after stage: in each stage the ranks of a node pass their parts
+// to each other through scratch, and the ranks of a column exchange messages. While the messages of a stage travel, the
+// nodes work on the next one.
+#ifndef ALGORITHMS_SCHEDULES_GRID_STAGES_H_
+#define ALGORITHMS_SCHEDULES_GRID_STAGES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "algorithms/schedules/node_grid.h"
+#include "algorithms/schedules/stages.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti::schedules {
+
+// The cut of `count` elements into stages, where a message carries one of `parts` equal parts of a stage. Messages are
+// as long as a segment, or shorter where there would be few stages: the wire is idle in the first stage until a node
+// has done its part, and the node in the last stage until the wire has.
+inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) {
+  constexpr std::int64_t kStages = 8;
+  constexpr std::int64_t kShortMessage = 16 << 10;
+  const std::int64_t longest = std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1) * parts;
+  const std::int64_t shortest = std::min(kShortMessage / SizeOf(dtype) * parts, longest);
+  const std::int64_t wanted = std::clamp((count + kStages - 1) / kStages, shortest, longest);
+  const std::int64_t most = MostStages(b.size());
+  return Stages(count, std::min(count, std::max(wanted, (count + most - 1) / most)));
+}
+
+// The stages of a rank that are under way at once: while the messages of one stage travel, the next one is prepared.
+inline constexpr std::int64_t kStagesAhead = 2;
+
+// In each of `number` stages the rank fills slots for its neighbours, the neighbours meet, and the rank `sends`: it
+// reads the slots of its neighbours and exchanges messages. `kStagesAhead` stages later it `passes` the results of the
+// stage to its neighbours by slots of their own, the neighbours meet again, and each `reads` them.
+//
+// The rank meets its neighbours once for both. A meeting follows only the steps that touch `slots`, which are all slots
+// that neighbours read: the messages of the stages between go on. A slot is filled again two stages later, after a
+// meeting at which no neighbour reads it any more.
+struct GridSteps {
+  absl::FunctionRef<void(std::int64_t)> fill;
+  absl::FunctionRef<void(std::int64_t)> send;
+  absl::FunctionRef<void(std::int64_t)> pass;
+  absl::FunctionRef<void(std::int64_t)> read;
+};
+
+inline void RunStages(PlanBuilder& b, const GridPlace& own, std::int64_t number, absl::Span<const Ref> slots,
+                      const GridSteps& steps) {
+  std::vector<Ref> shared(slots.begin(), slots.end());
+  std::vector<Rank> peers;
+  for (const Neighbour& neighbour : own.neighbours) {
+    peers.push_back(neighbour.rank);
+    for (const Ref& slot : slots) shared.push_back(slot.At(neighbour.rank));
+  }
+  for (std::int64_t i = 0; i < number + kStagesAhead; ++i) {
+    const std::int64_t ended = i - kStagesAhead;
+    if (i >= number && ended < 0) continue;
+    if (i < number) steps.fill(i);
+    if (ended >= 0) steps.pass(ended);
+    b.SignalAfter(shared);
+    b.WaitFor(peers);
+    if (i < number) steps.send(i);
+    if (ended >= 0) steps.read(ended);
+  }
+}
+
+}  // namespace tutti::schedules
+
+#endif  // ALGORITHMS_SCHEDULES_GRID_STAGES_H_
