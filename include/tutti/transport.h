@@ -50,6 +50,10 @@ class Endpoint {
 
   // The peer's region, mapped into this process since Connect; base == nullptr when the peer's memory cannot be mapped.
   virtual MappedRegion region() const = 0;
+
+  // Ends the peer's Sleep, or its next one, as the peer's own Wake does; nothing happens where the peer's memory cannot
+  // be mapped. For a rank that has written to mapped memory what a peer, asleep in its transport, waits for.
+  virtual void Wake() = 0;
 };
 
 inline constexpr int kTagBits = 48;
@@ -77,7 +81,8 @@ struct Note {
 // No function waits without an end, whatever the peers do or fail to do: each names its bound.
 //
 // Threads: one thread at a time calls the functions of a transport and its endpoints (the engine's driver, which may
-// move between threads); Wake may be called by any thread at any time between Connect and Shutdown.
+// move between threads); Wake may be called by any thread at any time between Connect and Shutdown, and Endpoint::Wake
+// until the destruction of the transport.
 //
 // A forked child may call only Shutdown and the destructor of its parent's transports; in the child they reach no peer
 // and end no message, because the messages are the parent's. Every descriptor that a transport has opened is
@@ -116,11 +121,11 @@ class Transport {
   // sending. A transport whose Progress takes all that has arrived inherits this one.
   virtual bool Drain() { return Progress(); }
 
-  // Returns when Progress has something to do, when Check may have news, after Wake, or at `until`, whichever is first;
-  // may return early. A Wake before the call counts. Never spins: where a transport cannot be told when it has
-  // something to do (UCX, while messages wait for a peer that takes none), Sleep lasts a millisecond at most. Messages
-  // move only under Progress and Drain: a rank that waits for anything else must keep alternating Sleep with one of
-  // them, or its peers wait for it.
+  // Returns when Progress has something to do, when Check may have news, after Wake or Endpoint::Wake of a peer, or at
+  // `until`, whichever is first; may return early. A Wake before the call counts. Never spins: where a transport cannot
+  // be told when it has something to do (UCX, while messages wait for a peer that takes none), Sleep lasts a
+  // millisecond at most. Messages move only under Progress and Drain: a rank that waits for anything else must keep
+  // alternating Sleep with one of them, or its peers wait for it.
   virtual void Sleep(absl::Time until) = 0;
   virtual void Wake() = 0;
 

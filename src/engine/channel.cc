@@ -49,7 +49,7 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
   for (const Peer& peer : peers_) {
     Presence* const theirs = engine.options().presence[static_cast<std::size_t>(peer.world_rank)];
     if (theirs != nullptr && &peer != &this->peer(rank)) {
-      neighbours_.push_back({.presence = theirs, .world_rank = peer.world_rank});
+      neighbours_.push_back({.presence = theirs, .endpoint = peer.endpoint, .world_rank = peer.world_rank});
     }
   }
   engine_.Open(*this);
@@ -70,9 +70,18 @@ void Channel::RingSleepers() {
   // sees what was stored or this rank sees the peer sleep.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Neighbour& neighbour : neighbours_) {
-    Presence& theirs = *neighbour.presence;
-    if (theirs.sleeping.load(std::memory_order_seq_cst) < least) continue;
-    theirs.doorbell.fetch_add(1, std::memory_order_seq_cst);
+    if (neighbour.presence->sleeping.load(std::memory_order_seq_cst) >= least) Ring(neighbour);
+  }
+}
+
+// The count goes up before the look at where the peer sleeps, and a peer that is to sleep in its transport shows so
+// before it looks at the count: either the peer sees the count, or this rank wakes the peer in its transport.
+void Channel::Ring(const Neighbour& neighbour) {
+  Presence& theirs = *neighbour.presence;
+  theirs.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  if (theirs.sleeps_in_transport.load(std::memory_order_seq_cst) != 0) {
+    neighbour.endpoint->Wake();
+  } else {
     FutexWakeAll(theirs.doorbell);
   }
 }

@@ -230,9 +230,12 @@ class Channel {
   StickyStatus sticky_;
   struct Neighbour {
     Presence* presence = nullptr;
+    Endpoint* endpoint = nullptr;
     Rank world_rank = 0;
     std::uint32_t touching = 0;  // Presence::touching just after the neighbour was told of a failure
   };
+  // Wakes a neighbour that sleeps, or keeps it from going to sleep.
+  static void Ring(const Neighbour& neighbour);
   std::vector<Neighbour> neighbours_;  // the mapped peers
   std::vector<bool> left_;             // by rank: see Left
   std::array<Lane, kLanes> lanes_;

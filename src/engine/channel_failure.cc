@@ -43,10 +43,9 @@ void Channel::TellFailure(const absl::Status& cause) {
   for (Neighbour& neighbour : neighbours_) {
     Presence& theirs = *neighbour.presence;
     neighbour.touching = theirs.touching.load(std::memory_order_seq_cst);
-    for (std::atomic<std::uint32_t>* const word : {&theirs.doorbell, &theirs.thread_calls}) {
-      word->fetch_add(1, std::memory_order_seq_cst);
-      FutexWakeAll(*word);
-    }
+    Ring(neighbour);
+    theirs.thread_calls.fetch_add(1, std::memory_order_seq_cst);
+    FutexWakeAll(theirs.thread_calls);
   }
 }
 

@@ -129,11 +129,13 @@ inline constexpr std::uint32_t kAwaitsCompletions = 2;  // waits also until a pe
 
 // What a rank publishes about itself, at the start of its region.
 struct Presence {
-  // While `sleeping` is not kAwake the rank sleeps: on `doorbell`, or in its transport when it waits for messages
-  // alone. A peer that makes a signal then rings, that is, counts `doorbell` up and wakes the rank; a peer that
-  // completes a run rings where `sleeping` is kAwaitsCompletions.
+  // While `sleeping` is not kAwake the rank sleeps, or is about to. A peer that makes a signal then rings, that is,
+  // counts `doorbell` up and wakes the rank; a peer that completes a run rings where `sleeping` is kAwaitsCompletions.
   alignas(64) std::atomic<std::uint32_t> sleeping{kAwake};
   std::atomic<std::uint32_t> doorbell{0};
+  // Where the rank sleeps: not 0 in its transport, where it waits for messages and news at once; otherwise on
+  // `doorbell`, or, when it waits for messages alone, in its transport, without being rung.
+  std::atomic<std::uint32_t> sleeps_in_transport{0};
   // Written only by a rank that waits. The first two serve the diagnosis of a hang, and are written at least every
   // kRestSlice.
   alignas(64) std::atomic<std::int64_t> heartbeat_ns{0};  // the time of the last heartbeat; CLOCK_MONOTONIC

@@ -9,9 +9,8 @@
 namespace tutti {
 namespace {
 
-// The longest sleep of a driver that waits for messages and signals at once: the driver sleeps on its doorbell, which
-// signals ring and messages do not.
-constexpr absl::Duration kMixedSlice = absl::Microseconds(200);
+// The longest sleep of a driver that waits for a GPU, whose events ring no doorbell.
+constexpr absl::Duration kDeviceSlice = absl::Microseconds(200);
 // The sleep of a driver whose calls are all in the background, between two looks for messages. Such a driver does not
 // wake up for every packet: what arrives meanwhile waits in the sockets' buffers.
 constexpr absl::Duration kNap = absl::Milliseconds(10);
@@ -128,9 +127,7 @@ void Engine::ThreadMain(std::uint32_t seen) {
 }
 
 bool Engine::PollsOn(Backoff& backoff) {
-  const bool only_messages =
-      executor_->waits_for_messages() && !executor_->waits_for_signals() && !executor_->polls_device();
-  if (!only_messages) return backoff.Pause();
+  if (!executor_->waits_for_messages() || executor_->polls_device()) return backoff.Pause();
   const bool polls = message_wait_.PollsOn(options_.now_ns());
   return polls && backoff.PauseWithoutLimit();
 }
@@ -177,17 +174,29 @@ void Engine::Rest(std::int64_t end_ns) {
     EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0) {
     const bool messages = executor_->waits_for_messages();
-    const bool signals = executor_->waits_for_signals();
-    const bool naps = messages && executor_->all_in_background();
-    if (naps || signals) {
-      FutexWait(presence_.doorbell, doorbell, naps ? kNap : messages ? kMixedSlice : slice);
-      if (naps) transport_->Drain();
+    const bool device = executor_->polls_device();
+    const absl::Duration longest = device ? std::min(slice, kDeviceSlice) : slice;
+    if (executor_->all_in_background() && (messages || device)) {
+      FutexWait(presence_.doorbell, doorbell, kNap);
+      transport_->Drain();
+    } else if (messages && executor_->waits_for_signals()) {
+      SleepForNewsAndMessages(doorbell, longest);
     } else if (messages) {
-      transport_->Sleep(absl::Now() + slice);
+      transport_->Sleep(absl::Now() + longest);
+    } else if (executor_->waits_for_signals()) {
+      FutexWait(presence_.doorbell, doorbell, longest);
     }
   }
   presence_.sleeping.store(kAwake, std::memory_order_relaxed);
   driver_sleeps_.store(false, std::memory_order_relaxed);
+}
+
+// No call of the kernel waits for a word in memory and for sockets at once, so the peers that would ring wake this rank
+// in its transport. A peer counts the doorbell up before it looks where this rank sleeps: see Channel::Ring.
+void Engine::SleepForNewsAndMessages(std::uint32_t doorbell, absl::Duration slice) {
+  presence_.sleeps_in_transport.store(1, std::memory_order_seq_cst);
+  if (presence_.doorbell.load(std::memory_order_seq_cst) == doorbell) transport_->Sleep(absl::Now() + slice);
+  presence_.sleeps_in_transport.store(0, std::memory_order_seq_cst);
 }
 
 }  // namespace tutti

@@ -39,9 +39,8 @@ class StreamExecutor final : public Executor {
   bool Uses(const Channel& channel) const override;
   bool idle() const override { return active_.empty() && pending_.empty(); }
   bool needs_driver() const override { return !idle(); }
-  // Nobody rings when an event of the device is reached, as nobody does when a message arrives; what is submitted
-  // rings.
-  bool waits_for_messages() const override { return !idle(); }
+  // Nobody rings when an event of the device is reached; what is submitted rings.
+  bool waits_for_messages() const override { return false; }
   bool polls_device() const override { return !idle(); }
   bool waits_for_signals() const override { return !idle(); }
   bool waits_for_completions() const override { return false; }

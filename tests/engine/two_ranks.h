@@ -42,6 +42,10 @@ class TestTransport final : public ForwardingTransport {
     if (on_drain != nullptr) on_drain();
     return ForwardingTransport::Drain();
   }
+  void Sleep(absl::Time until) override {
+    ++sleeps;
+    ForwardingTransport::Sleep(sleeps_until_woken ? absl::InfiniteFuture() : until);
+  }
   std::optional<Note> TakeNote() override {
     if (notes.empty()) return ForwardingTransport::TakeNote();
     Note note = notes.front();
@@ -60,6 +64,8 @@ class TestTransport final : public ForwardingTransport {
   Rank left = -1;
   std::function<void()> on_shutdown;
   std::function<void()> on_drain;
+  bool sleeps_until_woken = false;
+  std::atomic<int> sleeps = 0;
 };
 
 // A program of rank 0 of two, for tests that need any program.

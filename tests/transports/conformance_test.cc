@@ -389,6 +389,19 @@ TEST_P(TransportConformance, WakeEndsSleep) {
   });
 }
 
+TEST_P(TransportConformance, APeerOnTheSameNodeEndsSleep) {
+  if (!GetParam().maps_peers) GTEST_SKIP() << "each rank is on a node of its own";
+  std::atomic<int> turn = 0;
+  RunRanks(2, [&](RankDriver& me) {
+    constexpr int kTurns = 200;
+    for (int mine = me.rank; mine < kTurns; mine += 2) {
+      while (turn != mine) me.transport.Sleep(absl::InfiniteFuture());
+      turn = mine + 1;
+      me.transport.endpoint(1 - me.rank).Wake();
+    }
+  });
+}
+
 TEST_P(TransportConformance, SleepEndsAtItsTime) {
   RunRanks(1, [&](RankDriver& me) {
     const absl::Time until = absl::Now() + absl::Milliseconds(2);

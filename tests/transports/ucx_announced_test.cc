@@ -47,6 +47,7 @@ class SendsFromRegion final : public ForwardingTransport {
       endpoint_.Recv(tag, data, bytes, completion);
     }
     MappedRegion region() const override { return {endpoint_.region().base, transport_.region_bytes_}; }
+    void Wake() override { endpoint_.Wake(); }
 
    private:
     SendsFromRegion& transport_;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -32,6 +33,8 @@ UniqueFd ConnectTo(const std::string& name) {
   return fd;
 }
 
+UniqueFd Event() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
+
 PeerAddress AddressOf(const NodeRendezvous& rendezvous) {
   PeerAddress address;
   address.node = "here";
@@ -46,6 +49,7 @@ TEST(UcxNodeRendezvous, MeetsItsPeersAmongStrangers) {
   NodeRendezvous high = NodeRendezvous::Open().value();
   const SharedRegion low_region = CreateSharedRegion(kBytes).value();
   const SharedRegion high_region = CreateSharedRegion(kBytes).value();
+  const UniqueFd low_wake = Event(), high_wake = Event();
   const PeerAddress low_address = AddressOf(low), high_address = AddressOf(high);
 
   const UniqueFd silent = ConnectTo(low.socket_name());
@@ -58,18 +62,23 @@ TEST(UcxNodeRendezvous, MeetsItsPeersAmongStrangers) {
   const std::int64_t end_ns = NanosIn(absl::Minutes(1));
   std::thread other([&] {
     const NodeMember member = {0, &low_address};
-    const auto met = high.Meet(1, high_region, {&member, 1}, end_ns);
+    const auto met = high.Meet(1, high_region, high_wake, {&member, 1}, end_ns);
     ASSERT_TRUE(met.ok()) << met.status();
     ASSERT_EQ(met->size(), 1u);
     (*met)[0].region.base()[5] = std::byte{42};
+    WakeSleeper((*met)[0].wake);
   });
   const NodeMember member = {1, &high_address};
-  const auto met = low.Meet(0, low_region, {&member, 1}, end_ns);
+  const auto met = low.Meet(0, low_region, low_wake, {&member, 1}, end_ns);
   other.join();
   ASSERT_TRUE(met.ok()) << met.status();
   ASSERT_EQ(met->size(), 1u);
   EXPECT_EQ((*met)[0].rank, 1);
   EXPECT_EQ(low_region.mapping.base()[5], std::byte{42});
+  eventfd_t wakes = 0;
+  EXPECT_EQ(eventfd_read(low_wake.get(), &wakes), 0);
+  EXPECT_EQ(wakes, 1u);
+  EXPECT_NE(eventfd_read(high_wake.get(), &wakes), 0) << "nobody has woken the higher rank";
 }
 
 TEST(UcxNodeRendezvous, AWrongNonceIsRefused) {
@@ -81,12 +90,12 @@ TEST(UcxNodeRendezvous, AWrongNonceIsRefused) {
   const PeerAddress high_address = AddressOf(high);
   std::thread other([&] {
     const NodeMember member = {0, &forged};
-    const absl::Status refused = high.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+    const absl::Status refused = high.Meet(1, region, Event(), {&member, 1}, NanosIn(absl::Minutes(1))).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
     EXPECT_EQ(refused.message(), "rank 0 on this node closed its connection to rank 1");
   });
   const NodeMember member = {1, &high_address};
-  const absl::Status missing = low.Meet(0, region, {&member, 1}, NanosIn(absl::Milliseconds(200))).status();
+  const absl::Status missing = low.Meet(0, region, Event(), {&member, 1}, NanosIn(absl::Milliseconds(200))).status();
   other.join();
   EXPECT_EQ(missing.code(), absl::StatusCode::kDeadlineExceeded) << missing;
   EXPECT_EQ(missing.message(), "rank 1 on this node did not connect to rank 0 in time");
@@ -101,7 +110,7 @@ TEST(UcxNodeRendezvous, ADeadPeerIsNamed) {
   NodeRendezvous mine = NodeRendezvous::Open().value();
   const SharedRegion region = CreateSharedRegion(kBytes).value();
   const NodeMember member = {0, &gone};
-  const absl::Status status = mine.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+  const absl::Status status = mine.Meet(1, region, Event(), {&member, 1}, NanosIn(absl::Minutes(1))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message().substr(0, 6), "rank 0");
 }
@@ -116,7 +125,7 @@ TEST(UcxNodeRendezvous, APeerThatDiesBeforeItConnectsIsNamedLongBeforeTheDeadlin
   NodeRendezvous mine = NodeRendezvous::Open().value();
   const SharedRegion region = CreateSharedRegion(kBytes).value();
   const NodeMember member = {2, &gone};
-  const absl::Status status = mine.Meet(1, region, {&member, 1}, NanosIn(absl::Minutes(1))).status();
+  const absl::Status status = mine.Meet(1, region, Event(), {&member, 1}, NanosIn(absl::Minutes(1))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(status.message(), "rank 2 on this node has died or given up before it connected to rank 1");
 }
@@ -140,7 +149,7 @@ void MeetInLittleAddressSpace(Rank rank) {
   { const NodeRendezvous of_the_other_process = std::move(ranks[1 - own]); }
   const NodeMember other = {1 - own, &addresses[1 - own]};
   if (child != 0) {
-    (void)ranks[own].Meet(own, region, {&other, 1}, end_ns);
+    (void)ranks[own].Meet(own, region, Event(), {&other, 1}, end_ns);
     int status = 0;
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0) << "rank " << rank;
@@ -149,7 +158,7 @@ void MeetInLittleAddressSpace(Rank rank) {
   const auto room = static_cast<rlim_t>(AddressSpaceInUse() + kLarge / 2);
   const rlimit little = {room, room};
   EXPECT_EQ(setrlimit(RLIMIT_AS, &little), 0);
-  const absl::Status status = ranks[own].Meet(own, region, {&other, 1}, end_ns).status();
+  const absl::Status status = ranks[own].Meet(own, region, Event(), {&other, 1}, end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(
       status.message(),

@@ -20,6 +20,7 @@ class FaultyEndpoint final : public Endpoint {
   void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return inner_->region(); }
+  void Wake() override { inner_->Wake(); }
 
   Rank peer() const { return peer_; }
   Endpoint& inner() const { return *inner_; }

@@ -22,6 +22,10 @@ class InprocEndpoint final : public Endpoint {
     return mapped_ ? MappedRegion{port_->region().base(), port_->region().bytes()} : MappedRegion{};
   }
 
+  void Wake() override {
+    if (mapped_) port_->Wake();
+  }
+
   Port* port() const { return port_; }
 
  private:

@@ -88,7 +88,8 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
   news_.resize(static_cast<std::size_t>(size));
   control_left_ = kMaxControlsPerPeer * size + 1;
   // Each peer needs a descriptor for its socket and one for its process, or those of UCX's connections, of which two
-  // may be made at once; meeting the peers needs some more.
+  // may be made at once, and then those of its wire or, on this node, one to wake it; meeting the peers needs some
+  // more.
   const std::size_t wires = blobs.size() * static_cast<std::size_t>(connections_);
   const std::size_t descriptors = 2 * blobs.size() + 4 + wires;
   if (absl::Status status = NeedDescriptors(descriptors, absl::StrCat("a world of ", size, " ranks")); !status.ok()) {
@@ -116,9 +117,11 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
     }
     members.push_back({peer, &address});
   }
-  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, members, end_ns);
+  absl::StatusOr<std::vector<NodePeer>> peers = rendezvous_.Meet(rank_, region_, wake_, members, end_ns);
   if (!peers.ok()) return peers.status();
-  for (NodePeer& peer : *peers) endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region));
+  for (NodePeer& peer : *peers) {
+    endpoints_[static_cast<std::size_t>(peer.rank)].Keep(std::move(peer.region), std::move(peer.wake));
+  }
   return links_.Watch(*peers);
 }
 

@@ -12,4 +12,8 @@ void UcxEndpoint::Recv(std::uint64_t tag, void* data, std::int64_t bytes, Comple
   transport_->PostRecv(peer_, tag, data, bytes, completion);
 }
 
+void UcxEndpoint::Wake() {
+  if (wake_.valid()) WakeSleeper(wake_);
+}
+
 }  // namespace tutti::ucx

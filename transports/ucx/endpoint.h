@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "memory/shared_region.h"
 #include "transports/ucx/library.h"
 #include "tutti/transport.h"
@@ -20,15 +21,18 @@ class UcxEndpoint final : public Endpoint {
   void Send(std::uint64_t tag, const void* data, std::int64_t bytes, Completion* completion) override;
   void Recv(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   MappedRegion region() const override { return region_; }
+  void Wake() override;
 
   // The members that UcxTransport uses.
   UcxTransport* transport() const { return transport_; }
   Rank peer() const { return peer_; }
   ucp_ep_h ep = nullptr;  // open from Connect until the peer is lost, or Shutdown
   void Show(MappedRegion own) { region_ = own; }
-  void Keep(Mapping mapping) {
+  // `wake`: the descriptor that ends the peer's Sleep.
+  void Keep(Mapping mapping, UniqueFd wake) {
     mapping_ = std::move(mapping);
     region_ = {mapping_.base(), mapping_.bytes()};
+    wake_ = std::move(wake);
   }
 
  private:
@@ -36,6 +40,7 @@ class UcxEndpoint final : public Endpoint {
   const Rank peer_;
   Mapping mapping_;
   MappedRegion region_;
+  UniqueFd wake_;
 };
 
 }  // namespace tutti::ucx

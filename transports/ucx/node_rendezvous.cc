@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -20,11 +21,12 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x314d5454;  // "TTM1"
+constexpr std::uint32_t kMagic = 0x324d5454;  // "TTM2"
 constexpr std::size_t kMaxStrangers = 64;     // the most connections whose other end has not said who it is
 constexpr absl::Duration kProbe = absl::Milliseconds(250);  // the time between two looks whether the awaited ranks live
 
-// The message in which each side introduces itself; it carries the descriptor of the sender's region.
+// The message in which each side introduces itself; it carries the descriptors of the sender's region and of the event
+// on which the sender sleeps.
 struct Introduction {
   std::uint32_t magic;
   Rank rank;
@@ -48,9 +50,11 @@ std::optional<uid_t> UserOf(int socket) {
   return peer.uid;
 }
 
-bool SendIntroduction(int socket, const Introduction& introduction, int region) {
+using Descriptors = std::array<int, 2>;
+
+bool SendIntroduction(int socket, const Introduction& introduction, const Descriptors& descriptors) {
   iovec data = {const_cast<Introduction*>(&introduction), sizeof(introduction)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(Descriptors))] = {};
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -59,21 +63,22 @@ bool SendIntroduction(int socket, const Introduction& introduction, int region) 
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &region, sizeof(int));
+  header->cmsg_len = CMSG_LEN(sizeof(Descriptors));
+  std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof(Descriptors));
   return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof(introduction));
 }
 
 struct Introduced {
   Rank rank;
   UniqueFd region;
+  UniqueFd wake;
 };
 
-// Receives an introduction; nullopt unless it is whole, has the right nonce and carries exactly one descriptor.
+// Receives an introduction; nullopt unless it is whole, has the right nonce and carries exactly two descriptors.
 std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
   Introduction introduction;
   iovec data = {&introduction, sizeof(introduction)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(Descriptors))] = {};
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
@@ -81,26 +86,31 @@ std::optional<Introduced> ReceiveIntroduction(int socket, const Nonce& nonce) {
   message.msg_controllen = sizeof(control);
   const ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (bytes < 0) return std::nullopt;
-  UniqueFd region;
+  std::array<UniqueFd, 2> received;
+  std::size_t number = 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header),
-                sizeof(fd));  // there is room for one descriptor only; the kernel closes any others
-    region.Reset(fd);
+    // There is room for two descriptors only; the kernel closes any others.
+    const std::size_t held = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < held && number < received.size(); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+      received[number++].Reset(fd);
+    }
   }
   const bool valid = bytes == static_cast<ssize_t>(sizeof(introduction)) && (message.msg_flags & MSG_TRUNC) == 0 &&
-                     (message.msg_flags & MSG_CTRUNC) == 0 && region.valid() && introduction.magic == kMagic &&
-                     Equal(introduction.nonce, nonce);
+                     (message.msg_flags & MSG_CTRUNC) == 0 && number == received.size() &&
+                     introduction.magic == kMagic && Equal(introduction.nonce, nonce);
   if (!valid) return std::nullopt;
-  return Introduced{introduction.rank, std::move(region)};
+  return Introduced{introduction.rank, std::move(received[0]), std::move(received[1])};
 }
 
 // One run of NodeRendezvous::Meet.
 class Meeting {
  public:
-  Meeting(int listener, const Nonce& nonce, Rank rank, const SharedRegion& region, absl::Span<const NodeMember> members)
-      : listener_(listener), nonce_(nonce), rank_(rank), region_(region), members_(members) {}
+  Meeting(int listener, const Nonce& nonce, Rank rank, const SharedRegion& region, const UniqueFd& wake,
+          absl::Span<const NodeMember> members)
+      : listener_(listener), nonce_(nonce), rank_(rank), region_(region), wake_(wake), members_(members) {}
 
   absl::StatusOr<std::vector<NodePeer>> Run(std::int64_t end_ns) {
     for (const NodeMember& member : members_) {
@@ -158,7 +168,7 @@ class Meeting {
                                                       ", so memory cannot be shared: give them other node names"));
     }
     const Introduction introduction = {kMagic, rank_, member.address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return HasClosed(member.rank);
+    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return HasClosed(member.rank);
     called_.emplace_back(member.rank, std::move(socket));
     return absl::OkStatus();
   }
@@ -227,15 +237,15 @@ class Meeting {
   absl::Status Hear(std::size_t index) {
     UniqueFd socket = std::move(strangers_[index]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
-    const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
+    std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
     if (!introduced.has_value() || introduced->rank <= rank_) return absl::OkStatus();
     const NodeMember* member = Missing(introduced->rank);
     if (member == nullptr) return absl::OkStatus();
     absl::StatusOr<Mapping> region = MapRegionOf(*member, introduced->region);
     if (!region.ok()) return region.status();
     const Introduction introduction = {kMagic, rank_, member->address->nonce};
-    if (!SendIntroduction(socket.get(), introduction, region_.fd.get())) return absl::OkStatus();
-    met_.push_back({member->rank, std::move(socket), *std::move(region)});
+    if (!SendIntroduction(socket.get(), introduction, {region_.fd.get(), wake_.get()})) return absl::OkStatus();
+    met_.push_back({member->rank, std::move(socket), *std::move(region), std::move(introduced->wake)});
     return absl::OkStatus();
   }
 
@@ -243,13 +253,13 @@ class Meeting {
     const Rank rank = called_[index].first;
     UniqueFd socket = std::move(called_[index].second);
     called_.erase(called_.begin() + static_cast<std::ptrdiff_t>(index));
-    const std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
+    std::optional<Introduced> introduced = ReceiveIntroduction(socket.get(), nonce_);
     if (!introduced.has_value() || introduced->rank != rank) {
       return HasClosed(rank);
     }
     absl::StatusOr<Mapping> region = MapRegionOf(*Missing(rank), introduced->region);
     if (!region.ok()) return region.status();
-    met_.push_back({rank, std::move(socket), *std::move(region)});
+    met_.push_back({rank, std::move(socket), *std::move(region), std::move(introduced->wake)});
     return absl::OkStatus();
   }
 
@@ -257,6 +267,7 @@ class Meeting {
   const Nonce& nonce_;
   const Rank rank_;
   const SharedRegion& region_;
+  const UniqueFd& wake_;
   const absl::Span<const NodeMember> members_;
   std::vector<std::pair<Rank, UniqueFd>> called_;
   std::vector<UniqueFd> strangers_;
@@ -264,6 +275,11 @@ class Meeting {
 };
 
 }  // namespace
+
+void WakeSleeper(const UniqueFd& wake) {
+  const std::uint64_t one = 1;
+  (void)!write(wake.get(), &one, sizeof(one));  // fails only when the counter is full, which wakes as well
+}
 
 absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
   NodeRendezvous rendezvous;
@@ -279,9 +295,9 @@ absl::StatusOr<NodeRendezvous> NodeRendezvous::Open() {
   return rendezvous;
 }
 
-absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region,
+absl::StatusOr<std::vector<NodePeer>> NodeRendezvous::Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
                                                            absl::Span<const NodeMember> members, std::int64_t end_ns) {
-  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, members).Run(end_ns);
+  absl::StatusOr<std::vector<NodePeer>> met = Meeting(listener_.get(), nonce_, rank, region, wake, members).Run(end_ns);
   listener_.Reset();
   return met;
 }

@@ -22,6 +22,7 @@ struct NodePeer {
   Rank rank = 0;
   UniqueFd socket;  // stays open for as long as both ranks live: its end is how death is noticed
   Mapping region;
+  UniqueFd wake;  // the event descriptor that ends the peer's sleep: see WakeSleeper
 };
 
 // A peer on this node that is to be met.
@@ -29,6 +30,9 @@ struct NodeMember {
   Rank rank = 0;
   const PeerAddress* address = nullptr;
 };
+
+// Ends the sleep, or the next one, of the rank that sleeps on the event descriptor `wake`. Any thread may call it.
+void WakeSleeper(const UniqueFd& wake);
 
 class NodeRendezvous {
  public:
@@ -38,10 +42,11 @@ class NodeRendezvous {
   const std::string& socket_name() const { return name_; }
   const Nonce& nonce() const { return nonce_; }
 
-  // Meets every member (all ranks of the node but this one), by `end_ns` (of MonotonicNanos) whatever strangers do;
+  // Meets every member (all ranks of the node but this one), by `end_ns` (of MonotonicNanos) whatever strangers do, and
+  // hands this rank's region and `wake`, the event descriptor on which the rank sleeps, to each;
   // then closes the socket to strangers. Unavailable and DeadlineExceeded name the rank that could not be met;
   // PermissionDenied names the rank that runs as another user.
-  absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region,
+  absl::StatusOr<std::vector<NodePeer>> Meet(Rank rank, const SharedRegion& region, const UniqueFd& wake,
                                              absl::Span<const NodeMember> members, std::int64_t end_ns);
 
  private:

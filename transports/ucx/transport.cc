@@ -65,10 +65,7 @@ bool UcxTransport::Drain() {
   return CallEnded();
 }
 
-void UcxTransport::Wake() {
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));  // fails only when the counter is full, which wakes as well
-}
+void UcxTransport::Wake() { WakeSleeper(wake_); }
 
 void UcxTransport::Sleep(absl::Time until) {
   if (!ended_.empty() || !reads_.empty()) return;
