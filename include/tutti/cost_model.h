@@ -13,9 +13,9 @@
 
 namespace tutti {
 
-// One direction of a rank's connection. A message of b bytes takes latency_s + b / bytes_per_s on the way (Hockney's
-// model); all messages of a rank in one direction share its bandwidth, one after the other. Besides, each end of the
-// connection spends message_s + b / copy_bytes_per_s of its processor's time on the message.
+// One direction of a connection. A message of b bytes takes latency_s + b / bytes_per_s on the way (Hockney's model).
+// Messages in one direction share its bandwidth, one after the other: those of a rank, and between nodes those of all
+// ranks of a node. Besides, each end spends message_s + b / copy_bytes_per_s of its processor's time on a message.
 struct LinkModel {
   double latency_s = 0;
   double bytes_per_s = 10e9;

@@ -78,7 +78,7 @@ class Player {
       ranks_[plan.rank].first = static_cast<Number>(steps_.size());
       for (const Step& step : plan.steps) steps_.push_back({.plan = &plan, .step = &step});
     }
-    if (model_.cores_per_node > 0) ShareCores();
+    ShareNodes();
     Match();
     Meet();
   }
@@ -147,13 +147,20 @@ class Player {
     double begin = 0;        // when the last one comes
   };
 
+  // The times when the outgoing and the incoming link are free again.
+  struct Connection {
+    double out = 0, in = 0;
+  };
+
   struct RankState {
     const Plan* plan = nullptr;
-    Number first = 0;                    // index in steps_ of the first step of the rank's plan
-    double engine = 0, out = 0, in = 0;  // when processor, outgoing and incoming link are free again
-    Cores* cores = nullptr;              // nullptr: the rank has a processor of its own
-    double slower = 1;                   // how many ranks share a processor, where only some of them are played
-    double others = 0;                   // how many other ranks share the rank's processor
+    Number first = 0;           // index in steps_ of the first step of the rank's plan
+    double engine = 0;          // when the processor is free again
+    Connection near;            // to the ranks of the node
+    Connection* far = nullptr;  // to other nodes
+    Cores* cores = nullptr;     // nullptr: the rank has a processor of its own
+    double slower = 1;          // how many ranks share a processor, where only some of them are played
+    double others = 0;          // how many other ranks share the rank's processor
   };
 
   int NodeOf(Rank rank) const {
@@ -164,27 +171,60 @@ class Player {
     return NodeOf(a) == NodeOf(b) ? model_.within_node : model_.between_nodes;
   }
 
-  // Ranks that outnumber the processors of their node take turns. Where only some of the ranks are played, the other
-  // ranks are taken to have as much to do.
-  void ShareCores() {
+  bool all_played() const { return plans_.size() == ranks_.size(); }
+  // Whether the ranks that are played stand for the other ranks of their nodes, which do the same at the same time.
+  bool stand_for_others() const { return !all_played() && !HasRoot(plans_[0].spec.collective); }
+
+  // Ranks of one node share its connection to other nodes and its processors.
+  void ShareNodes() {
     std::vector<std::pair<int, Rank>> by_node;
     by_node.reserve(ranks_.size());
-    for (Rank rank = 0; rank < static_cast<Rank>(ranks_.size()); ++rank) by_node.emplace_back(NodeOf(rank), rank);
+    for (Rank rank = 0; rank < size(); ++rank) by_node.emplace_back(NodeOf(rank), rank);
     std::sort(by_node.begin(), by_node.end());
     cores_.reserve(ranks_.size());
-    const bool all = plans_.size() == ranks_.size();
+    connections_.resize(ranks_.size());
     for (std::size_t begin = 0, end = 0; begin < by_node.size(); begin = end) {
       while (end < by_node.size() && by_node[end].first == by_node[begin].first) ++end;
-      const auto here = static_cast<int>(end - begin);
-      if (here <= model_.cores_per_node) continue;
-      if (all) cores_.emplace_back(model_.cores_per_node);
-      for (std::size_t i = begin; i < end; ++i) {
-        RankState& rank = ranks_[by_node[i].second];
-        if (all) rank.cores = &cores_.back();
-        if (!all) rank.slower = static_cast<double>(here) / model_.cores_per_node;
-        rank.others = static_cast<double>(here) / model_.cores_per_node - 1;
+      const absl::Span<const std::pair<int, Rank>> node(&by_node[begin], end - begin);
+      for (const auto& [number, rank] : node) {
+        ranks_[rank].far = &connections_[static_cast<std::size_t>(stand_for_others() ? rank : node[0].second)];
+      }
+      if (const auto here = static_cast<int>(node.size()); model_.cores_per_node > 0 && here > model_.cores_per_node) {
+        ShareCores(node);
       }
     }
+  }
+
+  // Ranks that outnumber the processors of their node take turns. Where only some of the ranks are played, the other
+  // ranks are taken to have as much to do.
+  void ShareCores(absl::Span<const std::pair<int, Rank>> node) {
+    const double share = static_cast<double>(node.size()) / model_.cores_per_node;
+    if (all_played()) cores_.emplace_back(model_.cores_per_node);
+    for (const auto& [number, rank] : node) {
+      if (all_played()) ranks_[rank].cores = &cores_.back();
+      if (!all_played()) ranks_[rank].slower = share;
+      ranks_[rank].others = share - 1;
+    }
+  }
+
+  Connection& ConnectionOf(Rank rank, const LinkModel& link) {
+    return &link == &model_.within_node ? ranks_[rank].near : *ranks_[rank].far;
+  }
+
+  // The seconds for which a message that `from` sends to `to` takes the connection.
+  double Transfer(const LinkModel& link, Rank from, Rank to, std::int64_t bytes) const {
+    const double alone = TransferSeconds(link, bytes);
+    if (&link == &model_.within_node || !stand_for_others()) return alone;
+    return alone * SendersBeside(from, (to - from + size()) % size());
+  }
+
+  // The ranks of the node of `rank` that have the rank `distance` places ahead on another node; at least 1.
+  int SendersBeside(Rank rank, int distance) const {
+    int senders = 0;
+    for (Rank other = 0; other < size(); ++other) {
+      senders += NodeOf(other) == NodeOf(rank) && NodeOf((other + distance) % size()) != NodeOf(rank) ? 1 : 0;
+    }
+    return std::max(senders, 1);
   }
 
   // Finds the Send of every Recv and the Signal of every Wait.
@@ -286,6 +326,16 @@ class Player {
            at.ready <= rank.engine;
   }
 
+  // The link over which the message of a Recv comes whose sender has no plan. Where all ranks send to the rank that is
+  // equally many places ahead, all go at the pace of the slowest of these links.
+  const LinkModel& ArrivesOver(const Played& at) {
+    const Rank rank = at.plan->rank;
+    const Rank from = at.step->peer;
+    const bool passes_on = at.source != kNone && steps_[at.source].step->peer != from;
+    const bool far = passes_on && SomeCrosses((rank - from + size()) % size());
+    return far ? model_.between_nodes : Link(from, rank);
+  }
+
   // The time at which the message or signal that a step waits for is there.
   double ArrivalOf(const Played& at) {
     const Step& step = *at.step;
@@ -294,14 +344,9 @@ class Player {
     if (at.source != kNone && !at.mirrored) return steps_[at.source].arrival;
     const Rank rank = at.plan->rank;
     const std::int64_t bytes = at.plan->dsts(step)[0].bytes;
-    const bool known = at.source != kNone;
-    // Where all ranks send to the rank that is equally many places ahead, all go at the pace of the slowest of these
-    // links.
-    const bool passes_on = known && steps_[at.source].step->peer != step.peer;
-    const bool far = passes_on && SomeCrosses((rank - step.peer + size()) % size());
-    const LinkModel& link = far ? model_.between_nodes : Link(step.peer, rank);
-    const double leaves = known ? steps_[at.source].leaves : 0;
-    return std::max(leaves + link.latency_s, ranks_[rank].in) + TransferSeconds(link, bytes);
+    const LinkModel& link = ArrivesOver(at);
+    const double leaves = at.source != kNone ? steps_[at.source].leaves : 0;
+    return std::max(leaves + link.latency_s, ConnectionOf(rank, link).in) + Transfer(link, step.peer, rank, bytes);
   }
 
   // Lets a rank work for `busy` seconds, from `time` at the earliest; returns the end.
@@ -349,7 +394,7 @@ class Player {
       if (waited) at.end += ranks_[rank].others * model_.switch_s;
       double busy = 0;
       if (step.kind == StepKind::kRecv) {
-        if (at.mirrored || at.source == kNone) ranks_[rank].in = arrival;
+        if (at.mirrored || at.source == kNone) ConnectionOf(rank, ArrivesOver(at)).in = arrival;
         busy = ReceivingSeconds(Link(step.peer, rank), plan.dsts(step)[0].bytes);
       }
       if (busy > 0 || (waited && ranks_[rank].cores != nullptr)) at.end = Work(rank, at.end, busy);
@@ -362,10 +407,10 @@ class Player {
     at.arrival = at.end + model_.signal_s;
     if (step.kind != StepKind::kSend) return;
     const LinkModel& link = Link(rank, step.peer);
-    RankState& mine = ranks_[rank];
-    RankState& theirs = ranks_[step.peer];
+    Connection& mine = ConnectionOf(rank, link);
+    Connection& theirs = ConnectionOf(step.peer, link);
     const std::int64_t bytes = plan.srcs(step)[0].bytes;
-    const double transfer = TransferSeconds(link, bytes);
+    const double transfer = Transfer(link, rank, step.peer, bytes);
     at.leaves = std::max(at.end, mine.out);
     mine.out = at.end = at.leaves + transfer;
     at.arrival = std::max(at.leaves + link.latency_s, theirs.in) + transfer;
@@ -381,7 +426,8 @@ class Player {
   std::vector<RankState> ranks_;
   std::vector<Collecting> collectives_;
   std::vector<Cores> cores_;
-  std::vector<Crosses> crosses_;  // by distance
+  std::vector<Connection> connections_;  // to other nodes: by the first rank of the node, or by rank
+  std::vector<Crosses> crosses_;         // by distance
 };
 
 }  // namespace

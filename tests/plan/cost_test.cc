@@ -71,6 +71,20 @@ TEST(CostTest, NodesAreFurtherApart) {
   EXPECT_DOUBLE_EQ(CostOfBroadcast(4, model, Chain).seconds, (1 + 4) + (5 + 20) + (1 + 4));
 }
 
+// Rank 0 sends to rank 2 and rank 1 to rank 3, both on the other node, and rank 0 to its neighbour at the same time.
+TEST(CostTest, RanksOfANodeShareItsLinkToOtherNodes) {
+  CostModel model = kModel;
+  model.ranks_per_node = 2;
+  const Cost cost = CostOfBroadcast(4, model, [](PlanBuilder& b) {
+    const Ref kept = b.Scratch(DType::kF32, 10);
+    if (b.rank() == 0) b.Send(1, b.in());
+    if (b.rank() == 1) b.Recv(0, kept);
+    if (b.rank() < 2) b.Send(b.rank() + 2, b.rank() == 0 ? b.in() : b.Scratch(DType::kF32, 10));
+    if (b.rank() >= 2) b.Recv(b.rank() - 2, b.out());
+  });
+  EXPECT_DOUBLE_EQ(cost.seconds, 5 + 20 + 20);
+}
+
 TEST(CostTest, MappedMemoryCostsSignalsAndMemoryTraffic) {
   CostModel model = kModel;
   model.step_s = 0.5;

@@ -45,6 +45,25 @@ TEST(PlayerTest, OnePlanStandsForAllWhereRanksAreAlike) {
   }
 }
 
+// The plan of one rank also stands for the ranks of its node, which send to other nodes at the same time.
+TEST(PlayerTest, OnePlanStandsForAllRanksOfItsNode) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 2, 2, 3, 3};
+  CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = 8.5e-6;
+  model.between_nodes.bytes_per_s = 1.2e8;
+  for (const auto& [collective, name] :
+       std::vector<std::pair<Collective, std::string>>{{Collective::kAllReduce, "halving_doubling"},
+                                                       {Collective::kAllReduce, "recursive_doubling"},
+                                                       {Collective::kAllReduce, "ring"},
+                                                       {Collective::kAllGather, "ring"}}) {
+    const CollectiveSpec spec{.collective = collective, .count = 1 << 16};
+    const std::vector<Plan> plans = PlansOf(**FindSchedule(collective, name), spec, 8, {.nodes = nodes});
+    const double all = Play(plans, nodes, model);
+    EXPECT_NEAR(Play(absl::MakeConstSpan(plans).first(1), nodes, model), all, all * 0.2)
+        << Name(collective) << ":" << name;
+  }
+}
+
 TEST(PlayerTest, RanksThatShareAProcessorTakeTurns) {
   const CollectiveSpec spec{.collective = Collective::kAllReduce, .count = 1 << 20};
   const std::vector<Plan> plans =

@@ -217,6 +217,25 @@ TEST(SelectorTest, AChainIsChosenInSmallWorldsOnly) {
   EXPECT_TRUE(BuildPlan(*chain->schedule, call, 0, 33, {}).ok());
 }
 
+// Two ranks on each of 2 or 4 hosts, at 1 Gb/s; docs/selection.md has the times.
+TEST(SelectorTest, OnHostsWithSeveralRanksEachCarriesItsShareOfTheWire) {
+  CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = 8.5e-6;
+  model.between_nodes.bytes_per_s = 118e6;
+  for (const int size : {4, 8}) {
+    PlanOptions options = OptionsOf({"", true, 2}, size);
+    options.cost_model = Share(model);
+    for (const std::int64_t bytes : {256 << 10, 16 << 20}) {
+      const CollectiveSpec call = CallOf(Collective::kAllReduce, bytes, size);
+      EXPECT_EQ((*ChooseSchedule(call, size, options))->name, "hierarchical") << size << " " << bytes;
+      // The wire sets the time: the ranks of a host share it.
+      const double of_the_wire = 2.0 * (1 - 2.0 / size) * static_cast<double>(bytes) / 118e6;
+      const absl::StatusOr<Selection> selection = SelectSchedule(call, size, options);
+      EXPECT_NEAR(selection->candidates[0].seconds, of_the_wire, 0.1 * of_the_wire) << size << " " << bytes;
+    }
+  }
+}
+
 // A native transport is chosen where its link is fast, whatever the other ways, and not where its link is slow.
 TEST(SelectorTest, TheLinkOfTheNativeTransportDecides) {
   for (const Collective collective : kAllCollectives) {
