@@ -32,13 +32,45 @@ inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t c
 // The stages of a rank that are under way at once: while the messages of one stage travel, the next one is prepared.
 inline constexpr std::int64_t kStagesAhead = 2;
 
+// The meetings of a rank with its neighbours. A meeting follows only the steps that touch `slots`, which are all slots
+// that neighbours read: the messages of earlier stages go on.
+class NodeMeetings {
+ public:
+  NodeMeetings(PlanBuilder& b, const GridPlace& own, absl::Span<const Ref> slots)
+      : builder_(b), shared_(slots.begin(), slots.end()) {
+    for (const Neighbour& neighbour : own.neighbours) {
+      peers_.push_back(neighbour.rank);
+      for (const Ref& slot : slots) shared_.push_back(slot.At(neighbour.rank));
+    }
+  }
+
+  void Meet() {
+    builder_.SignalAfter(shared_);
+    builder_.WaitFor(peers_);
+  }
+
+ private:
+  PlanBuilder& builder_;
+  std::vector<Ref> shared_;
+  std::vector<Rank> peers_;
+};
+
 // In each of `number` stages the rank fills slots for its neighbours, the neighbours meet, and the rank `sends`: it
-// reads the slots of its neighbours and exchanges messages. `kStagesAhead` stages later it `passes` the results of the
-// stage to its neighbours by slots of their own, the neighbours meet again, and each `reads` them.
-//
-// The rank meets its neighbours once for both. A meeting follows only the steps that touch `slots`, which are all slots
-// that neighbours read: the messages of the stages between go on. A slot is filled again two stages later, after a
-// meeting at which no neighbour reads it any more.
+// reads the slots of its neighbours and exchanges messages. A slot is filled again two stages later, after a meeting at
+// which no neighbour reads it any more.
+inline void RunStages(PlanBuilder& b, const GridPlace& own, std::int64_t number, absl::Span<const Ref> slots,
+                      absl::FunctionRef<void(std::int64_t)> fill, absl::FunctionRef<void(std::int64_t)> send) {
+  NodeMeetings meetings(b, own, slots);
+  for (std::int64_t stage = 0; stage < number; ++stage) {
+    fill(stage);
+    meetings.Meet();
+    send(stage);
+  }
+}
+
+// RunStages for schedules whose messages bring something for the neighbours: `kStagesAhead` stages after it has sent,
+// the rank `passes` the results of the stage to its neighbours by slots of their own, the neighbours meet again, and
+// each `reads` them. The rank meets its neighbours once for both.
 struct GridSteps {
   absl::FunctionRef<void(std::int64_t)> fill;
   absl::FunctionRef<void(std::int64_t)> send;
@@ -48,19 +80,13 @@ struct GridSteps {
 
 inline void RunStages(PlanBuilder& b, const GridPlace& own, std::int64_t number, absl::Span<const Ref> slots,
                       const GridSteps& steps) {
-  std::vector<Ref> shared(slots.begin(), slots.end());
-  std::vector<Rank> peers;
-  for (const Neighbour& neighbour : own.neighbours) {
-    peers.push_back(neighbour.rank);
-    for (const Ref& slot : slots) shared.push_back(slot.At(neighbour.rank));
-  }
+  NodeMeetings meetings(b, own, slots);
   for (std::int64_t i = 0; i < number + kStagesAhead; ++i) {
     const std::int64_t ended = i - kStagesAhead;
     if (i >= number && ended < 0) continue;
     if (i < number) steps.fill(i);
     if (ended >= 0) steps.pass(ended);
-    b.SignalAfter(shared);
-    b.WaitFor(peers);
+    meetings.Meet();
     if (i < number) steps.send(i);
     if (ended >= 0) steps.read(ended);
   }

@@ -168,6 +168,16 @@ TEST(AllGatherHierarchical, SendsABlockToEveryOtherNode) {
   }
 }
 
+TEST(AllToAllHierarchical, SendsOneMessageToEveryOtherNode) {
+  const std::vector<int> nodes = {0, 1, 2, 0, 1, 2};
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kAllToAll, 100), "hierarchical", 6, nodes)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 2);
+    EXPECT_EQ(StepsOf(plan, StepKind::kSignal), 1);
+    EXPECT_EQ(BytesBetweenNodes(plan, nodes), 2 * 2 * 100 * kBytesOfF32);
+    EXPECT_EQ(WireBytes(plan), (2 * 2 + 3) * 100 * kBytesOfF32);
+  }
+}
+
 TEST(BroadcastHierarchical, EveryRankSendsItsChunkAtMostOnce) {
   const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
   CollectiveSpec spec = SpecOf(Collective::kBroadcast, 960);

@@ -62,8 +62,7 @@ void Build(PlanBuilder& b) {
     b.WithinGroup(own.column, between, all, result,
                   [&](PlanBuilder& part) { RingReduceScatter(part, parts, result, arrivals, arrivals); });
   };
-  const auto nothing = [](std::int64_t) {};
-  RunStages(b, own, stages.number(), inputs.All(), {fill, send, nothing, nothing});
+  RunStages(b, own, stages.number(), inputs.All(), fill, send);
 }
 
 }  // namespace
