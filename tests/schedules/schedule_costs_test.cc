@@ -132,7 +132,9 @@ TEST(AllReduceHierarchical, ANodeWorksWhileMessagesAreUnderWay) {
     if (step.kind != StepKind::kSignal) continue;
     // Two receives in a stage; the signal with the results of a stage follows those of the stage, and no later ones.
     EXPECT_EQ(before, 2 * std::max(signals - 2, 0) + (signals >= 2 ? 2 : 0)) << "signal " << signals;
-    if (signals >= 2 && signals < 8) EXPECT_EQ(written, before + 2) << "signal " << signals;
+    if (signals >= 2 && signals < 8) {
+      EXPECT_EQ(written, before + 2) << "signal " << signals;
+    }
     ++signals;
   }
   EXPECT_EQ(signals, 8 + 2);

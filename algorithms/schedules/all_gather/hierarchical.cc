@@ -32,6 +32,7 @@ void Build(PlanBuilder& b) {
   const auto fill = [&](std::int64_t stage) { b.Copy(mine.Part(stage), stages.Of(stage, b.in())); };
   const auto send = [&](std::int64_t stage) {
     std::vector<Ref> blocks;
+    blocks.reserve(own.column.size());
     for (int node = 0; node < nodes; ++node) blocks.push_back(block_of(stage, node, own.place));
     b.Copy(blocks[static_cast<std::size_t>(own.node)], stages.Of(stage, b.in()));
     CollectiveSpec between = b.spec();

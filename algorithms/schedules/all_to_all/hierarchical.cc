@@ -36,8 +36,8 @@ void Build(PlanBuilder& b) {
   const auto message = [&](const TwoSlots& slots, std::int64_t stage, int node) {
     return slots[stage].Elements(node * places * stages.length(), places * stages[stage].count);
   };
-  const auto part = [&](const Ref& message, std::int64_t stage, int place) {
-    return message.Elements(place * stages[stage].count, stages[stage].count);
+  const auto part = [&](const Ref& whole, std::int64_t stage, int place) {
+    return whole.Elements(place * stages[stage].count, stages[stage].count);
   };
 
   const auto fill = [&](std::int64_t stage) {
