@@ -33,9 +33,12 @@ def output_of_ranks(run, command, environment_of):
         return output.read()
 
 
-def tutti(program, schedule=None):
+def tutti(program, schedule=None, codec=None):
     def start(run):
-        command = [*tutti_command(program, run, "arena"), *(["--schedule", schedule] if schedule else [])]
+        if codec and run.collective != "all_reduce":
+            return []
+        command = [*tutti_command(program, run, "arena"), *(["--schedule", schedule] if schedule else []),
+                   *(["--codec", codec] if codec else [])]
         with tempfile.TemporaryDirectory() as folder:
             secret = make_secret(pathlib.Path(folder))
             output = output_of_ranks(run, command, lambda rank: run.hosts.environment(rank, secret))

@@ -26,8 +26,12 @@ from peers import ROOT, Run
 PAGE = "hosts"
 PLOTTED = "all_reduce"
 RIVALS = {"best_peer": tuple(PEERS), "best_mpi": MPIS, "gloo": ("gloo",), "before": ("before",)}
+# Sums whose messages have 8 bits for each element, compared with exact sums of the peers.
+CODEC = "uint8_block"
+IN_CODEC = f"tutti-{CODEC}"
+CODED = f"best_peer_in_{CODEC}"
 LABELS = ("collective", "rate", "delay_ms")
-NAMES = ("tutti", *PEERS)
+NAMES = ("tutti", IN_CODEC, *PEERS)
 # From this size on, a share of the wire's rate is shown: the burst that a shaper lets pass is small beside the data.
 SHARE_FROM = 1 << 20
 
@@ -48,7 +52,7 @@ def runs(options):
 def show_time(entry, name):
     """The time, and the share of the wire's rate that it is."""
     time_us, wire_us = entry["p50_us"].get(name), entry["wire_us"]
-    if time_us is None or wire_us is None or entry["bytes"] < SHARE_FROM:
+    if time_us is None or wire_us is None or entry["bytes"] < SHARE_FROM or name == IN_CODEC:
         return time_of(entry, name)
     return f"{show_us(time_us)} ({100 * wire_us / time_us:.0f} %)"
 
@@ -68,7 +72,9 @@ def page(result, names):
     yield "an answer takes another. Packets with a delay go through a program that takes a share of a core, too. A size is"
     yield "the bytes of the larger of a rank's input and output; the root is rank 0. `wire` is the time that the bytes which"
     yield "the busiest link has to carry take at the link's rate, without delays, and without headers, which are 5 % more;"
-    yield f"in parentheses is the share of the link's rate that a time is, from {show_bytes(SHARE_FROM)} on.\n"
+    yield f"in parentheses is the share of the link's rate that a time is, from {show_bytes(SHARE_FROM)} on."
+    yield f"`{IN_CODEC}`: all_reduce with `--codec {CODEC}`, which loses what 8 bits for each element lose; `× {CODED.replace('_', ' ')}` is"
+    yield "the time of the best peer, for exact sums, / this time.\n"
     yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
                             show_time)
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
@@ -76,13 +82,16 @@ def page(result, names):
         if collective == PLOTTED:
             yield f"![Speed of {collective} against the size]({PAGE}.svg)\n"
         own = [e for e in result["summary"] if e["collective"] == collective]
-        yield from table(own, names, columns, RIVALS, show_time)
+        yield from table(own, names, columns, [*RIVALS, CODED], show_time)
 
 
 def write_results(folder, names, facts, rows):
     result = result_of(facts, rows, LABELS, RIVALS)
     for entry in result["summary"]:
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
+        times = entry["p50_us"]
+        if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
+            entry[f"times_faster_than_{CODED}"] = round(min(peers) / times[IN_CODEC], 2)
     write_page(folder, PAGE, result, page(result, names))
     if any(row["collective"] == PLOTTED for row in rows):
         plot(folder, PAGE)
@@ -103,11 +112,12 @@ def main():
                         help="where the programs tutti and delay_switch are")
     options = parse(parser)
     options.bin = options.bin.resolve()
-    needed = ["tutti"] * ("tutti" in options.only) + ["delay_switch"] * any(options.delay_ms)
+    needed = ["tutti"] * any(name in options.only for name in ("tutti", IN_CODEC)) + ["delay_switch"] * any(options.delay_ms)
     for program in needed:
         if not (options.bin / program).exists():
             parser.error(f"{options.bin / program} is missing: run `cmake --workflow --preset bench`")
-    programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule)}
+    programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule),
+                IN_CODEC: host_peers.tutti(options.bin / "tutti", codec=CODEC)}
     programs = {name: programs[name] for name in options.only}
     if options.before:
         programs["before"] = host_peers.tutti(options.before.resolve())

@@ -147,6 +147,13 @@ class Pages(unittest.TestCase):
         self.assertEqual(written["rows"], rows)
         self.assertEqual([entry["wire_us"] for entry in written["summary"]], [8388.608, 0.032, None])
 
+    def test_sums_in_a_codec_are_compared_with_exact_sums_of_the_best_peer(self):
+        rows = [on_hosts("tutti", 0, 9000), on_hosts("tutti-uint8_block", 0, 2500), on_hosts("gloo", 0, 10000)]
+        page = self.written(hosts.write_results, ["tutti", "tutti-uint8_block", "gloo"], rows)["hosts.md"]
+        self.assertIn("| × best peer | × gloo | × best peer in uint8 block |", page)
+        self.assertIn("| 9,000 (93 %) | 2,500 | 10,000 (84 %) | 1.11 | 1.11 | 4.00 |", page)
+        self.assertIn("Nowhere.", page)  # where Tutti is behind
+
     def test_a_page_says_that_it_is_incomplete_and_what_is_older(self):
         rows = [on_hosts("tutti", 0, 1), on_hosts("before", 0, 2)]
         page = self.written(hosts.write_results, ["tutti", "before"], rows, stopped="by a signal")["hosts.md"]
