@@ -31,6 +31,9 @@ class NodeGrid {
   // The number of ranks of each node.
   int places() const { return static_cast<int>(rows_[0].size()); }
   const std::vector<std::vector<Rank>>& rows() const { return rows_; }
+  Rank RankAt(int node, int place) const {
+    return rows_[static_cast<std::size_t>(node)][static_cast<std::size_t>(place)];
+  }
   int NodeOf(Rank rank) const {
     const auto has = [&](const std::vector<Rank>& row) { return std::find(row.begin(), row.end(), rank) != row.end(); };
     return static_cast<int>(std::find_if(rows_.begin(), rows_.end(), has) - rows_.begin());

@@ -25,8 +25,7 @@ void Build(PlanBuilder& b) {
   const SlotsOfParts mine(b, dtype, stages, 1);
   const SlotsOfParts arrived(b, dtype, stages, nodes);
   const auto block_of = [&](std::int64_t stage, int node, int place) {
-    const Rank rank = own.grid.rows()[static_cast<std::size_t>(node)][static_cast<std::size_t>(place)];
-    return stages.Of(stage, b.out(), rank * block);
+    return stages.Of(stage, b.out(), own.grid.RankAt(node, place) * block);
   };
 
   const auto fill = [&](std::int64_t stage) { b.Copy(mine.Part(stage), stages.Of(stage, b.in())); };

@@ -27,8 +27,7 @@ void Build(PlanBuilder& b) {
   const TwoSlots outgoing(b, dtype, stages.length() * b.size());
   const TwoSlots incoming(b, dtype, stages.length() * b.size());
   const auto block_of = [&](const Ref& buffer, std::int64_t stage, int node, int place) {
-    const Rank rank = own.grid.rows()[static_cast<std::size_t>(node)][static_cast<std::size_t>(place)];
-    return stages.Of(stage, buffer, rank * block);
+    return stages.Of(stage, buffer, own.grid.RankAt(node, place) * block);
   };
   // What a rank gives to the rank of the node at `place`, for the rank of that place on node `node`.
   const auto gift = [&](std::int64_t stage, int node, int place) { return given.Part(stage, place * nodes + node); };

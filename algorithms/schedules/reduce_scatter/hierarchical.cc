@@ -28,8 +28,7 @@ void Build(PlanBuilder& b) {
   const SlotsOfParts sums(b, partial, stages, nodes);
   Slots arrivals(b, stages.length());
   const auto block_of = [&](std::int64_t stage, int node, int place) {
-    const Rank rank = own.grid.rows()[static_cast<std::size_t>(node)][static_cast<std::size_t>(place)];
-    return stages.Of(stage, b.in(), rank * block);
+    return stages.Of(stage, b.in(), own.grid.RankAt(node, place) * block);
   };
   const auto slot_of = [&](std::int64_t stage, int node, int place) {
     return inputs.Part(stage, place * nodes + node);
