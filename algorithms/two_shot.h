@@ -52,14 +52,15 @@ class Pieces {
     if (unit == 0 || b.options().all_mapped() || !b.options().native.collectives.empty()) return;
     const std::int64_t elements = ChunkOf(b.spec().count, b.size(), 0).count;
     const std::int64_t segment = b.options().segment_bytes / SizeOf(DType::kF32);
-    const std::int64_t wanted = std::min(Wanted(b, codec), std::max(elements / segment, std::int64_t{1}));
+    const std::int64_t most = std::max(elements / segment, std::int64_t{1});
+    const std::int64_t wanted = std::clamp<std::int64_t>(std::llround(Wanted(b, codec, elements)), 1, most);
     length_ = std::max(elements / wanted / unit, std::int64_t{1}) * unit;
     count_ = std::max(elements / length_, std::int64_t{1});
   }
 
   std::int64_t count() const { return count_; }
-  // The last piece is shorter than two others. It is never shorter than one, unless the chunk is: the codec would send
-  // a few elements unchanged.
+  // Piece `piece` of a chunk of so many elements. The last piece is longer than the others, up to twice as long: a
+  // short one more would be sent unchanged by the codec.
   Range Of(std::int64_t chunk_elements, std::int64_t piece) const {
     if (count_ == 1) return {0, chunk_elements};
     const std::int64_t begin = piece * length_;
@@ -68,19 +69,17 @@ class Pieces {
 
  private:
   // The number of pieces with which the ends of the pipeline, where one piece is computed and nothing travels, take a
-  // 400th of the time on the wire, or less. On slow links a chunk is one piece: a message that is announced while
-  // others are under way waits behind them.
-  static std::int64_t Wanted(const PlanBuilder& b, const CodecChoice& codec) {
+  // 400th of the time on the wire. On slow links that is less than one piece: a message that is announced while others
+  // are under way waits behind them.
+  static double Wanted(const PlanBuilder& b, const CodecChoice& codec, std::int64_t chunk) {
     const CostModel& model = b.options().cost_model == nullptr ? DefaultCostModel() : *b.options().cost_model;
     const LinkModel& link = b.options().one_node() ? model.within_node : model.between_nodes;
-    const std::int64_t chunk = ChunkOf(b.spec().count, b.size(), 0).count;
     // A chunk is read, its sum is read and written, and it is written again.
     const double compute_s = 3.0 * static_cast<double>(chunk * SizeOf(DType::kF32)) / model.memory_bytes_per_s;
     const std::int64_t message = codec.codec->encoded_bytes(chunk, codec.options);
     const double wire_s = 2.0 * (b.size() - 1) * static_cast<double>(message) / link.bytes_per_s;
-    return std::clamp<std::int64_t>(std::llround(400 * compute_s / wire_s), 1, kMost);
+    return 400 * compute_s / wire_s;
   }
-  static constexpr std::int64_t kMost = 1 << 16;
 
   std::int64_t length_ = 0;
   std::int64_t count_ = 1;
