@@ -40,14 +40,14 @@ CommunicatorOptions OptionsOf(const BenchOptions& options, int local_rank, int d
   return communicator;
 }
 
-// What a benchmark is, beside its cases.
+// A benchmark, beside its cases.
 struct BenchJob {
   BenchFlags flags;
   BenchCases cases;
   std::vector<BenchRecord> earlier;
   std::vector<std::string> arguments;  // the words of the command line
 
-  // What all cases share.
+  // The settings that all cases share.
   const BenchOptions& options() const { return flags.options; }
 };
 
@@ -82,7 +82,7 @@ absl::string_view PlaceOf(const BenchFlags& flags) {
   return flags.in_place ? ", out of place, and in place where the collective can be" : ", out of place";
 }
 
-// What is measured, and where; all ranks call BeginningOf.
+// The lines that say what is measured, and where; all ranks call BeginningOf.
 absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJob& job, const BenchAbout& about) {
   const BenchOptions& options = job.options();
   const std::vector<std::string>& collectives = job.flags.sweep.collectives;

@@ -11,7 +11,7 @@
 
 namespace tutti::cli {
 
-// What the user asked for, as far as flags say it.
+// The wishes of the user, as far as flags say them.
 struct BenchFlags {
   BenchOptions options;  // what all cases share
   BenchSweep sweep;

@@ -1,4 +1,4 @@
-// What `tutti bench` leaves behind beside its table: files, a picture, and a comparison with earlier runs.
+// The outputs of `tutti bench` beside its table: files, a picture, and a comparison with earlier runs.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_OUTPUTS_H_
 #define TUTTI_BINDINGS_CLI_BENCH_OUTPUTS_H_
 
@@ -42,7 +42,7 @@ class BenchRecorder {
   BenchRecorder(const BenchOutputs& outputs, std::vector<BenchRecord> earlier, const BenchAbout& about, int repeats,
                 const TableColumns& columns, std::FILE* table);
 
-  // What is printed and written of a row stays when the process is killed.
+  // Prints and writes the row, and both stay when the process is killed.
   void Add(const BenchRow& row);
   // Prints what was not said before.
   void Note(const std::string& note);

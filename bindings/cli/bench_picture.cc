@@ -39,7 +39,7 @@ std::string NoteOf(const BenchRecord& record) {
   return Shortened(note, kMost);
 }
 
-// What tells a record from the others: its name and the settings that it does not share with them.
+// A label that tells a record from the others: its name and the settings that it does not share with them.
 std::string LabelOf(const BenchRecord& record, const std::string& difference, const std::string& series) {
   std::vector<std::string> words = {record.name};
   if (!difference.empty()) words.push_back(absl::StrCat("(", difference, ")"));

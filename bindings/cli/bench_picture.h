@@ -14,7 +14,7 @@ namespace tutti::cli {
 // `file`, when its end is .svg. InvalidArgument says so.
 absl::StatusOr<std::string> ParseSvgFile(absl::string_view file);
 
-// As many series as a reader can tell apart in one picture; the picture says how many it leaves out.
+// The number of series that a reader can tell apart in one picture, which says how many it leaves out.
 inline constexpr int kMostSeries = 21;
 
 // An SVG with a curve for each series of the records; predicted times are dashed curves of the same color.

@@ -42,7 +42,7 @@ class BenchRank {
     // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
     std::vector<std::int64_t> times = {};
     std::vector<std::int64_t> host_times = {};
-    // Of the longest window: which one it is, and the times that the ranks took.
+    // The longest window: its number, and the times that the ranks took.
     std::size_t longest = 0;
     std::vector<std::int64_t> of_ranks = {};
   };

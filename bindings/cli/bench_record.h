@@ -1,4 +1,5 @@
-// What a benchmark leaves behind: its rows, and what they were measured on, as text that others read.
+// The record of a benchmark: its rows, and the machines and links that they were measured on, as text that programs
+// read.
 #ifndef TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
 #define TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
 

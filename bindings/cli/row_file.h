@@ -23,7 +23,7 @@ class RowFile {
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
 
-  // What was appended stays when the process is killed.
+  // A row that was appended stays when the process is killed.
   void Append(const BenchRow& row);
   // Ends the file. The first error, of any write, names the file and the reason.
   absl::Status Finish();

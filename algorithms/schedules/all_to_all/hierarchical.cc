@@ -29,7 +29,7 @@ void Build(PlanBuilder& b) {
   const auto block_of = [&](const Ref& buffer, std::int64_t stage, int node, int place) {
     return stages.Of(stage, buffer, own.grid.RankAt(node, place) * block);
   };
-  // What a rank gives to the rank of the node at `place`, for the rank of that place on node `node`.
+  // The block that a rank gives to the rank of its node at `place`, for the rank of that place on node `node`.
   const auto gift = [&](std::int64_t stage, int node, int place) { return given.Part(stage, place * nodes + node); };
   // The message to, or from, the rank of this place on node `node`: a part for each rank of the sender's node.
   const auto message = [&](const TwoSlots& slots, std::int64_t stage, int node) {
