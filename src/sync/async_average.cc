@@ -23,9 +23,10 @@ void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
 
 }  // namespace
 
-AsyncAverage::AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator,
+AsyncAverage::AsyncAverage(const Caller& caller, Communicator& training, std::unique_ptr<Communicator> communicator,
                            std::unique_ptr<WeightBuckets> weights, absl::Duration interval, std::int64_t max_staleness)
     : caller_(caller),
+      training_(training),
       communicator_(std::move(communicator)),
       weights_(std::move(weights)),
       interval_(interval),
@@ -154,6 +155,7 @@ bool AsyncAverage::Round() {
     weights_->Launch(0, /*step=*/0, call);
     status = weights_->Finish(statistics);
   }
+  if (!status.ok()) training_.Abort(status);
   MutexLock lock(mutex_);
   AddExchanged(statistics, statistics_);
   if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;

@@ -30,9 +30,11 @@ namespace tutti {
 // ends or fails by the timeout of the communicator at the latest.
 class AsyncAverage {
  public:
-  // `communicator` is used by nobody else, and `weights` was made with it. `max_staleness` is in steps; 0: no bound.
-  AsyncAverage(const Caller& caller, std::unique_ptr<Communicator> communicator, std::unique_ptr<WeightBuckets> weights,
-               absl::Duration interval, std::int64_t max_staleness);
+  // `communicator` is used by nobody else, and `weights` was made with it. `training` is the communicator of the
+  // training thread: an error of a round ends it too, on all ranks, before any rank learns of the error and leaves. So
+  // no rank that waits in `training` takes such a departure for the cause. `max_staleness` is in steps; 0: no bound.
+  AsyncAverage(const Caller& caller, Communicator& training, std::unique_ptr<Communicator> communicator,
+               std::unique_ptr<WeightBuckets> weights, absl::Duration interval, std::int64_t max_staleness);
   // Calls Stop.
   ~AsyncAverage();
   AsyncAverage(const AsyncAverage&) = delete;
@@ -77,6 +79,7 @@ class AsyncAverage {
   bool Round();
 
   const Caller caller_;
+  Communicator& training_;
   const std::unique_ptr<Communicator> communicator_;
   const std::unique_ptr<WeightBuckets> weights_;
   const absl::Duration interval_;

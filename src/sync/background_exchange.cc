@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeBackgroundExchange(SyncContext& co
   made.Update(weights.status());
   if (absl::Status agreed = AgreeOnMemory(context.communicator, context.caller, made); !agreed.ok()) return agreed;
   Communicator& its_own = **own;
-  auto average = std::make_unique<AsyncAverage>(context.caller, *std::move(own), *std::move(weights), rounds.interval,
-                                                rounds.max_staleness);
+  auto average = std::make_unique<AsyncAverage>(context.caller, context.communicator, *std::move(own),
+                                                *std::move(weights), rounds.interval, rounds.max_staleness);
   if (gradients == nullptr) return std::make_unique<BackgroundExchange>(context, its_own, std::move(average));
   return std::make_unique<WarmedUpExchange>(context, std::move(gradients), its_own, std::move(average),
                                             rounds.warmup_steps);

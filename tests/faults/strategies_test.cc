@@ -140,6 +140,23 @@ TEST_P(FaultyStrategiesTest, ARankThatDiesWhileAReplicaIsMadeIsNamed) {
   }
 }
 
+// Rank 0 waits for its peers in Flush, the peers make steps until a round of the background fails, and then leave. The
+// error of rank 0 is that of the round: that its peers have left is a consequence.
+TEST(FaultyAsyncTest, TheErrorOfARoundEndsARankThatWaitsInFlush) {
+  const Training training = RandomTraining("async:sync_interval_ms=1", kRanks, 1);
+  const Fault fault = {.kind = FaultKind::kTruncate, .from = 1, .to = 0, .first = MessagesUntilMade(training) + 3};
+  const Endings endings = RunWithFaults({.size = kRanks, .plan = {.faults = {fault}}}, [&](Communicator& comm) {
+    const auto replica = Replica::Create(comm, training.model, training.strategy, training.initial);
+    if (!replica.ok()) return Outcome{replica.status(), ""};
+    if (comm.rank() == 0) return Outcome{(*replica)->synchronizer().Flush(), ""};
+    absl::Status status;
+    while (status.ok()) status = (*replica)->Step(training.gradients[0][comm.rank()], training.lr);
+    return Outcome{status, ""};
+  });
+  ExpectTruncation(endings);
+  EXPECT_FALSE(endings.events.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(, FaultyStrategiesTest, testing::ValuesIn(Strategies()), NameOf);
 
 }  // namespace

@@ -65,7 +65,7 @@ class Trainer {
   Trainer(Communicator& world, Course& course, int max_staleness)
       : course_(course),
         model_(world),
-        average_(std::make_unique<AsyncAverage>(model_.caller, std::move(model_.communicator),
+        average_(std::make_unique<AsyncAverage>(model_.caller, world, std::move(model_.communicator),
                                                 std::move(model_.weights), absl::Milliseconds(1), max_staleness)) {}
   ~Trainer() { average_ = nullptr; }
 
