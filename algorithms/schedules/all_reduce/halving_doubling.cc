@@ -7,9 +7,18 @@
 // Doubling: the same exchanges backwards; each participant sends all the results that it has, so the run doubles at
 // every step.
 //
+// A run that is longer than a segment travels in pieces of whole chunks, so that a piece that travels on waits for its
+// own chunks alone. Cut elsewhere, the pieces of one exchange would wait for all of another: 1,000,000 bytes on 4 hosts
+// at 1 Gb/s would take 18.8 ms, not 12.6.
+//
 // Steps per rank: 2 log2 p (and 2 more where n is not a power of two). Bytes sent, unless partials are wider than
 // elements (partials.h): 2·(p-1)/p·S (participants with an extra: S more; extras: S). The largest messages go to the
 // nearest ranks.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/fold.h"
 #include "algorithms/schedules/partials.h"
@@ -17,6 +26,14 @@
 
 namespace tutti::schedules {
 namespace {
+
+// How many of the p chunks of `whole` travel in one message: as many as a segment holds, but a power of two, because
+// runs are powers of two, too.
+int ChunksPerPiece(const PlanBuilder& b, const Ref& whole, int p) {
+  const std::int64_t longest = std::max<std::int64_t>(RunOfChunks(whole, p, 0, 1).bytes, 1);
+  const auto held = static_cast<std::uint64_t>(b.options().segment_bytes / longest);
+  return static_cast<int>(std::bit_floor(std::clamp<std::uint64_t>(held, 1, static_cast<std::uint64_t>(p))));
+}
 
 void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
@@ -28,6 +45,11 @@ void Build(PlanBuilder& b) {
   auto [mine, partial] = AllReduceTakeIn(b, fold, arrival);
 
   const int p = fold.participants();
+  const int per_piece = ChunksPerPiece(b, mine, p);
+  // Calls visit(chunk, chunks) for each piece of a run.
+  const auto for_pieces = [&](int first, int chunks, absl::FunctionRef<void(int, int)> visit) {
+    for (int c = 0; c < chunks; c += per_piece) visit(first + c, std::min(per_piece, chunks));
+  };
   const int participant = fold.Participant(b.rank());
   int first = 0;
   int chunks = p;
@@ -35,22 +57,24 @@ void Build(PlanBuilder& b) {
     const Rank peer = fold.RankOf(participant ^ distance);
     const bool lower = b.rank() < peer;
     chunks /= 2;
-    const Ref given = RunOfChunks(mine, p, lower ? first + chunks : first, chunks);
+    const int given = lower ? first + chunks : first;
     if (!lower) first += chunks;
-    const Ref kept = RunOfChunks(mine, p, first, chunks);
-    const Ref theirs = arrival(kept.count());
-    b.Send(peer, given);
-    b.Recv(peer, theirs);
     const bool last = chunks == 1;
-    b.Reduce(RunOfChunks(last ? b.out() : partial, p, first, chunks), {lower ? kept : theirs, lower ? theirs : kept},
-             last ? b.spec().op : PartialOp(b.spec()));
+    for_pieces(given, chunks, [&](int c, int n) { b.Send(peer, RunOfChunks(mine, p, c, n)); });
+    for_pieces(first, chunks, [&](int c, int n) {
+      const Ref kept = RunOfChunks(mine, p, c, n);
+      const Ref theirs = arrival(kept.count());
+      b.Recv(peer, theirs);
+      b.Reduce(RunOfChunks(last ? b.out() : partial, p, c, n), {lower ? kept : theirs, lower ? theirs : kept},
+               last ? b.spec().op : PartialOp(b.spec()));
+    });
     mine = partial;
   }
 
   for (int distance = p / 2; distance >= 1; distance /= 2) {
     const Rank peer = fold.RankOf(participant ^ distance);
-    b.Send(peer, RunOfChunks(b.out(), p, first, chunks));
-    b.Recv(peer, RunOfChunks(b.out(), p, first ^ chunks, chunks));
+    for_pieces(first, chunks, [&](int c, int n) { b.Send(peer, RunOfChunks(b.out(), p, c, n)); });
+    for_pieces(first ^ chunks, chunks, [&](int c, int n) { b.Recv(peer, RunOfChunks(b.out(), p, c, n)); });
     first &= ~chunks;
     chunks *= 2;
   }
