@@ -14,7 +14,7 @@ namespace tutti::schedules {
 
 // A chain is chosen between nodes only, where links and not processors are the bottleneck; and in worlds of which a
 // prediction looks at every rank, because each makes the chain longer.
-inline absl::Status ChainCompetes(int size, const PlanOptions& options) {
+inline absl::Status ChainCompetes(const CollectiveSpec& /*spec*/, int size, const PlanOptions& options) {
   constexpr int kLongest = 32;
   if (options.one_node()) return absl::FailedPreconditionError("a chain is not chosen inside a node");
   if (size <= kLongest) return absl::OkStatus();

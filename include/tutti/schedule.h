@@ -29,7 +29,7 @@ struct Schedule {
   bool competes_for_mapped_buffers = true;
   // Null, or OK where the schedule may be chosen by its predicted time, and otherwise the reason; equal on all ranks. A
   // call that names the schedule may use it all the same.
-  absl::Status (*competes)(int size, const PlanOptions& options) = nullptr;
+  absl::Status (*competes)(const CollectiveSpec& spec, int size, const PlanOptions& options) = nullptr;
 };
 
 // `supports` of a schedule that can do everything its collective can.

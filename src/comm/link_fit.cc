@@ -22,12 +22,23 @@ double PredictedPerByte(const LinkModel& link) {
   return (Predicted(link, kLong) - Predicted(link, 0)) / kLong;
 }
 
+// The seconds of a processor that each end of a message takes: of a message to each of several peers at once, only the
+// first is waited for, and the others take both ends' time.
+double MessageSeconds(double least, double one_message_s, const LinkNanos& nanos) {
+  const double most = std::max(least, one_message_s / 2);
+  if (nanos.peers < 2) return least;
+  const double others_s = static_cast<double>(nanos.crowd) * 1e-9 - one_message_s;
+  return std::clamp(others_s / (2.0 * (nanos.peers - 1)), least, most);
+}
+
 }  // namespace
 
-LinkModel FitLink(const LinkModel& link, double step_s, const LinkNanos& nanos, bool between_nodes) {
+LinkModel FitLink(const LinkModel& standard, double step_s, const LinkNanos& nanos, bool between_nodes) {
   const double message_s = std::clamp(static_cast<double>(nanos.trip) * 0.5e-9 - step_s, kLeastMessage, kMostMessage);
   const double byte_s =
       std::clamp(static_cast<double>(nanos.exchange) * 1e-9 / static_cast<double>(nanos.bytes), kLeastByte, kMostByte);
+  LinkModel link = standard;
+  if (between_nodes) link.message_s = MessageSeconds(standard.message_s, message_s, nanos);
   const double slower = message_s / Predicted(link, 0);
   const double narrower = byte_s / PredictedPerByte(link);
   LinkModel fit = link;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "comm/link_fit.h"
 #include "comm/link_times.h"
@@ -32,6 +33,15 @@ Pair FindPair(const std::vector<int>& nodes, int size, bool share) {
     }
   }
   return {};
+}
+
+// In larger worlds no schedule that is chosen sends to all ranks at once.
+constexpr int kLargestCrowd = 64;
+
+// How many ranks are not on the node of rank 0.
+int RanksOnOtherNodes(const Communicator& world) {
+  const std::vector<int>& nodes = world.plan_options().nodes;
+  return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), [&](int node) { return node != nodes[0]; }));
 }
 
 // One of the two ranks that measure their link.
@@ -95,6 +105,37 @@ absl::StatusOr<LinkNanos> Lead(LinkEnd& end) {
   return nanos;
 }
 
+// Gives all ranks the numbers of rank `from`.
+absl::Status TellAll(Communicator& world, absl::Span<std::int64_t> numbers, Rank from) {
+  // The call names its schedule: a choice by the model before the measurement must not be remembered.
+  const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
+  if (!binomial.ok()) return binomial.status();
+  return world
+      .Broadcast(numbers.data(), numbers.data(), std::ssize(numbers), DType::kI64, from, {.schedule = *binomial})
+      .Wait();
+}
+
+// The nanoseconds in which every rank sends every other rank a few bytes: the median of a few runs on rank 0.
+absl::StatusOr<std::int64_t> MeasureCrowd(Communicator& world) {
+  constexpr int kRuns = 7;
+  const absl::StatusOr<const Schedule*> pairwise = FindSchedule(Collective::kAllToAll, "pairwise");
+  if (!pairwise.ok()) return pairwise.status();
+  const std::vector<std::int32_t> in(static_cast<std::size_t>(world.size()));
+  std::vector<std::int32_t> out(in.size());
+  std::array<std::int64_t, kRuns> nanos = {};
+  for (std::int64_t& run : nanos) {
+    const std::int64_t start = MonotonicNanos();
+    const absl::Status status =
+        world.AllToAll(in.data(), out.data(), 1, DType::kI32, {.schedule = *pairwise, .caller_drives = true}).Wait();
+    if (!status.ok()) return status;
+    run = MonotonicNanos() - start;
+  }
+  std::nth_element(nanos.begin(), nanos.begin() + kRuns / 2, nanos.end());
+  std::int64_t median = nanos[kRuns / 2];
+  if (absl::Status status = TellAll(world, {&median, 1}, /*from=*/0); !status.ok()) return status;
+  return median;
+}
+
 // All ranks of the world end with what the pair measured.
 absl::StatusOr<LinkNanos> MeasureLink(Communicator& world, const Pair& pair) {
   std::array<std::int64_t, 3> told = {};
@@ -110,13 +151,7 @@ absl::StatusOr<LinkNanos> MeasureLink(Communicator& world, const Pair& pair) {
       return status;
     }
   }
-  // The call names its schedule: a choice by the model before the measurement must not be remembered.
-  const absl::StatusOr<const Schedule*> binomial = FindSchedule(Collective::kBroadcast, "binomial");
-  if (!binomial.ok()) return binomial.status();
-  const absl::Status status =
-      world.Broadcast(told.data(), told.data(), std::ssize(told), DType::kI64, pair.first, {.schedule = *binomial})
-          .Wait();
-  if (!status.ok()) return status;
+  if (absl::Status status = TellAll(world, absl::MakeSpan(told), pair.first); !status.ok()) return status;
   return LinkNanos{.trip = told[0], .exchange = told[1], .bytes = told[2]};
 }
 
@@ -127,8 +162,14 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
   for (const bool between : {false, true}) {
     const Pair pair = FindPair(world.plan_options().nodes, world.size(), !between);
     if (pair.first == kSelf || !(between || within_nodes)) continue;
-    const absl::StatusOr<LinkNanos> nanos = MeasureLink(world, pair);
+    absl::StatusOr<LinkNanos> nanos = MeasureLink(world, pair);
     if (!nanos.ok()) return nanos.status();
+    if (between && world.size() <= kLargestCrowd) {
+      const absl::StatusOr<std::int64_t> crowd = MeasureCrowd(world);
+      if (!crowd.ok()) return crowd.status();
+      nanos->crowd = *crowd;
+      nanos->peers = RanksOnOtherNodes(world);
+    }
     LinkModel& link = between ? measured.between_nodes : measured.within_node;
     link = FitLink(link, model.step_s, *nanos, between);
   }

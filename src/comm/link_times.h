@@ -16,6 +16,8 @@ struct LinkNanos {
   std::int64_t trip = 0;      // a few bytes there and back
   std::int64_t exchange = 0;  // `bytes` in both directions at once, beyond a trip
   std::int64_t bytes = 0;
+  std::int64_t crowd = 0;  // a few bytes to and from `peers` ranks of other nodes at once, while all ranks do so
+  int peers = 0;           // 0: not measured
 };
 
 // `exchange(bytes)` tells the peer `bytes`, lets both send so many bytes at once, and returns the nanoseconds until

@@ -100,7 +100,7 @@ std::vector<Candidate> CandidatesForMappedBuffers(const CollectiveSpec& spec, in
     if (!candidate.schedule->competes_for_mapped_buffers) {
       candidate.refusal = absl::FailedPreconditionError("the schedule is for buffers in memory that peers cannot map");
     } else if (candidate.schedule->competes != nullptr) {
-      candidate.refusal = candidate.schedule->competes(size, options);
+      candidate.refusal = candidate.schedule->competes(spec, size, options);
     }
   }
   return candidates;

@@ -30,6 +30,25 @@ TEST(LinkFitTest, ASlowNetworkIsSlowOnTheWay) {
   EXPECT_EQ(after.copy_bytes_per_s, before.copy_bytes_per_s);
 }
 
+// A few bytes to and from three peers took 10 µs of each end's processor for the second and the third one.
+TEST(LinkFitTest, MessagesAtOnceTellWhatProcessorsSpend) {
+  const LinkModel before = DefaultCostModel().between_nodes;
+  LinkNanos nanos{.trip = 80'000, .exchange = 8 * kLong, .bytes = kLong, .crowd = 80'000, .peers = 3};
+  const LinkModel after = FitLink(before, 0, nanos, /*between_nodes=*/true);
+  ExpectPredictsWhatWasMeasured(after, nanos, 0);
+  EXPECT_NEAR(after.message_s, 10e-6, 1e-9);
+  EXPECT_NEAR(after.latency_s, 20e-6, 1e-9);
+  // Processors are no faster than the model's, and take no longer than the whole message.
+  nanos.crowd = 40'000;
+  EXPECT_EQ(FitLink(before, 0, nanos, true).message_s, before.message_s);
+  nanos.crowd = 10'000'000;
+  EXPECT_NEAR(FitLink(before, 0, nanos, true).message_s, 20e-6, 1e-6);
+  ExpectPredictsWhatWasMeasured(FitLink(before, 0, nanos, true), nanos, 0);
+  // One peer tells nothing.
+  nanos.peers = 1;
+  EXPECT_EQ(FitLink(before, 0, nanos, true).message_s, before.message_s);
+}
+
 TEST(LinkFitTest, AFasterNetworkHasFasterEnds) {
   const LinkModel before = DefaultCostModel().between_nodes;
   const LinkNanos nanos{.trip = 2'000, .exchange = kLong / 10, .bytes = kLong};

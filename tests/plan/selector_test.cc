@@ -135,7 +135,7 @@ TEST(SelectorTest, TheFastestServes) {
   const absl::StatusOr<Selection> selection = SelectSchedule(spec, 5, {});
   ASSERT_TRUE(selection.ok()) << selection.status();
   EXPECT_EQ(selection->schedule, selection->candidates[0].schedule);
-  EXPECT_EQ(selection->candidates.size(), 7U);
+  EXPECT_EQ(selection->candidates.size(), 8U);
   double before = 0;
   for (const Candidate& candidate : selection->candidates) {
     if (!candidate.refusal.ok()) continue;
@@ -204,6 +204,36 @@ TEST(SelectorTest, OnSlowNetworksFewBytesWeighMoreThanFewSteps) {
     }
   }
   EXPECT_EQ(chosen(Collective::kAllReduce, 4 << 10, 8, 12e9), "recursive_doubling");
+}
+
+// Four hosts. Where the way is long, ranks wait for it once; where the processors' time for each message is what takes
+// long, they send fewer messages.
+TEST(SelectorTest, FewBytesTravelAtOnceWhereTheWayIsLong) {
+  const auto chosen = [](Collective collective, std::int64_t bytes, double latency_s, double message_s) {
+    CostModel model = DefaultCostModel();
+    model.between_nodes.latency_s = latency_s;
+    model.between_nodes.message_s = message_s;
+    PlanOptions options = OptionsOf({"", false, 1}, 4);
+    options.cost_model = Share(model);
+    return (*ChooseSchedule(CallOf(collective, bytes, 4), 4, options))->name;
+  };
+  EXPECT_EQ(chosen(Collective::kAllReduce, 4, 500e-6, 10e-6), "one_shot");
+  EXPECT_EQ(chosen(Collective::kReduceScatter, 64, 500e-6, 10e-6), "pairwise");
+  EXPECT_EQ(chosen(Collective::kAllGather, 64, 500e-6, 10e-6), "pairwise");
+  EXPECT_EQ(chosen(Collective::kAllReduce, 4, 10e-6, 20e-6), "recursive_doubling");
+  EXPECT_NE(chosen(Collective::kAllReduce, 1 << 20, 500e-6, 10e-6), "one_shot");
+}
+
+TEST(SelectorTest, MessagesToAllAtOnceAreForShortBlocksBetweenFewNodes) {
+  const auto refusal = [](std::int64_t bytes, int size, const PlanOptions& options) {
+    const Schedule& one_shot = **FindSchedule(Collective::kAllReduce, "one_shot");
+    return std::string(one_shot.competes(CallOf(Collective::kAllReduce, bytes, size), size, options).message());
+  };
+  EXPECT_EQ(refusal(32 << 10, 64, OptionsOf({"", false, 1}, 64)), "");
+  EXPECT_EQ(refusal(4, 4, {}), "the schedule is not chosen inside a node");
+  EXPECT_EQ(refusal(4, 65, OptionsOf({"", false, 1}, 65)), "the schedule is not chosen for more than 64 ranks");
+  EXPECT_EQ(refusal((32 << 10) + 4, 4, OptionsOf({"", false, 1}, 4)),
+            "the schedule is not chosen for more than 32768 bytes to each rank");
 }
 
 // The time of a chain grows with every rank, which a prediction that looks at a few ranks does not see.

@@ -1,0 +1,31 @@
+// Reduce-scatter, pairwise exchange (Thakur, Rabenseifner and Gropp 2005, §4.3): every rank sends every other rank the
+// chunk that the other rank is to have, and combines what it has received.
+//
+// The n-1 messages of a rank do not wait for each other. Operands are combined in rank order.
+//
+// Steps per rank: 1, of n-1 messages of one chunk (one rank's output, C bytes) at once. Bytes sent: (n-1)·C, the
+// minimum. The schedule serves chunks of few bytes where the way from node to node is long.
+#include "algorithms/schedules/chunks.h"
+#include "algorithms/schedules/pairwise_exchange.h"
+#include "tutti/schedule.h"
+
+namespace tutti::schedules {
+namespace {
+
+void Build(PlanBuilder& b) {
+  if (b.size() == 1) return b.Copy(b.out(), b.in());
+  ReducePairwise(b, ChunksOf(b.in(), b.size()));
+}
+
+}  // namespace
+}  // namespace tutti::schedules
+
+TUTTI_SCHEDULE(reduce_scatter, pairwise) = {
+    .collective = tutti::Collective::kReduceScatter,
+    .name = "pairwise",
+    .summary = "every rank sends each rank its chunk at once",
+    .cost = "1 step of n-1 messages, (n-1)·C bytes (C: one rank's output)",
+    .supports = tutti::SupportsAll,
+    .build = tutti::schedules::Build,
+    .competes = tutti::schedules::PairwiseCompetes,
+};
