@@ -1,10 +1,12 @@
 #include "comm/network_interface.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -12,8 +14,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "base/unique_fd.h"
 
 namespace tutti {
@@ -33,6 +37,40 @@ std::optional<std::string> CanonicalAddress(const std::string& text) {
   if (::getaddrinfo(text.c_str(), nullptr, &hints, &list) != 0) return std::nullopt;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
   return NumericText(list->ai_addr, list->ai_addrlen);
+}
+
+// The bytes of a numeric address, 4 or 16 of them, in the order of the network; empty when `text` is no such address.
+std::string AddressBytes(const std::string& text) {
+  char bytes[sizeof(in6_addr)];
+  if (::inet_pton(AF_INET, text.c_str(), bytes) == 1) return {bytes, sizeof(in_addr)};
+  if (::inet_pton(AF_INET6, text.c_str(), bytes) == 1) return {bytes, sizeof(in6_addr)};
+  return "";
+}
+
+// "10.0.0.0/24": the addresses of which the first `bits` bits are those of `bytes`.
+struct Subnet {
+  std::string bytes;
+  int bits = 0;
+
+  bool Contains(const std::string& address) const {
+    const std::string other = AddressBytes(address.substr(0, address.find('%')));  // fe80::1%eth0
+    if (other.size() != bytes.size()) return false;
+    const std::size_t whole = static_cast<std::size_t>(bits / 8);
+    if (other.compare(0, whole, bytes, 0, whole) != 0) return false;
+    const int rest = bits % 8;
+    return rest == 0 || ((other[whole] ^ bytes[whole]) & (0xff << (8 - rest)) & 0xff) == 0;
+  }
+};
+
+std::optional<Subnet> ParseSubnet(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  if (slash == text.npos) return std::nullopt;
+  Subnet subnet{.bytes = AddressBytes(text.substr(0, slash))};
+  if (subnet.bytes.empty() || !absl::SimpleAtoi(text.substr(slash + 1), &subnet.bits) || subnet.bits < 0 ||
+      subnet.bits > static_cast<int>(8 * subnet.bytes.size())) {
+    return std::nullopt;
+  }
+  return subnet;
 }
 
 // All addresses of this node, IPv4 first.
@@ -56,21 +94,36 @@ absl::StatusOr<std::vector<NetworkInterface>> AllInterfaces() {
   return interfaces;
 }
 
+std::string Describe(absl::Span<const NetworkInterface> interfaces) {
+  return absl::StrJoin(interfaces, ", ", [](std::string* out, const NetworkInterface& interface) {
+    absl::StrAppend(out, interface.device, " (", interface.address, ")");
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text, absl::string_view setting) {
   const absl::StatusOr<std::vector<NetworkInterface>> interfaces = AllInterfaces();
   if (!interfaces.ok()) return interfaces.status();
   const std::optional<std::string> address = CanonicalAddress(text);
+  const std::optional<Subnet> subnet = ParseSubnet(text);
+  std::vector<NetworkInterface> found;
   for (const NetworkInterface& interface : *interfaces) {
     if (interface.device == text || interface.address == address) return interface;
+    if (subnet && subnet->Contains(interface.address)) found.push_back(interface);
   }
-  const auto describe = [](std::string* out, const NetworkInterface& interface) {
-    absl::StrAppend(out, interface.device, " (", interface.address, ")");
-  };
+  if (found.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(setting, "=", text,
+                                                   subnet ? " is a subnet in which this node has no address"
+                                                          : " is no network interface, address or subnet of this node",
+                                                   "; there are ", Describe(*interfaces)));
+  }
+  const bool several = std::any_of(found.begin(), found.end(),
+                                   [&](const NetworkInterface& other) { return other.device != found[0].device; });
+  if (!several) return found[0];
   return absl::InvalidArgumentError(absl::StrCat(setting, "=", text,
-                                                 " is no network interface or address of this node; there are ",
-                                                 absl::StrJoin(*interfaces, ", ", describe)));
+                                                 " has addresses of several interfaces of this node: ", Describe(found),
+                                                 "; name one of them, or a smaller subnet"));
 }
 
 absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host) {

@@ -1,5 +1,5 @@
-// The network interface that TUTTI_INTERFACE names, by device or by address, whichever the user knows: the store
-// listens on an address, UCX on a device.
+// The network interface that TUTTI_INTERFACE names, by device, by address or by subnet, whichever the user knows: the
+// store listens on an address, UCX on a device.
 #ifndef TUTTI_COMM_NETWORK_INTERFACE_H_
 #define TUTTI_COMM_NETWORK_INTERFACE_H_
 
@@ -15,8 +15,10 @@ struct NetworkInterface {
   std::string address;  // "10.0.0.3"; numeric
 };
 
-// The interface of this node that `text` means: a device (its first address, IPv4 before IPv6) or one of the numeric
-// addresses of a device. InvalidArgument lists the interfaces that there are, and says where `text` was set.
+// The interface of this node that `text` means: a device (its first address, IPv4 before IPv6), one of the numeric
+// addresses of a device, or a subnet that has an address of one device (10.0.0.0/24, fd00::/64), which serves nodes
+// whose devices have different names. InvalidArgument lists the interfaces that there are, and says where `text` was
+// set; so does InvalidArgument of a subnet that has addresses of several devices.
 absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text,
                                                       absl::string_view setting = "TUTTI_INTERFACE");
 

@@ -95,7 +95,7 @@ TEST(BenchTest, ReachesPeersThroughAnInterfaceGivenByNameOrAddress) {
   }
   const CommandRun run = run_over("192.0.2.1");
   EXPECT_NE(run.exit_code, 0);
-  EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface or address of this node"));
+  EXPECT_THAT(run.err, HasSubstr("TUTTI_INTERFACE=192.0.2.1 is no network interface, address or subnet of this node"));
 }
 
 // Links that are measured at set-up change the predictions: those between nodes unless told otherwise, and those inside

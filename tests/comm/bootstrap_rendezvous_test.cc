@@ -173,7 +173,7 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("TUTTI_INTERFACE=nosuch0 is no network interface or address of this node"));
+              HasSubstr("TUTTI_INTERFACE=nosuch0 is no network interface, address or subnet of this node"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("lo"));
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
   status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();

@@ -26,13 +26,40 @@ TEST(FindNetworkInterfaceTest, ReadsAddressesHoweverTheyAreWritten) {
 
 // 192.0.2.1 is no address of this machine: 192.0.2.0/24 is reserved for documentation.
 TEST(FindNetworkInterfaceTest, WhatDoesNotExistIsAnsweredWithWhatDoes) {
-  for (const char* text : {"nosuch0", "192.0.2.1", "2001:db8::1", "127.0.0.1:80", "300.0.0.1", "", " lo"}) {
+  for (const char* text : {"nosuch0", "192.0.2.1", "2001:db8::1", "127.0.0.1:80", "300.0.0.1", "", " lo", "127.0.0.1/",
+                           "127.0.0.1/33", "127.0.0.1/-1", "127.0.0.1/8x", "lo/8", "127/8"}) {
     const absl::Status status = FindNetworkInterface(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("TUTTI_INTERFACE=" + std::string(text) + " is no network interface or address of this node"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("TUTTI_INTERFACE=" + std::string(text) +
+                                                         " is no network interface, address or subnet of this node"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("lo (127.0.0.1)"));
   }
+}
+
+TEST(FindNetworkInterfaceTest, ASubnetMeansTheInterfaceThatHasAnAddressInIt) {
+  for (const char* text : {"127.0.0.0/8", "127.0.0.1/32", "127.255.0.7/8", "126.0.0.0/7"}) {
+    const absl::StatusOr<NetworkInterface> found = FindNetworkInterface(text);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->device, "lo") << text;
+    EXPECT_EQ(found->address, "127.0.0.1") << text;
+  }
+}
+
+TEST(FindNetworkInterfaceTest, ASubnetOfOthersIsAnsweredWithWhatThereIs) {
+  for (const char* text : {"198.51.100.0/24", "127.0.0.0/32", "127.0.0.2/31", "2001:db8::/32"}) {
+    const std::string message(FindNetworkInterface(text).status().message());
+    EXPECT_THAT(message, HasSubstr("TUTTI_INTERFACE=" + std::string(text) + " is a subnet in which this node has no"));
+    EXPECT_THAT(message, HasSubstr("lo (127.0.0.1)"));
+  }
+}
+
+// Of a machine that has a network, every IPv4 address is in 0.0.0.0/0, of loopback and of the network.
+TEST(FindNetworkInterfaceTest, ASubnetOfSeveralInterfacesIsRefused) {
+  const absl::StatusOr<NetworkInterface> found = FindNetworkInterface("0.0.0.0/0");
+  if (found.ok()) GTEST_SKIP() << "this machine has no interface but " << found->device;
+  EXPECT_THAT(
+      std::string(found.status().message()),
+      HasSubstr("TUTTI_INTERFACE=0.0.0.0/0 has addresses of several interfaces of this node: lo (127.0.0.1), "));
 }
 
 TEST(FindNetworkInterfaceTest, AnErrorNamesTheSetting) {
