@@ -1,6 +1,7 @@
 #include "base/config.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <numeric>
 
@@ -114,15 +115,19 @@ Expected ParseVerify(absl::string_view text, Config& config) {
 constexpr Variable kVariables[] = {
     Make<&Config::rank>("TUTTI_RANK", "Rank of this process. Set it, with TUTTI_SIZE, when no launcher does."),
     Make<&Config::size>("TUTTI_SIZE", "Number of ranks of the job."),
-    Make<&Config::local_rank>("TUTTI_LOCAL_RANK",
-                              "Rank among the ranks of this node. Without it all ranks are taken to be on one node."),
+    Make<&Config::local_rank>(
+        "TUTTI_LOCAL_RANK",
+        "Rank among the ranks of this node. Without it all ranks are taken to be on one node, unless "
+        "TUTTI_STORE or TUTTI_RENDEZVOUS is set: then ranks ask each other which share a node."),
     Make<&Config::local_size>("TUTTI_LOCAL_SIZE", "Number of ranks on this node."),
     Make<&Config::epoch>("TUTTI_EPOCH", "How often the job has been restarted; read with TUTTI_RANK."),
     Make<&Config::job_id>("TUTTI_JOB_ID",
                           "Name of the job, equal on all ranks and different for jobs that run at the same time. "
                           "Overrides what the launcher says."),
-    Make<&Config::node>("TUTTI_NODE",
-                        "Name of this node. Ranks of one name may share memory; tests set it to act as several nodes."),
+    Make<&Config::node>(
+        "TUTTI_NODE",
+        "Name of this node: ranks on nodes of one name share memory. Without it the ranks on one kernel "
+        "and in one network namespace are on one node. Tests set names to act as several nodes."),
     Make<&Config::store>(
         "TUTTI_STORE",
         "The store of the job, when something else runs it: tcp://host:port of a server, or "
@@ -132,7 +137,9 @@ constexpr Variable kVariables[] = {
                               "Default: MASTER_ADDR and the port after MASTER_PORT; under Slurm, the first node."),
     Make<&Config::interface>(
         "TUTTI_INTERFACE",
-        "Network interface that the job uses, by name (eth0) or by one of its addresses (10.0.0.3). "
+        "Network interface that the job uses, by name (eth0), by one of its addresses (10.0.0.3), or by the subnet "
+        "that "
+        "its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
         "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
         "host that serves its store, and rank 0 serves the store at the address of the rendezvous host."),
     Make<&Config::job_secret_fd>(
@@ -176,11 +183,25 @@ constexpr Variable kVariables[] = {
                             "gradients travel fastest (docs/autotuning.md). Equal on all ranks."),
 };
 
-const Variable* FindVariable(absl::string_view name) {
-  const auto* found = std::find_if(std::begin(kVariables), std::end(kVariables),
-                                   [&](const Variable& variable) { return variable.name == name; });
-  return found == std::end(kVariables) ? nullptr : found;
-}
+// A variable that the library itself does not read.
+struct OfOthers {
+  absl::string_view name;
+  absl::string_view doc;
+};
+
+constexpr OfOthers kOfOthers[] = {
+    {"TUTTI_COMPAT",
+     "1 in processes of `python -m tutti.compat`, and in those that they start: the names of Bagua and Horovod can be "
+     "imported (docs/old_names.md)."},
+    {"TUTTI_COMPAT_GPUS",
+     "cpu: CPU devices stand for the GPUs that a script for Lightning 1 names (docs/lightning1.md)."},
+    {"TUTTI_LIGHTNING_DDP",
+     "1: Lightning's strategies `ddp…` run on Tutti once `tutti.lightning` is imported (docs/lightning.md)."},
+    {"TUTTI_DEPS", "Folder of the Python packages that `.ci/install` installs and the build uses."},
+    {"TUTTI_UPDATE_GOLDEN", "1: tests write recorded plans and choices anew."},
+    {"TUTTI_FAULT_SEEDS", "Two numbers: the seeds of the sweep through random faults (docs/fault_injection.md)."},
+    {"TUTTI_TEST_LIGHTNING", "Name of the module that tests import as Lightning."},
+};
 
 int EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<int> row(b.size() + 1);
@@ -228,19 +249,22 @@ absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& envir
   return entries;
 }
 
-// A variable that only the build reads, the folder of the dependencies; not an unknown variable.
-constexpr absl::string_view kDependencies = "TUTTI_DEPS";
-
 std::vector<std::string> UnknownVariables(const Environment& environment) {
+  constexpr absl::string_view kPrefix = "TUTTI_";
+  std::vector<absl::string_view> known;
+  for (const Variable& variable : kVariables) known.push_back(variable.name);
+  for (const OfOthers& variable : kOfOthers) known.push_back(variable.name);
   std::vector<std::string> warnings;
   for (const auto& [name, value] : environment) {
-    if (!absl::StartsWith(name, "TUTTI_") || FindVariable(name) != nullptr || name == kDependencies) continue;
-    const auto* nearest =
-        std::min_element(std::begin(kVariables), std::end(kVariables), [&, &key = name](const auto& a, const auto& b) {
-          return EditDistance(key, a.name) < EditDistance(key, b.name);
-        });
+    if (!absl::StartsWith(name, kPrefix) || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto edits = [&, &key = name](absl::string_view other) { return EditDistance(key, other); };
+    const absl::string_view nearest = *std::min_element(
+        known.begin(), known.end(), [&](absl::string_view a, absl::string_view b) { return edits(a) < edits(b); });
+    // A name of which more than half is different was hardly meant.
+    const bool is_near = 2 * edits(nearest) <= static_cast<int>(name.size() - kPrefix.size());
     warnings.push_back(
-        absl::StrCat(name, " is no variable of Tutti and has no effect; did you mean ", nearest->name, "?"));
+        absl::StrCat(name, " is no variable of Tutti and has no effect; ",
+                     is_near ? absl::StrCat("did you mean ", nearest, "?") : "`tutti info` lists the variables"));
   }
   return warnings;
 }
@@ -248,6 +272,13 @@ std::vector<std::string> UnknownVariables(const Environment& environment) {
 absl::StatusOr<std::vector<ConfigEntry>> EffectiveConfig() { return DescribeConfig(ProcessEnvironment()); }
 
 std::vector<std::string> ConfigWarnings() { return UnknownVariables(ProcessEnvironment()); }
+
+void WarnOfUnknownVariables() {
+  [[maybe_unused]] static const bool warned = [] {
+    for (const std::string& warning : ConfigWarnings()) std::fprintf(stderr, "tutti: warning: %s\n", warning.c_str());
+    return true;
+  }();
+}
 
 std::string ConfigurationMarkdown() {
   std::string text =
@@ -260,6 +291,14 @@ std::string ConfigurationMarkdown() {
     const std::string value = variable.print(Config());
     absl::StrAppend(&text, "| `", variable.name, "` | ", value.empty() ? "" : absl::StrCat("`", value, "`"), " | ",
                     variable.doc, " |\n");
+  }
+  absl::StrAppend(
+      &text,
+      "\nVariables that other parts of Tutti read: the Python package, the build and the tests. Of a variable "
+      "whose name begins\nwith `TUTTI_` and is in neither table, rank 0 says on stderr that it has no effect, "
+      "and which name was probably meant.\n\n| variable | meaning |\n|---|---|\n");
+  for (const OfOthers& variable : kOfOthers) {
+    absl::StrAppend(&text, "| `", variable.name, "` | ", variable.doc, " |\n");
   }
   return text;
 }

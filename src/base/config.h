@@ -56,6 +56,10 @@ absl::StatusOr<Config> ParseConfig(const Environment& environment);
 // The configuration of this process, read at the first call. Thread-safe.
 const absl::StatusOr<Config>& LoadConfig();
 
+// Prints each of ConfigWarnings in a line on stderr, at the first call of this process only. One rank of a job calls
+// this, rank 0, when it begins to join the job: a variable that was misspelt may be why the job does not come together.
+void WarnOfUnknownVariables();
+
 // The functions of tutti/config.h, for tests, with the environment as an argument.
 absl::StatusOr<std::vector<ConfigEntry>> DescribeConfig(const Environment& environment);
 std::vector<std::string> UnknownVariables(const Environment& environment);

@@ -1,6 +1,5 @@
 #include "tutti/bootstrap.h"
 
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -114,9 +113,7 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
   if (joined.job.store == nullptr) {
     absl::StatusOr<Identity> identity = IdentityFromEnvironment();
     if (!identity.ok()) return identity.status();
-    if (identity->rank == 0) {
-      for (const std::string& warning : ConfigWarnings()) std::fprintf(stderr, "tutti: warning: %s\n", warning.c_str());
-    }
+    if (identity->rank == 0) WarnOfUnknownVariables();
     absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
     if (!store.ok()) return store.status();
     absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,

@@ -169,6 +169,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   const int size = bootstrap.identity.size;
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
+  if (rank == 0) WarnOfUnknownVariables();
   if (absl::Status status = CheckOptions(options, rank); !status.ok()) return status;
   auto runtime = std::make_shared<Runtime>();
   runtime->store = bootstrap.store;

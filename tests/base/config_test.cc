@@ -1,6 +1,8 @@
 #include "base/config.h"
 
+#include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -79,11 +81,35 @@ TEST(ConfigTest, SaysWhereEachValueComesFromAndHidesTheSecret) {
 }
 
 TEST(ConfigTest, WarnsOfUnknownVariablesWithTheNearestName) {
-  EXPECT_THAT(UnknownVariables({{"TUTTI_TIMEOUT", "1"}, {"TUTTI_DEPS", "/opt"}, {"RANK", "0"}}), IsEmpty());
+  EXPECT_THAT(UnknownVariables({{"TUTTI_TIMEOUT", "1"}, {"TUTTI_DEPS", "/opt"}, {"TUTTI_COMPAT", "1"}, {"RANK", "0"}}),
+              IsEmpty());
   EXPECT_THAT(
       UnknownVariables({{"TUTTI_TIMEOT", "1"}, {"TUTTI_SHEDULE", "x"}}),
       ElementsAre(HasSubstr("TUTTI_SHEDULE is no variable of Tutti and has no effect; did you mean TUTTI_SCHEDULE?"),
                   HasSubstr("did you mean TUTTI_TIMEOUT?")));
+}
+
+TEST(ConfigTest, ANameThatIsNearToNoVariableIsWarnedOfWithoutAGuess) {
+  EXPECT_THAT(UnknownVariables({{"TUTTI_FRUTTI", "1"}}),
+              ElementsAre("TUTTI_FRUTTI is no variable of Tutti and has no effect; `tutti info` lists the variables"));
+}
+
+// Whatever part of Tutti reads a variable: a name that is missing in the list would be called unknown.
+TEST(ConfigTest, KnowsEveryVariableThatTheSourcesName) {
+  const std::regex quoted(R"(["'](TUTTI_[A-Z_]*[A-Z])["'])");
+  Environment environment;
+  for (const char* folder : {"src", "bindings", "transports", "algorithms", "docs/examples"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(SourceFolder() / folder)) {
+      const std::string type = entry.path().extension();
+      if (type != ".cc" && type != ".h" && type != ".py") continue;
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) {
+        if (std::smatch match; std::regex_search(line, match, quoted)) environment[match[1]] = entry.path();
+      }
+    }
+  }
+  EXPECT_TRUE(environment.contains("TUTTI_TIMEOUT") && environment.contains("TUTTI_COMPAT"));
+  EXPECT_THAT(UnknownVariables(environment), IsEmpty());
 }
 
 TEST(ConfigTest, TheDocsAreInSync) {

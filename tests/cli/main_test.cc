@@ -106,6 +106,17 @@ TEST(MainTest, InfoShowsTheEnvironment) {
   EXPECT_THAT(run.out, HasSubstr("did you mean TUTTI_TIMEOUT?"));
 }
 
+// As under PyTorch, the ranks of this command find each other without variables: a world of threads.
+TEST(MainTest, AMisspeltVariableIsPointedOutOnce) {
+  setenv("TUTTI_TIMEOT", "8", 1);
+  const CommandRun run = RunTutti("bench all_reduce --transport inproc --ranks 2 -b 4 -e 4 --iters 1");
+  unsetenv("TUTTI_TIMEOT");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.err,
+            "tutti: warning: TUTTI_TIMEOT is no variable of Tutti and has no effect; did you mean "
+            "TUTTI_TIMEOUT?\n");
+}
+
 TEST(MainTest, InfoSaysWhichVariableIsWrong) {
   setenv("TUTTI_TIMEOUT", "soon", 1);
   const CommandRun run = RunTutti("info");
