@@ -31,6 +31,9 @@ struct Identity {
   std::string job_id = {};    // equal on all ranks, different for two jobs that run at the same time
   std::string launcher = {};  // "tutti", "torchrun", "openmpi", "pmix", "pmi", "slurm", "horovod" or "single"
   int epoch = 0;              // how often the launcher has restarted the job
+  // Whether no variable says which ranks share a node. Then local_rank and local_size are those of a rank that has a
+  // node of its own. Never so in the identity of a Bootstrap: BootstrapFromEnvironment asks the other ranks.
+  bool assumes_own_node = false;
 
   bool operator==(const Identity&) const = default;
 };
@@ -39,8 +42,9 @@ struct Identity {
 // Intel MPI), Slurm (only inside a step), Horovod. When none of them is set, this process is a world of one rank.
 // InvalidArgument names the variable that is missing or wrong. The error names two variables and their values when RANK
 // or WORLD_SIZE, not set by torchrun, contradicts a launcher later in the list: they may be left from an earlier job.
-// Without LOCAL_RANK and LOCAL_WORLD_SIZE all ranks are taken to be on this node; MASTER_ADDR must then be loopback, or
-// not set.
+// Without LOCAL_RANK and LOCAL_WORLD_SIZE (TUTTI_LOCAL_RANK and TUTTI_LOCAL_SIZE beside TUTTI_RANK) all ranks are taken
+// to be on this node, unless a variable names a place where ranks of other nodes can be met (TUTTI_STORE,
+// TUTTI_RENDEZVOUS or, beside RANK, MASTER_ADDR, other than loopback): see Identity::assumes_own_node.
 absl::StatusOr<Identity> IdentityFromEnvironment();
 
 // Checks `rank` and `size`, which a framework took from RANK and WORLD_SIZE: InvalidArgument, naming both variables and

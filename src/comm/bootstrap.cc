@@ -1,7 +1,9 @@
 #include "tutti/bootstrap.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "base/fork.h"
 #include "base/mutex.h"
 #include "comm/bootstrap_rendezvous.h"
+#include "comm/node_name.h"
 #include "store/private_file.h"
 #include "store/socket.h"
 
@@ -63,11 +66,25 @@ absl::StatusOr<std::shared_ptr<Store>> Join(const Identity& identity, std::int64
   }
   absl::StatusOr<std::string> address = RendezvousAddress(identity);
   if (!address.ok()) return address.status();
-  if (!secret->has_value()) return NoSecret("the ranks are on several nodes");
+  if (!secret->has_value()) return NoSecret(absl::StrCat("the ranks meet at ", *address, ", in reach of other nodes"));
   return JoinOverNetwork(identity, **secret, *address, config->interface, end_ns);
 }
 
-// The way to other nodes of a job that spans nodes: through the host that serves the job's store.
+// Finds this rank's place among the ranks of its node, where the launcher has not said it, by asking all ranks.
+absl::Status FindPlaceOnNode(Store& store, Identity& identity, std::int64_t end_ns) {
+  const absl::StatusOr<std::string> node = NodeName();
+  if (!node.ok()) return node.status();
+  const absl::StatusOr<std::vector<std::string>> nodes =
+      ExchangeBlobs(store, "nodes of ranks", identity.rank, identity.size, *node, TimeAt(end_ns));
+  if (!nodes.ok()) return nodes.status();
+  const auto own = nodes->begin() + identity.rank;
+  identity.local_rank = static_cast<int>(std::count(nodes->begin(), own, *own));
+  identity.local_size = static_cast<int>(std::count(nodes->begin(), nodes->end(), *own));
+  identity.assumes_own_node = false;
+  return absl::OkStatus();
+}
+
+// The way to other nodes of a job that spans nodes: through the host that serves the job's store, if one does.
 std::optional<Route> RouteOf(const Identity& identity) {
   if (identity.local_size == identity.size) return std::nullopt;
   const absl::StatusOr<Config>& config = LoadConfig();
@@ -79,8 +96,7 @@ std::optional<Route> RouteOf(const Identity& identity) {
     address = std::string(name);
   }
   const auto parts = address.ok() ? SplitAddress(*address) : address.status();
-  if (!parts.ok()) return std::nullopt;  // the store is a directory, which names no host
-  return Route{.host = parts->first};
+  return parts.ok() ? Route{.host = parts->first} : Route();  // a directory names no host
 }
 
 // The store that this process has joined, which stays until the process ends: rank 0 may be done with the store before
@@ -117,8 +133,14 @@ absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration>
     absl::StatusOr<std::shared_ptr<Store>> store = Join(*identity, end_ns);
     if (!store.ok()) return store.status();
     absl::Status agreed = CheckAgreement(**store, "bootstrap", identity->rank, identity->size,
-                                         {{"version", TUTTI_VERSION}, {"job_id", identity->job_id}}, TimeAt(end_ns));
+                                         {{"version", TUTTI_VERSION},
+                                          {"job_id", identity->job_id},
+                                          {"local_rank", identity->assumes_own_node ? "not set" : "set"}},
+                                         TimeAt(end_ns));
     if (!agreed.ok()) return agreed;
+    if (identity->assumes_own_node) {
+      if (absl::Status found = FindPlaceOnNode(**store, *identity, end_ns); !found.ok()) return found;
+    }
     std::optional<Route> route = RouteOf(*identity);
     joined.job = {*std::move(identity), *std::move(store), std::move(route)};
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -50,8 +51,8 @@ absl::Status CheckPair(absl::string_view rank_name, int rank, absl::string_view 
 }
 
 // Reads the identity from the variables `names`. Without the variables of the local rank and the local size, all ranks
-// are taken to be on this node.
-absl::StatusOr<Identity> Read(const Environment& environment, const Names& names) {
+// are taken to be on this node, unless they meet in a place that ranks of other nodes can reach.
+absl::StatusOr<Identity> Read(const Environment& environment, const Names& names, bool may_span_nodes = false) {
   Identity identity;
   absl::StatusOr<int> size = Number(environment, names.size, names.rank);
   if (!size.ok()) return size.status();
@@ -60,7 +61,11 @@ absl::StatusOr<Identity> Read(const Environment& environment, const Names& names
   if (absl::Status status = CheckPair(names.rank, *rank, names.size, *size); !status.ok()) return status;
   identity.rank = identity.local_rank = *rank;
   identity.size = identity.local_size = *size;
-  if (Find(environment, names.local_rank) == nullptr && Find(environment, names.local_size) == nullptr) return identity;
+  if (Find(environment, names.local_rank) == nullptr && Find(environment, names.local_size) == nullptr) {
+    identity.assumes_own_node = may_span_nodes && *size > 1;
+    if (identity.assumes_own_node) std::tie(identity.local_rank, identity.local_size) = std::pair(0, 1);
+    return identity;
+  }
 
   absl::StatusOr<int> local_rank = Number(environment, names.local_rank, names.local_size);
   if (!local_rank.ok()) return local_rank.status();
@@ -85,48 +90,49 @@ absl::Status SetEpoch(const Environment& environment, absl::string_view name, Id
   return epoch.status();
 }
 
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || absl::StartsWith(host, "127.") || host == "::1" || absl::StartsWith(host, "[::1]");
+}
+
+// Whether Tutti's own variables name a place where ranks of other nodes can be met.
+bool MeetsInReachOfOthers(const Environment& environment) {
+  const std::string* const rendezvous = Find(environment, "TUTTI_RENDEZVOUS");
+  return Find(environment, "TUTTI_STORE") != nullptr || (rendezvous != nullptr && !IsLoopback(*rendezvous));
+}
+
 absl::StatusOr<Identity> FromTutti(const Environment& environment) {
   absl::StatusOr<Identity> identity =
-      Read(environment, {"TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"});
+      Read(environment, {"TUTTI_RANK", "TUTTI_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"},
+           MeetsInReachOfOthers(environment));
   if (!identity.ok()) return identity;
   identity->job_id = "tutti";
   if (absl::Status status = SetEpoch(environment, "TUTTI_EPOCH", *identity); !status.ok()) return status;
   return identity;
 }
 
-bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || absl::StartsWith(host, "127.") || host == "::1" || host == "[::1]";
+// Checks MASTER_PORT, which PyTorch's users know and set by hand too.
+absl::Status CheckMasterPort(const Environment& environment) {
+  const std::string* const text = Find(environment, "MASTER_PORT");
+  constexpr int kLast = 65534;  // the store takes the next port
+  int port = 0;
+  if (text == nullptr || (absl::SimpleAtoi(*text, &port) && port >= 1 && port <= kLast)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", *text, ": expected a port from 1 to ", kLast));
 }
 
-// Checks MASTER_PORT and MASTER_ADDR, which PyTorch's users know and set by hand too.
-absl::Status CheckMaster(const Environment& environment) {
-  if (const std::string* text = Find(environment, "MASTER_PORT")) {
-    constexpr int kLast = 65534;  // the store takes the next port
-    int port = 0;
-    if (!absl::SimpleAtoi(*text, &port) || port < 1 || port > kLast) {
-      return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", *text, ": expected a port from 1 to ", kLast));
-    }
-  }
-  const std::string* host = Find(environment, "MASTER_ADDR");
-  if (host == nullptr || IsLoopback(*host) || Find(environment, "LOCAL_RANK") ||
-      Find(environment, "LOCAL_WORLD_SIZE")) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "MASTER_ADDR=", *host,
-      " may be another node, and without LOCAL_RANK and LOCAL_WORLD_SIZE nothing says which ranks share a node; set "
-      "both (0 and 1 where each rank has a node of its own), or MASTER_ADDR=127.0.0.1 if all are on this node"));
-}
-
+// Operators of Kubernetes set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT alone, and so do people.
 absl::StatusOr<Identity> FromTorchrun(const Environment& environment) {
-  absl::StatusOr<Identity> identity = Read(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+  const std::string* const master = Find(environment, "MASTER_ADDR");
+  const bool may_span_nodes = MeetsInReachOfOthers(environment) || (master != nullptr && !IsLoopback(*master));
+  absl::StatusOr<Identity> identity =
+      Read(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, may_span_nodes);
   if (!identity.ok()) return identity;
   if (identity->size > 1) {
-    if (absl::Status status = CheckMaster(environment); !status.ok()) return status;
+    if (absl::Status status = CheckMasterPort(environment); !status.ok()) return status;
   }
-  // The run id alone is "none" for every job of a user who has given none.
-  identity->job_id = absl::StrCat("torchrun ", ValueOf(environment, "TORCHELASTIC_RUN_ID"), " ",
-                                  ValueOf(environment, "MASTER_ADDR"), ":", ValueOf(environment, "MASTER_PORT"));
+  // The run id alone is "none" for every job of a user who has given none. MASTER_ADDR is no part of the id: rank 0 may
+  // know its own host by another name than other ranks do.
+  identity->job_id =
+      absl::StrCat("torchrun ", ValueOf(environment, "TORCHELASTIC_RUN_ID"), " ", ValueOf(environment, "MASTER_PORT"));
   if (absl::Status status = SetEpoch(environment, "TORCHELASTIC_RESTART_COUNT", *identity); !status.ok()) return status;
   return identity;
 }

@@ -25,7 +25,9 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1024;
-constexpr absl::string_view kOnThisNode = " (all ranks are taken to be on this node, and to run as this user)";
+constexpr absl::string_view kOnThisNode =
+    " (all ranks are taken to be on this node, and to run as this user; ranks of several nodes meet at "
+    "TUTTI_RENDEZVOUS=host:port)";
 
 // The server that rank 0 runs, and rank 0's own client of this server.
 struct Served {
@@ -153,7 +155,7 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   absl::StatusOr<std::shared_ptr<Store>> store =
       Serve(job, {.host = host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
   // Debian's /etc/hosts gives a machine's own name an address that only it can reach.
-  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && host != "127.0.0.1") {
+  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && parts->first != "127.0.0.1") {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 would serve at ", address, ", which is ", bound,
                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE to the interface they can reach"));

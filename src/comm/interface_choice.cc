@@ -5,10 +5,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/boot_id.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "comm/network_interface.h"
+#include "comm/node_name.h"
 #include "tutti/version.h"
 
 namespace tutti {
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int
     return std::move(found->device);
   }
   const absl::StatusOr<NetworkInterface> own = OwnInterface(*bootstrap.route, config->interface);
-  const absl::StatusOr<std::string> node = config->node.empty() ? BootId() : config->node;
+  const absl::StatusOr<std::string> node = NodeName();
   const absl::Status problem = !node.ok() ? node.status() : own.status();
   const auto& [rank, size] = std::pair(bootstrap.identity.rank, bootstrap.identity.size);
   const std::string mine = absl::StrCat(Version(), "\n", own.ok() ? own->address : "", "\n",

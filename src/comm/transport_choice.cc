@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
 #include "comm/interface_choice.h"
+#include "comm/node_name.h"
 
 namespace tutti {
 
@@ -25,8 +26,10 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& boot
 #ifdef TUTTI_WITH_UCX
   absl::StatusOr<std::string> interface = ChooseInterface(bootstrap, end_ns);
   if (!interface.ok()) return interface.status();
+  absl::StatusOr<std::string> node = NodeName();
+  if (!node.ok()) return node.status();
   return MakeUcxTransport(
-      {.interface = *std::move(interface), .node = config->node, .connections = config->connections}, options);
+      {.interface = *std::move(interface), .node = *std::move(node), .connections = config->connections}, options);
 #else
   return absl::UnimplementedError("this build has no UCX transport; configure with -DTUTTI_UCX=ON");
 #endif

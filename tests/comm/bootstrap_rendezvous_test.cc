@@ -147,6 +147,7 @@ TEST(JoinOnNodeTest, NamesTheRankThatDoesNotCome) {
   status = JoinOnNode(Of(1, 2), std::nullopt, directory.path(), end_ns).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has not found rank 0 of job 'job epoch 0'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ranks of several nodes meet at TUTTI_RENDEZVOUS=host:port)"));
 }
 
 Identity OnTwoNodes(Rank rank) { return {rank, 2, 0, 1, "job", "tutti", 0}; }
@@ -175,6 +176,13 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("TUTTI_INTERFACE=nosuch0 is no network interface, address or subnet of this node"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("lo"));
+  const std::string here = TcpStoreServer::Start({secret, "x", 1}).value()->address();  // free a moment ago
+  const std::string elsewhere = "192.0.2.1" + here.substr(here.find(':'));
+  status = JoinOverNetwork(OnTwoNodes(0), secret, elsewhere, "lo", SoonNanos()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("rank 0 would serve at ", elsewhere, ", which is ", here,
+                                     " here, where other nodes cannot reach it; set TUTTI_INTERFACE")));
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
   status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
