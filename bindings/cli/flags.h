@@ -23,23 +23,21 @@ inline CLI::Validator NumberWithin(double low, double high) {
   const std::string range = absl::StrCat(low, " to ", high);
   return {[low, high, range](const std::string& text) -> std::string {
             double number = 0;
-            if (!absl::SimpleAtod(text, &number))
-              return absl::StrCat("expected a number from ", range, ", found ", text);
-            if (number >= low && number <= high) return "";
-            return absl::StrCat("value ", text, " is not in range ", range);
+            if (absl::SimpleAtod(text, &number) && number >= low && number <= high) return "";
+            return absl::StrCat("expected a number from ", range, ", found ", text);
           },
           absl::StrCat("in ", range)};
 }
 
-// A whole number from `low` to `high`. CLI::Range calls a text that is no number a value out of range.
+// A whole number from `low` to `high`. CLI::Range would say of a text that is no number that its value is out of range.
 inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
-  const CLI::Range range(low, high);
-  return {[low, high, range](std::string& text) -> std::string {
+  const std::string range = absl::StrCat(low, " to ", high);
+  return {[low, high, range](const std::string& text) -> std::string {
             std::int64_t number = 0;
-            if (absl::SimpleAtoi(text, &number)) return range(text);
-            return absl::StrCat("expected a number from ", low, " to ", high, ", found ", text);
+            if (absl::SimpleAtoi(text, &number) && number >= low && number <= high) return "";
+            return absl::StrCat("expected a whole number from ", range, ", found ", text);
           },
-          range.get_description()};
+          absl::StrCat("in ", range)};
 }
 
 // The flags among `names` that the user has given, with their dashes.

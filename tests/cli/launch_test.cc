@@ -54,6 +54,18 @@ TEST(LaunchTest, RanksKnowWhoTheyAre) {
   }
 }
 
+TEST(LaunchTest, RanksShareTheProcessorsUnlessTheUserSaysOtherwise) {
+  Launcher given(2, "echo threads$OMP_NUM_THREADS", {"OMP_NUM_THREADS=7"});
+  EXPECT_EQ(given.Finish(), 0);
+  EXPECT_EQ(given.Count("threads7\n"), 2) << given.text;
+  unsetenv("OMP_NUM_THREADS");
+  Launcher shared(2,
+                  "n=$(env -u OMP_NUM_THREADS nproc); "
+                  "[ $OMP_NUM_THREADS = $((n > 1 ? n / 2 : 1)) ] && echo shared of $n");
+  EXPECT_EQ(shared.Finish(), 0);
+  EXPECT_EQ(shared.Count("shared of"), 2) << shared.text;
+}
+
 TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
   Launcher launcher(3, ThisProgram("Rank"));
   EXPECT_EQ(launcher.Finish(), 0) << launcher.text;

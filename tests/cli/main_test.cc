@@ -22,6 +22,10 @@ TEST(MainTest, HelpsWithEverySubcommand) {
   }
 }
 
+TEST(MainTest, LaunchSaysWhatItGivesToRanks) {
+  EXPECT_THAT(RunTutti("launch --help").out, HasSubstr("Ranks have OMP_NUM_THREADS"));
+}
+
 TEST(MainTest, KnowsItsVersion) { EXPECT_EQ(RunTutti("--version").out, std::string(Version()) + "\n"); }
 
 TEST(MainTest, SaysWhatWouldBeRight) {
