@@ -153,6 +153,23 @@ TEST_F(BootstrapLauncherTest, ThroughADirectory) {
   ExpectRanks(output, "tutti", 2, 1);
 }
 
+TEST_F(BootstrapLauncherTest, RanksAskEachOtherWhichOfThemShareANode) {
+  const std::string common = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(), " WORLD_SIZE=3 ");
+  const Output output =
+      Shell(absl::StrCat(common, "RANK=0 TUTTI_NODE=a ", RankProgram(), " & ", common, "RANK=1 TUTTI_NODE=b ",
+                         RankProgram(), " & ", common, "RANK=2 TUTTI_NODE=a ", RankProgram(), "; wait"));
+  for (const char* rank : {"0/3 local 0/2", "1/3 local 0/1", "2/3 local 1/2"}) {
+    EXPECT_THAT(output.text, HasSubstr(absl::StrCat("<torchrun ", rank, " call 1>")));
+  }
+}
+
+TEST_F(BootstrapLauncherTest, RanksOfWhichOneAloneKnowsItsNodeAreToldSo) {
+  const std::string common = absl::StrCat(env_, "TUTTI_STORE=file://", runtime_.path(), " TUTTI_SIZE=2 TUTTI_RANK=");
+  const Output output = Shell(absl::StrCat(common, "0 ", RankProgram(), " & ", common,
+                                           "1 TUTTI_LOCAL_RANK=0 TUTTI_LOCAL_SIZE=1 ", RankProgram(), "; wait"));
+  EXPECT_THAT(output.text, HasSubstr("rank 1 has local_rank=set, rank 0 has not set"));
+}
+
 TEST_F(BootstrapLauncherTest, SeveralNodesNeedASecretAndSayHowToMakeOne) {
   const Output output =
       Shell(env_ + "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +
