@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -283,6 +285,18 @@ std::string CheckStrategy(const std::string& name) {
   return std::string(tutti::ParseStrategy(name).status().message());
 }
 
+// A number from `low` to `high`. CLI::Range would say of a text that is no number that its value is out of range.
+CLI::Validator NumberWithin(double low, double high) {
+  const std::string range = (std::ostringstream() << low << " to " << high).str();
+  return {[low, high, range](const std::string& text) -> std::string {
+            char* end = nullptr;
+            const double number = std::strtod(text.c_str(), &end);
+            const bool is_number = end != text.c_str() && *end == '\0';
+            return is_number && number >= low && number <= high ? "" : "expected " + range + ", found " + text;
+          },
+          "in " + range};
+}
+
 // All ranks have the same flags, so rank 0 alone says what is wrong with them; the others leave after it, because a
 // launcher ends all ranks when the first one fails.
 int SayOnce(const CLI::App& app, const CLI::ParseError& error) {
@@ -304,16 +318,16 @@ int Run(int argc, char** argv) {
   app.add_option("--model", options.model, "cnn, or mlp: 20 million weights")->check(CLI::IsMember({"cnn", "mlp"}));
   app.add_option("--optimizer", options.optimizer, "sgd (momentum 0.9), adam, or qadam for the strategy qadam")
       ->check(CLI::IsMember({"sgd", "adam", "qadam"}));
-  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(NumberWithin(1, 1e9));
   app.add_option("--seed", options.seed, "Of the initial weights and the order of images")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--batch", options.batch, "Images per rank and step")->check(CLI::Range(1, 10000));
+      ->check(NumberWithin(0, 1e18));
+  app.add_option("--batch", options.batch, "Images per rank and step")->check(NumberWithin(1, 10000));
   app.add_option("--lr", options.learning_rate, "Learning rate; 0: 0.05 with sgd, else 0.001")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(NumberWithin(0, 1e9));
   app.add_flag("--decay", options.decay, "Let the learning rate fall to 0 in a straight line");
-  app.add_option("--threads", options.threads, "Torch's threads per rank")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", options.threads, "Torch's threads per rank")->check(NumberWithin(1, 4096));
   app.add_option("--max-steps", options.max_steps, "Steps per epoch at most; 0: all images")
-      ->check(CLI::Range(0, 1 << 30));
+      ->check(NumberWithin(0, 1e9));
   app.add_option("--data", options.data, "Directory of the data set");
   app.add_option("--json", options.json, "File for the result");
   app.add_option(
