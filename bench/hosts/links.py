@@ -70,6 +70,10 @@ class Hosts:
     def address(self, host):
         return f"10.77.0.{host + 1}"
 
+    def device(self, host):
+        """The name of the host's interface."""
+        return self.DEVICE
+
     def command(self, host, command):
         return ["ip", "netns", "exec", self.name(host)] + list(command)
 
@@ -94,14 +98,14 @@ class Hosts:
         ip("netns", "add", self.switch)
         ports = [f"port{host}" for host in range(self.count)]
         for host, port in enumerate(ports):
-            name = self.name(host)
+            name, device = self.name(host), self.device(host)
             ip("netns", "add", name)
-            ip("link", "add", self.DEVICE, "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
-            ip("address", "add", f"{self.address(host)}/24", "dev", self.DEVICE, netns=name)
+            ip("link", "add", device, "netns", name, "type", "veth", "peer", "name", port, "netns", self.switch)
+            ip("address", "add", f"{self.address(host)}/24", "dev", device, netns=name)
             ip("link", "set", "lo", "up", netns=name)
-            ip("link", "set", self.DEVICE, "up", netns=name)
+            ip("link", "set", device, "up", netns=name)
             ip("link", "set", port, "up", netns=self.switch)
-            self._shape(name, self.DEVICE)  # what the host sends
+            self._shape(name, device)  # what the host sends
             self._shape(self.switch, port)  # what the host receives
         if self.delay_ms:
             self._start_delay_switch(ports)
@@ -113,7 +117,7 @@ class Hosts:
         """Waits until the kernel says that the links run, up to a second later; UCX takes no link before."""
         end = time.monotonic() + LINK_LIMIT_S
         for host in range(self.count):
-            while "state UP" not in ip("link", "show", self.DEVICE, netns=self.name(host)):
+            while "state UP" not in ip("link", "show", self.device(host), netns=self.name(host)):
                 if time.monotonic() > end:
                     raise RuntimeError(f"the link of host {host} does not run within {LINK_LIMIT_S} s")
                 time.sleep(0.01)
@@ -146,3 +150,14 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
         if self.delaying:
             self.delaying.communicate()
+
+
+def reason_for_no_hosts():
+    """Why this process cannot make hosts; None: the process can."""
+    if os.geteuid() != 0:
+        return "making network namespaces needs root"
+    try:
+        with Hosts(2, "1gbit"):
+            return None
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"this system does not let a program make network namespaces: {getattr(error, 'stderr', error)}"

@@ -236,7 +236,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   RefuseFlagsOfOthers(*bench);
   bench->footer(
       "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
-      "ranks: docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts.\n"
+      "ranks: docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
+      "docs/several_machines.md.\n"
       "  tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json mapped.json --csv mapped.csv\n"
       "  tutti bench all_reduce --ranks 2 --messages --json messages.json --compare mapped.json --plot both.svg\n"
       "  tutti bench all_reduce --dtype all --op all --schedule all --in-place --out-of-place\n"

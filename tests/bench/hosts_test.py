@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/hosts"))
-from links import UNSHAPED, Hosts
+from links import UNSHAPED, Hosts, reason_for_no_hosts
 
 SKIPPED = 77
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -105,18 +105,8 @@ class Comparison(unittest.TestCase):
         self.assertFalse([name for name in namespaces() if name.startswith(prefix)])
 
 
-def reason_to_skip():
-    if os.geteuid() != 0:
-        return "making network namespaces needs root"
-    try:
-        with Hosts(2, "1gbit"):
-            return None
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"this system does not let a test make network namespaces: {getattr(error, 'stderr', error)}"
-
-
 if __name__ == "__main__":
-    if reason := reason_to_skip():
+    if reason := reason_for_no_hosts():
         print(f"skipped: {reason}")
         sys.exit(SKIPPED)
     unittest.main()

@@ -27,29 +27,20 @@ def free_ports(count):
     return ports
 
 
-CONFIGURATION = """
+COMMON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../harness/slurm.conf")
+CONFIGURATION = f"""
+Include {COMMON}
 ClusterName=tutti
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-MpiDefault=none
-SwitchType=switch/none
-ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES State=UP
-SlurmdParameters=config_overrides
+SlurmctldHost={{host}}(127.0.0.1)
+SlurmctldPort={{ports[0]}}
+SlurmdPort={{ports[1]}}
+AuthInfo=socket={{folder}}/munge.socket
+StateSaveLocation={{folder}}/state
+SlurmdSpoolDir={{folder}}/spool
+SlurmctldPidFile={{folder}}/slurmctld.pid
+SlurmdPidFile={{folder}}/slurmd.pid
+NodeName={{host}} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+PartitionName=all Nodes={{host}} Default=YES State=UP
 """
 
 
