@@ -90,8 +90,10 @@ absl::Status SetEpoch(const Environment& environment, absl::string_view name, Id
   return epoch.status();
 }
 
+// Whether `host`, or the host of "host:port", is one that only this node can reach.
 bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || absl::StartsWith(host, "127.") || host == "::1" || absl::StartsWith(host, "[::1]");
+  return host == "localhost" || absl::StartsWith(host, "localhost:") || absl::StartsWith(host, "127.") ||
+         host == "::1" || absl::StartsWith(host, "[::1]");
 }
 
 // Whether Tutti's own variables name a place where ranks of other nodes can be met.
