@@ -250,7 +250,9 @@ class Synchronizer {
   // Overwrites `memory` on every rank with rank 0's, then checks that all are equal. Collective; the ranges have equal
   // sizes on all ranks, else InvalidArgument names the rank and the range.
   absl::Status BroadcastState(absl::Span<const StateMemory> memory);
-  // OK when `memory` holds the same bytes on all ranks; DataLoss names a rank and a range that differ. Collective.
+  // OK when `memory` holds the same bytes on all ranks; DataLoss names a rank and a range that differ.
+  // FailedPrecondition in place of DataLoss when the strategy exchanges weights and no Flush came after the last step:
+  // replicas then differ by design. Collective.
   absl::Status CheckState(absl::Span<const StateMemory> memory);
 
   SyncStatistics TakeStatistics();

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace tutti {
 
 Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket_bytes,
@@ -37,8 +39,11 @@ Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket
 
   Layout layout{std::move(closed), std::vector<GradientPlace>(parameters.size())};
   for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+    BucketLayout& bucket = layout.buckets[b];
+    bucket.names = parameters[bucket.parameters.back()].name;
+    if (bucket.parameters.size() > 1) absl::StrAppend(&bucket.names, " … ", parameters[bucket.parameters.front()].name);
     std::int64_t offset = 0;
-    for (int i : layout.buckets[b].parameters) {
+    for (int i : bucket.parameters) {
       layout.places[i] = {static_cast<int>(b), offset};
       offset += parameters[i].count;
     }

@@ -3,6 +3,7 @@
 #define TUTTI_SYNC_BUCKETS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -14,6 +15,7 @@ struct BucketLayout {
   DType dtype = DType::kF32;
   std::int64_t count = 0;  // elements
   std::vector<int> parameters;
+  std::string names = {};  // of the first and the last parameter in the order of forward: "conv1.weight … conv2.bias"
 };
 
 struct GradientPlace {

@@ -136,7 +136,12 @@ absl::Status CheckOwners(const std::vector<Checkpoint>& checkpoints, const Check
     const auto differs = [&](absl::string_view field, const auto& is, const auto& expected) {
       return absl::InvalidArgumentError(absl::StrCat("states[", i, "]: ", field, " is ", is, ", expected ", expected));
     };
-    if (saved.strategy != owner.strategy) return differs("strategy", saved.strategy, owner.strategy);
+    if (saved.strategy != owner.strategy) {
+      return differs("strategy", saved.strategy,
+                     absl::StrCat(owner.strategy,
+                                  "; to go on with another strategy, load weights that were saved after "
+                                  "Flush, and leave the states out (docs/training.md)"));
+    }
     if (saved.size != size) return differs("size", saved.size, size);
     if (saved.participants != first.participants) {
       return differs("participants", absl::StrJoin(saved.participants, " "), absl::StrJoin(first.participants, " "));

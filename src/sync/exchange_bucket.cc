@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "sync/states_on_host.h"
@@ -40,6 +41,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   ExchangeBucket bucket;
   bucket.where_ = &memory;
   bucket.index_ = index;
+  bucket.names_ = layout.names;
   bucket.background_ = strategy.algorithm->phase == Phase::kBackground;
   bucket.count_ = layout.count;
   const auto allocate = [&](Buffer& buffer, std::int64_t bytes) {
@@ -72,6 +74,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
 Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call) {
   launched_ns_ = MonotonicNanos();
   counted_ = false;
+  step_ = step;
   CallOptions options = call;
   options.caller_drives = options.background = background_;  // the background thread does nothing but wait
   options.timed = true;
@@ -83,6 +86,15 @@ Work ExchangeBucket::LaunchShared(int round, std::int64_t step, const CallOption
   Work started = Start(round, step, call);
   work_ = rounds_[round].LastRun();
   return started;
+}
+
+absl::Status ExchangeBucket::Explained(absl::Status status) const {
+  if (!absl::IsDeadlineExceeded(status) || names_.empty()) return status;
+  // Rounds in the background belong to no step.
+  const std::string when =
+      background_ ? "a round in the background" : absl::StrCat("training step ", step_, " (from 0 on)");
+  return absl::DeadlineExceededError(absl::StrCat(status.message(), "; the training waited for bucket ", index_,
+                                                  " (parameters ", names_, ") in ", when));
 }
 
 absl::Status ExchangeBucket::MoveTo(void* place) {
@@ -108,13 +120,13 @@ absl::Status ExchangeBucket::ScaleResiduals(double factor) {
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
-  absl::Status status = where_->on_device() ? work_.WaitOnStream(where_->stream()) : work_.WaitForOutput();
+  absl::Status status = Explained(where_->on_device() ? work_.WaitOnStream(where_->stream()) : work_.WaitForOutput());
   if (status.ok()) CountTraffic(statistics);
   return status;
 }
 
 absl::Status ExchangeBucket::Finish(SyncStatistics& statistics) {
-  if (absl::Status status = work_.Wait(); !status.ok()) return status;
+  if (absl::Status status = Explained(work_.Wait()); !status.ok()) return status;
   CountTraffic(statistics);
   if (const std::int64_t launched_ns = std::exchange(launched_ns_, 0); launched_ns != 0) {
     statistics.communication += absl::Nanoseconds(work_.end_nanos() - launched_ns);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -71,9 +72,13 @@ class ExchangeBucket {
 
  private:
   Work Start(int round, std::int64_t step, const CallOptions& call);
+  // `status` of the last run; where a peer did not come in time, the text also says what the training waited for.
+  absl::Status Explained(absl::Status status) const;
   void CountTraffic(SyncStatistics& statistics);
 
   int index_ = 0;
+  std::string names_;        // BucketLayout::names
+  std::int64_t step_ = 0;    // the optimizer step of the last run
   bool background_ = false;  // the strategy works in the background: see CallOptions
   std::int64_t count_ = 0;
   Buffer in_;

@@ -129,9 +129,23 @@ absl::Status Synchronizer::FinishBackward() { return impl_->exchange->FinishBack
 bool Synchronizer::used(int i) const { return impl_->exchange->used(i); }
 absl::Status Synchronizer::CancelBackward() { return impl_->exchange->CancelBackward(); }
 absl::Status Synchronizer::BeforeStep() { return impl_->exchange->BeforeStep(); }
-absl::Status Synchronizer::AfterStep() { return impl_->exchange->AfterStep(); }
-absl::Status Synchronizer::Flush() { return impl_->exchange->Flush(); }
-absl::Status Synchronizer::Restart() { return impl_->exchange->Restart(); }
+
+absl::Status Synchronizer::AfterStep() {
+  // Not in a warm-up, which exchanges gradients and keeps replicas equal.
+  if (exchanges_weights() && !exchanges_gradients()) impl_->context.replicas_differ = true;
+  return impl_->exchange->AfterStep();
+}
+
+absl::Status Synchronizer::Flush() {
+  absl::Status flushed = impl_->exchange->Flush();
+  if (flushed.ok()) impl_->context.replicas_differ = false;
+  return flushed;
+}
+
+absl::Status Synchronizer::Restart() {
+  impl_->context.replicas_differ = false;
+  return impl_->exchange->Restart();
+}
 
 void Synchronizer::Pause() { impl_->exchange->Pause(); }
 void Synchronizer::Resume() { impl_->exchange->Resume(); }
@@ -160,8 +174,13 @@ absl::Status Synchronizer::BroadcastState(absl::Span<const StateMemory> memory) 
 }
 
 absl::Status Synchronizer::CheckState(absl::Span<const StateMemory> memory) {
-  return tutti::CheckState(impl_->context.communicator, *impl_->context.memory, memory,
-                           impl_->exchange->Call(Purpose::kState));
+  absl::Status equal = tutti::CheckState(impl_->context.communicator, *impl_->context.memory, memory,
+                                         impl_->exchange->Call(Purpose::kState));
+  if (!absl::IsDataLoss(equal) || !impl_->context.replicas_differ) return equal;
+  return absl::FailedPreconditionError(
+      absl::StrCat(equal.message(), "; ", impl_->context.strategy.algorithm->name,
+                   " lets replicas differ from each step to the next Flush: call Flush (in Python: flush) on all ranks "
+                   "before replicas are compared"));
 }
 
 SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->context.statistics, {}); }

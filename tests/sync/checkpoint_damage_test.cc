@@ -199,7 +199,7 @@ TEST(ForeignStates, AreRefusedByWhatDoesNotFit) {
     expect({three[1], three[0], three[2]}, "states[0]: rank is 1, expected 0");
     expect({two[0], three[1]}, "states[1]: size is 3, expected 2");
     expect({two[0], later.Write()}, "states[1]: step is 4, expected 3");
-    expect({other_codec[0]}, "strategy is");
+    expect({other_codec[0]}, "load weights that were saved after Flush, and leave the states out");
     expect({one_bucket[0]}, "number of buckets is 1, expected 2");
     expect({other_sizes[0]},
            "bucket 0 has 190 elements, expected 200; the parameters and bucket sizes must be those of the saved state");

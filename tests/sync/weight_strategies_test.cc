@@ -49,6 +49,11 @@ class Model {
     EXPECT_THAT(b_, Each(value));
   }
   float value() const { return a_[0]; }
+  void Move() { a_[0] += 1; }
+
+  absl::Status CheckReplicas() {
+    return synchronizer->CheckState({{a_.data(), 4 * 5000, "a"}, {b_.data(), 4 * 7, "b"}});
+  }
 
   std::unique_ptr<Synchronizer> synchronizer;
 
@@ -57,6 +62,35 @@ class Model {
   std::vector<float> a_;
   std::vector<float> b_;
 };
+
+TEST(WeightStrategies, ReplicasDifferByDesignUntilFlush) {
+  for (const std::string strategy : {"decentralized", "low_precision_decentralized", "async"}) {
+    RunWorld(2, [&](Communicator& world) {
+      Model model(world, strategy);
+      EXPECT_EQ(model.CheckReplicas(), absl::OkStatus());
+      model.Step();
+      const absl::Status before = model.CheckReplicas();
+      EXPECT_EQ(before.code(), absl::StatusCode::kFailedPrecondition) << before;
+      EXPECT_THAT(std::string(before.message()), HasSubstr("rank 1 has hash of a"));
+      EXPECT_THAT(std::string(before.message()),
+                  HasSubstr(strategy + " lets replicas differ from each step to the "
+                                       "next Flush: call Flush (in Python: flush) on all ranks"));
+      ASSERT_EQ(model.synchronizer->Flush(), absl::OkStatus());
+      EXPECT_EQ(model.CheckReplicas(), absl::OkStatus());
+      // After Flush nothing but a mistake makes replicas differ.
+      if (world.rank() == 1) model.Move();
+      EXPECT_EQ(model.CheckReplicas().code(), absl::StatusCode::kDataLoss);
+    });
+  }
+}
+
+TEST(WeightStrategies, NoDifferenceIsByDesignInAWarmUp) {
+  RunWorld(2, [](Communicator& world) {
+    Model model(world, "async:warmup_steps=2");
+    model.Step();
+    EXPECT_EQ(model.CheckReplicas().code(), absl::StatusCode::kDataLoss);  // by the mistake of Model::Step
+  });
+}
 
 TEST(WeightStrategies, TheGradientIsAppliedToTheMix) {
   RunWorld(4, [](Communicator& world) {

@@ -283,7 +283,7 @@ class DistributedDataParallel(torch.nn.Module):
     def check_replicas(self) -> None:
         """Raises an error that names a rank and a tensor unless parameters and buffers are equal on all ranks.
 
-        Collective.
+        With a strategy that exchanges weights they are equal after :meth:`flush`. Collective.
         """
         self._hand_over_buffers()
         self._replicas.check_replicas()

@@ -117,8 +117,8 @@ class DataParallel {
     DataParallel& replicas_;
   };
 
-  // Throws, naming a rank and a parameter, unless parameters and buffers are equal on all ranks to the last bit.
-  // Collective.
+  // Throws, naming a rank and a parameter, unless parameters and buffers are equal on all ranks to the last bit. With
+  // a strategy that exchanges weights they are equal after Flush. Collective.
   void CheckReplicas() { replicas_.CheckReplicas(); }
 
   // The strategy name in full, with every option.

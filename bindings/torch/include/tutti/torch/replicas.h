@@ -112,7 +112,8 @@ class Replicas {
   // Whether weights that are exchanged were written since the last update, other than by an update.
   bool WeightsWereWritten() { return weights_.has_value() && weights_->FindWritten() != WeightsWatch::kNone; }
 
-  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. Collective.
+  // Throws, naming a rank and a tensor, unless parameters and buffers are equal on all ranks. With a strategy that
+  // exchanges weights they are equal after Flush. Collective.
   void CheckReplicas();
 
   // Where the parameters are that are trained.

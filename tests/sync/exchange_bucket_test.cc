@@ -1,0 +1,91 @@
+// What a training hears of a bucket that a peer never exchanges.
+#include "sync/exchange_bucket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/harness/world.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A model whose last parameter has a bucket of its own, and whose others share the second bucket.
+class Model {
+ public:
+  Model(Communicator& world, const std::string& strategy) : weights_(114) {
+    absl::StatusOr<std::unique_ptr<Synchronizer>> made =
+        Synchronizer::Create(world,
+                             {{.name = "stem", .count = 100, .shape = "100", .weights = weights_.data()},
+                              {.name = "middle", .count = 10, .shape = "10", .weights = weights_.data() + 100},
+                              {.name = "head", .count = 4, .shape = "4", .weights = weights_.data() + 110}},
+                             {.strategy = strategy, .bucket_bytes = 1000, .first_bucket_bytes = 16});
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (made.ok()) synchronizer = *std::move(made);
+  }
+
+  absl::Status Step() {
+    if (absl::Status status = synchronizer->BeginForward(); !status.ok()) return status;
+    if (absl::Status status = synchronizer->BeginBackward(); !status.ok()) return status;
+    for (const int i : {2, 1, 0}) synchronizer->MarkReady(i);
+    if (absl::Status status = synchronizer->FinishBackward(); !status.ok()) return status;
+    if (absl::Status status = synchronizer->BeforeStep(); !status.ok()) return status;
+    return synchronizer->AfterStep();
+  }
+
+  std::unique_ptr<Synchronizer> synchronizer;
+
+ private:
+  std::vector<float> weights_;
+};
+
+// Makes one step on two ranks, then one in which rank 1 does only `beginning`, and returns the error of rank 0.
+std::string ErrorOfStep(const std::string& strategy, const std::function<void(Synchronizer&)>& beginning) {
+  std::string error;
+  absl::Notification heard;
+  RunWorld(2, {.communicator = {.timeout = absl::Milliseconds(300)}}, [&](Communicator& world) {
+    Model model(world, strategy);
+    EXPECT_EQ(model.Step(), absl::OkStatus());
+    if (world.rank() == 1) {
+      beginning(*model.synchronizer);
+      heard.WaitForNotification();
+      return;
+    }
+    const absl::Status late = model.Step();
+    EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+    error = std::string(late.message());
+    heard.Notify();
+  });
+  return error;
+}
+
+TEST(ExchangeBucket, ATimeoutNamesTheStepTheBucketAndItsParameters) {
+  const std::string error = ErrorOfStep("gradient_allreduce", [](Synchronizer& synchronizer) {
+    EXPECT_EQ(synchronizer.BeginBackward(), absl::OkStatus());
+    synchronizer.MarkReady(2);
+  });
+  EXPECT_THAT(error, HasSubstr("for rank 1 in call"));
+  EXPECT_THAT(
+      error, HasSubstr("; the training waited for bucket 1 (parameters stem … middle) in training step 1 (from 0 on)"));
+}
+
+TEST(ExchangeBucket, ABucketOfOneParameterHasOneName) {
+  const std::string error = ErrorOfStep("gradient_allreduce", [](Synchronizer&) {});
+  EXPECT_THAT(error, HasSubstr("; the training waited for bucket 0 (parameters head) in training step 1 (from 0 on)"));
+}
+
+TEST(ExchangeBucket, ATimeoutOfWeightsNamesThem) {
+  const std::string error = ErrorOfStep("decentralized", [](Synchronizer&) {});
+  EXPECT_THAT(error, HasSubstr("; the training waited for bucket 0 (parameters head) in training step 1 (from 0 on)"));
+}
+
+}  // namespace
+}  // namespace tutti
