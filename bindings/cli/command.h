@@ -18,6 +18,7 @@ struct Invocation {
   std::function<absl::StatusOr<int>()> action;  // returns the exit code
 };
 
+void AddAdvise(CLI::App& app, Invocation& invocation);
 void AddLaunch(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
 void AddPlan(CLI::App& app, Invocation& invocation);

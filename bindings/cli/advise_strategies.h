@@ -1,0 +1,25 @@
+// The strategies that `tutti advise` compares.
+#ifndef TUTTI_BINDINGS_CLI_ADVISE_STRATEGIES_H_
+#define TUTTI_BINDINGS_CLI_ADVISE_STRATEGIES_H_
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tutti::cli {
+
+// What a strategy asks of the one who takes it; the flag that says that it is no hindrance.
+enum class Asks { kNothing, kAdam, kLossOfAccuracy };
+
+struct AdvisedStrategy {
+  absl::string_view name;
+  Asks asks;
+  absl::string_view accuracy;  // what the strategy costs in accuracy
+};
+
+// The strategies of docs/results/training.md that are worth trying; of two that are equally fast the first one changes
+// less of the training. The first one of all is fp32 gradient_allreduce.
+absl::Span<const AdvisedStrategy> AdvisedStrategies();
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_ADVISE_STRATEGIES_H_

@@ -1,0 +1,31 @@
+// The training for which `tutti advise` compares strategies.
+#ifndef TUTTI_BINDINGS_CLI_ADVISE_TRAINING_H_
+#define TUTTI_BINDINGS_CLI_ADVISE_TRAINING_H_
+
+#include <cstdint>
+
+#include "tutti/cost_model.h"
+#include "tutti/synchronizer.h"
+
+namespace tutti::cli {
+
+struct AdvisedTraining {
+  int ranks = 0;
+  int ranks_per_node = 1;
+  std::int64_t parameters = 0;  // f32
+  double step_s = 0;            // a step of a rank, its optimizer included, when nothing is exchanged
+  // The processors of a rank, which training keeps busy: what communication computes then makes the training slower. 0:
+  // communication has processors of its own, as where a GPU trains.
+  double cores_per_rank = 0;
+  std::int64_t bucket_bytes = SynchronizerOptions().bucket_bytes;
+  std::int64_t first_bucket_bytes = SynchronizerOptions().first_bucket_bytes;
+  CostModel model = DefaultCostModel();
+  bool uses_adam = false;     // strategies that are an Adam of their own compete
+  bool accepts_loss = false;  // strategies that have lost accuracy where they were measured compete
+
+  bool one_node() const { return ranks_per_node >= ranks; }
+};
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_ADVISE_TRAINING_H_

@@ -1,0 +1,135 @@
+// tutti advise, as a user runs it.
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/command_run.h"
+#include "tutti/algorithm.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const char* const kTraining = "advise --ranks 4 --parameters 1M --step-ms 50 ";
+
+nlohmann::json Advise(const std::string& flags, const std::string& training = kTraining) {
+  const CommandRun run = RunTutti(training + flags + " --json");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  return nlohmann::json::parse(run.out);
+}
+
+nlohmann::json RowOf(const nlohmann::json& advice, const std::string& strategy) {
+  for (const nlohmann::json& row : advice["strategies"]) {
+    if (row["strategy"] == strategy) return row;
+  }
+  ADD_FAILURE() << strategy << " is not in " << advice;
+  return {};
+}
+
+double StepOf(const std::string& flags, const std::string& strategy) {
+  return RowOf(Advise(flags), strategy)["step_s"];
+}
+
+TEST(AdviseTest, TheTableBeginsWithTheAdvice) {
+  const CommandRun run = RunTutti("advise --link 1G --ranks 8 --parameters 20M --step-ms 50");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              StartsWith("8 ranks, 1 on each node, over links of 1 Gbit/s; 20000000 parameters of fp32; a step "
+                         "takes 50.0 ms when nothing is exchanged\n\nstrategy "));
+  EXPECT_THAT(run.out, HasSubstr("(times)\nbytegrad:codec=uint4_block  "));
+  EXPECT_THAT(run.out, HasSubstr("\nAdvice: bytegrad:codec=uint4_block. A step takes "));
+  EXPECT_THAT(run.out, HasSubstr("Communication still makes a step "));
+  EXPECT_THAT(run.out, HasSubstr("\nRead docs/algorithms/bytegrad.md before"));
+  EXPECT_EQ(run.out.find(" \n"), std::string::npos) << "a line ends with a space";
+}
+
+TEST(AdviseTest, EveryAlgorithmIsCompared) {
+  const std::string names = Advise("--link 1G")["strategies"].dump();
+  for (const Algorithm* algorithm : AllAlgorithms()) EXPECT_THAT(names, HasSubstr(std::string(algorithm->name)));
+}
+
+TEST(AdviseTest, CompressionDoesNotPayOnAFastLink) {
+  const nlohmann::json advice = Advise("--ranks-per-node 4");
+  EXPECT_EQ(advice["advice"], "gradient_allreduce");
+  EXPECT_EQ(advice["strategies"][0]["strategy"], "gradient_allreduce");
+  EXPECT_THAT(std::string(advice["in_words"]),
+              testing::AllOf(HasSubstr("Compression does not pay here. Gradients travel for "),
+                             testing::EndsWith("no strategy that competes makes a step shorter.")));
+}
+
+TEST(AdviseTest, CompressionPaysOnASlowLink) {
+  const nlohmann::json advice = Advise("--link 10M");
+  EXPECT_EQ(advice["advice"], "bytegrad:codec=uint4_block");
+  EXPECT_GT(advice["strategies"][0]["speed"], 5);
+  EXPECT_THAT(std::string(advice["in_words"]), testing::Not(HasSubstr("does not pay")));
+}
+
+TEST(AdviseTest, AGainOfLessThanTwoPercentIsNoReason) {
+  // The exact average is hidden but for a bucket of the 100; 16 bits would halve what is not hidden.
+  const nlohmann::json advice =
+      Advise("--link 10G --bucket-bytes 1M", "advise --ranks 4 --parameters 25M --step-ms 2000 ");
+  EXPECT_EQ(advice["advice"], "gradient_allreduce");
+  double least = 1e9;
+  for (const nlohmann::json& row : advice["strategies"]) {
+    if (row["competes"]) least = std::min<double>(least, row["step_s"]);
+  }
+  EXPECT_LT(least, advice["strategies"][0]["step_s"]);
+}
+
+TEST(AdviseTest, LossOfAccuracyMustBeAccepted) {
+  const nlohmann::json without = Advise("--link 10M");
+  for (const char* strategy :
+       {"async", "bytegrad:codec=topk,error_feedback=true", "bytegrad:codec=sign,error_feedback=true"}) {
+    EXPECT_EQ(RowOf(without, strategy)["competes"], false);
+    EXPECT_EQ(RowOf(without, strategy)["competes_with"], "--accept-loss");
+  }
+  EXPECT_EQ(Advise("--link 10M --accept-loss")["advice"], "async");
+  EXPECT_THAT(RunTutti(kTraining + std::string("--link 10M")).out, HasSubstr(" (competes with --accept-loss)\n"));
+}
+
+TEST(AdviseTest, QadamNeedsAdam) {
+  EXPECT_EQ(RowOf(Advise("--link 10M"), "qadam")["competes"], false);
+  EXPECT_EQ(RowOf(Advise("--link 10M --adam"), "qadam")["competes"], true);
+}
+
+TEST(AdviseTest, EveryFlagCounts) {
+  const std::string exact = "gradient_allreduce";
+  EXPECT_EQ(StepOf("--link 1G", exact), StepOf("--link 125MB", exact));
+  EXPECT_GT(StepOf("--link 1G", exact), StepOf("--link 10G", exact));
+  EXPECT_GT(StepOf("--link 1G --delay 20ms", exact), StepOf("--link 1G", exact) + 0.02);
+  EXPECT_GT(StepOf("--link 1G --ranks-per-node 2", exact), StepOf("--link 1G --ranks-per-node 4", exact));
+  EXPECT_GT(StepOf("--link 10G --memory-bandwidth 1GB", "bytegrad"), StepOf("--link 10G", "bytegrad"));
+  EXPECT_GT(StepOf("--link 10G --cores-per-rank 0.5", "bytegrad"), StepOf("--link 10G", "bytegrad"));
+  EXPECT_GT(StepOf("--link 10G --first-bucket-bytes 4M", exact), StepOf("--link 10G --first-bucket-bytes 2M", exact));
+  EXPECT_GT(StepOf("--link 10G --bucket-bytes 4M", exact), StepOf("--link 10G --bucket-bytes 1M", exact));
+}
+
+TEST(AdviseTest, WhatCannotServeHasItsReason) {
+  const CommandRun run = RunTutti("advise --link 1G --ranks 3 --ranks-per-node 2 --parameters 1M --step-ms 50");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex("\nlow_precision_decentralized: .*node"));
+}
+
+TEST(AdviseTest, MistakesNameTheFlag) {
+  const auto expect = [](const std::string& flags, const std::string& text) {
+    const CommandRun run = RunTutti("advise " + flags);
+    EXPECT_EQ(run.exit_code, 2) << flags << run.out;
+    EXPECT_THAT(run.err, HasSubstr(text)) << flags;
+  };
+  const std::string rest = " --parameters 1M --step-ms 50";
+  expect("--ranks 4" + rest, "--link is missing: how fast is the link of a node, for example 1G?");
+  expect("--link 1G" + rest, "--ranks");
+  expect("--ranks 1 --link 1G" + rest, "--ranks");
+  expect("--ranks 4 --link 1X" + rest, "'1X' is no rate");
+  expect("--ranks 4 --link 1G --delay 5" + rest, "'5' is no time");
+  expect("--ranks 4 --link 1G --parameters 1Q --step-ms 5", "'1Q' is no count");
+  expect("--ranks 4 --link 1G --parameters 1M --step-ms 0", "--step-ms");
+  expect("--ranks 4 --link 1G --parameters 1M", "--step-ms");
+}
+
+}  // namespace
+}  // namespace tutti::cli

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""`tutti advise` names the fastest of the measured strategies, or one that is nearly as fast, and says what they lose.
+
+    tests/docs/advice.py TUTTI [--verbose]      (TUTTI: the command)
+
+Compares the advice with docs/results/training.json, for every model and link that was measured. Strategies that lost
+accuracy there do not count, because the advice leaves them out, too. No exchange makes a step shorter than a step
+without communication: a measured step that is shorter shows how much the machine's noise is, and the fastest step
+counts as one without communication.
+"""
+
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results"
+LOSSY = ("async", "sign", "topk")  # without --accept-loss never the advice
+NEARLY = 1.1  # times the fastest step
+NEEDED = 0.9  # share of the cells
+RANKS, CORES = 4, 2  # of the machine that measured
+# Every rank was a host of its own, on a link of its own.
+LINKS = {"loopback": ["--ranks-per-node", str(RANKS)], "1gbit": ["--link", "1G"], "100mbit": ["--link", "100M"]}
+
+
+class Measured:
+    """The rows of the measured trainings."""
+
+    def __init__(self):
+        self.rows = json.loads((RESULTS / "training.json").read_text(encoding="utf-8"))["rows"]
+        # Milliseconds by (model, link), which only a sentence of the page has.
+        page = (RESULTS / "training.md").read_text(encoding="utf-8")
+        sentence = re.search(r"A step without any communication takes \(ms\) (.*)\.\n", page).group(1)
+        self.without_ms = {(model, link): float(ms)
+                           for model, link, ms in re.findall(r"(\w+) (\w+): ([\d.]+)", sentence)}
+
+    def of(self, **fields):
+        return [row for row in self.rows if all(row[name] == value for name, value in fields.items())]
+
+    def points(self, **fields):
+        return 100 * statistics.mean(row["accuracy"] for row in self.of(**fields))
+
+    def steps(self, model, link):
+        """Milliseconds of a step by strategy, for those that learn as well."""
+        steps = {}
+        for row in self.of(model=model, link=link, optimizer="sgd"):
+            strategy = row["strategy"]
+            learns = self.points(model=model, link=link, strategy=strategy, optimizer="sgd") >= 100 * row["target_accuracy"]
+            if learns and not any(word in strategy for word in LOSSY):
+                steps[strategy] = row["step_ms"]
+        return steps
+
+    def losses(self, strategy):
+        """The points that a strategy has lost, of each model and link of which that is known."""
+        for model in {row["model"] for row in self.rows}:
+            for link in LINKS:
+                if not all(row["history"] for row in self.of(model=model, link=link, strategy=strategy)):
+                    continue
+                adam = strategy == "qadam"
+                own = self.points(model=model, link=link, strategy=strategy, optimizer="qadam" if adam else "sgd")
+                yield self.points(model=model, link=link, strategy="gradient_allreduce", optimizer="adam" if adam else "sgd") - own
+
+
+def advice(command, parameters, link, step_ms):
+    words = [command, "advise", "--json", "--ranks", str(RANKS), "--cores-per-rank", str(CORES / RANKS),
+             "--parameters", str(parameters), "--step-ms", str(step_ms), *LINKS[link]]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def wrong_words(measured, told):
+    """The strategies whose loss of accuracy is another than `tutti advise` says."""
+    for row in told["strategies"]:
+        losses = list(measured.losses(row["strategy"]))
+        most = re.search(r"at most ([\d.]+) points", row["accuracy"])
+        span = re.search(r"([\d.]+) to ([\d.]+) points", row["accuracy"])
+        low, high = (float(span[1]), float(span[2])) if span else (0, float(most[1]) if most else 0)
+        if max(losses) > high + 0.06 or (span and min(losses) < low - 0.06):
+            yield f"{row['strategy']} has lost {min(losses):.2f} to {max(losses):.2f} points: {row['accuracy']}"
+
+
+def main():
+    command = sys.argv[1]
+    measured = Measured()
+    hits = 0
+    wrong = set()
+    for (model, link), step_ms in measured.without_ms.items():
+        exact = measured.of(model=model, link=link, strategy="gradient_allreduce", optimizer="sgd")[0]
+        parameters = round(exact["bytes_per_step"] / (2 * (RANKS - 1) / RANKS * 4))
+        told = advice(command, parameters, link, step_ms)
+        wrong |= set(wrong_words(measured, told))
+        steps = measured.steps(model, link)
+        fastest = min(steps, key=steps.get)
+        advised = steps.get(told["advice"], float("inf"))  # one that does not learn as well is no advice
+        hit = advised <= NEARLY * max(steps[fastest], step_ms)
+        hits += hit
+        print(f"{'hit ' if hit else 'MISS'} {model} {link}: advice {told['advice']}, measured {advised:.1f} ms; "
+              f"fastest {fastest}, {steps[fastest]:.1f} ms; {step_ms} ms without communication"
+              + (", so that the fastest is noise" if steps[fastest] < step_ms else ""))
+        if not hit or "--verbose" in sys.argv:
+            for row in told["strategies"]:
+                print(f"       {row['strategy']:60} predicted {1e3 * row['step_s']:9.1f} ms, measured "
+                      f"{steps.get(row['strategy'], float('nan')):9.1f} ms")
+    print("\n".join([f"{hits} of {len(measured.without_ms)} cells", *sorted(wrong)]))
+    return 0 if hits >= NEEDED * len(measured.without_ms) and not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
