@@ -40,3 +40,12 @@ def test_checkpoint(tmp_path):
         losses.append(float(words[1]))
     assert all(loss < 0.01 for loss in losses), losses
     assert sorted(path.name for path in (tmp_path / "step300").iterdir()) == ["rank0.pt", "rank1.pt", "rank2.pt"]
+
+
+def test_training(tmp_path):
+    losses = []
+    for strategy in ["decentralized", "bytegrad"]:  # each goes on where the last one ended
+        words = run_example(2, "training.py", tmp_path, strategy)
+        assert words[0] == "loss" and words[2:] == ["on", "2", "ranks"], words
+        losses.append(float(words[1]))
+    assert losses[1] < losses[0], losses
