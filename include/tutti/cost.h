@@ -3,6 +3,7 @@
 #define TUTTI_COST_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,6 +25,25 @@ struct Cost {
 // CostModel::ranks_per_node. Errors are those of Verify, whose form, matching and progress must hold;
 // FailedPrecondition also where the plans have native steps of whose time the model says nothing.
 absl::StatusOr<Cost> CostOf(absl::Span<const Plan> plans, const CostModel& model, absl::Span<const int> nodes = {});
+
+// When one step happens in that simulation, in seconds from the common start.
+struct StepTime {
+  double begin = 0;   // when the rank begins to work on the step; of a Wait when the signal is seen
+  double worked = 0;  // when the rank goes on to another step; of a native step when its collective ends
+  double end = 0;     // when the step has ended: a Send may end later than the rank's work on the Send
+  // Of a Recv or Wait: the index in `plans` and the step of the Send or Signal that it waits for, and when the message
+  // or signal leaves. source_plan is -1 of other steps, and when no plan of the peer was given.
+  int source_plan = -1;
+  StepId source_step = 0;
+  double left = 0;
+};
+
+// The times of the steps of each plan: the simulation of CostOf, without the checks of the plans, which must be those
+// that BuildPlan makes. `plans` may be those of some ranks only, each once. A peer without a plan is then taken to do
+// what the rank that waits for the peer does itself at that point, as in PredictSeconds. FailedPrecondition where the
+// plans have native steps of whose time the model says nothing.
+absl::StatusOr<std::vector<std::vector<StepTime>>> TimesOf(absl::Span<const Plan> plans, const CostModel& model,
+                                                           absl::Span<const int> nodes = {});
 
 }  // namespace tutti
 

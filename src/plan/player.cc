@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/meetings.h"
+#include "tutti/cost.h"
 #include "tutti/native.h"
 
 namespace tutti {
@@ -125,6 +126,30 @@ class Player {
     return last;
   }
 
+  // The times of the steps, after Play; by plan.
+  std::vector<std::vector<StepTime>> Times() const {
+    std::vector<std::vector<StepTime>> times;
+    times.reserve(plans_.size());
+    std::vector<std::size_t> plan_of(ranks_.size());
+    for (std::size_t p = 0; p < plans_.size(); ++p) plan_of[plans_[p].rank] = p;
+    Number n = 0;
+    for (const Plan& plan : plans_) {
+      std::vector<StepTime>& of_plan = times.emplace_back();
+      of_plan.reserve(plan.steps.size());
+      for (; of_plan.size() < plan.steps.size(); ++n) {
+        const Played& at = steps_[n];
+        StepTime& time = of_plan.emplace_back(StepTime{.begin = at.begin, .worked = at.worked, .end = at.end});
+        if (at.source == kNone || at.mirrored) continue;
+        const Played& source = steps_[at.source];
+        const bool message = source.step->kind == StepKind::kSend;
+        time.source_plan = static_cast<int>(plan_of[source.plan->rank]);
+        time.source_step = at.source - ranks_[source.plan->rank].first;
+        time.left = message ? source.leaves : source.worked;
+      }
+    }
+    return times;
+  }
+
  private:
   enum class Crosses : std::uint8_t { kUnknown, kNo, kYes };
 
@@ -135,6 +160,8 @@ class Player {
     Number meeting = kNone;  // of a native step: the index of its collective
     bool mirrored = false;   // the source is this rank's own step, which stands for that of a peer without a plan
     double ready = 0;
+    double begin = 0;   // when the rank begins to work on the step
+    double worked = 0;  // when the rank goes on to another step
     double end = 0;
     double arrival = 0;  // when the message of a Send, or a Signal, is at the peer
     double leaves = 0;   // when the message of a Send leaves
@@ -349,12 +376,19 @@ class Player {
     return std::max(leaves + link.latency_s, ConnectionOf(rank, link).in) + Transfer(link, step.peer, rank, bytes);
   }
 
-  // Lets a rank work for `busy` seconds, from `time` at the earliest; returns the end.
-  double Work(Rank rank, double time, double busy) {
+  // Lets the rank of a step work on the step for `busy` seconds, from `time` at the earliest; returns the end.
+  double Work(Played& at, double time, double busy) {
+    const Rank rank = at.plan->rank;
     RankState& mine = ranks_[rank];
     time = std::max(time, mine.engine);
-    if (mine.cores != nullptr) return mine.engine = mine.cores->Run(rank, time, busy, model_.switch_s);
-    return mine.engine = time + busy * mine.slower;
+    if (mine.cores != nullptr) {
+      mine.engine = mine.cores->Run(rank, time, busy, model_.switch_s);
+      at.begin = mine.engine - busy;
+    } else {
+      mine.engine = time + busy * mine.slower;
+      at.begin = time;
+    }
+    return at.worked = mine.engine;
   }
 
   double Computing(const Plan& plan, const Step& step) const {
@@ -375,10 +409,10 @@ class Player {
       return {&n, 1};
     }
     Collecting& collecting = collectives_[at.meeting];
-    collecting.begin = std::max(collecting.begin, Work(at.plan->rank, at.ready, model_.step_s));
+    collecting.begin = std::max(collecting.begin, Work(at, at.ready, model_.step_s));
     if (--collecting.absent > 0) return {};
     const double end = collecting.begin + CollectiveSeconds(*at.plan, *at.step);
-    for (const Number step : collecting.steps) steps_[step].end = end;
+    for (const Number step : collecting.steps) steps_[step].worked = steps_[step].end = end;
     return collecting.steps;
   }
 
@@ -397,13 +431,14 @@ class Player {
         if (at.mirrored || at.source == kNone) ConnectionOf(rank, ArrivesOver(at)).in = arrival;
         busy = ReceivingSeconds(Link(step.peer, rank), plan.dsts(step)[0].bytes);
       }
-      if (busy > 0 || (waited && ranks_[rank].cores != nullptr)) at.end = Work(rank, at.end, busy);
+      at.begin = at.worked = at.end;
+      if (busy > 0 || (waited && ranks_[rank].cores != nullptr)) at.end = Work(at, at.end, busy);
       return;
     }
     double busy = model_.step_s;
     if (Computes(step)) busy += Computing(plan, step);
     if (step.kind == StepKind::kSend) busy += SendingSeconds(Link(rank, step.peer), plan.srcs(step)[0].bytes);
-    at.end = Work(rank, at.ready, busy);
+    at.end = Work(at, at.ready, busy);
     at.arrival = at.end + model_.signal_s;
     if (step.kind != StepKind::kSend) return;
     const LinkModel& link = Link(rank, step.peer);
@@ -454,6 +489,14 @@ std::int64_t ScratchBytes(const Plan& plan, const Step& step) {
 double Play(absl::Span<const Plan> plans, absl::Span<const int> nodes, const CostModel& model) {
   if (plans.empty()) return 0;
   return Player(plans, nodes, model).Play();
+}
+
+absl::StatusOr<std::vector<std::vector<StepTime>>> TimesOf(absl::Span<const Plan> plans, const CostModel& model,
+                                                           absl::Span<const int> nodes) {
+  if (plans.empty()) return absl::InvalidArgumentError("plans is empty; it needs the plan of at least one rank");
+  Player player(plans, nodes, model);
+  if (absl::Status known = CheckPredicted(player.Play()); !known.ok()) return known;
+  return player.Times();
 }
 
 absl::Status CheckPredicted(double seconds) {

@@ -54,6 +54,48 @@ TEST(CostTest, MessagesOfAChainFollowEachOther) {
   EXPECT_EQ(cost.wire_bytes, 40);
 }
 
+TEST(CostTest, TellsWhenStepsHappen) {
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    PlanBuilder b("test", {.collective = Collective::kBroadcast, .count = 10}, rank, 3, {});
+    Chain(b);
+    absl::StatusOr<Plan> plan = std::move(b).Build();
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    plans.push_back(*std::move(plan));
+  }
+  CostModel model = kModel;
+  model.within_node.message_s = 0.5;
+  const auto times = TimesOf(plans, model);
+  ASSERT_TRUE(times.ok()) << times.status();
+  ASSERT_EQ(times->size(), 3);
+  const StepTime& send = (*times)[0][0];
+  EXPECT_DOUBLE_EQ(send.begin, 0);
+  EXPECT_DOUBLE_EQ(send.worked, 0.5);
+  EXPECT_DOUBLE_EQ(send.end, 0.5 + 4);  // the message is on its way
+  EXPECT_EQ(send.source_plan, -1);
+  const StepTime& recv = (*times)[1][0];
+  EXPECT_DOUBLE_EQ(recv.begin, 0.5 + 1 + 4);
+  EXPECT_DOUBLE_EQ(recv.worked, 0.5 + 1 + 4 + 0.5);
+  EXPECT_EQ(recv.source_plan, 0);
+  EXPECT_EQ(recv.source_step, 0);
+  EXPECT_DOUBLE_EQ(recv.left, 0.5);
+  EXPECT_DOUBLE_EQ((*times)[2][0].left, 0.5 + 1 + 4 + 0.5 + 0.5);
+  EXPECT_DOUBLE_EQ((*times)[2][0].end, CostOf(plans, model)->seconds);
+}
+
+TEST(CostTest, TellsWhenStepsOfSomeRanksHappen) {
+  PlanBuilder b("test", {.collective = Collective::kBroadcast, .count = 10}, 0, 3, {.peers_mapped = true});
+  b.Signal();
+  b.Wait(1);
+  const absl::StatusOr<Plan> plan = std::move(b).Build();
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto times = TimesOf({&*plan, 1}, kModel);
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_EQ((*times)[0][1].source_plan, -1);  // rank 1 has no plan, and is taken to signal when rank 0 does
+  EXPECT_DOUBLE_EQ((*times)[0][1].end, 1);
+  EXPECT_EQ(TimesOf({}, kModel).status().message(), "plans is empty; it needs the plan of at least one rank");
+}
+
 TEST(CostTest, SegmentsOfAChainOverlap) {
   const Cost cost = CostOfBroadcast(4, kModel, Chain, {.segment_bytes = 8});
   EXPECT_DOUBLE_EQ(cost.seconds, 3 * 1 + (5 + 2) * 0.8);
