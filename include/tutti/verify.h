@@ -2,11 +2,18 @@
 #ifndef TUTTI_VERIFY_H_
 #define TUTTI_VERIFY_H_
 
+#include <functional>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tutti/plan.h"
 
 namespace tutti {
+
+// Told how far a verification has come: the property that is being checked (form, matching and progress, races, values)
+// and which part of the check is done, from 0 to 1.
+using VerifyProgress = std::function<void(absl::string_view property, double part)>;
 
 // Checks `plans`, one per rank in rank order (for send and recv, only the plans of the two ranks that take part), for
 // these properties, in this order:
@@ -27,8 +34,9 @@ namespace tutti {
 //
 // Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
 // rank and step. Relies on nothing that the builder derived. Takes memory and time in proportion to the steps of all
-// ranks (see docs/decisions/0004).
-absl::Status Verify(absl::Span<const Plan> plans);
+// ranks (see docs/decisions/0004). `progress`, if given, is called when the check of a property begins, and now and
+// then while races and values are checked.
+absl::Status Verify(absl::Span<const Plan> plans, const VerifyProgress& progress = {});
 
 }  // namespace tutti
 

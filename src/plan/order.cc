@@ -231,7 +231,7 @@ std::vector<Position> Order::givers(Position at) const {
   return {at, all[static_cast<std::size_t>(NativePlaceOf(plan(at), s, s.peer))]};
 }
 
-std::optional<Order::Pair> Order::FirstUnordered(std::vector<Pair> pairs) const {
+std::optional<Order::Pair> Order::FirstUnordered(std::vector<Pair> pairs, absl::FunctionRef<void(double)> done) const {
   std::erase_if(pairs, [&](const Pair& pair) {
     const absl::Span<const Position> direct = before(pair.second);
     return std::find(direct.begin(), direct.end(), pair.first) != direct.end();
@@ -246,6 +246,7 @@ std::optional<Order::Pair> Order::FirstUnordered(std::vector<Pair> pairs) const 
   std::vector<std::uint64_t> bits;
   for (auto pair = pairs.begin(); pair != pairs.end();) {
     const Position block = pair->first;
+    done(static_cast<double>(pair - pairs.begin()) / static_cast<double>(pairs.size()));
     auto end = pair;
     Position last = 0;
     for (; end != pairs.end() && end->first < block + kBlock; ++end) last = std::max(last, end->second);

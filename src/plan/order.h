@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -50,8 +51,10 @@ class Order {
   std::vector<Position> givers(Position at) const;
 
   using Pair = std::pair<Position, Position>;
-  // The first of `pairs`, by its later step, whose first step does not happen before its second.
-  std::optional<Pair> FirstUnordered(std::vector<Pair> pairs) const;
+  // The first of `pairs`, by its later step, whose first step does not happen before its second. `done` is
+  // told the part of the pairs that has been looked at.
+  std::optional<Pair> FirstUnordered(
+      std::vector<Pair> pairs, absl::FunctionRef<void(double)> done = [](double) {}) const;
 
   // Text such as "rank 2 step 7 (send …)".
   std::string Describe(Position at) const { return Describe(nodes_[at].plan, nodes_[at].step); }

@@ -95,7 +95,8 @@ class Races {
     }
   }
 
-  absl::Status Check() const {
+  absl::Status Check(absl::FunctionRef<void(double)> done) const {
+    done(0);
     if (absl::Status status = CheckPeers(); !status.ok()) return status;
     if (absl::Status status = CheckSteady(StepKind::kSignal); !status.ok()) return status;
     if (absl::Status status = CheckSteady(StepKind::kNative); !status.ok()) return status;
@@ -111,7 +112,7 @@ class Races {
     }
     std::vector<Order::Pair> pairs;
     for (Memory& m : memories) m.Conflicts(pairs);
-    if (const std::optional<Order::Pair> race = order_.FirstUnordered(std::move(pairs))) {
+    if (const std::optional<Order::Pair> race = order_.FirstUnordered(std::move(pairs), done)) {
       return absl::FailedPreconditionError(absl::StrCat("race: ", order_.Describe(race->first), " and ",
                                                         order_.Describe(race->second),
                                                         " touch the same bytes and nothing orders them"));
@@ -193,6 +194,8 @@ class Races {
 
 }  // namespace
 
-absl::Status CheckRaces(absl::Span<const Plan> plans, const Order& order) { return Races(plans, order).Check(); }
+absl::Status CheckRaces(absl::Span<const Plan> plans, const Order& order, absl::FunctionRef<void(double)> done) {
+  return Races(plans, order).Check(done);
+}
 
 }  // namespace tutti

@@ -20,6 +20,9 @@
 namespace tutti {
 namespace {
 
+// How far the check has come is told after every so many steps.
+constexpr Position kStepsBetweenNews = 1024;
+
 class Simulation {
  public:
   Simulation(absl::Span<const Plan> plans, const Order& order)
@@ -42,8 +45,9 @@ class Simulation {
     }
   }
 
-  absl::Status Check() {
+  absl::Status Check(absl::FunctionRef<void(double)> done) {
     for (Position at = 0; at < order_.size(); ++at) {
+      if (at % kStepsBetweenNews == 0) done(static_cast<double>(at) / order_.size());
       looked_at_ = at;
       if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(looked_at_), ": ", error_));
     }
@@ -396,6 +400,8 @@ class Simulation {
 
 }  // namespace
 
-absl::Status CheckValues(absl::Span<const Plan> plans, const Order& order) { return Simulation(plans, order).Check(); }
+absl::Status CheckValues(absl::Span<const Plan> plans, const Order& order, absl::FunctionRef<void(double)> done) {
+  return Simulation(plans, order).Check(done);
+}
 
 }  // namespace tutti

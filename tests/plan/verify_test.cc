@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,28 @@ TEST(VerifyTest, AcceptsAllReduceByHand) {
     EXPECT_EQ(
         ErrorOf({.count = 5, .in_place = in_place}, 4, [](PlanBuilder& b) { AllToAllThenReduce(b, b.spec().op); }), "");
   }
+}
+
+TEST(VerifyTest, TellsHowFarItHasCome) {
+  const std::vector<Plan> plans =
+      Plans({.count = 5}, 40, [](PlanBuilder& b) { AllToAllThenReduce(b, ReduceOp::kSum); });
+  std::vector<std::string> properties;
+  double last = 0;
+  int news = 0;
+  const absl::Status verified = Verify(plans, [&](absl::string_view property, double part) {
+    if (properties.empty() || properties.back() != property) {
+      properties.emplace_back(property);
+      last = 0;
+    }
+    EXPECT_GE(part, last) << property;
+    EXPECT_LE(part, 1) << property;
+    last = part;
+    ++news;
+  });
+  EXPECT_TRUE(verified.ok()) << verified;
+  EXPECT_THAT(properties, testing::ElementsAre("form", "matching and progress", "races", "values"));
+  EXPECT_GT(last, 0.5);
+  EXPECT_GT(news, 6);
 }
 
 TEST(VerifyTest, PlansMustBeOnePerRankOfOneCall) {
