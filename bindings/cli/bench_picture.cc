@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "bindings/cli/bench_series.h"
 #include "bindings/cli/svg_chart.h"
+#include "bindings/cli/svg_shapes.h"
 
 namespace tutti::cli {
 namespace {

@@ -8,16 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "bindings/cli/sizes.h"
+#include "bindings/cli/svg_shapes.h"
 
 namespace tutti::cli {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 1200;
-constexpr double kMargin = 24;
 constexpr double kAxisWidth = 58;  // of the labels on the left of a chart
 constexpr double kChartHeight = 420;
 constexpr double kLine = 20;
@@ -30,21 +27,6 @@ constexpr int kMostTicks = 10;
 constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"};
 
 const char* ColorOf(int number) { return kColors[static_cast<std::size_t>(number) % std::size(kColors)]; }
-
-std::string Escaped(absl::string_view text) {
-  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
-std::string Text(double x, double y, int size, absl::string_view anchor, absl::string_view text,
-                 absl::string_view more = "") {
-  return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" text-anchor=\"%s\"%s>%s</text>\n", x, y, size,
-                         anchor, more, Escaped(text));
-}
-
-std::string Line(double x1, double y1, double x2, double y2, absl::string_view color, double width) {
-  return absl::StrFormat("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%g\"/>\n",
-                         x1, y1, x2, y2, color, width);
-}
 
 // Curves with one color differ in the form of their marks: circles, squares and triangles.
 std::string Mark(double x, double y, int number) {
@@ -136,61 +118,49 @@ std::string DrawChart(const Chart& chart, double left, double right, double top)
       chart.curves, [](const auto& point) { return point.second; }, bottom, top);
   std::string svg;
   for (const double tick : TicksOfBytes(x)) {
-    absl::StrAppend(&svg, Line(x(tick), top, x(tick), bottom, "#e4e4e4", 1),
-                    Text(x(tick), bottom + 18, 13, "middle", FormatBytes(static_cast<std::int64_t>(tick))));
+    absl::StrAppend(&svg, SvgLine(x(tick), top, x(tick), bottom, "#e4e4e4", 1),
+                    SvgText(x(tick), bottom + 18, 13, "middle", FormatBytes(static_cast<std::int64_t>(tick))));
   }
   for (const double tick : TicksOfValues(y)) {
-    absl::StrAppend(&svg, Line(left, y(tick), right, y(tick), "#e4e4e4", 1),
-                    Text(left - 6, y(tick) + 4, 13, "end", absl::StrFormat("%g", tick)));
+    absl::StrAppend(&svg, SvgLine(left, y(tick), right, y(tick), "#e4e4e4", 1),
+                    SvgText(left - 6, y(tick) + 4, 13, "end", absl::StrFormat("%g", tick)));
   }
   absl::StrAppendFormat(
       &svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888888\"/>\n", left,
       top, right - left, kChartHeight);
-  absl::StrAppend(&svg, Text((left + right) / 2, bottom + 40, 14, "middle", chart.x_label),
-                  Text(left, top - 8, 14, "start", chart.y_label));
+  absl::StrAppend(&svg, SvgText((left + right) / 2, bottom + 40, 14, "middle", chart.x_label),
+                  SvgText(left, top - 8, 14, "start", chart.y_label));
   for (const Curve& curve : chart.curves) absl::StrAppend(&svg, DrawCurve(curve, x, y));
   return svg;
 }
 
 std::string DrawLegend(const std::vector<const Curve*>& curves, double top) {
   constexpr double kSample = 34;
-  const double column = (kWidth - 2 * kMargin) / kLegendColumns;
+  const double column = (kPictureWidth - 2 * kPictureMargin) / kLegendColumns;
   std::string svg;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     const std::size_t line = i / kLegendColumns;
-    const double x = kMargin + column * static_cast<double>(i % kLegendColumns);
+    const double x = kPictureMargin + column * static_cast<double>(i % kLegendColumns);
     const double y = top + kLine * static_cast<double>(line);
-    absl::StrAppend(&svg, Line(x, y - 5, x + kSample, y - 5, ColorOf(curves[i]->color), 2),
+    absl::StrAppend(&svg, SvgLine(x, y - 5, x + kSample, y - 5, ColorOf(curves[i]->color), 2),
                     Mark(x + kSample / 2, y - 5, curves[i]->color),
-                    Text(x + kSample + 8, y, 13, "start", Shortened(curves[i]->label, kMostOfLabel)));
+                    SvgText(x + kSample + 8, y, 13, "start", Shortened(curves[i]->label, kMostOfLabel)));
   }
   return svg;
 }
 
 }  // namespace
 
-std::string Shortened(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // inside a character of UTF-8
-  return absl::StrCat(text.substr(0, end), "...");
-}
-
 std::string SvgOf(const std::string& title, const std::string& description, absl::Span<const std::string> notes,
                   absl::Span<const Chart> charts) {
-  std::string body = Text(kMargin, 34, 20, "start", title, " font-weight=\"bold\"");
-  double top = 58;
-  for (const std::string& note : notes) {
-    absl::StrAppend(&body, Text(kMargin, top, 13, "start", note, " fill=\"#444444\""));
-    top += kLine - 2;
-  }
-  top += kLine;
+  std::string body = SvgHeading(title, notes);
+  double top = BelowHeading(notes) + kLine;
   std::vector<const Curve*> in_legend;
   if (!charts.empty()) {
-    const double width = (kWidth - kMargin) / static_cast<double>(charts.size());
+    const double width = (kPictureWidth - kPictureMargin) / static_cast<double>(charts.size());
     for (std::size_t i = 0; i < charts.size(); ++i) {
-      const double left = kMargin / 2 + width * static_cast<double>(i);
-      absl::StrAppend(&body, DrawChart(charts[i], left, left + width - kMargin, top));
+      const double left = kPictureMargin / 2 + width * static_cast<double>(i);
+      absl::StrAppend(&body, DrawChart(charts[i], left, left + width - kPictureMargin, top));
     }
     for (const Curve& curve : charts.front().curves) {
       if (!curve.dashed) in_legend.push_back(&curve);
@@ -200,12 +170,7 @@ std::string SvgOf(const std::string& title, const std::string& description, absl
   absl::StrAppend(&body, DrawLegend(in_legend, top));
   const std::size_t lines = (in_legend.size() + kLegendColumns - 1) / kLegendColumns;
   const double height = top + kLine * static_cast<double>(lines);
-  return absl::StrFormat(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\" "
-             "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" "
-             "fill=\"#ffffff\"/>\n",
-             kWidth, height, kWidth, height) +
-         "<desc>" + Escaped(description) + "</desc>\n" + body + "</svg>\n";
+  return SvgPicture(height, description, body);
 }
 
 }  // namespace tutti::cli

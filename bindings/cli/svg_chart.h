@@ -2,7 +2,6 @@
 #ifndef TUTTI_BINDINGS_CLI_SVG_CHART_H_
 #define TUTTI_BINDINGS_CLI_SVG_CHART_H_
 
-#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +22,6 @@ struct Chart {
   std::string y_label;
   std::vector<Curve> curves;
 };
-
-// `text`, cut to so many bytes with "..." in place of the rest; characters stay whole.
-std::string Shortened(const std::string& text, std::size_t most);
 
 // The charts side by side, 1,200 pixels wide together; above them the title and the notes, in lines of their own, below
 // them one legend for all, made of the curves of the first chart. The description is in the file, but is not drawn.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bindings/cli/svg_chart.h"
+#include "bindings/cli/svg_shapes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
