@@ -12,22 +12,6 @@
 namespace tutti::cli {
 namespace {
 
-struct NamedFile {
-  const char* flag;
-  const std::string& path;
-};
-
-bool IsSameFile(const std::string& one, const std::string& other) {
-  std::error_code unknown;  // of files that do not exist
-  return one == other || std::filesystem::equivalent(one, other, unknown);
-}
-
-absl::Status CheckDistinct(const NamedFile& file, const NamedFile& other) {
-  if (!IsSameFile(file.path, other.path)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.flag, " ", file.path, " is the file of ", other.flag, ", too; name another one"));
-}
-
 // The name of this run among those that it is compared with.
 std::string NameOf(const BenchOutputs& outputs) {
   for (const std::string* file : {&outputs.json, &outputs.jsonl, &outputs.csv, &outputs.plot}) {

@@ -85,7 +85,7 @@ std::string SchedulesMarkdown() {
       "# Schedules\n\n"
       "How each collective moves bytes: n ranks, S bytes. `tutti plan all_reduce` says which schedule is chosen and "
       "why;\n"
-      "`tutti plan all_reduce:ring` prints, draws, costs and verifies the steps of one.\n"
+      "`tutti plan all_reduce:ring` prints, draws, costs and verifies the steps of one ([plans.md](plans.md)).\n"
       "This page is printed by `tutti docs schedules`; a test compares the two.\n";
   for (Collective collective : kAllCollectives) {
     absl::StrAppend(&text, "\n## ", Name(collective), "\n\n| schedule | how it works | cost |\n|---|---|---|\n");

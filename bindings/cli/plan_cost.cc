@@ -4,21 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tutti/cost.h"
 #include "tutti/schedule.h"
 
 namespace tutti::cli {
 namespace {
 
-absl::StatusOr<std::string> Row(const PlanRequest& request, const CostModel& model) {
+absl::StatusOr<Cost> CostOfRequest(const PlanRequest& request, const CostModel& model) {
   const absl::StatusOr<PlanFamily> family = Resolve(request);
   if (!family.ok()) return family.status();
   const absl::StatusOr<std::vector<Plan>> plans = BuildAll(*family);
   if (!plans.ok()) return plans.status();
-  const absl::StatusOr<Cost> cost = CostOf(*plans, model);
-  if (!cost.ok()) return cost.status();
-  return absl::StrFormat("%-32s %10d %10d %14d %14d %12.1f\n", request.spec, cost->steps, cost->messages,
-                         cost->wire_bytes, cost->memory_bytes, cost->seconds * 1e6);
+  return CostOf(*plans, model);
 }
 
 std::string Heading(const CostModel& model) {
@@ -29,20 +25,32 @@ std::string Heading(const CostModel& model) {
 
 }  // namespace
 
-absl::StatusOr<std::string> CostTable(const PlanRequest& request, const CostModel& model) {
-  std::string table = Heading(model);
+absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model) {
+  std::vector<PlanCost> costs;
   const absl::StatusOr<Collective> collective = ParseCollective(request.spec);
   if (!collective.ok()) {
-    const absl::StatusOr<std::string> row = Row(request, model);
-    if (!row.ok()) return row.status();
-    return table + *row;
+    costs.push_back({request.spec, CostOfRequest(request, model)});
+    if (!costs[0].cost.ok()) return costs[0].cost.status();
+    return costs;
   }
   for (const Schedule* schedule : AllSchedules()) {
     if (schedule->collective != *collective) continue;
     PlanRequest one = request;
     one.spec = absl::StrCat(Name(*collective), ":", schedule->name);
-    const absl::StatusOr<std::string> row = Row(one, model);
-    absl::StrAppend(&table, row.ok() ? *row : absl::StrFormat("%-32s %s\n", one.spec, row.status().message()));
+    costs.push_back({one.spec, CostOfRequest(one, model)});
+  }
+  return costs;
+}
+
+std::string CostTable(absl::Span<const PlanCost> costs, const CostModel& model) {
+  std::string table = Heading(model);
+  for (const auto& [spec, cost] : costs) {
+    if (cost.ok()) {
+      absl::StrAppendFormat(&table, "%-32s %10d %10d %14d %14d %12.1f\n", spec, cost->steps, cost->messages,
+                            cost->wire_bytes, cost->memory_bytes, cost->seconds * 1e6);
+    } else {
+      absl::StrAppendFormat(&table, "%-32s %s\n", spec, cost.status().message());
+    }
   }
   return table;
 }

@@ -1,17 +1,28 @@
-// What plans would cost on a machine described by a few numbers, as a table.
+// What plans would cost on a machine described by a few numbers.
 #ifndef TUTTI_BINDINGS_CLI_PLAN_COST_H_
 #define TUTTI_BINDINGS_CLI_PLAN_COST_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "bindings/cli/plan_request.h"
+#include "tutti/cost.h"
 #include "tutti/cost_model.h"
 
 namespace tutti::cli {
 
-// One row for the plan of `request` or, when it names a collective alone, one for each schedule that serves the call.
-absl::StatusOr<std::string> CostTable(const PlanRequest& request, const CostModel& model);
+struct PlanCost {
+  std::string spec;  // "all_reduce:ring"
+  absl::StatusOr<Cost> cost;
+};
+
+// The cost of the plan of `request` or, when `request` names a collective alone, of each schedule of the collective, of
+// which some may not serve the call.
+absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model);
+
+std::string CostTable(absl::Span<const PlanCost> costs, const CostModel& model);
 
 }  // namespace tutti::cli
 

@@ -1,132 +1,70 @@
 #include "bindings/cli/plan_picture.h"
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "bindings/cli/write_file.h"
-#include "tutti/print.h"
+#include "absl/strings/str_format.h"
+#include "bindings/cli/plan_timeline.h"
+#include "bindings/cli/plan_timeline_svg.h"
 
 namespace tutti::cli {
 namespace {
 
-// The formats of pictures, with Graphviz's names, which are also the ends of file names.
-constexpr absl::string_view kFormats[] = {"dot", "svg", "png", "pdf"};
+// A schedule looks at every rank of the world when it writes a plan: where only some plans are made, their number times
+// the ranks of the world is at most this.
+constexpr std::int64_t kMostLookedAt = 1 << 17;
 
-constexpr absl::string_view kWhatHelps =
-    "take fewer --ranks, a smaller size or a larger --segment, or write the graph to a file that ends in .dot";
+std::int64_t LengthOf(const Plan& plan) { return std::ssize(plan.steps) + std::ssize(plan.refs); }
 
-// The exit code with which a shell says that there is no such program.
-constexpr int kNotStarted = 127;
-
-absl::string_view FormatOf(absl::string_view file) {
-  const std::size_t point = file.rfind('.');
-  return point == file.npos ? "" : file.substr(point + 1);
+// The plans of all ranks; where these would be too large together, of as many ranks as there is room for, but not more
+// than there are lanes, from `first` on or up to the last one.
+absl::StatusOr<std::vector<Plan>> PlansToSimulate(const PlanFamily& family, Rank first) {
+  const absl::StatusOr<Plan> one = family.build(first);
+  if (!one.ok()) return one.status();
+  const std::int64_t room = kMostSimulated / std::max<std::int64_t>(LengthOf(*one), 1);
+  if (family.ranks <= room) return BuildAll(family);
+  const std::int64_t looked_at = kMostLookedAt / family.ranks;
+  const auto lanes = static_cast<int>(std::clamp<std::int64_t>(std::min(room, looked_at), 1, kLanesOfMany));
+  std::vector<Plan> plans;
+  for (Rank rank = std::min(first, family.ranks - lanes); static_cast<int>(plans.size()) < lanes; ++rank) {
+    absl::StatusOr<Plan> plan = family.build(rank);
+    if (!plan.ok()) return plan.status();
+    plans.push_back(*std::move(plan));
+  }
+  return plans;
 }
 
-// A file without a name, which vanishes with its last descriptor; close-on-exec.
-class UnnamedFile {
- public:
-  explicit UnnamedFile(const std::string& text) : fd_(::memfd_create("tutti-plan", MFD_CLOEXEC)) {
-    std::size_t written = 0;
-    while (written < text.size()) {
-      const ssize_t taken = ::write(fd_, text.data() + written, text.size() - written);
-      if (taken <= 0) break;
-      written += static_cast<std::size_t>(taken);
-    }
-    complete_ = fd_ >= 0 && written == text.size() && ::lseek(fd_, 0, SEEK_SET) == 0;
-  }
-  ~UnnamedFile() { ::close(fd_); }
-  UnnamedFile(const UnnamedFile&) = delete;
-  UnnamedFile& operator=(const UnnamedFile&) = delete;
-
-  int fd() const { return fd_; }
-  bool complete() const { return complete_; }
-  std::string FirstLine() const {
-    std::string line(200, '\0');
-    const ssize_t got = ::pread(fd_, line.data(), line.size(), 0);
-    line.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-    return line.substr(0, line.find('\n'));
-  }
-
- private:
-  const int fd_;
-  bool complete_ = false;
-};
-
-// Makes the child `dot`, which a timer ends after `limit`; the timer outlives exec, and the death of the parent.
-[[noreturn]] void BecomeDot(char** arguments, int in, int err, absl::Duration limit) {
-  const itimerval once{.it_interval = {}, .it_value = absl::ToTimeval(limit)};
-  ::setitimer(ITIMER_REAL, &once, nullptr);
-  ::dup2(in, STDIN_FILENO);
-  ::dup2(err, STDERR_FILENO);
-  ::execvp(arguments[0], arguments);
-  ::_exit(kNotStarted);
+std::string TitleOf(const PlanRequest& request, const PlanFamily& family, const Plan& plan) {
+  const std::int64_t bytes = request.count >= 0 ? request.count * SizeOf(request.traffic.dtype) : request.bytes;
+  const bool moves_bytes = plan.spec.collective != Collective::kBarrier;
+  const std::vector<int>& nodes = request.options.nodes;
+  const std::size_t several = std::set<int>(nodes.begin(), nodes.end()).size();
+  return absl::StrCat(
+      plan.name, moves_bytes ? absl::StrCat(", ", BytesInWords(bytes), " of ", Name(request.traffic.dtype)) : "", ", ",
+      family.ranks, family.ranks == 1 ? " rank" : " ranks", several > 1 ? absl::StrCat(" on ", several, " nodes") : "");
 }
 
-// Runs `dot -Tsvg -o picture`, without a shell.
-absl::Status RunDot(const std::string& source, const std::string& picture, absl::Duration limit) {
-  std::string arguments[] = {"dot", absl::StrCat("-T", FormatOf(picture)), "-o", picture};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};
-  const UnnamedFile in(source), err("");
-  if (!in.complete() || !err.complete()) return absl::ErrnoToStatus(errno, "cannot hand the plans to dot");
-  const pid_t child = ::fork();
-  if (child < 0) return absl::ErrnoToStatus(errno, "cannot start dot");
-  if (child == 0) BecomeDot(argv, in.fd(), err.fd(), limit);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status == 0) return absl::OkStatus();
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) {
-    return absl::NotFoundError(absl::StrCat("cannot run dot (Debian package graphviz) to draw ", picture,
-                                            "; a file that ends in .dot needs no program"));
-  }
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("dot did not draw ", picture, " within ", absl::FormatDuration(limit), "; ", kWhatHelps));
-  }
-  return absl::InternalError(absl::StrCat("dot failed to draw ", picture, ": ", err.FirstLine()));
+std::string TimeInWords(double seconds) {
+  if (seconds >= 1) return absl::StrFormat("%.3g s", seconds);
+  return seconds >= 1e-3 ? absl::StrFormat("%.3g ms", seconds * 1e3) : absl::StrFormat("%.3g µs", seconds * 1e6);
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ParsePictureFile(absl::string_view file) {
-  if (std::find(std::begin(kFormats), std::end(kFormats), FormatOf(file)) != std::end(kFormats)) {
-    return std::string(file);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", file, "' cannot be drawn; the name must end in .", absl::StrJoin(kFormats, ", .")));
-}
-
-absl::Status CheckDrawable(absl::Span<const Plan> plans, const std::string& file) {
-  if (FormatOf(file) == "dot") return absl::OkStatus();
-  std::int64_t steps = 0, arrows = 0;
-  for (const Plan& plan : plans) {
-    steps += std::ssize(plan.steps);
-    for (const Step& step : plan.steps) {
-      const bool joins_peer =
-          step.kind == StepKind::kRecv || step.kind == StepKind::kWait || step.kind == StepKind::kNative;
-      arrows += step.num_deps + (joins_peer ? 1 : 0);
-    }
-  }
-  if (steps <= kMaxDrawnSteps && arrows <= kMaxDrawnArrows) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--draw ", file, ": the plans of all ranks have ", steps,
-                                                 " steps and ", arrows, " arrows, a picture has at most ",
-                                                 kMaxDrawnSteps, " and ", kMaxDrawnArrows, "; ", kWhatHelps));
-}
-
-absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file, absl::Duration limit) {
-  if (FormatOf(file) == "dot") return WriteFile(file, ToGraphviz(plans));
-  if (absl::Status drawable = CheckDrawable(plans, file); !drawable.ok()) return drawable;
-  return RunDot(ToGraphviz(plans), file, limit);
+absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFamily& family, const CostModel& model,
+                                      Rank first) {
+  const absl::StatusOr<std::vector<Plan>> plans = PlansToSimulate(family, first);
+  if (!plans.ok()) return plans.status();
+  const absl::StatusOr<Timeline> timeline = TimelineOf(*plans, model, request.options.nodes, first);
+  if (!timeline.ok()) return timeline.status();
+  const std::vector<std::string> notes = {
+      absl::StrCat("Predicted to take ", TimeInWords(timeline->seconds), " by ", family.choice, "."),
+      absl::StrCat("Assumed: ", ToString(model), ".")};
+  return SvgOf(*timeline, TitleOf(request, family, plans->front()), notes);
 }
 
 }  // namespace tutti::cli

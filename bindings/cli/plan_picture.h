@@ -1,32 +1,24 @@
-// Draws plans into files.
+// The picture of `tutti plan --draw`: a timeline with a heading that says what it shows.
 #ifndef TUTTI_BINDINGS_CLI_PLAN_PICTURE_H_
 #define TUTTI_BINDINGS_CLI_PLAN_PICTURE_H_
 
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "tutti/plan.h"
+#include "bindings/cli/plan_request.h"
+#include "tutti/cost_model.h"
 
 namespace tutti::cli {
 
-// `file`, when its end names a format that plans can be drawn in. InvalidArgument lists the valid ends.
-absl::StatusOr<std::string> ParsePictureFile(absl::string_view file);
+// Plans of all ranks are simulated while they have at most so many steps and refs together, which takes seconds; in
+// larger worlds only the plans of the ranks in the picture are.
+inline constexpr std::int64_t kMostSimulated = 8'000'000;
 
-// The largest picture that `dot` draws in seconds and that a reader still finds a way through. FILE.dot has no limit.
-inline constexpr std::int64_t kMaxDrawnSteps = 1500;
-inline constexpr std::int64_t kMaxDrawnArrows = 2000;
-
-// InvalidArgument, with the limit and what would help, when the steps of all ranks are too many for a picture.
-absl::Status CheckDrawable(absl::Span<const Plan> plans, const std::string& file);
-
-// FILE.dot holds Graphviz text; all others are drawn by Graphviz's `dot`. NotFound when dot cannot be started,
-// DeadlineExceeded when dot takes longer than `limit`, after which dot is ended.
-absl::Status DrawPlans(absl::Span<const Plan> plans, const std::string& file, absl::Duration limit = absl::Minutes(1));
+// The timeline of the plans of `family`, which answers `request`, as SVG; of a large world the lanes begin with rank
+// `first`. Errors are those of building plans and of TimelineOf.
+absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFamily& family, const CostModel& model,
+                                      Rank first);
 
 }  // namespace tutti::cli
 

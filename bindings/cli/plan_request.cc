@@ -1,5 +1,6 @@
 #include "bindings/cli/plan_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,17 +26,22 @@ absl::StatusOr<PlanFamily> ResolveCollective(const PlanRequest& request, Collect
                                              absl::string_view schedule_name) {
   const absl::StatusOr<CollectiveSpec> spec = SpecOf(request, collective, 0);
   if (!spec.ok()) return spec.status();
-  PlanFamily family{.explanation = "", .ranks = request.ranks, .build = nullptr};
+  PlanFamily family{.explanation = "", .choice = "", .ranks = request.ranks, .build = nullptr};
   const Schedule* schedule = nullptr;
   if (schedule_name.empty()) {
     const absl::StatusOr<Selection> selection = SelectSchedule(*spec, request.ranks, request.options);
     if (!selection.ok()) return selection.status();
     schedule = selection->schedule;
     family.explanation = absl::StrCat("chosen: ", schedule->name, "\n", selection->reason());
+    const auto serving = std::count_if(selection->candidates.begin(), selection->candidates.end(),
+                                       [](const Candidate& candidate) { return candidate.refusal.ok(); });
+    family.choice = absl::StrCat("schedule ", schedule->name, ", predicted to be the fastest of the ", serving,
+                                 " that serve the call");
   } else {
     const absl::StatusOr<const Schedule*> found = FindSchedule(collective, schedule_name);
     if (!found.ok()) return found.status();
     schedule = *found;
+    family.choice = absl::StrCat("schedule ", schedule->name, ", as asked for");
   }
   family.build = [request, collective, schedule](Rank rank) -> absl::StatusOr<Plan> {
     const absl::StatusOr<CollectiveSpec> own = SpecOf(request, collective, rank);
@@ -53,6 +59,7 @@ absl::StatusOr<PlanFamily> ResolveMessage(const PlanRequest& request, absl::stri
   const absl::StatusOr<PlanFamily> receiver = ResolveCollective(request, Collective::kRecv, schedule_name);
   if (!receiver.ok()) return receiver.status();
   return PlanFamily{.explanation = sender->explanation,
+                    .choice = sender->choice,
                     .ranks = 2,
                     .build = [send = sender->build, recv = receiver->build](Rank rank) {
                       return rank == 0 ? send(rank) : recv(rank);
@@ -76,12 +83,14 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
         absl::StrCat("step ", request.step, " exchanges nothing with ", strategy->ToString(), "; try another --step"));
   }
   const int rounds = RoundsOf(*strategy, participants);
-  const std::string which = rounds == 1 ? "" : absl::StrCat("round ", round, " of 0…", rounds - 1, "\n");
-  return PlanFamily{.explanation = absl::StrCat("strategy: ", strategy->ToString(), "\n", which),
-                    .ranks = request.ranks,
-                    .build = [request, strategy = *strategy, dtype, count, round](Rank rank) {
-                      return BuildPlan(strategy, dtype, count, rank, request.ranks, request.options, round);
-                    }};
+  const std::string which = rounds == 1 ? "" : absl::StrCat("round ", round, " of 0…", rounds - 1);
+  return PlanFamily{
+      .explanation = absl::StrCat("strategy: ", strategy->ToString(), "\n", which, which.empty() ? "" : "\n"),
+      .choice = absl::StrCat("strategy ", strategy->ToString(), which.empty() ? "" : ", ", which),
+      .ranks = request.ranks,
+      .build = [request, strategy = *strategy, dtype, count, round](Rank rank) {
+        return BuildPlan(strategy, dtype, count, rank, request.ranks, request.options, round);
+      }};
 }
 
 std::vector<std::string> NamesOfAll() {

@@ -28,6 +28,7 @@ struct PlanRequest {
 
 struct PlanFamily {
   std::string explanation;  // which schedule was chosen and why; empty when it was named
+  std::string choice;       // the same in one line, also when it was named
   int ranks = 0;            // ranks that take part: two for send and recv, otherwise all
   std::function<absl::StatusOr<Plan>(Rank rank)> build;
 };

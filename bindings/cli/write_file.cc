@@ -16,7 +16,18 @@ absl::Status CannotWrite(const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
+bool IsSameFile(const std::string& one, const std::string& other) {
+  std::error_code unknown;  // of files that do not exist
+  return one == other || std::filesystem::equivalent(one, other, unknown);
+}
+
 }  // namespace
+
+absl::Status CheckDistinct(const NamedFile& file, const NamedFile& other) {
+  if (!IsSameFile(file.path, other.path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.flag, " ", file.path, " is the file of ", other.flag, ", too; name another one"));
+}
 
 absl::Status CheckWritable(const std::string& path) {
   int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

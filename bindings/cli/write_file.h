@@ -8,6 +8,14 @@
 
 namespace tutti::cli {
 
+struct NamedFile {
+  const char* flag;
+  const std::string& path;
+};
+
+// InvalidArgument, which names both flags, when two files are one.
+absl::Status CheckDistinct(const NamedFile& file, const NamedFile& other);
+
 // Whether WriteFile can open `path`: asked before the work whose result the file is to hold. Changes no file, and
 // leaves none where there was none. Errors of CheckWritable and WriteFile name the file and the system's reason.
 absl::Status CheckWritable(const std::string& path);

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
-#include "bindings/cli/plan_picture.h"
+#include "bindings/cli/plan_graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/cli/command_run.h"
 #include "tests/harness/calls.h"
 #include "tests/store/temporary_directory.h"
@@ -98,9 +100,9 @@ TEST(PlanTest, CostsEveryScheduleOfACollective) {
   EXPECT_THAT(run.out, testing::ContainsRegex("all_reduce:direct +.*mapped"));
 }
 
-TEST(PlanTest, DrawsGraphviz) {
+TEST(PlanTest, DrawsStepsAsGraphviz) {
   const ScratchFile file(".dot");
-  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw " + file.path());
+  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw-steps " + file.path());
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(file.Read(), HasSubstr("digraph"));
 }
@@ -125,13 +127,13 @@ std::string InsteadOfDot(const std::string& folder, const std::string& commands)
   return dot;
 }
 
-TEST(PlanTest, HasPicturesDrawnByDot) {
+TEST(PlanTest, HasGraphsDrawnByDot) {
   const TemporaryDirectory programs;
   const OnlyPath path(programs.path());
   for (const char* name : {"svg", "png", "pdf"}) {
     const std::string format = name;
     const ScratchFile file("." + format);
-    const std::string draw = "plan broadcast --ranks 3 --bytes 64 --draw " + file.path();
+    const std::string draw = "plan broadcast --ranks 3 --bytes 64 --draw-steps " + file.path();
     const CommandRun without = RunTutti(draw);
     EXPECT_EQ(without.exit_code, 2) << format;
     EXPECT_THAT(without.err, HasSubstr("cannot run dot (Debian package graphviz)"));
@@ -151,38 +153,147 @@ TEST(PlanTest, KeepsTheInternalsOfDotToItself) {
   const OnlyPath path(programs.path());
   InsteadOfDot(programs.path(), "echo 'first of many lines' >&2\necho 'second line' >&2\nexit 3\n");
   const ScratchFile file(".svg");
-  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw " + file.path());
+  const CommandRun run = RunTutti("plan broadcast --ranks 3 --bytes 64 --draw-steps " + file.path());
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.err, "tutti: dot failed to draw " + file.path() + ": first of many lines\n");
 }
 
-TEST(PlanTest, RefusesPicturesThatNobodyCouldReadBeforeItPrintsAnything) {
+TEST(PlanTest, RefusesGraphsThatNobodyCouldReadBeforeItPrintsAnything) {
   for (const char* plan : {"all_reduce:direct --ranks 28", "all_reduce:ring --ranks 8 --bytes 64M"}) {
     const ScratchFile file(".svg");
-    const CommandRun run = RunTutti(std::string("plan ") + plan + " --draw " + file.path());
+    const CommandRun run = RunTutti(std::string("plan ") + plan + " --draw-steps " + file.path());
     EXPECT_EQ(run.exit_code, 2) << plan;
-    EXPECT_THAT(run.err, HasSubstr("a picture has at most 1500 and 2000; take fewer --ranks")) << plan;
+    EXPECT_THAT(run.err, HasSubstr("a graph has at most 1500 and 2000; take fewer --ranks")) << plan;
     EXPECT_EQ(run.out, "") << plan;
   }
   const ScratchFile graph(".dot");
-  EXPECT_EQ(RunTutti("plan all_reduce:direct --ranks 28 --draw " + graph.path()).exit_code, 0);
+  EXPECT_EQ(RunTutti("plan all_reduce:direct --ranks 28 --draw-steps " + graph.path()).exit_code, 0);
 }
 
 TEST(PlanTest, EndsADotThatTakesTooLong) {
   const TemporaryDirectory programs;
   const OnlyPath path(programs.path());
   InsteadOfDot(programs.path(), "exec /bin/sleep 1000\n");
-  const absl::Status drawn = DrawPlans({}, "never.svg", absl::Milliseconds(50));
+  const absl::Status drawn = DrawSteps({}, "never.svg", absl::Milliseconds(50));
   EXPECT_EQ(drawn.code(), absl::StatusCode::kDeadlineExceeded) << drawn;
   EXPECT_THAT(std::string(drawn.message()), HasSubstr("dot did not draw never.svg within 50ms; take fewer --ranks"));
 }
 
+TEST(PlanTest, DrawsATimelineBesideTheSteps) {
+  const ScratchFile file(".svg");
+  const CommandRun run = RunTutti("plan all_reduce --ranks 3 --draw " + file.path());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\ndrawn: " + file.path() + "\n"));
+  EXPECT_THAT(file.Read(), HasSubstr(", predicted to be the fastest of the "));
+}
+
+TEST(PlanTest, RefusesFilesItCannotWriteBeforeItPrintsAnything) {
+  for (const char* flag : {"--draw /nowhere/plan.svg", "--draw-steps /nowhere/plan.dot", "--json /nowhere/plan.json"}) {
+    const CommandRun run = RunTutti(std::string("plan bytegrad ") + flag);
+    EXPECT_NE(run.exit_code, 0) << flag;
+    EXPECT_THAT(run.err, testing::ContainsRegex("cannot write /nowhere/plan.*No such file")) << flag;
+    EXPECT_EQ(run.out, "") << flag;
+  }
+}
+
+TEST(PlanTest, RefusesOneFileForTwoPictures) {
+  const CommandRun run = RunTutti("plan bytegrad --draw a.svg --draw-steps a.svg");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--draw-steps a.svg is the file of --draw, too; name another one"));
+}
+
+TEST(PlanTest, FailsWhenADiskIsFull) {
+  // Links, because the names of pictures have ends.
+  const TemporaryDirectory folder;
+  for (const char* name : {"/plan.svg", "/plan.dot", "/plan.json"}) {
+    std::filesystem::create_symlink("/dev/full", folder.path() + name);
+  }
+  for (const std::string& flag :
+       {"--draw " + folder.path() + "/plan.svg", "--draw-steps " + folder.path() + "/plan.dot",
+        "--json " + folder.path() + "/plan.json", std::string("> /dev/full"),
+        std::string("--json - 2> /dev/null > /dev/full")}) {
+    EXPECT_EQ(RunTutti("plan bytegrad " + flag).exit_code, 1) << flag;
+  }
+}
+
+TEST(PlanTest, PredictsNoTimelineOfNativeStepsThatItKnowsNothingOf) {
+  const ScratchFile file(".svg");
+  const CommandRun run = RunTutti("plan all_reduce:native --native --draw " + file.path());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("--draw " + file.path() + ": the cost model says nothing of native collectives"));
+  EXPECT_THAT(run.err, HasSubstr("--native-bandwidth"));
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+}
+
+TEST(PlanTest, IsQuietWhenAsked) {
+  EXPECT_EQ(RunTutti("plan all_reduce:ring --ranks 3 -q").out, "");
+  const CommandRun run = RunTutti("plan all_reduce:ring --ranks 3 --cost --verify --quiet");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::StartsWith("cost of the busiest rank"));
+  EXPECT_THAT(run.out, HasSubstr("\nverified: all 3 ranks"));
+  EXPECT_EQ(RunTutti("plan broadcast:binomial --ranks 256 --bytes 4 --messages --verify -q").err, "");
+}
+
+TEST(PlanTest, SaysHowFarALargeVerificationHasCome) {
+  const CommandRun run = RunTutti("plan broadcast:binomial --ranks 256 --bytes 4 --messages --verify");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  for (const char* property : {"form", "matching and progress", "races", "values"}) {
+    EXPECT_THAT(run.err, HasSubstr(std::string("tutti: verifying the plans of 256 ranks: ") + property + ", 0 %\n"));
+  }
+  EXPECT_EQ(RunTutti("plan broadcast:binomial --ranks 255 --bytes 4 --messages --verify").err, "");
+}
+
+TEST(PlanTest, WritesJson) {
+  const ScratchFile file(".json");
+  const CommandRun run =
+      RunTutti("plan all_reduce:ring --ranks 3 --count 6 --out-of-place --messages --rank 1 --cost --verify --json " +
+               file.path());
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json json = nlohmann::json::parse(file.Read());
+  EXPECT_EQ(json["plan"], "all_reduce:ring");
+  EXPECT_EQ(json["by"], "schedule ring, as asked for");
+  EXPECT_EQ(json["rank"], 1);
+  EXPECT_EQ(json["ranks"], 3);
+  EXPECT_EQ(json["in_bytes"], 24);
+  EXPECT_EQ(json["wire_bytes"], 2 * 2 * 8);
+  ASSERT_EQ(json["steps"].size(), 10);
+  EXPECT_EQ(json["steps"][0]["kind"], "send");
+  EXPECT_EQ(json["steps"][0]["text"], "send in[0,8) f32 to 2 #0");
+  EXPECT_EQ(json["steps"][2]["number"], 2);
+  EXPECT_EQ(json["steps"][2]["after"], nlohmann::json::array({1}));
+  ASSERT_EQ(json["costs"].size(), 1);
+  EXPECT_EQ(json["costs"][0]["spec"], "all_reduce:ring");
+  EXPECT_EQ(json["costs"][0]["messages"], 4);
+  EXPECT_GT(json["costs"][0]["seconds"], 0);
+  EXPECT_EQ(json["verified"], true);
+}
+
+TEST(PlanTest, WritesJsonToStandardOutput) {
+  const CommandRun run = RunTutti("plan all_reduce --ranks 4 --messages --cost --json -");
+  EXPECT_EQ(run.exit_code, 0);
+  const nlohmann::json json = nlohmann::json::parse(run.out);
+  EXPECT_FALSE(json.contains("verified"));
+  EXPECT_THAT(json["by"].get<std::string>(), HasSubstr(", predicted to be the fastest of the "));
+  EXPECT_THAT(json["costs"][0]["refused"].get<std::string>(), HasSubstr("mapped"));  // direct
+  EXPECT_THAT(run.err, testing::StartsWith("chosen: "));
+  EXPECT_EQ(RunTutti("plan all_reduce --json - --quiet").err, "");
+}
+
 TEST(PlanTest, RefusesOtherPicturesBeforeItPrintsAnything) {
-  for (const char* file : {"plan.gif", "plan", "plan.", "svg"}) {
-    const CommandRun run = RunTutti(std::string("plan bytegrad --draw ") + file);
-    EXPECT_EQ(run.exit_code, 2) << file;
-    EXPECT_THAT(run.err, HasSubstr(std::string("'") + file + "' cannot be drawn; the name must end in .dot, .svg, "));
-    EXPECT_EQ(run.out, "") << file;
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"--draw plan.png", "'plan.png' cannot be drawn; the name must end in .svg"},
+      {"--draw plan", "'plan' cannot be drawn; the name must end in .svg"},
+      {"--draw-steps plan.gif", "'plan.gif' cannot be drawn; the name must end in .dot, .svg, "},
+      {"--draw-steps plan", "'plan' cannot be drawn; the name must end in .dot, .svg, "},
+      {"--draw-steps plan.", "'plan.' cannot be drawn; the name must end in .dot, .svg, "},
+      {"--draw-steps svg", "'svg' cannot be drawn; the name must end in .dot, .svg, "},
+      {"--draw-graph plan.svg", "--draw-graph"},
+  };
+  for (const auto& [flag, answer] : mistakes) {
+    const CommandRun run = RunTutti(std::string("plan bytegrad ") + flag);
+    EXPECT_EQ(run.exit_code, 2) << flag;
+    EXPECT_THAT(run.err, HasSubstr(answer)) << flag;
+    EXPECT_EQ(run.out, "") << flag;
   }
 }
 

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The commands of docs/plans.md print and draw what the page and its pictures show.
+
+    tests/docs/commands.py TUTTI [--fix]      (TUTTI: the command; --fix writes the page and its pictures)
+
+A command is an indented line that begins with `$ tutti`; the indented lines below it, up to the next command or an empty
+line, are what it prints. A picture below docs/ that a command draws is one that the page shows.
+"""
+
+import difflib
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "plans.md"
+COMMAND = re.compile(r"^    \$ tutti (?P<arguments>.*)\n(?P<printed>(?:    (?!\$ ).*\n)*)", re.M)
+
+
+def differences(kept, made, name):
+    return list(difflib.unified_diff(kept.splitlines(), made.splitlines(), name, "made", lineterm=""))
+
+
+def main():
+    tutti = pathlib.Path(sys.argv[1]).resolve()
+    fix = "--fix" in sys.argv[2:]
+    page = PAGE.read_text(encoding="utf-8")
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        drawings = pathlib.Path(folder) / "docs" / "plans"
+        drawings.mkdir(parents=True)
+
+        def run(match):
+            ran = subprocess.run([tutti, *shlex.split(match["arguments"])], capture_output=True, text=True,
+                                 cwd=folder)
+            if ran.returncode != 0 or ran.stderr:
+                wrong.append(f"tutti {match['arguments']} ended with {ran.returncode}: {ran.stderr}")
+            lines = "".join(f"    {line}\n" for line in ran.stdout.splitlines())
+            return f"    $ tutti {match['arguments']}\n{lines}"
+
+        made = COMMAND.sub(run, page)
+        shown = set(re.findall(r"\]\((plans/\S+\.svg)\)", page))
+        drawn = {f"plans/{path.name}" for path in drawings.iterdir()}
+        wrong += [f"docs/plans.md shows {name}, which no command draws" for name in sorted(shown - drawn)]
+        wrong += [f"docs/plans.md does not show {name}, which a command draws" for name in sorted(drawn - shown)]
+        for name in sorted(shown & drawn):
+            picture = (drawings.parent / name).read_text(encoding="utf-8")
+            kept = ROOT / "docs" / name
+            if fix:
+                kept.write_text(picture, encoding="utf-8")
+            wrong += differences(kept.read_text(encoding="utf-8") if kept.exists() else "", picture, name)[:20]
+    if fix:
+        PAGE.write_text(made, encoding="utf-8")
+    else:
+        wrong += differences(page, made, "docs/plans.md")
+    print("\n".join(wrong))
+    if wrong:
+        print("docs/plans.md or its pictures are out of date: cmake --build BUILD_DIR --target regenerate")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
