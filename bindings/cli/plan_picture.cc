@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bindings/cli/plan_phases.h"
 #include "bindings/cli/plan_timeline.h"
 #include "bindings/cli/plan_timeline_svg.h"
 

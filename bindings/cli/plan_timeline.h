@@ -66,9 +66,6 @@ inline constexpr int kMostArrows = 400;
 absl::StatusOr<Timeline> TimelineOf(absl::Span<const Plan> plans, const CostModel& model, absl::Span<const int> nodes,
                                     Rank first);
 
-// "256 KiB", "1.5 MiB", "7 bytes".
-std::string BytesInWords(std::int64_t bytes);
-
 }  // namespace tutti::cli
 
 #endif  // TUTTI_BINDINGS_CLI_PLAN_TIMELINE_H_

@@ -12,15 +12,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "bindings/cli/plan_phases.h"
 #include "bindings/cli/svg_shapes.h"
 
 namespace tutti::cli {
 namespace {
 
 // Pixels.
-constexpr double kNames = 110;  // of the names of the ranks, on the left
 constexpr double kLine = 20;
 constexpr double kCharacter = 6.4;          // the width of an average character of a label in a bar
+constexpr double kCharacterOfName = 7.6;    // of a name of a rank
 constexpr double kThinnest = 1;             // of a bar
 constexpr std::size_t kLabelledLanes = 16;  // with more lanes there is no room for sizes beside arrows
 constexpr double kWidestBend = 48;          // of an arrow
@@ -54,16 +55,30 @@ static_assert(std::size(kLooks) == static_cast<std::size_t>(StepKind::kNative) +
 
 const Look& LookOf(StepKind kind) { return kLooks[static_cast<std::size_t>(kind)]; }
 
+// The number of characters of a text in UTF-8.
+double Characters(absl::string_view text) {
+  return static_cast<double>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 // Where lanes and times lie.
 class Paper {
  public:
-  Paper(std::size_t lanes, double seconds, double top) : seconds_(seconds), top_(top), lanes_(lanes) {
-    pitch_ = lanes <= 8 ? 76 : lanes <= 16 ? 44 : 32;
-    height_ = lanes <= 8 ? 34 : lanes <= 16 ? 24 : 20;
+  Paper(const Timeline& timeline, double top) : seconds_(timeline.seconds), top_(top), lanes_(timeline.lanes.size()) {
+    for (const Lane& lane : timeline.lanes) several_nodes_ = several_nodes_ || lane.node != timeline.lanes[0].node;
+    for (const Lane& lane : timeline.lanes) {
+      left_ = std::max(left_, kPictureMargin + (Characters(NameOf(lane)) + 1) * kCharacterOfName);
+    }
+    pitch_ = lanes_ <= 8 ? 76 : lanes_ <= 16 ? 44 : 32;
+    height_ = lanes_ <= 8 ? 34 : lanes_ <= 16 ? 24 : 20;
   }
 
-  static double left() { return kPictureMargin + kNames; }
-  static double right() { return kPictureWidth - kPictureMargin; }
+  // "rank 3", or "rank 3, node 1" where there are several nodes.
+  std::string NameOf(const Lane& lane) const {
+    return absl::StrCat("rank ", lane.rank, several_nodes_ ? absl::StrCat(", node ", lane.node) : "");
+  }
+  double left() const { return left_; }
+  double right() const { return kPictureWidth - kPictureMargin; }
   double x(double time) const { return left() + (seconds_ > 0 ? time / seconds_ : 0) * (right() - left()); }
   double y(std::size_t lane) const { return above(lane) + (pitch_ - height_) / 2; }
   double above(std::size_t lane) const { return top_ + pitch_ * static_cast<double>(lane); }
@@ -76,8 +91,10 @@ class Paper {
   const double seconds_;
   const double top_;
   const std::size_t lanes_;
-  double pitch_;
-  double height_;
+  bool several_nodes_ = false;
+  double left_ = 0;
+  double pitch_ = 0;
+  double height_ = 0;
 };
 
 // The distance of the marks of an axis of so many seconds: 1, 2 or 5 times a power of ten, for about ten marks.
@@ -90,7 +107,7 @@ double Distance(double seconds) {
 }
 
 std::string DrawAxis(const Paper& paper) {
-  std::string svg = SvgLine(Paper::left(), paper.bottom(), Paper::right(), paper.bottom(), "#888888", 1);
+  std::string svg = SvgLine(paper.left(), paper.bottom(), paper.right(), paper.bottom(), "#888888", 1);
   const std::pair<const char*, double> units[] = {{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}, {"ns", 1e-9}};
   const auto* unit = std::find_if(std::begin(units), std::end(units) - 1,
                                   [&](const auto& of) { return paper.seconds() >= 2 * of.second; });
@@ -103,19 +120,13 @@ std::string DrawAxis(const Paper& paper) {
           SvgText(x, paper.bottom() + 19, 12, "middle", absl::StrFormat("%g", i * distance / unit->second)));
     }
   }
-  return svg + SvgText((Paper::left() + Paper::right()) / 2, paper.bottom() + 40, 13, "middle",
+  return svg + SvgText((paper.left() + paper.right()) / 2, paper.bottom() + 40, 13, "middle",
                        absl::StrCat("predicted time since the common start (", unit->first, ")"));
 }
 
 std::string Rect(double x, double y, double width, double height, absl::string_view color, absl::string_view more) {
   return absl::StrFormat("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"%s/>\n", x, y, width,
                          height, color, more);
-}
-
-// The number of characters of a text in UTF-8.
-double Characters(absl::string_view text) {
-  return static_cast<double>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 std::string DrawBar(const Bar& bar, const Paper& paper, std::size_t lane) {
@@ -142,12 +153,11 @@ std::string DrawBar(const Bar& bar, const Paper& paper, std::size_t lane) {
   return svg + "</g>\n";
 }
 
-std::string DrawLane(const Lane& lane, const Paper& paper, std::size_t number, bool several_nodes) {
+std::string DrawLane(const Lane& lane, const Paper& paper, std::size_t number) {
   const double y = paper.y(number);
-  const std::string name = absl::StrCat("rank ", lane.rank, several_nodes ? absl::StrCat(", node ", lane.node) : "");
   std::string svg = absl::StrFormat("<g class=\"lane\" data-rank=\"%d\" data-top=\"%.1f\" data-bottom=\"%.1f\">\n",
                                     lane.rank, y, y + paper.height());
-  absl::StrAppend(&svg, SvgText(kPictureMargin, y + paper.height() / 2 + 4, 13, "start", name));
+  absl::StrAppend(&svg, SvgText(kPictureMargin, y + paper.height() / 2 + 4, 13, "start", paper.NameOf(lane)));
   for (const Bar& bar : lane.bars) absl::StrAppend(&svg, DrawBar(bar, paper, number));
   return svg + "</g>\n";
 }
@@ -310,19 +320,16 @@ std::string SvgOf(const Timeline& timeline, absl::string_view title, absl::Span<
   const std::vector<std::string> lines = Lines(all);
   const std::vector<LegendEntry> legend = LegendOf(timeline);
   const double below = BelowHeading(lines) + 10;
-  const Paper paper(timeline.lanes.size(), timeline.seconds,
-                    below + kLine * std::ceil(static_cast<double>(legend.size()) / kLegendColumns));
+  const Paper paper(timeline, below + kLine * std::ceil(static_cast<double>(legend.size()) / kLegendColumns));
   std::string body = absl::StrCat(Heads(), SvgHeading(title, lines), DrawLegend(legend, below), DrawAxis(paper));
-  const bool several_nodes = std::any_of(timeline.lanes.begin(), timeline.lanes.end(),
-                                         [&](const Lane& lane) { return lane.node != timeline.lanes[0].node; });
   const bool share_nodes =
       std::adjacent_find(timeline.lanes.begin(), timeline.lanes.end(),
                          [](const Lane& a, const Lane& b) { return a.node == b.node; }) != timeline.lanes.end();
   for (std::size_t i = 0; i < timeline.lanes.size(); ++i) {
     if (share_nodes && i > 0 && timeline.lanes[i].node != timeline.lanes[i - 1].node) {
-      absl::StrAppend(&body, SvgLine(kPictureMargin, paper.above(i), Paper::right(), paper.above(i), "#999999", 1));
+      absl::StrAppend(&body, SvgLine(kPictureMargin, paper.above(i), paper.right(), paper.above(i), "#999999", 1));
     }
-    absl::StrAppend(&body, DrawLane(timeline.lanes[i], paper, i, several_nodes));
+    absl::StrAppend(&body, DrawLane(timeline.lanes[i], paper, i));
   }
   absl::StrAppend(&body, ArrowPainter(timeline, paper).Draw());
   return SvgPicture(paper.bottom() + 56, absl::StrCat(title, "\n", absl::StrJoin(all, "\n")), body);

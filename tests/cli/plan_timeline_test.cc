@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/cli/plan_phases.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tutti/plan_builder.h"
