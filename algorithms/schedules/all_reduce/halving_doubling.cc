@@ -42,7 +42,8 @@ void Build(PlanBuilder& b) {
   if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
 
   const auto arrival = [&](std::int64_t count) { return b.Scratch(PartialType(b.spec()), count); };
-  auto [mine, partial] = AllReduceTakeIn(b, fold, arrival);
+  const Participation taken = AllReduceTakeIn(b, fold, arrival);
+  Ref mine = taken.mine;
 
   const int p = fold.participants();
   const int per_piece = ChunksPerPiece(b, mine, p);
@@ -65,10 +66,10 @@ void Build(PlanBuilder& b) {
       const Ref kept = RunOfChunks(mine, p, c, n);
       const Ref theirs = arrival(kept.count());
       b.Recv(peer, theirs);
-      b.Reduce(RunOfChunks(last ? b.out() : partial, p, c, n), {lower ? kept : theirs, lower ? theirs : kept},
+      b.Reduce(RunOfChunks(last ? b.out() : taken.partial, p, c, n), {lower ? kept : theirs, lower ? theirs : kept},
                last ? b.spec().op : PartialOp(b.spec()));
     });
-    mine = partial;
+    mine = taken.partial;
   }
 
   for (int distance = p / 2; distance >= 1; distance /= 2) {
