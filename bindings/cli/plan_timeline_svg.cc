@@ -289,9 +289,10 @@ std::string DrawLegend(const std::vector<LegendEntry>& entries, double top) {
   const double column = (kPictureWidth - 2 * kPictureMargin) / kLegendColumns;
   std::string svg;
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::size_t line = i / kLegendColumns;
     absl::StrAppendFormat(&svg, "<g transform=\"translate(%.1f %.1f)\">\n%s%s</g>\n",
                           kPictureMargin + column * static_cast<double>(i % kLegendColumns),
-                          top + kLine * static_cast<double>(i / kLegendColumns), entries[i].sample,
+                          top + kLine * static_cast<double>(line), entries[i].sample,
                           SvgText(38, 0, 13, "start", entries[i].meaning));
   }
   return svg;
