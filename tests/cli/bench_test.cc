@@ -272,7 +272,7 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
       {"bench all_reduce --schedule direct --messages",
        "--schedule direct of all_reduce: the schedule reads and writes peers' memory, which is not mapped on this "
        "transport "
-       "(--messages); valid: halving_doubling, recursive_doubling, ring"},
+       "(--messages); valid: halving_doubling, one_shot, recursive_doubling, ring"},
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
       {"bench all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
       {"bench send_recv --op max", "--op: send reduces nothing; leave --op out"},

@@ -162,9 +162,11 @@ absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses
     params.err_handler = {OnEndpointError, &endpoint};
     const ucs_status_t status = ucp_.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
     if (status == UCS_OK) continue;
-    return absl::UnavailableError(absl::StrCat("rank ", endpoint.peer(),
-                                               " cannot be reached: UCX: ", ucp_.ucs_status_string(status),
-                                               "; ranks on several nodes need UcxOptions.interface"));
+    return absl::UnavailableError(
+        absl::StrCat("rank ", endpoint.peer(), " cannot be reached: UCX: ", ucp_.ucs_status_string(status),
+                     "; ranks on several nodes need a network interface on which each reaches the "
+                     "others (TUTTI_INTERFACE, UcxOptions.interface), and a firewall that "
+                     "lets them"));
   }
   return absl::OkStatus();
 }
