@@ -138,8 +138,7 @@ constexpr Variable kVariables[] = {
     Make<&Config::interface>(
         "TUTTI_INTERFACE",
         "Network interface that the job uses, by name (eth0), by one of its addresses (10.0.0.3), or by the subnet "
-        "that "
-        "its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
+        "that its address is in (10.0.0.0/24), which may be equal on nodes whose interfaces have different names. "
         "Without it a job on one node uses loopback only; a job that spans nodes uses the interface that leads to the "
         "host that serves its store, and rank 0 serves the store at the address of the rendezvous host."),
     Make<&Config::job_secret_fd>(
