@@ -30,7 +30,7 @@ struct Advice {
 // The error is that of fp32 gradient_allreduce.
 absl::StatusOr<Advice> Advise(const AdvisedTraining& training);
 
-// What to do and why, in two sentences or so.
+// The advice and its reason, in two sentences or so.
 std::string InWords(const Advice& advice);
 // A text for people, and a document for programs, which says all that the table says.
 std::string ToTable(const Advice& advice);

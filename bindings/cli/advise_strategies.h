@@ -7,7 +7,7 @@
 
 namespace tutti::cli {
 
-// What a strategy asks of the one who takes it; the flag that says that it is no hindrance.
+// The demand of a strategy on the training; a flag of `tutti advise` says that the training meets the demand.
 enum class Asks { kNothing, kAdam, kLossOfAccuracy };
 
 struct AdvisedStrategy {

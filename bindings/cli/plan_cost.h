@@ -1,4 +1,4 @@
-// What plans would cost on a machine described by a few numbers.
+// The costs of plans on a machine that a few numbers describe.
 #ifndef TUTTI_BINDINGS_CLI_PLAN_COST_H_
 #define TUTTI_BINDINGS_CLI_PLAN_COST_H_
 

@@ -1,4 +1,4 @@
-// What one rank does when, in phases: steps that a picture shows as one.
+// The phases of one rank and their times; a phase is a number of steps that a picture shows as one.
 #ifndef TUTTI_BINDINGS_CLI_PLAN_PHASES_H_
 #define TUTTI_BINDINGS_CLI_PLAN_PHASES_H_
 

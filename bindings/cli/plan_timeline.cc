@@ -141,7 +141,7 @@ class ArrowMaker {
     }
   }
 
-  // Of the signals for which a rank waits at one time, only the last is worth an arrow.
+  // A rank may wait for several signals at one time; only the last of these signals is worth an arrow.
   void AddSignals(std::size_t lane) {
     const Plan& plan = plans_[shown_[lane]];
     const std::vector<StepTime>& times = times_[shown_[lane]];

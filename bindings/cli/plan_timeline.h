@@ -1,4 +1,4 @@
-// What ranks do when, as a picture would show it: lanes, bars and arrows, without their places on the paper.
+// The steps of ranks in time, as a picture shows the steps: lanes, bars and arrows, without their places on the paper.
 #ifndef TUTTI_BINDINGS_CLI_PLAN_TIMELINE_H_
 #define TUTTI_BINDINGS_CLI_PLAN_TIMELINE_H_
 

@@ -31,8 +31,8 @@ struct StepTime {
   double begin = 0;   // when the rank begins to work on the step; of a Wait when the signal is seen
   double worked = 0;  // when the rank goes on to another step; of a native step when its collective ends
   double end = 0;     // when the step has ended: a Send may end later than the rank's work on the Send
-  // Of a Recv or Wait: the index in `plans` and the step of the Send or Signal that it waits for, and when the message
-  // or signal leaves. source_plan is -1 of other steps, and when no plan of the peer was given.
+  // A Recv or Wait waits for a Send or Signal: the index of its plan in `plans`, its step, and when the message or
+  // signal leaves. source_plan is -1 of other steps, and when no plan of the peer was given.
   int source_plan = -1;
   StepId source_step = 0;
   double left = 0;

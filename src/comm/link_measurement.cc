@@ -164,11 +164,12 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
     if (pair.first == kSelf || !(between || within_nodes)) continue;
     absl::StatusOr<LinkNanos> nanos = MeasureLink(world, pair);
     if (!nanos.ok()) return nanos.status();
-    if (between && world.size() <= kLargestCrowd) {
+    const int peers = RanksOnOtherNodes(world);
+    if (between && peers > 1 && world.size() <= kLargestCrowd) {  // one peer would tell nothing: FitLink
       const absl::StatusOr<std::int64_t> crowd = MeasureCrowd(world);
       if (!crowd.ok()) return crowd.status();
       nanos->crowd = *crowd;
-      nanos->peers = RanksOnOtherNodes(world);
+      nanos->peers = peers;
     }
     LinkModel& link = between ? measured.between_nodes : measured.within_node;
     link = FitLink(link, model.step_s, *nanos, between);

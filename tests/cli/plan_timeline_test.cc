@@ -1,4 +1,4 @@
-// What a timeline shows, by hand-made plans; tests/cli/timelines.py looks at pictures.
+// Timelines of hand-made plans: lanes, bars and arrows; tests/cli/timelines.py looks at pictures.
 #include "bindings/cli/plan_timeline.h"
 
 #include <string>

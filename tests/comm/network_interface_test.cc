@@ -53,7 +53,7 @@ TEST(FindNetworkInterfaceTest, ASubnetOfOthersIsAnsweredWithWhatThereIs) {
   }
 }
 
-// Of a machine that has a network, every IPv4 address is in 0.0.0.0/0, of loopback and of the network.
+// The subnet 0.0.0.0/0 has all IPv4 addresses: on a machine that has a network, those of loopback and of the network.
 TEST(FindNetworkInterfaceTest, ASubnetOfSeveralInterfacesIsRefused) {
   const absl::StatusOr<NetworkInterface> found = FindNetworkInterface("0.0.0.0/0");
   if (found.ok()) GTEST_SKIP() << "this machine has no interface but " << found->device;

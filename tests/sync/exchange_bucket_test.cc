@@ -1,4 +1,4 @@
-// What a training hears of a bucket that a peer never exchanges.
+// The error of a training when a peer never exchanges a bucket.
 #include "sync/exchange_bucket.h"
 
 #include <gmock/gmock.h>
