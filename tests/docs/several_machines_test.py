@@ -170,6 +170,15 @@ TAKE_THE_PORT = """
 python3 -c 'import socket, time; s = socket.create_server(("10.77.0.1", 29400)); print(flush=True); time.sleep(9)' > taken &
 until [ -s taken ]; do :; done
 """
+# What comes for another port is lost without an answer. The rules come before those of the table `local`, which takes
+# all packets in.
+LOSES_ALL_BUT_THE_MEETING = """
+ip rule add priority 10 ipproto tcp dport 29400 lookup local
+ip rule add priority 11 ipproto tcp sport 29400 lookup local
+ip rule add priority 12 iif "$(ls /sys/class/net | grep -v lo)" ipproto tcp blackhole
+ip rule add priority 13 lookup local
+ip rule del priority 0
+"""
 MISTAKES = {
     "no secret": (by_hand(), without("TUTTI_JOB_SECRET_FILE")),
     "another secret on one machine": (by_hand(before2="printf %064d 1 > .tutti_job_secret"), PLACE),
@@ -184,7 +193,9 @@ MISTAKES = {
     "rank 0 is started on another machine than `TUTTI_RENDEZVOUS` names": (by_hand(rank1=0), PLACE),
     "the port is taken": (by_hand(before1=TAKE_THE_PORT), PLACE),
     "a machine is not started, or does not get through to rank 0": (by_hand(before2="exit 0"), PLACE),
-    "a firewall drops the packets": (by_hand(before1="ip route add blackhole 10.77.0.2"), PLACE),
+    "a firewall drops all packets": (by_hand(before1="ip route add blackhole 10.77.0.2"), PLACE),
+    "a firewall lets ranks through to rank 0's port alone":
+        (by_hand(before2=LOSES_ALL_BUT_THE_MEETING), PLACE),
     "the number of ranks differs": (by_hand(before2="export TUTTI_SIZE=3"), PLACE),
     "an interface that one machine does not have": (by_hand(), PLACE | {"TUTTI_INTERFACE": "eth0"}),
     "`TUTTI_INTERFACE` names loopback": (by_hand(), PLACE | {"TUTTI_INTERFACE": "lo"}),

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -223,16 +225,49 @@ TEST(WireMeeting, WhatIsSentBehindAnIntroductionStays) {
   EXPECT_EQ(recv(met[0].sockets[0].get(), heard.data(), heard.size(), MSG_DONTWAIT), 6);
 }
 
+// Of two ranks each finds out whether the other listens, whoever makes the connections.
 TEST(WireMeeting, ARankThatDoesNotListenAnyMoreIsNamed) {
-  Member low(3), high(8);
-  const WireMember gone = {3, low.meeting.address(), low.nonce};
-  low.meeting = WireMeeting();
-  ASSERT_TRUE(high.meeting.Begin(8, high.nonce, {gone}, 1).ok());
-  absl::StatusOr<bool> met = false;
-  while (met.ok() && !*met) met = high.meeting.Advance();
-  EXPECT_EQ(met.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_NE(met.status().message().find("rank 3"), absl::string_view::npos) << met.status();
-  EXPECT_EQ(high.meeting.missing(), 3);
+  for (const Rank gone : {3, 12}) {
+    Member other(gone), here(8);
+    const WireMember member = {gone, other.meeting.address(), other.nonce};
+    other.meeting = WireMeeting();
+    ASSERT_TRUE(here.meeting.Begin(8, here.nonce, {member}, 1).ok());
+    absl::StatusOr<bool> met = false;
+    while (met.ok() && !*met) met = here.meeting.Advance();
+    EXPECT_EQ(met.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_NE(met.status().message().find(absl::StrCat("rank ", gone, " cannot")), absl::string_view::npos);
+    EXPECT_NE(met.status().message().find("127.0.0.1 port "), absl::string_view::npos) << met.status();
+    EXPECT_EQ(here.meeting.missing(), gone);
+  }
+}
+
+// A listener whose queue is full answers nobody, as a firewall that drops packets.
+TEST(WireMeeting, ARankThatDoesNotAnswerIsNamed) {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const UniqueFd fills(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(fills.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
+
+  const std::string deaf(reinterpret_cast<const char*>(&address), sizeof(address));
+  for (const Rank rank : {3, 12}) {
+    Member here(8), heard(5);
+    ASSERT_TRUE(
+        here.meeting.Begin(8, here.nonce, {{5, heard.meeting.address(), heard.nonce}, {rank, deaf, {}}}, 1).ok());
+    pollfd up = {here.meeting.fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&up, 1, 60'000), 1);  // the connection to rank 5
+    EXPECT_FALSE(here.Advance());
+    EXPECT_FALSE(here.meeting.reached());
+    EXPECT_EQ(here.meeting.Unanswered().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(here.meeting.Unanswered().message().find(absl::StrCat("rank ", rank, " cannot be reached from rank 8")),
+              0u)
+        << here.meeting.Unanswered();
+  }
 }
 
 }  // namespace

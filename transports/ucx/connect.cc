@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/standard_descriptors.h"
 #include "transports/ucx/descriptors.h"
+#include "transports/ucx/network_hint.h"
 #include "transports/ucx/tags.h"
 #include "transports/ucx/transport.h"
 
@@ -96,9 +97,10 @@ absl::Status UcxTransport::Connect(Rank rank, absl::Span<const std::string> blob
     return status;
   }
   if (absl::Status status = MeetNode(addresses, end_ns); !status.ok()) return status;
+  if (absl::Status status = ReachNodes(addresses, end_ns); !status.ok()) return status;
   if (absl::Status status = OpenEndpoints(addresses); !status.ok()) return status;
   absl::Status greeted = GreetAll(end_ns);
-  if (greeted.ok()) greeted = MeetWires(addresses, end_ns);
+  if (greeted.ok()) greeted = MakeWires(end_ns);
   CloseOnExecBehind(worker_->event_fd());
   CloseSharedFilesOnExec();
   return greeted;
@@ -125,8 +127,10 @@ absl::Status UcxTransport::MeetNode(absl::Span<const PeerAddress> addresses, std
   return links_.Watch(*peers);
 }
 
-// Makes the wires to the ranks on other nodes. A rank that dies meanwhile is found by UCX, whose connections are up.
-absl::Status UcxTransport::MeetWires(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
+// Begins to meet the ranks on other nodes, and waits until each has answered, because UCX waits for a network that
+// loses packets until the system gives up, whatever the deadline is. The meeting goes on while this rank greets the
+// others.
+absl::Status UcxTransport::ReachNodes(absl::Span<const PeerAddress> addresses, std::int64_t end_ns) {
   std::vector<WireMember> members;
   for (Rank peer = 0; peer < static_cast<Rank>(addresses.size()); ++peer) {
     const PeerAddress& address = addresses[static_cast<std::size_t>(peer)];
@@ -136,18 +140,23 @@ absl::Status UcxTransport::MeetWires(absl::Span<const PeerAddress> addresses, st
   if (absl::Status begun = meeting_.Begin(rank_, rendezvous_.nonce(), std::move(members), connections_); !begun.ok()) {
     return begun;
   }
+  if (DriveUntil(end_ns, [&] { return !met_.ok() || meeting_.reached(); })) return met_.status();
+  return meeting_.Unanswered();
+}
+
+// Waits for the connections that the others make. A rank that dies meanwhile is found by UCX, whose connections are up.
+absl::Status UcxTransport::MakeWires(std::int64_t end_ns) {
   absl::Status error;
   const bool all_met = DriveUntil(end_ns, [&] {
-    const absl::StatusOr<bool> met = meeting_.Advance();
-    error = met.ok() ? FirstLoss() : met.status();
-    return !error.ok() || *met;
+    error = met_.ok() ? FirstLoss() : met_.status();
+    return !error.ok() || *met_;
   });
   if (!error.ok()) return error;
   if (!all_met) {
     return absl::DeadlineExceededError(
         absl::StrCat("rank ", meeting_.missing(), " did not connect to rank ", rank_, " in time"));
   }
-  return wires_.Watch(meeting_.Take(), static_cast<int>(addresses.size()));
+  return wires_.Watch(meeting_.Take(), static_cast<int>(endpoints_.size()));
 }
 
 absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses) {
@@ -162,11 +171,8 @@ absl::Status UcxTransport::OpenEndpoints(absl::Span<const PeerAddress> addresses
     params.err_handler = {OnEndpointError, &endpoint};
     const ucs_status_t status = ucp_.ucp_ep_create(worker_->get(), &params, &endpoint.ep);
     if (status == UCS_OK) continue;
-    return absl::UnavailableError(
-        absl::StrCat("rank ", endpoint.peer(), " cannot be reached: UCX: ", ucp_.ucs_status_string(status),
-                     "; ranks on several nodes need a network interface on which each reaches the "
-                     "others (TUTTI_INTERFACE, UcxOptions.interface), and a firewall that "
-                     "lets them"));
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", endpoint.peer(), " cannot be reached: UCX: ", ucp_.ucs_status_string(status), kNetworkHint));
   }
   return absl::OkStatus();
 }

@@ -127,6 +127,7 @@ bool UcxTransport::DriveUntil(std::int64_t end_ns, absl::FunctionRef<bool()> don
   for (;;) {
     const bool armed = Arm();
     ReadLinks();
+    if (!shut_down_) met_ = meeting_.Advance();
     health_.Conclude(MonotonicNanos());
     if (done()) return true;
     if (MonotonicNanos() >= end_ns) return false;

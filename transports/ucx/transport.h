@@ -217,10 +217,11 @@ class UcxTransport final : public Transport {
   void Leave(ucs_status_ptr_t request);
   void FreeLeft();
 
+  absl::Status ReachNodes(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status OpenEndpoints(absl::Span<const PeerAddress> addresses);
   absl::Status MeetNode(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
   absl::Status GreetAll(std::int64_t end_ns);
-  absl::Status MeetWires(absl::Span<const PeerAddress> addresses, std::int64_t end_ns);
+  absl::Status MakeWires(std::int64_t end_ns);
   absl::Status Exchange(Control::Kind kind, bool PeerNews::*heard, std::int64_t end_ns);
   void ReceiveControl();
   void SendControl(UcxEndpoint& to, const Control& control, Operation* receive = nullptr, absl::Status result = {});
@@ -269,6 +270,7 @@ class UcxTransport final : public Transport {
   SharedRegion region_;
   NodeRendezvous rendezvous_;
   WireMeeting meeting_;
+  absl::StatusOr<bool> met_ = false;  // what meeting_ said last
   const int connections_;
   const UniqueFd wake_;
   const std::string node_;

@@ -2,6 +2,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -16,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "transports/ucx/network_hint.h"
 
 namespace tutti::ucx {
 namespace {
@@ -50,6 +53,18 @@ std::optional<SocketAddress> AddressOf(const std::string& interface) {
     }
   }
   return std::nullopt;
+}
+
+// An address as its owner has sent it, for people to read: "10.0.0.2 port 41217".
+std::string Text(const std::string& address) {
+  SocketAddress copy = Copy(address.data(), address.size());
+  std::array<char, NI_MAXHOST> host;
+  std::array<char, NI_MAXSERV> port;
+  if (getnameinfo(copy.get(), copy.bytes, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an address that is none";
+  }
+  return absl::StrCat(host.data(), " port ", port.data());
 }
 
 UniqueFd NewSocket(int family) {
@@ -96,18 +111,33 @@ absl::Status WireMeeting::Begin(Rank rank, const Nonce& nonce, std::vector<WireM
   if (members_.empty()) return absl::OkStatus();
   if (absl::Status status = Await(listener_.get(), EPOLLIN); !status.ok()) return status;
   for (std::size_t member = 0; member < members_.size(); ++member) {
-    if (members_[member].rank > rank_) continue;
-    if (absl::Status status = Dial(member, connections); !status.ok()) return status;
+    if (members_[member].rank > rank_) {
+      if (absl::Status status = Dial(member, std::nullopt); !status.ok()) return status;
+      continue;
+    }
+    met_[member].sockets.resize(static_cast<std::size_t>(connections));
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(connections); ++i) {
+      if (absl::Status status = Dial(member, i); !status.ok()) return status;
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status WireMeeting::Unreachable(std::size_t member, int error) const {
-  return absl::UnavailableError(absl::StrCat("rank ", members_[member].rank, " cannot be reached from rank ", rank_,
-                                             " over the network interface: ", std::strerror(error)));
+std::string WireMeeting::CannotReach(std::size_t member) const {
+  return absl::StrCat("rank ", members_[member].rank, " cannot be reached from rank ", rank_, " over TCP at ",
+                      Text(members_[member].address), ": ");
 }
 
-absl::Status WireMeeting::Dial(std::size_t member, int connections) {
+absl::Status WireMeeting::Unreachable(std::size_t member, int error) const {
+  return absl::UnavailableError(absl::StrCat(CannotReach(member), std::strerror(error), kNetworkHint));
+}
+
+absl::Status WireMeeting::Unanswered() const {
+  return absl::DeadlineExceededError(
+      absl::StrCat(CannotReach(calls_.front().member), "no answer in time", kNetworkHint));
+}
+
+absl::Status WireMeeting::Dial(std::size_t member, std::optional<std::uint32_t> index) {
   SocketAddress address = Copy(members_[member].address.data(), members_[member].address.size());
   if (address.storage.ss_family == AF_INET6) {
     auto* const v6 = reinterpret_cast<sockaddr_in6*>(address.get());
@@ -121,16 +151,13 @@ absl::Status WireMeeting::Dial(std::size_t member, int connections) {
       }
     }
   }
-  met_[member].sockets.resize(static_cast<std::size_t>(connections));
-  for (int i = 0; i < connections; ++i) {
-    UniqueFd socket = NewSocket(address.storage.ss_family);
-    if (!socket.valid()) return Unreachable(member, errno);
-    if (connect(socket.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
-      return Unreachable(member, errno);
-    }
-    if (absl::Status status = Await(socket.get(), EPOLLOUT); !status.ok()) return status;
-    calls_.push_back({member, static_cast<std::uint32_t>(i), std::move(socket)});
+  UniqueFd socket = NewSocket(address.storage.ss_family);
+  if (!socket.valid()) return Unreachable(member, errno);
+  if (connect(socket.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
+    return Unreachable(member, errno);
   }
+  if (absl::Status status = Await(socket.get(), EPOLLOUT); !status.ok()) return status;
+  calls_.push_back({member, index, std::move(socket)});
   return absl::OkStatus();
 }
 
@@ -141,11 +168,12 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
   socklen_t bytes = sizeof(error);
   if (getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
   if (error != 0) return Unreachable(call.member, error);
+  if (!call.index) return true;
   const WireMember& member = members_[call.member];
   std::vector<UniqueFd>& sockets = met_[call.member].sockets;
   Introduction introduction;
   introduction.rank = rank_;
-  introduction.index = call.index;
+  introduction.index = *call.index;
   introduction.count = static_cast<std::uint32_t>(sockets.size());
   introduction.nonce = member.nonce;
   // The buffer of a connection that is just up has room for the introduction.
@@ -154,7 +182,7 @@ absl::StatusOr<bool> WireMeeting::Introduce(Call& call) {
     return Unreachable(call.member, errno);
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, call.socket.get(), nullptr);
-  sockets[call.index] = std::move(call.socket);
+  sockets[*call.index] = std::move(call.socket);
   const auto made = [](const UniqueFd& socket) { return socket.valid(); };
   if (std::all_of(sockets.begin(), sockets.end(), made)) --missing_;
   return true;

@@ -1,10 +1,14 @@
 // How the ranks of different nodes make the connections of their wires (wire.h): each rank listens on its network
-// interface until it has met all, and of two ranks the one with the higher number connects to the other.
+// interface until it has met all, and of two ranks the one with the higher number connects to the other. The other one
+// knocks, which is to connect and to hang up at once: a network that loses what one of the two sends shows early, and
+// not where a library waits for minutes until the system gives up.
 #ifndef TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 #define TUTTI_TRANSPORTS_UCX_WIRE_MEETING_H_
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +38,17 @@ class WireMeeting {
   const std::string& address() const { return address_; }
 
   // Begins to meet `members`, all ranks on other nodes, as rank `rank` of nonce `nonce`; makes `connections`
-  // connections to each of those with a lower number. A member with a higher number makes as many as it likes.
+  // connections to each of those with a lower number. A member with a higher number makes as many as it likes, and must
+  // listen until this rank has knocked (reached).
   absl::Status Begin(Rank rank, const Nonce& nonce, std::vector<WireMember> members, int connections);
   // Goes on without waiting; true once all have been met. Unavailable names a rank that cannot be reached.
   absl::StatusOr<bool> Advance();
   // A descriptor that is readable when Advance has something to do.
   int fd() const { return epoll_.get(); }
+  // Whether every member has answered: no connection and no knock of this rank is still under way.
+  bool reached() const { return calls_.empty(); }
+  // The first member that has not answered, and that it has not; not all have.
+  absl::Status Unanswered() const;
   // The first rank that has not been met; all have not.
   Rank missing() const;
 
@@ -55,9 +64,10 @@ class WireMeeting {
     std::uint32_t count = 0;
     Nonce nonce = {};  // the receiver's
   };
+  // A connection that this rank is making: number `index` of a wire, or a knock.
   struct Call {
     std::size_t member;
-    std::uint32_t index;
+    std::optional<std::uint32_t> index;
     UniqueFd socket;
   };
   struct Stranger {
@@ -66,8 +76,8 @@ class WireMeeting {
     std::size_t read = 0;
   };
 
-  absl::Status Dial(std::size_t member, int connections);
-  // Introduces this rank over a connection that is up; false while it is not up.
+  absl::Status Dial(std::size_t member, std::optional<std::uint32_t> index);
+  // Introduces this rank over a connection that is up, or hangs up after a knock; false while it is not up.
   absl::StatusOr<bool> Introduce(Call& call);
   void Accept();
   // Reads what a stranger says; false while there is more to come.
@@ -75,6 +85,7 @@ class WireMeeting {
   void Admit(UniqueFd socket, const Introduction& introduction);
   absl::Status Await(int socket, std::uint32_t events);
   absl::Status Unreachable(std::size_t member, int error) const;
+  std::string CannotReach(std::size_t member) const;
 
   UniqueFd listener_;
   UniqueFd epoll_;
