@@ -8,6 +8,7 @@ import doc_code
 import file_rules
 import format
 import includes
+import links
 import tidy
 import tree
 
@@ -89,9 +90,42 @@ class DocCode(unittest.TestCase):
         found, mended = self.check("a\n\n<!-- file: x.cc region: sum -->\n```cpp\n```\nb\n")
         self.assertEqual((len(found), mended), (1, "a\n\n<!-- file: x.cc region: sum -->\n```cpp\nint x;\n```\nb\n"))
 
-    def test_links(self):
-        for text, wrong in [("[a](y.cc)", 0), ("[a](https://example.org)", 0), ("[a](#b)", 0), ("[a](z.cc#b)", 1)]:
-            self.assertEqual(len(self.check(text)[0]), wrong, text)
+
+class Links(unittest.TestCase):
+    FILES = {"a.cc": "", "docs/b.md": "# Title\n\n## `dp`, and its *ends*\n```sh\n# no heading\n```\n### See [c](c.md): x-y\n"}
+
+    def dead(self, text, page="docs/page.md"):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs").mkdir()
+            for name, content in [*self.FILES.items(), (page, text)]:
+                (root / name).write_text(content, encoding="utf-8")
+            return list(links.dead(page, text, root))
+
+    def test_dead_links_and_anchors_are_rejected(self):
+        for text in ["[a](z.cc)", "[a](b.md#titel)", "[a](#here)", "![a](b.svg)", "[`a`](c.md)", "[a](../a.cc#title)",
+                     "[a](b.md#no-heading)", "[a](docs/b.md)", "# Here\n\n[a](#there)"]:
+            self.assertEqual(len(self.dead(text)), 1, text)
+
+    def test_live_links_and_code_pass(self):
+        for text in ["[a](b.md)", "[a](../a.cc)", "[a](https://example.org)", "[a](..)", "[a](b.md#title)", "`[a](z)`",
+                     "[a](b.md#dp-and-its-ends) and [b](b.md#see-c-x-y)", "```cpp\n[](z)\n```", "# Here\n\n[a](#here)"]:
+            self.assertEqual(self.dead(text), [], text)
+        self.assertEqual(self.dead("[a](docs/b.md#title)", "page.md"), [])
+
+    def test_links_are_rewritten_outside_code(self):
+        self.assertEqual(links.with_links("[a](x) `[b](x)` [c](http://x)\n```\n[d](x)\n```\n[`e`](x#y)", lambda link: f"<{link}>"),
+                         "[a](<x>) `[b](x)` [c](http://x)\n```\n[d](x)\n```\n[`e`](<x#y>)")
+
+    def test_each_page_is_listed_once(self):
+        contents = "# All\n\n## Start\n\n- [B](b.md): what b says\n\n### More\n\n- [C](../c.md)\n\n## End\n\n- [D](d.md)\n"
+        self.assertEqual(links.navigation(contents), [
+            (["Start"], "B", "docs/b.md"), (["Start", "More"], "C", "c.md"), (["End"], "D", "docs/d.md")])
+        pages = ["docs/b.md", "c.md", "docs/d.md"]
+        self.assertEqual(links.unlisted(contents, pages), [])
+        self.assertEqual(links.unlisted(contents, [*pages, "docs/e.md"]), ["docs/contents.md: lacks docs/e.md"])
+        self.assertEqual(links.unlisted(contents + "- [B](b.md)\n", pages), ["docs/contents.md: has docs/b.md twice"])
+        self.assertEqual(len(links.unlisted(contents + "- see [B](b.md)\n", pages)), 1)
 
 
 class Files(unittest.TestCase):
