@@ -33,8 +33,16 @@ DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 MEMORY = "memory"
 LIMIT_S = 900
 BATCH = 64
-STRATEGIES = ["ddp on gloo", "ddp on tutti", "tutti:bytegrad", "tutti:decentralized", "tutti:low_precision_decentralized",
-              "tutti:async", "tutti:qadam,warmup_steps=100"]
+# The lines of the strategies: grey is gloo, red what a reader should compare with gloo first.
+STRATEGIES = {
+    "ddp on gloo": dict(color="#606060", linewidth=2.4, linestyle="--"),
+    "ddp on tutti": dict(color="#c1272d", linewidth=1, linestyle="--"),
+    "tutti:bytegrad": dict(color="#c1272d", linewidth=2.4),
+    "tutti:decentralized": dict(color="#4d648d", linewidth=1),
+    "tutti:low_precision_decentralized": dict(color="#7f9c5a", linewidth=1),
+    "tutti:async": dict(color="#8c564b", linewidth=1),
+    "tutti:qadam,warmup_steps=100": dict(color="#e0a030", linewidth=1),
+}
 
 
 def images(part):
@@ -191,17 +199,18 @@ def draw(document, path):
     figure, panels = pyplot.subplots(1, len(document["links"]), figsize=(4.2 * len(document["links"]), 3.2), squeeze=False,
                                      sharey=True)
     for panel, link in zip(panels[0], document["links"]):
-        for index, strategy in enumerate(STRATEGIES):
+        for strategy, style in STRATEGIES.items():
             run = next(run for run in document["runs"] if (run["link"], run["strategy"]) == (link, strategy))
             seconds, accuracy = zip(*run["points"])
-            panel.plot(seconds, [100 * value for value in accuracy], marker="o", markersize=3, color=f"C{index}",
-                       linestyle="--" if strategy == "ddp on gloo" else "-", label=strategy.partition(",")[0])
+            panel.plot(seconds, [100 * value for value in accuracy], marker="o", markersize=3, label=strategy.partition(",")[0],
+                       **style)
         panel.set_title(title_of(link, document["ranks"]), fontsize=9)
         panel.set_xlabel("seconds of training", fontsize=8)
         panel.tick_params(labelsize=7)
     panels[0][0].set_ylabel("validation accuracy, %", fontsize=8)
     panels[0][-1].legend(fontsize=7)
-    figure.suptitle(f"Fashion-MNIST in Lightning's Trainer, {document['ranks']} ranks", fontsize=9)
+    figure.suptitle(f"Training on Fashion-MNIST in Lightning's Trainer, {document['ranks']} ranks, a point for each epoch: "
+                    "higher and further left is better", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 

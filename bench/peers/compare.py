@@ -37,6 +37,7 @@ def all_reduce_page(result, names):
     columns = {**RANKS, **SIZE}
     yield "# all_reduce beside its peers\n"
     yield from heading(result, f"in place. {BUFFERS}", "compare.py", "all_reduce")
+    yield "![Speed of all_reduce against the size, the same buffer again](all_reduce.svg)\n"
     for rewrite in (False, True):
         entries = [e for e in result["summary"] if e["rewrite"] == rewrite]
         yield "## Every rank rewrites its whole buffer before each call" if rewrite else "## The same buffer again"

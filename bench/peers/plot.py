@@ -30,6 +30,8 @@ NAMES = {"tutti": "Tutti", "tutti-private": "Tutti, ordinary memory", "before": 
          "openmpi-sm": "Open MPI (sm)", "openmpi-tcp": "Open MPI (TCP)", "openmpi-ucx": "Open MPI (UCX)",
          "mpich": "MPICH", "mpich-ofi": "MPICH (OFI)", "mpich-ucx": "MPICH (UCX)", "gloo": "gloo (PyTorch)"}
 TICKS = {4: "4 B", 1 << 10: "1 KB", 64 << 10: "64 KB", 1 << 20: "1 MB", 64 << 20: "64 MB"}
+SPEEDS = {1e-6: "1 KB/s", 1e-5: "10 KB/s", 1e-4: "100 KB/s", 1e-3: "1 MB/s", 1e-2: "10 MB/s", 1e-1: "100 MB/s", 1: "1 GB/s",
+          10: "10 GB/s", 100: "100 GB/s"}  # by GB/s
 
 
 def panels_of(entries):
@@ -55,6 +57,9 @@ def draw_panel(panel, title, entries):
     sizes = [entry["bytes"] for entry in entries] or [1]
     ticks = {size: text for size, text in TICKS.items() if min(sizes) <= size <= max(sizes)}
     panel.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
+    low, high = panel.get_ylim()
+    speeds = {speed: text for speed, text in SPEEDS.items() if low <= speed <= high}
+    panel.set_yticks(list(speeds), list(speeds.values()), fontsize=8)
     panel.minorticks_off()
     panel.grid(True, color="#e5e5e5")
 
@@ -75,9 +80,10 @@ def draw(page, folder):
     for row, line in zip(panels, grid):
         for panel, (title, entries) in zip(row, line):
             draw_panel(panel, title, entries)
-        row[0].set_ylabel("GB/s of the buffer, all_reduce f32")
+        row[0].set_ylabel("bytes of the buffer per second", fontsize=9)
+        row[len(row) // 2].set_xlabel("size of the buffer", fontsize=9)
     panels[0][0].legend(fontsize=7, frameon=False)
-    figure.suptitle(f"all_reduce on {result['machine'].split(',')[0]}, {result['date']}; more is better", fontsize=10)
+    figure.suptitle(f"How fast all_reduce is (f32): higher is better. {result['machine'].split(',')[0]}, {result['date']}", fontsize=10)
     figure.tight_layout()
     figure.savefig(folder / f"{page}.svg", metadata={"Date": None})
 
