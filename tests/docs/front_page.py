@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""README.md starts with two commands, and what its text says of pictures and code is so.
+
+    tests/docs/front_page.py
+
+The figures beside the first two pictures are those of docs/results/all_reduce.json and lightning.json; the C++ code is
+that of docs/examples/train_distributed.cc; the names of collectives are the headings of docs/schedules.md, and those of
+strategies the pages of docs/algorithms, which other tests compare with the program.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LARGE = 64 << 10  # bytes
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def all_reduce():
+    cells = json.loads(read("docs/results/all_reduce.json"))["summary"]
+
+    def speedups(large, rewrite):
+        return [min(us for name, us in cell["p50_us"].items() if not name.startswith("tutti")) / cell["p50_us"]["tutti"]
+                for cell in cells if (cell["bytes"] >= LARGE, cell["rewrite"]) == (large, rewrite)]
+
+    same, rewritten, small = speedups(True, False), speedups(True, True), speedups(False, False)
+    yield f"of 64 KB or more is {min(same):.1f} to {max(same):.0f} times as fast"
+    yield f"{min(rewritten):.1f} to {max(rewritten):.1f} times where ranks rewrite the whole buffer before each call"
+    yield f"below 64 KB Tutti is behind the fastest in {sum(s < 1 for s in small)} of {len(small)} cases"
+
+
+def lightning():
+    ends = {run["strategy"]: run["points"][-1] for run in json.loads(read("docs/results/lightning.json"))["runs"]
+            if run["link"] == "100mbit"}
+    (coded_s, coded), (gloo_s, gloo), (exact_s, _) = (ends[name] for name in ("tutti:bytegrad", "ddp on gloo", "ddp on tutti"))
+    yield f"trains four epochs in {coded_s:.0f} s, DDP on gloo (grey) in {gloo_s:.0f} s"
+    yield f"to {100 * coded:.1f} % and {100 * gloo:.1f} % accuracy"
+    yield f"exact sums by Tutti take {exact_s:.0f} s"
+
+
+def section(page, title):
+    return re.search(rf"^## {title}\n(.*?)^## ", page, re.M | re.S)[1]
+
+
+def main():
+    page = read("README.md")
+    prose = " ".join(page.split())
+    wrong = [f"does not say: {words}" for words in [*all_reduce(), *lightning()] if words not in prose]
+
+    commands = re.search(r"(?:^    .*\n)+", page, re.M)[0]
+    if re.findall(r"^    (\S+ \S+)  ", commands, re.M) != ["make quickstart", "make test"] or commands.count("\n") != 2:
+        wrong.append(f"starts with other commands than make quickstart and make test:\n{commands}")
+
+    program = read("docs/examples/train_distributed.cc")
+    cpp = section(page, "From one process to many").split("**In Python**")[0]
+    lines = [line.partition("//")[0].strip() for line in re.findall(r"^    (.*)", cpp, re.M)]
+    wrong += [f"shows a line that train_distributed.cc lacks: {line}" for line in lines if line not in program]
+
+    named = re.split(r",? and |, ", section(page, "Collectives").split(", for any")[0].replace("\n", " ").strip())
+    printed = re.findall(r"^## (\w+)", read("docs/schedules.md"), re.M)
+    wrong += [f"names {name} in only one of README.md and docs/schedules.md" for name in sorted(set(named) ^ set(printed))]
+
+    named = re.findall(r"^\| `(\w+)`", section(page, "Algorithms"), re.M)
+    pages = [path.stem for path in (ROOT / "docs/algorithms").glob("*.md")]
+    wrong += [f"names {name} in only one of README.md and docs/algorithms" for name in sorted(set(named) ^ set(pages))]
+
+    print("\n".join(f"README.md {problem}" for problem in wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
