@@ -1,6 +1,6 @@
 # One word for each task, on a fresh Debian 12 or Ubuntu 24.04 that has only git, make and a shell.
-.PHONY: help quickstart test test-matrix check build bench format install-core install-torch install-python \
-  install-matrix install-plots install-bench clean
+.PHONY: help quickstart test test-matrix check build bench docs format install-core install-torch install-python \
+  install-matrix install-plots install-bench install-docs clean
 .DEFAULT_GOAL := help
 
 # ThreadSanitizer fails where the kernel randomizes addresses too far; where setarch is forbidden, addresses stay
@@ -17,6 +17,7 @@ help:
 	@echo 'make check        the tests again under AddressSanitizer with UBSan, and under ThreadSanitizer'
 	@echo 'make build        build/release/bin/tutti and the examples beside it'
 	@echo 'make bench        compare with Open MPI, MPICH and gloo, across hosts too; writes docs/results/'
+	@echo 'make docs         build/docs/index.html: the pages as a site with search'
 	@echo 'make format       clang-format over all C++'
 	@echo 'make clean        remove build/'
 
@@ -41,6 +42,10 @@ bench: install-bench install-plots
 	bench/peers/compare.py
 	@if [ "$$(id -u)" = 0 ]; then $(peers_across_hosts); else echo 'left out, because hosts need root: $(peers_across_hosts)'; fi
 
+docs: install-docs
+	NO_MKDOCS_2_WARNING=1 $${TUTTI_DEPS:-$$HOME/.cache/tutti}/docs/bin/mkdocs build --config-file docs/site/mkdocs.yml
+	@echo 'open build/docs/index.html'
+
 format: install-core
 	python3 tests/lint/format.py --fix
 
@@ -56,6 +61,8 @@ install-plots:
 	@.ci/install core torch plots
 install-bench:
 	@.ci/install core torch plots bench
+install-docs:
+	@.ci/install docs
 
 clean:
 	rm -rf build
