@@ -106,6 +106,14 @@ def judgements(rows, steps, no_communication, args):
     return ["| what | measured | asked for | holds |", "| --- | ---: | ---: | --- |"] + lines
 
 
+# The colour of each algorithm, as in the other pictures of docs/results; its variants differ in the marks on the line.
+COLORS = {"gradient_allreduce": "#606060", "bytegrad": "#c1272d", "decentralized": "#4d648d",
+          "low_precision_decentralized": "#7f9c5a", "async": "#8c564b", "qadam": "#e0a030"}
+MARKS = "os^DvP"
+POINTS_SHOWN = 6  # below the best accuracy; most lines are close together there
+LINKS = {LOOPBACK: "loopback", "1gbit": "links of 1 Gb/s", "100mbit": "links of 100 Mb/s"}
+
+
 def plot(rows, link, path):
     """Plots accuracy against time and against bytes, as means over the seeds; False without matplotlib."""
     try:
@@ -113,18 +121,22 @@ def plot(rows, link, path):
     except ImportError:
         return False
     matplotlib.use("svg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
+    pyplot.rcParams["svg.hashsalt"] = "tutti"  # equal figures give equal files
     figure, axes = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained", sharey=True)
-    styles = ["-", "--", ":"]
-    for i, (_, group) in enumerate(by([row for row in rows if row["link"] == link], "strategy", "optimizer").items()):
+    marks = {algorithm: iter(MARKS) for algorithm in COLORS}
+    best = 0
+    for _, group in by([row for row in rows if row["link"] == link], "strategy", "optimizer").items():
         epochs = range(len(group[0]["history"]))
         if not epochs:  # not trained on this link
             continue
         accuracy = [100 * statistics.mean(row["history"][e]["accuracy"] for row in group) for e in epochs]
+        best = max(best, *accuracy)
         time = [statistics.mean(row["history"][e]["seconds"] for row in group) for e in epochs]
         steps = [group[0]["steps"] * (e + 1) / len(group[0]["history"]) for e in epochs]
-        style = {"color": f"C{i % 10}", "linestyle": styles[i // 10], "marker": "."}
+        algorithm = group[0]["strategy"].partition(":")[0]
+        style = {"color": COLORS[algorithm], "marker": next(marks[algorithm]), "markersize": 4, "linewidth": 1}
         axes[0].plot(time, accuracy, label=name_of(group[0]), **style)
         if group[0]["bytes_per_step"] is not None:
             moved = [mean(group, "bytes_per_step") * count / 1e6 for count in steps]
@@ -132,13 +144,20 @@ def plot(rows, link, path):
     axes[0].set_xlabel("seconds of training")
     axes[1].set_xlabel("MB sent by each rank")
     axes[0].set_ylabel("test accuracy in %")
+    lowest = int(best - POINTS_SHOWN)
+    axes[0].set_ylim(lowest, best + 0.3)
     for axis in axes:
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 3)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(ticker.NullLocator())
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Fashion-MNIST, {rows[0]['model']}, {rows[0]['ranks']} ranks, {link}")
+    figure.suptitle(f"Training on Fashion-MNIST, a point for each epoch: higher and further left is better\n"
+                    f"{rows[0]['model']}, {rows[0]['ranks']} ranks, {LINKS.get(link, link)}; accuracy below {lowest} % is left out",
+                    fontsize=11)
     figure.legend(loc="outside right center", fontsize=8)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
     return True
 
