@@ -41,7 +41,7 @@ def files_of(folder):
 def page_of_source(path):
     """The text of the page that shows a file, or lists a folder."""
     here = ROOT / path
-    head = f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n"
+    head = f"---\nsearch:\n  boost: 0.3\n---\n# {path}\n\n"  # found below the pages of docs/
     if here.is_dir():
         return head + "".join(f"- [{name}]({here.name}/{name}.md)\n" for name in files_of(here))
     lexer = find_lexer_class_for_filename(here.name)
