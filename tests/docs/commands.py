@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMMAND = re.compile(r"^    \$ tutti (?P<arguments>.*)\n(?P<printed>(?:    (?!\$ ).*\n|\n(?=    (?!\$ )))*)", re.M)
+COMMAND = re.compile(r"^    \$ tutti (?P<arguments>.*)\n(?P<printed>(?:    (?!\$ ).*\n|\n+(?=    (?!\$ )))*)", re.M)
 
 
 def differences(kept, made, name):
@@ -39,7 +39,7 @@ def main():
                                  cwd=folder)
             if ran.returncode != 0 or ran.stderr:
                 wrong.append(f"tutti {match['arguments']} ended with {ran.returncode}: {ran.stderr}")
-            lines = "".join(f"    {line}".rstrip() + "\n" for line in ran.stdout.splitlines())
+            lines = "".join(f"    {line}".rstrip() + "\n" for line in ran.stdout.rstrip().splitlines())
             return f"    $ tutti {match['arguments']}\n{lines}"
 
         made = COMMAND.sub(run, page)
