@@ -87,7 +87,7 @@ def on_config(config):
     for headings, title, page in links.navigation((ROOT / links.CONTENTS).read_text(encoding="utf-8")):
         section = config.nav
         for heading in headings:
-            if list(section[-1]) != [heading]:
+            if not section or list(section[-1]) != [heading]:
                 section.append({heading: []})
             section = section[-1][heading]
         section.append({title: place(page)})

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""README.md starts with two commands, and what its text says of pictures and code is so.
+"""README.md starts with two commands, and what its text says of pictures, code and the command is so.
 
-    tests/docs/front_page.py
+    tests/docs/front_page.py TUTTI      (TUTTI: the command)
 
 The figures beside the first two pictures are those of docs/results/all_reduce.json and lightning.json; the C++ code is
 that of docs/examples/train_distributed.cc; the names of collectives are the headings of docs/schedules.md, and those of
-strategies the pages of docs/algorithms, which other tests compare with the program.
+strategies the pages of docs/algorithms, which other tests compare with the program. The commands that need neither ranks
+nor files are run.
 """
 
 import json
 import pathlib
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LARGE = 64 << 10  # bytes
@@ -43,6 +47,15 @@ def lightning():
     yield f"exact sums by Tutti take {exact_s:.0f} s"
 
 
+def failures(tutti, commands):
+    with tempfile.TemporaryDirectory() as folder:
+        for words in map(shlex.split, commands):
+            if words[1] in ("plan", "advise", "docs", "info"):
+                ran = subprocess.run([tutti, *words[1:]], capture_output=True, text=True, cwd=folder)
+                if ran.returncode:
+                    yield f"has a command that fails: {shlex.join(words)}: {ran.stderr}"
+
+
 def section(page, title):
     return re.search(rf"^## {title}\n(.*?)^## ", page, re.M | re.S)[1]
 
@@ -68,6 +81,9 @@ def main():
     named = re.findall(r"^\| `(\w+)`", section(page, "Algorithms"), re.M)
     pages = [path.stem for path in (ROOT / "docs/algorithms").glob("*.md")]
     wrong += [f"names {name} in only one of README.md and docs/algorithms" for name in sorted(set(named) ^ set(pages))]
+
+    commands = [line.partition("  #")[0] for line in re.findall(r"^    (tutti .*)", section(page, "The command"), re.M)]
+    wrong += failures(pathlib.Path(sys.argv[1]).resolve(), commands)
 
     print("\n".join(f"README.md {problem}" for problem in wrong))
     return 1 if wrong else 0
