@@ -1,6 +1,7 @@
-// A switch between network interfaces, which holds every frame for the same time:
+// A switch between network interfaces, which holds every frame for the same time and loses one of N at random, none
+// where N is 0:
 //
-//   delay_switch MICROSECONDS INTERFACE INTERFACE...        prints "ready", then runs until it is killed
+//   delay_switch MICROSECONDS N INTERFACE INTERFACE...        prints "ready", then runs until it is killed
 //
 // The kernels on which hosts are made (links.py) need not have netem, nor another queue that delays packets: tbf and
 // htb only limit a rate, and a packet's time of departure, which a program of tc could set, is kept by fq and etf
@@ -29,6 +30,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -94,7 +96,8 @@ struct Frame {
 
 class Switch {
  public:
-  Switch(Clock::duration delay, std::vector<int> ports) : delay_(delay), ports_(std::move(ports)) {}
+  Switch(Clock::duration delay, unsigned long lost_of, std::vector<int> ports)
+      : delay_(delay), lost_of_(lost_of), ports_(std::move(ports)) {}
 
   [[noreturn]] void Run() {
     while (true) {
@@ -123,6 +126,7 @@ class Switch {
       if (spare_.empty()) spare_.push_back(std::make_unique_for_overwrite<char[]>(kMaxBytes));
       const ssize_t bytes = recv(ports_[port], spare_.back().get(), kMaxBytes, 0);
       if (bytes < static_cast<ssize_t>(kOffloadBytes + ETH_HLEN)) return;
+      if (lost_of_ != 0 && random_() % lost_of_ == 0) continue;
       waiting_.push_back({Clock::now() + delay_, port, std::move(spare_.back()), static_cast<std::size_t>(bytes)});
       spare_.pop_back();
       port_of_[waiting_.back().AddressAt(ETH_ALEN)] = port;
@@ -144,6 +148,8 @@ class Switch {
   }
 
   const Clock::duration delay_;
+  const unsigned long lost_of_;  // frames of which one is lost; 0 of none
+  std::mt19937_64 random_;       // from the same seed always, so that runs lose alike
   const std::vector<int> ports_;
   std::map<Address, std::size_t> port_of_;
   std::deque<Frame> waiting_;  // in the order of `due`, which is that of arrival
@@ -161,15 +167,16 @@ void RunBeforeOtherProcesses() {
 
 int main(int argc, char** argv) {
   const long microseconds = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 0;
-  if (argc < 4 || microseconds <= 0) {
-    std::fprintf(stderr, "usage: %s MICROSECONDS INTERFACE INTERFACE...\n", argv[0]);
+  const unsigned long lost_of = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
+  if (argc < 5 || microseconds <= 0) {
+    std::fprintf(stderr, "usage: %s MICROSECONDS N INTERFACE INTERFACE...\n", argv[0]);
     return 2;
   }
   Require(prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl");  // ends with the script that started the switch
   std::vector<int> ports;
-  for (int i = 2; i < argc; ++i) ports.push_back(OpenPort(argv[i]));
+  for (int i = 3; i < argc; ++i) ports.push_back(OpenPort(argv[i]));
   RunBeforeOtherProcesses();
   std::puts("ready");
   std::fflush(stdout);
-  Switch(std::chrono::microseconds(microseconds), std::move(ports)).Run();
+  Switch(std::chrono::microseconds(microseconds), lost_of, std::move(ports)).Run();
 }

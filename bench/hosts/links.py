@@ -49,17 +49,19 @@ class Hosts:
     """The hosts of `with Hosts(4, "100mbit") as hosts: subprocess.Popen(hosts.command(0, ["hostname"]))`.
 
     Rate UNSHAPED leaves the links as fast as the kernel makes them. With a delay every packet arrives `delay_ms` later,
-    and `delay_switch` is the program of delay_switch.cc, which says why the kernel does not do it.
+    and one packet of `lost_of` never, where `lost_of` is not 0; `delay_switch` is the program of delay_switch.cc, which
+    says why the kernel does not do it.
     """
 
     DEVICE = "eth0"
     RENDEZVOUS_PORT = 29511
 
-    def __init__(self, count, rate, delay_ms=0, delay_switch=None):
+    def __init__(self, count, rate, delay_ms=0, delay_switch=None, lost_of=0):
         self.count = count
         self.rate = rate
         self.delay_ms = delay_ms
         self.delay_switch = delay_switch
+        self.lost_of = lost_of
         self.delaying = None  # the process
         self.prefix = f"tutti{os.getpid()}"
         self.switch = f"{self.prefix}sw"
@@ -105,6 +107,8 @@ class Hosts:
             ip("link", "set", "lo", "up", netns=name)
             ip("link", "set", device, "up", netns=name)
             ip("link", "set", port, "up", netns=self.switch)
+            if self.lost_of:  # a frame is one packet, and not what the kernel joins
+                ip("link", "set", device, "gso_max_segs", "1", netns=name)
             self._shape(name, device)  # what the host sends
             self._shape(self.switch, port)  # what the host receives
         if self.delay_ms:
@@ -129,7 +133,7 @@ class Hosts:
             ip("link", "set", port, "master", "switch", netns=self.switch)
 
     def _start_delay_switch(self, ports):
-        command = [self.delay_switch, str(round(1000 * self.delay_ms)), *ports]
+        command = [self.delay_switch, str(round(1000 * self.delay_ms)), str(self.lost_of), *ports]
         self.delaying = subprocess.Popen(["ip", "netns", "exec", self.switch, *command], stdout=subprocess.PIPE, text=True)
         if self.delaying.stdout.readline() != "ready\n":
             raise RuntimeError(f"the program that delays packets ended: {' '.join(command)}")

@@ -33,18 +33,22 @@ def show_bytes(n):
     return f"{n} B"
 
 
-def add_options(parser, names, end, rounds):
-    parser.add_argument("--collective", nargs="+", choices=["all", *COLLECTIVES], default=["all_reduce"],
-                        metavar="NAME", help="what to measure: all, or some of " + " ".join(COLLECTIVES))
-    parser.add_argument("-b", "--begin", type=parse_bytes, default=4)
+def add_sizes(parser, end, rounds, begin=4):
+    parser.add_argument("-b", "--begin", type=parse_bytes, default=begin)
     parser.add_argument("-e", "--end", type=parse_bytes, default=end)
     parser.add_argument("-f", "--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--seconds", type=float, default=0.2, help="bound on the timed calls of one size")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
+
+
+def add_options(parser, names, end, rounds):
+    parser.add_argument("--collective", nargs="+", choices=["all", *COLLECTIVES], default=["all_reduce"],
+                        metavar="NAME", help="what to measure: all, or some of " + " ".join(COLLECTIVES))
+    add_sizes(parser, end, rounds)
     parser.add_argument("--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=" ".join(names))
     parser.add_argument("--before", type=pathlib.Path, metavar="PROGRAM",
                         help="an older build of tutti, measured in the same rounds as the column `before`")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results")
 
 
 def parse(parser):

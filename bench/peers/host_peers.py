@@ -33,7 +33,8 @@ def output_of_ranks(run, command, environment_of):
         return output.read()
 
 
-def tutti(program, schedule=None, codec=None):
+def tutti(program, schedule=None, codec=None, **variables):
+    """`variables` are added to the environment of the ranks."""
     def start(run):
         if codec and run.collective != "all_reduce":
             return []
@@ -41,7 +42,7 @@ def tutti(program, schedule=None, codec=None):
                    *(["--codec", codec] if codec else [])]
         with tempfile.TemporaryDirectory() as folder:
             secret = make_secret(pathlib.Path(folder))
-            output = output_of_ranks(run, command, lambda rank: run.hosts.environment(rank, secret))
+            output = output_of_ranks(run, command, lambda rank: {**run.hosts.environment(rank, secret), **variables})
         return tutti_rows(program, output)
     return start
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -36,10 +37,9 @@ struct Pipe {
   }
 };
 
-int ThreadsPerRank(int ranks) {
-  cpu_set_t cores;
-  const int count = ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  return std::max(1, count / ranks);
+int Processors() {
+  cpu_set_t processors;
+  return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
@@ -95,8 +95,16 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
   result["TUTTI_JOB_ID"] = job_id;
   result["TUTTI_STORE"] = absl::StrCat("tcp://", store_address);
   result["TUTTI_JOB_SECRET_FD"] = absl::StrCat(secret_fd);
-  // Otherwise numeric libraries start threads for all cores in each process, and the ranks fight over the cores.
-  result.emplace("OMP_NUM_THREADS", absl::StrCat(ThreadsPerRank(ranks)));
+  // Otherwise numeric libraries start threads for all processors in each process, and the ranks fight over them. The
+  // number decides how fast a rank computes, so the user is told.
+  const int processors = Processors();
+  const int threads = std::max(1, processors / ranks);
+  if (result.emplace("OMP_NUM_THREADS", absl::StrCat(threads)).second) {
+    std::fprintf(stderr,
+                 "tutti launch: each of %d rank(s) has OMP_NUM_THREADS=%d, as there are %d processor(s); set "
+                 "OMP_NUM_THREADS to choose otherwise\n",
+                 ranks, threads, processors);
+  }
   return result;
 }
 

@@ -36,6 +36,7 @@ struct RankProcess {
 absl::Status Refused(absl::string_view what);
 
 // Environment of the ranks of a job, but for the rank itself: this process's, with Tutti's own variables replaced.
+// Where OMP_NUM_THREADS is not set, the ranks share the processors, and standard error says so.
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
                                                    const std::string& store_address, int secret_fd);
 

@@ -54,7 +54,11 @@ Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 // In a forked child the communicator is left alone: the child has no engine thread to end, and its peers are the
 // parent's.
 Communicator::~Communicator() {
-  if (impl_->in_forked_child()) (void)impl_.release();
+  if (impl_->in_forked_child()) {
+    (void)impl_.release();
+  } else {
+    impl_->EndUnlessUnused();
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const Bootstrap& bootstrap,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -273,6 +275,16 @@ Communicator::Impl::~Impl() {
   idle_message_calls_->Close();
 }
 
+void Communicator::Impl::EndUnlessUnused() const {
+  const int bound_plans = bound_plans_->load();
+  if (bound_plans == 0) return;
+  std::fprintf(stderr,
+               "tutti: rank %d destroys a communicator that is still in use: destroy the %d plan(s) that were bound to "
+               "it first, or the synchronizers and bucket exchanges that have bound them\n",
+               channel->rank(), bound_plans);
+  std::abort();
+}
+
 Work Communicator::Impl::Call(const CollectiveSpec& spec, const void* in, void* out, const CallOptions& options) {
   if (in_forked_child()) return Work(NotInForkedChild(channel->rank()));
   const Rank rank = channel->rank();
@@ -531,7 +543,7 @@ absl::StatusOr<BoundPlan> Communicator::Impl::BindVerified(std::shared_ptr<const
                                                            const PlanBuffers& buffers) {
   if (absl::Status runnable = runtime->engine->CheckRunnable(*program); !runnable.ok()) return runnable;
   tutti::Call* const call = tutti::Call::Create(std::move(program), *channel, buffers.scratch);
-  auto impl = std::make_unique<BoundPlan::Impl>(call);
+  auto impl = std::make_unique<BoundPlan::Impl>(call, bound_plans_);
   if (absl::Status status = call->SetBuffers(buffers.in, buffers.out, buffers.state); !status.ok()) {
     return status;
   }

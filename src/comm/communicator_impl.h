@@ -1,6 +1,7 @@
 #ifndef TUTTI_COMM_COMMUNICATOR_IMPL_H_
 #define TUTTI_COMM_COMMUNICATOR_IMPL_H_
 
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -24,8 +25,14 @@ absl::Status CheckCallOptions(const CallOptions& options, const CollectiveSpec& 
 
 class BoundPlan::Impl {
  public:
-  explicit Impl(Call* call) : call_(call) {}
-  ~Impl() { call_->Release(); }
+  // Counts itself in `bound_plans`.
+  Impl(Call* call, std::shared_ptr<std::atomic<int>> bound_plans) : call_(call), bound_plans_(std::move(bound_plans)) {
+    bound_plans_->fetch_add(1);
+  }
+  ~Impl() {
+    call_->Release();
+    bound_plans_->fetch_sub(1);
+  }
 
   Work Start(const CallOptions& options);
   Work LastRun() const;
@@ -34,7 +41,8 @@ class BoundPlan::Impl {
 
  private:
   Call* const call_;
-  std::uint32_t last_run_ = 0;  // number of the run that was started last; 0: none was started
+  const std::shared_ptr<std::atomic<int>> bound_plans_;  // how many there are of the communicator
+  std::uint32_t last_run_ = 0;                           // number of the run that was started last; 0: none was started
 };
 
 class Communicator::Impl {
@@ -59,6 +67,9 @@ class Communicator::Impl {
   absl::StatusOr<std::unique_ptr<Impl>> Split(int color, int key);
   absl::StatusOr<std::unique_ptr<Impl>> Group(absl::Span<const Rank> members, absl::string_view name);
   bool in_forked_child() const { return runtime->engine->in_forked_child(); }
+  // Ends the process, and says why, where a bound plan still uses this communicator: the plan's owner would go on with
+  // memory that is gone.
+  void EndUnlessUnused() const;
 
   const std::shared_ptr<Runtime> runtime;
   const std::unique_ptr<Channel> channel;
@@ -104,6 +115,7 @@ class Communicator::Impl {
   // The groups that have a native transport. Held while one is made, so that groups come in one order.
   Mutex native_groups_mutex_;
   absl::flat_hash_set<std::vector<Rank>> native_groups_ TUTTI_GUARDED_BY(native_groups_mutex_);
+  const std::shared_ptr<std::atomic<int>> bound_plans_ = std::make_shared<std::atomic<int>>(0);
   PlanCache cache_;
   const std::shared_ptr<IdleCalls> idle_message_calls_ = std::make_shared<IdleCalls>();
   std::shared_ptr<CallPool> message_calls_;  // of SendRecv; null where this rank has no GPU

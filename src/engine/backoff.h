@@ -32,13 +32,6 @@ class Backoff {
     return false;
   }
 
-  // As Pause, but never tells its caller to sleep; true.
-  bool PauseWithoutLimit() {
-    count_ = 0;
-    Pause();
-    return true;
-  }
-
   void Reset() { count_ = 0; }
 
  private:

@@ -19,7 +19,7 @@ constexpr absl::Duration kNap = absl::Milliseconds(10);
 constexpr absl::Duration kFailingSlice = absl::Microseconds(500);
 
 // For a caller that waits, which has nothing else to do: so much polling costs less than going to sleep and waking up.
-// The polls take about 50 µs. They are not for messages of other nodes: see MessageWait.
+// The polls take about 50 µs. They are for news within a node: messages of other nodes have MessageWait.
 constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
 // For a caller that waits where ranks share cores: the rank that it waits for may need this rank's core.
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};
@@ -128,8 +128,9 @@ void Engine::ThreadMain(std::uint32_t seen) {
 
 bool Engine::PollsOn(Backoff& backoff) {
   if (!executor_->waits_for_messages() || executor_->polls_device()) return backoff.Pause();
-  const bool polls = message_wait_.PollsOn(options_.now_ns());
-  return polls && backoff.PauseWithoutLimit();
+  if (!message_wait_.PollsOn(options_.now_ns())) return false;
+  sched_yield();  // perhaps the peer that this thread waits for needs this core
+  return true;
 }
 
 // Drives until the goal is reached, or until another thread wants to drive.

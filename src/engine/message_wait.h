@@ -7,18 +7,19 @@
 
 namespace tutti {
 
-// To poll for as long as going to sleep and waking up take, and then to sleep, costs at most twice what the better
-// choice would have cost this thread. But where cores are busy, polls keep others from the very work for which this
-// thread waits. So a thread polls only while most of its last polls met their message in that time. A thread that
+// A poll costs less than to go to sleep and to be woken, where a message comes soon, and the thread gives its core away
+// between two polls (sched_yield), so that a peer or the kernel, for which the thread waits, may use this core. But
+// where other programs keep the cores busy, a thread that has given its core away gets it back late, while one that
+// sleeps is woken at once. So a thread polls only while most of its last polls met their message in time. A thread that
 // sleeps tries a poll now and then, more seldom with each one in vain: how long a wait lasts that was slept through
 // tells nothing, because polls would have made it longer where the peer needs this core.
 class MessageWait {
  public:
-  // What it costs to sleep until a message comes: to prepare all sockets for it, to be woken, on another core than the
-  // waker's, and to look through the sockets again. Longer than a peer that sleeps takes to answer, so that two ranks
-  // that sleep for each other find out that they need not. Not measured anew: two threads that share a core wake each
-  // other in 2 µs, and one that waits for a busy core runs milliseconds later.
-  static constexpr std::int64_t kSleepNanos = 50'000;
+  // How long a wait polls. To sleep until a message comes, which is to prepare all sockets for it, to be woken, on
+  // another core than the waker's, and to look through the sockets again, takes some 50 µs; where four hosts share two
+  // cores, a message that is under way takes several times as long. Not measured anew: two threads that share a core
+  // wake each other in 2 µs, and one that waits for a busy core runs milliseconds later.
+  static constexpr std::int64_t kPollNanos = 200'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep.
   bool PollsOn(std::int64_t now_ns) {
@@ -26,7 +27,7 @@ class MessageWait {
       began_ns_ = now_ns;
       polls_ = share_met_ >= kEnough || --waits_until_try_ <= 0;
     }
-    return polls_ && now_ns - began_ns_ < kSleepNanos;
+    return polls_ && now_ns - began_ns_ < kPollNanos;
   }
 
   // Whether a wait has begun and not ended.
@@ -37,7 +38,7 @@ class MessageWait {
     const std::int64_t began_ns = began_ns_;
     began_ns_ = kNotWaiting;
     if (began_ns == kNotWaiting || !polls_) return;
-    const bool met = now_ns - began_ns < kSleepNanos;
+    const bool met = now_ns - began_ns < kPollNanos;
     share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
     waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
     waits_until_try_ = waits_between_tries_;

@@ -71,6 +71,14 @@ class Links(unittest.TestCase):
         with Hosts(3, UNSHAPED, 20, BIN / "delay_switch") as hosts:
             self.assertGreaterEqual(call(hosts), 0.04)
 
+    def test_lost_packets_are_sent_again(self):
+        with Hosts(2, "1gbit", 1, BIN / "delay_switch", lost_of=50) as hosts:
+            call(hosts)
+            names, numbers = [line.split() for line in subprocess.run(
+                hosts.command(0, ["grep", "^Tcp:", "/proc/net/snmp"]), check=True, capture_output=True,
+                text=True).stdout.splitlines()]
+        self.assertGreater(int(numbers[names.index("RetransSegs")]), 0)
+
     def test_processes_and_namespaces_end_with_the_hosts(self):
         with Hosts(2, "1gbit", 1, BIN / "delay_switch") as hosts:
             left = subprocess.Popen(hosts.command(0, ["sleep", "1000"]))

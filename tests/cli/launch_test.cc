@@ -58,12 +58,14 @@ TEST(LaunchTest, RanksShareTheProcessorsUnlessTheUserSaysOtherwise) {
   Launcher given(2, "echo threads$OMP_NUM_THREADS", {"OMP_NUM_THREADS=7"});
   EXPECT_EQ(given.Finish(), 0);
   EXPECT_EQ(given.Count("threads7\n"), 2) << given.text;
+  EXPECT_EQ(given.Count("OMP_NUM_THREADS"), 0) << given.text;
   unsetenv("OMP_NUM_THREADS");
   Launcher shared(2,
                   "n=$(env -u OMP_NUM_THREADS nproc); "
                   "[ $OMP_NUM_THREADS = $((n > 1 ? n / 2 : 1)) ] && echo shared of $n");
   EXPECT_EQ(shared.Finish(), 0);
   EXPECT_EQ(shared.Count("shared of"), 2) << shared.text;
+  EXPECT_EQ(shared.Count("tutti launch: each of 2 rank(s) has OMP_NUM_THREADS="), 1) << shared.text;
 }
 
 TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
@@ -94,7 +96,7 @@ TEST(LaunchTest, TheFirstFailureEndsAllAndIsReported) {
   Launcher launcher(3, absl::StrCat("if [ $TUTTI_RANK = 1 ]; then exit 7; fi; ", kForever));
   EXPECT_EQ(launcher.Finish(), 7);
   EXPECT_THAT(launcher.text, HasSubstr("tutti launch: rank 1 exited with code 7; ending the others\n"));
-  EXPECT_EQ(launcher.Count("tutti launch:"), 1) << launcher.text;
+  EXPECT_EQ(launcher.Count("ending the others"), 1) << launcher.text;
 }
 
 TEST(LaunchTest, ASignalIsNamed) {

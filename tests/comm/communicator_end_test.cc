@@ -209,5 +209,19 @@ std::vector<Case> AllCases() {
 INSTANTIATE_TEST_SUITE_P(, CommunicatorEndTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& test) { return test.param.name; });
 
+// A plan whose communicator is gone would go on with memory that is gone.
+TEST(CommunicatorEnd, ACommunicatorThatABoundPlanStillUsesCannotBeDestroyed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto destroy_first = [](Communicator& world) {
+    std::unique_ptr<Communicator> group = *world.Split(0, 0);
+    float value = 1;
+    const absl::StatusOr<BoundPlan> sum = group->Bind(CollectiveSpec{.count = 1, .in_place = true}, {.out = &value});
+    ASSERT_TRUE(sum.ok()) << sum.status();
+    group.reset();
+  };
+  EXPECT_DEATH(RunWorld(1, {}, destroy_first),
+               "rank 0 destroys a communicator that is still in use: destroy the 1 plan");
+}
+
 }  // namespace
 }  // namespace tutti

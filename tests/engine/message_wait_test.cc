@@ -57,7 +57,7 @@ TEST(MessageWaitTest, AThreadPollsForABoundedTime) {
   const std::int64_t began = waiter.now();
   std::int64_t now = began;
   while (waiter.wait().PollsOn(now)) now += 10;
-  EXPECT_EQ(now - began, MessageWait::kSleepNanos);
+  EXPECT_EQ(now - began, MessageWait::kPollNanos);
   EXPECT_FALSE(waiter.wait().PollsOn(now + 10));  // until the wait ends
 }
 

@@ -1,7 +1,7 @@
 #include "transports/ucx/wires.h"
 
+#include <linux/tcp.h>  // tcp_info of <netinet/tcp.h> has no tcpi_min_rtt
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -37,7 +37,8 @@ void UseRenoOnShortPaths(int socket) {
     return;
   }
   const absl::string_view system = name.data();
-  if ((system != "bbr" && system != "cubic") || info.tcpi_rtt > kShortPathUs) return;
+  // The shortest round trip counts: the first packet may have waited until the other host's link address was known.
+  if ((system != "bbr" && system != "cubic") || info.tcpi_min_rtt > kShortPathUs) return;
   // Every Linux has Reno. A system that forbids the change keeps its own.
   (void)setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), static_cast<socklen_t>(kReno.size()));
 }
