@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -45,8 +45,7 @@ void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildS
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(async);
-constinit const tutti::Algorithm tutti_algorithm_async = {
+TUTTI_ALGORITHM(async) = {
     .name = "async",
     .summary = "Average the weights in the background, while every rank trains at its own pace",
     .cost = "2(n-1)/n · N bytes per round",

@@ -1,9 +1,9 @@
 // bytegrad: every rank ends with (1/n) Σ g, exchanged in 8 bits per element: a two-shot all_reduce of encoded chunks
 // (two_shot.h). After Bagua's ByteGrad (https://arxiv.org/abs/2107.01499).
 #include "absl/status/status.h"
-#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -30,8 +30,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(bytegrad);
-constinit const tutti::Algorithm tutti_algorithm_bytegrad = {
+TUTTI_ALGORITHM(bytegrad) = {
     .name = "bytegrad",
     .summary = "Average the gradients in 8 bits per element while backward runs",
     .cost = "2(n-1)/n · N/4 bytes",

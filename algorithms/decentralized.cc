@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 #include "tutti/peer_selection.h"
 #include "tutti/selector.h"
 
@@ -159,8 +159,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(decentralized);
-constinit const tutti::Algorithm tutti_algorithm_decentralized = {
+TUTTI_ALGORITHM(decentralized) = {
     .name = "decentralized",
     .summary = "Mix the weights with those of peers while forward and backward run",
     .cost = "peers · N bytes (one for pairs), 2(n-1)/n · N for all",

@@ -99,8 +99,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(gradient_allreduce);
-constinit const tutti::Algorithm tutti_algorithm_gradient_allreduce = {
+TUTTI_ALGORITHM(gradient_allreduce) = {
     .name = "gradient_allreduce",
     .summary = "Average the gradients exactly while backward runs",
     .cost = "2(n-1)/n · N bytes",

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 
 namespace tutti {
 namespace {
@@ -104,8 +104,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(low_precision_decentralized);
-constinit const tutti::Algorithm tutti_algorithm_low_precision_decentralized = {
+TUTTI_ALGORITHM(low_precision_decentralized) = {
     .name = "low_precision_decentralized",
     .summary = "Tell two neighbours what changed in the weights, in 8 bits per element, after the optimizer step",
     .cost = "2 · N/4 bytes (N/4 with 2 ranks)",

@@ -9,9 +9,9 @@
 #include "tutti/qadam.h"
 
 #include "absl/status/status.h"
-#include "algorithms/bucket_support.h"
 #include "algorithms/two_shot.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -50,8 +50,7 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(qadam);
-constinit const tutti::Algorithm tutti_algorithm_qadam = {
+TUTTI_ALGORITHM(qadam) = {
     .name = "qadam",
     .summary = "Average the momentum of Adam in 8 bits per element, after a warm-up that averages gradients exactly",
     .cost = "2(n-1)/n · N bytes, after the warm-up 2(n-1)/n · N/4",

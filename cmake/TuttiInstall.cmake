@@ -25,7 +25,7 @@ configure_package_config_file(cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/g
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/generated/tuttiConfigVersion.cmake
-  cmake/TuttiTorch.cmake DESTINATION ${package_dir} COMPONENT development)
+  cmake/TuttiTorch.cmake cmake/TuttiExtensions.cmake cmake/TuttiRecords.cmake DESTINATION ${package_dir} COMPONENT development)
 
 # tutti is a static library: a program that links it needs all libraries that it links.
 file(RELATIVE_PATH tutti_prefix_from_pc /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)

@@ -9,8 +9,7 @@ using Message = codecs::CastMessage<DType::kBF16>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(bf16);
-constinit const tutti::Codec tutti_codec_bf16 = {
+TUTTI_CODEC(bf16) = {
     .name = tutti::Message::kName,
     .summary = "Every element rounded to bfloat16 (8 significant bits, the range of fp32)",
     .error_bound =

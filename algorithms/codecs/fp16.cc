@@ -12,8 +12,7 @@ using Message = codecs::CastMessage<DType::kF16>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(fp16);
-constinit const tutti::Codec tutti_codec_fp16 = {
+TUTTI_CODEC(fp16) = {
     .name = tutti::Message::kName,
     .summary = "Every element rounded to IEEE half precision (11 significant bits, up to 65504)",
     .error_bound =

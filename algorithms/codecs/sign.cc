@@ -4,13 +4,13 @@
 //
 // A bit cannot express zero. A block of zeros has the scale 0 and is exact; a zero in another block becomes +scale at
 // an even index and -scale at an odd one, so that zeros cancel out in a sum over the block.
-#include "algorithms/codecs/block_message.h"
+#include "algorithms/codecs/block_layout.h"
 #include "kernels/sign_bits.h"
 
 namespace tutti {
 namespace {
 
-struct Sign : codecs::BlockScheme {
+struct Sign : codecs::KernelScheme<Sign, kernels::EncodeSignBlocks, kernels::DecodeSignBlocks> {
   static constexpr absl::string_view kName = "sign";
   static constexpr absl::string_view kOptions = "block";
   static constexpr std::uint8_t kId = 4;
@@ -19,9 +19,6 @@ struct Sign : codecs::BlockScheme {
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kSign; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
-
-  static constexpr auto kEncodeBlocks = kernels::EncodeSignBlocks;
-  static constexpr auto kDecodeBlocks = kernels::DecodeSignBlocks;
 };
 
 using Message = codecs::BlockMessage<Sign>;
@@ -29,8 +26,7 @@ using Message = codecs::BlockMessage<Sign>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(sign);
-constinit const tutti::Codec tutti_codec_sign = {
+TUTTI_CODEC(sign) = {
     .name = tutti::Sign::kName,
     .summary =
         "1 bit per element: the sign of the element, times the mean magnitude of its block. Needs error feedback. A "
@@ -43,5 +39,5 @@ constinit const tutti::Codec tutti_codec_sign = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
-    .layout = tutti::Message::Layout,
+    .layout = tutti::codecs::LayoutOf<tutti::Sign>,
 };

@@ -6,7 +6,7 @@
 // The code of a block with a NaN or Inf starts with NaN, to which the whole block decodes.
 #include <cmath>
 
-#include "algorithms/codecs/block_message.h"
+#include "algorithms/codecs/block_layout.h"
 #include "kernels/select_largest.h"
 
 namespace tutti {
@@ -136,8 +136,7 @@ using Message = codecs::BlockMessage<TopK>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(topk);
-constinit const tutti::Codec tutti_codec_topk = {
+TUTTI_CODEC(topk) = {
     .name = tutti::TopK::kName,
     .summary =
         "The `density` of elements that are largest in each block of `block`, exactly, with their indices; the "
@@ -149,5 +148,5 @@ constinit const tutti::Codec tutti_codec_topk = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
-    .layout = tutti::Message::Layout,
+    .layout = tutti::codecs::LayoutOf<tutti::TopK>,
 };

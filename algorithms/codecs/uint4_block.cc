@@ -4,15 +4,15 @@
 // rotation before encoding, and back after decoding: what is encoded is then nearly normally distributed, whatever the
 // values were. With rotation, zeros stay zero only in blocks of zeros. After SDP4Bit (https://arxiv.org/abs/2410.15526)
 // and THC (https://arxiv.org/abs/2302.08545).
-#include "algorithms/codecs/block_message.h"
+#include "algorithms/codecs/block_layout.h"
 #include "kernels/hadamard.h"
-#include "kernels/random.h"
 #include "kernels/range_blocks.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti {
 namespace {
 
-struct Uint4Block : codecs::BlockScheme {
+struct Uint4Block : codecs::KernelScheme<Uint4Block, kernels::EncodeRangeBlocks, kernels::DecodeRangeBlocks> {
   static constexpr absl::string_view kName = "uint4_block";
   static constexpr absl::string_view kOptions = "block, rounding, seed, rotation";
   static constexpr std::uint8_t kId = 3;
@@ -34,9 +34,6 @@ struct Uint4Block : codecs::BlockScheme {
   }
 
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 1) / 2; }
-
-  static constexpr auto kEncodeBlocks = kernels::EncodeRangeBlocks;
-  static constexpr auto kDecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<Uint4Block>;
@@ -44,8 +41,7 @@ using Message = codecs::BlockMessage<Uint4Block>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(uint4_block);
-constinit const tutti::Codec tutti_codec_uint4_block = {
+TUTTI_CODEC(uint4_block) = {
     .name = tutti::Uint4Block::kName,
     .summary =
         "4 bits per element, each block of `block` elements with its own range; zero and equal values exact. "
@@ -59,5 +55,5 @@ constinit const tutti::Codec tutti_codec_uint4_block = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
-    .layout = tutti::Message::Layout,
+    .layout = tutti::codecs::LayoutOf<tutti::Uint4Block>,
 };

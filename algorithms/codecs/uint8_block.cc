@@ -3,13 +3,13 @@
 // A block of values in [min, max] has 256 levels, (max − min)/255 apart (rounded up to 16 significant bits). Each value
 // is sent as the nearest level, or with rounding=stochastic as one of the two levels beside the value. Zero is a level
 // when it lies in the range; equal values are exact. The decoder computes min + code · step.
-#include "algorithms/codecs/block_message.h"
+#include "algorithms/codecs/block_layout.h"
 #include "kernels/range_blocks.h"
 
 namespace tutti {
 namespace {
 
-struct Uint8Block : codecs::BlockScheme {
+struct Uint8Block : codecs::KernelScheme<Uint8Block, kernels::EncodeRangeBlocks, kernels::DecodeRangeBlocks> {
   static constexpr absl::string_view kName = "uint8_block";
   static constexpr absl::string_view kOptions = "block, rounding, seed";
   static constexpr std::uint8_t kId = 1;
@@ -17,9 +17,6 @@ struct Uint8Block : codecs::BlockScheme {
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kGrid8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
-
-  static constexpr auto kEncodeBlocks = kernels::EncodeRangeBlocks;
-  static constexpr auto kDecodeBlocks = kernels::DecodeRangeBlocks;
 };
 
 using Message = codecs::BlockMessage<Uint8Block>;
@@ -27,8 +24,7 @@ using Message = codecs::BlockMessage<Uint8Block>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(uint8_block);
-constinit const tutti::Codec tutti_codec_uint8_block = {
+TUTTI_CODEC(uint8_block) = {
     .name = tutti::Uint8Block::kName,
     .summary = "8 bits per element, each block of `block` elements with its own range; zero and equal values exact",
     .error_bound = "0.501 · (max − min) / 255 of the block, and rounding to fp32; stochastic: (max − min) / 254",
@@ -38,5 +34,5 @@ constinit const tutti::Codec tutti_codec_uint8_block = {
     .encoded_bytes = tutti::Message::EncodedBytes,
     .encode = tutti::Message::Encode,
     .decode = tutti::Message::Decode,
-    .layout = tutti::Message::Layout,
+    .layout = tutti::codecs::LayoutOf<tutti::Uint8Block>,
 };

@@ -15,8 +15,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank /*rank*/) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(all);
-constinit const tutti::PeerSelection tutti_peer_selection_all = {
+TUTTI_PEER_SELECTION(all) = {
     .name = "all",
     .summary = "every rank averages with all: one all_reduce",
     .rounds = tutti::Rounds,

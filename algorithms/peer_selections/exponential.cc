@@ -16,8 +16,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(exponential);
-constinit const tutti::PeerSelection tutti_peer_selection_exponential = {
+TUTTI_PEER_SELECTION(exponential) = {
     .name = "exponential",
     .summary = "each rank and the ranks 1, 2, 4, … places after that rank, in equal parts",
     .rounds = tutti::Rounds,

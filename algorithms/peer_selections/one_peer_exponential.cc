@@ -17,8 +17,7 @@ std::vector<PeerWeight> Mix(int size, int round, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(one_peer_exponential);
-constinit const tutti::PeerSelection tutti_peer_selection_one_peer_exponential = {
+TUTTI_PEER_SELECTION(one_peer_exponential) = {
     .name = "one_peer_exponential",
     .summary = "each rank and the rank 1, 2, 4, … places after that rank (another distance each round), half and half",
     .rounds = tutti::Rounds,

@@ -12,8 +12,7 @@ std::vector<PeerWeight> Mix(int size, int round, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(random_pair);
-constinit const tutti::PeerSelection tutti_peer_selection_random_pair = {
+TUTTI_PEER_SELECTION(random_pair) = {
     .name = "random_pair",
     .summary = "pairs drawn by lot, every pair equally likely",
     .rounds = tutti::TournamentRounds,

@@ -15,8 +15,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(ring);
-constinit const tutti::PeerSelection tutti_peer_selection_ring = {
+TUTTI_PEER_SELECTION(ring) = {
     .name = "ring",
     .summary = "each rank, the rank before and the rank after, a third each",
     .rounds = tutti::Rounds,

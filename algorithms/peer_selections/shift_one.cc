@@ -21,8 +21,7 @@ std::vector<PeerWeight> Mix(int size, int round, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(shift_one);
-constinit const tutti::PeerSelection tutti_peer_selection_shift_one = {
+TUTTI_PEER_SELECTION(shift_one) = {
     .name = "shift_one",
     .summary = "pairs of the lower and the upper half of the ranks, shifted by one each round",
     .rounds = tutti::Rounds,

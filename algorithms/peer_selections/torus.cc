@@ -38,8 +38,7 @@ std::vector<PeerWeight> Mix(int size, int /*round*/, Rank rank) {
 }  // namespace
 }  // namespace tutti
 
-TUTTI_PEER_SELECTION(torus);
-constinit const tutti::PeerSelection tutti_peer_selection_torus = {
+TUTTI_PEER_SELECTION(torus) = {
     .name = "torus",
     .summary = "each rank and its neighbours (up to four) on a torus of rows and columns, in equal parts",
     .rounds = tutti::Rounds,

@@ -17,6 +17,7 @@
 #include "tutti/codec.h"
 #include "tutti/config.h"
 #include "tutti/devices.h"
+#include "tutti/extension.h"
 #include "tutti/peer_selection.h"
 #include "tutti/schedule.h"
 #include "tutti/version.h"
@@ -78,6 +79,7 @@ void PrintBuild() {
   Line("CUDA", cuda.ok() ? absl::StrCat(cuda->runtime, " (the driver serves ", cuda->driver, ")")
                          : std::string(cuda.status().message()));
   PrintNcclVersion();
+  Line("extensions", ExtensionNames().empty() ? "none" : ExtensionNames());
   Heading("Transports");
   Line("inproc", "threads of one process");
   if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");

@@ -10,6 +10,7 @@
 #include "CLI/CLI.hpp"
 #include "bindings/cli/command.h"
 #include "bindings/cli/explain_error.h"
+#include "tutti/extension.h"
 #include "tutti/version.h"
 
 namespace {
@@ -37,11 +38,13 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", tutti::cli::ExplainError(app, error).c_str());
     return kUsageError;
   }
-  const absl::StatusOr<int> code = invocation.action();
+  // Without its extensions a command would do something else than what was asked for, if it did anything.
+  const absl::Status extended = tutti::ExtensionStatus();
+  const absl::StatusOr<int> code = extended.ok() ? invocation.action() : extended;
   if (code.ok()) return *code;
   std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
-  const bool usage =
-      absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) || absl::IsUnimplemented(code.status());
+  const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) ||
+                     absl::IsUnimplemented(code.status()) || !extended.ok();
   return usage ? kUsageError : 1;
 }
 

@@ -1,5 +1,5 @@
 // The record of an algorithm, which says how replicas are kept in step, and the strategy names that select one. One
-// file under algorithms/ defines one algorithm.
+// file defines one algorithm.
 #ifndef TUTTI_ALGORITHM_H_
 #define TUTTI_ALGORITHM_H_
 
@@ -124,7 +124,8 @@ bool ExchangesWeights(const Algorithm& algorithm);
 // because the training changes the weights while the plan runs.
 bool WorksInPlace(const Algorithm& algorithm);
 
-// Every algorithm of this build in alphabetical order (generated from algorithms/*.cc).
+// Every algorithm of this process, those of extensions (extension.h) too, in alphabetical order. What is returned stays
+// valid.
 absl::Span<const Algorithm* const> AllAlgorithms();
 
 // "name" or "name:option=value,option=value". InvalidArgument lists the valid algorithms, options or values.
@@ -146,7 +147,10 @@ absl::StatusOr<Plan> BuildPlan(const Strategy& strategy, DType dtype, std::int64
 
 }  // namespace tutti
 
-// Defines the algorithm of algorithms/<name>.cc; the manifest finds it by the file's name.
-#define TUTTI_ALGORITHM(name) extern constinit const ::tutti::Algorithm tutti_algorithm_##name
+// Defines the algorithm of the file <name>.cc: TUTTI_ALGORITHM(name) = {.name = "name", …}; in Tutti's tree the file
+// lies in algorithms, elsewhere it is given to tutti_add_extensions (extension.h).
+#define TUTTI_ALGORITHM(name)                             \
+  extern const ::tutti::Algorithm tutti_algorithm_##name; \
+  constinit const ::tutti::Algorithm tutti_algorithm_##name
 
 #endif  // TUTTI_ALGORITHM_H_

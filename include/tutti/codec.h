@@ -94,14 +94,18 @@ std::string OptionText(const CodecOptions& options, absl::string_view name);
 // the list of those that the codec takes.
 absl::Status CheckTaken(absl::string_view codec, absl::string_view taken, const CodecOptions& options);
 
-// All codecs of this build, in alphabetical order (generated from algorithms/codecs/*.cc).
+// All codecs of this process, those of extensions (extension.h) too, in alphabetical order. What is returned stays
+// valid.
 absl::Span<const Codec* const> AllCodecs();
 // NotFound lists the valid names.
 absl::StatusOr<const Codec*> FindCodec(absl::string_view name);
 
 }  // namespace tutti
 
-// Defines the codec of algorithms/codecs/<name>.cc; the manifest finds it by the file's name.
-#define TUTTI_CODEC(name) extern constinit const ::tutti::Codec tutti_codec_##name
+// Defines the codec of the file <name>.cc: TUTTI_CODEC(name) = {.name = "name", …}; in Tutti's tree the file lies in
+// algorithms/codecs, elsewhere it is given to tutti_add_extensions (extension.h).
+#define TUTTI_CODEC(name)                         \
+  extern const ::tutti::Codec tutti_codec_##name; \
+  constinit const ::tutti::Codec tutti_codec_##name
 
 #endif  // TUTTI_CODEC_H_

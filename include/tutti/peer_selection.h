@@ -37,7 +37,8 @@ struct PeerSelection {
 // The round of the `exchange`-th mix (from 0), taken in turn or drawn by lot.
 int RoundOfExchange(const PeerSelection& selection, std::int64_t exchange, std::int64_t seed, int size);
 
-// Every peer selection of this build in alphabetical order (generated from algorithms/peer_selections/*.cc).
+// Every peer selection of this process, those of extensions (extension.h) too, in alphabetical order. What is returned
+// stays valid.
 absl::Span<const PeerSelection* const> AllPeerSelections();
 // NotFound lists the valid names.
 absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name);
@@ -52,7 +53,10 @@ absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix);
 
 }  // namespace tutti
 
-// Defines the peer selection of algorithms/peer_selections/<name>.cc; the manifest finds it by the file's name.
-#define TUTTI_PEER_SELECTION(name) extern constinit const ::tutti::PeerSelection tutti_peer_selection_##name
+// Defines the peer selection of the file <name>.cc: TUTTI_PEER_SELECTION(name) = {.name = "name", …}; in Tutti's tree
+// the file lies in algorithms/peer_selections, elsewhere it is given to tutti_add_extensions (extension.h).
+#define TUTTI_PEER_SELECTION(name)                                 \
+  extern const ::tutti::PeerSelection tutti_peer_selection_##name; \
+  constinit const ::tutti::PeerSelection tutti_peer_selection_##name
 
 #endif  // TUTTI_PEER_SELECTION_H_

@@ -1,4 +1,4 @@
-// Schedules: how a collective moves bytes. One file under algorithms/schedules/<collective>/ defines one schedule.
+// Schedules: how a collective moves bytes. One file defines one schedule.
 #ifndef TUTTI_SCHEDULE_H_
 #define TUTTI_SCHEDULE_H_
 
@@ -37,7 +37,8 @@ absl::Status SupportsAll(const CollectiveSpec& spec, int size, const PlanOptions
 // `supports` of a schedule that reads and writes mapped memory of its peers.
 absl::Status SupportsMappedPeers(const CollectiveSpec& spec, int size, const PlanOptions& options);
 
-// Every schedule of this build, by collective, then name (generated from the file names).
+// Every schedule of this process, those of extensions (extension.h) too, by collective, then name. What is returned
+// stays valid.
 absl::Span<const Schedule* const> AllSchedules();
 // NotFound lists the names that exist for the collective.
 absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string_view name);
@@ -53,7 +54,8 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
 
 }  // namespace tutti
 
-// Defines the schedule of algorithms/schedules/<collective>/<name>.cc; the manifest finds it by the file's name.
+// Defines the schedule of the file <name>.cc: TUTTI_SCHEDULE(all_gather, name) = {.name = "name", …}; in Tutti's tree
+// the file lies in algorithms/schedules/<collective>, elsewhere it is given to tutti_add_extensions (extension.h).
 #define TUTTI_SCHEDULE(collective, name)                               \
   extern const ::tutti::Schedule tutti_schedule_##collective##_##name; \
   constinit const ::tutti::Schedule tutti_schedule_##collective##_##name

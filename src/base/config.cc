@@ -169,6 +169,10 @@ constexpr Variable kVariables[] = {
                                 "libnccl.so.2 before, as PyTorch does; without it the system finds libnccl.so.2."),
     Make<&Config::schedule>("TUTTI_SCHEDULE",
                             "Schedules to use in place of the selected ones: all_reduce=ring,broadcast=binomial."),
+    Make<&Config::extensions>(
+        "TUTTI_EXTENSIONS",
+        "Libraries with schedules, codecs and algorithms of your own to load (docs/extensions.md): paths, with colons "
+        "between them. Equal extensions on all ranks."),
     Variable{"TUTTI_VERIFY", ParseVerify, [](const Config& config) { return config.verify; },
              "Which plans are verified before their first run: auto, all but those beyond the limits of "
              "docs/verification.md; always, all; never, those given to Communicator::Bind only."},

@@ -43,6 +43,7 @@ struct Config {
   std::string gpu_transport = "auto";
   std::string nccl_library;
   std::string schedule;
+  std::string extensions;
   std::string verify = "auto";
   std::optional<bool> measure_links;
 

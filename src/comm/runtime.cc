@@ -20,6 +20,7 @@
 #include "engine/executors.h"
 #include "engine/host_executor.h"
 #include "engine/stream_executor.h"
+#include "plan/registry.h"
 
 namespace tutti {
 namespace {
@@ -171,6 +172,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   if (!config.ok()) return config.status();
   if (rank == 0) WarnOfUnknownVariables();
   if (absl::Status status = CheckOptions(options, rank); !status.ok()) return status;
+  if (absl::Status status = SealExtensions(); !status.ok()) return status;
   auto runtime = std::make_shared<Runtime>();
   runtime->store = bootstrap.store;
   runtime->timeout = options.timeout.value_or(config->timeout);
@@ -204,6 +206,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> StartRuntime(const Bootstrap& bootstrap
   if (absl::Status status =
           CheckAgreement(*runtime->store, "communicator", rank, size,
                          {{"version", TUTTI_VERSION},
+                          {"extensions", ExtensionNames()},
                           {"transport", std::string(wire.name())},
                           {"segment_bytes", absl::StrCat(options.segment_bytes)},
                           {"mapping", options.mapping == CommunicatorOptions::Mapping::kAuto ? "auto" : "never"},

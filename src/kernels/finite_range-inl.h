@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/finite_range.h"
 #include "kernels/read_ahead.h"
+#include "tutti/codecs/finite_range.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-#include "kernels/finite_range.h"
+#include "tutti/codecs/finite_range.h"
 
 #include "kernels/highway_targets.h"
 

@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "kernels/host_device.h"
-#include "kernels/random.h"
 #include "tutti/codec.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::kernels {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "kernels/random.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::kernels {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/random.h"
+#include "tutti/codecs/random.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {

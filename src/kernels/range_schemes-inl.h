@@ -14,9 +14,9 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/finite_range.h"
 #include "kernels/grid_coder-inl.h"
 #include "kernels/minmax_levels.h"
+#include "tutti/codecs/finite_range.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {

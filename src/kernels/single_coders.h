@@ -14,9 +14,9 @@
 
 #include "kernels/floating_element.h"
 #include "kernels/message_layout.h"
-#include "kernels/random.h"
 #include "kernels/stochastic_cast.h"
 #include "kernels/team.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::kernels {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kernels/host_device.h"
-#include "kernels/random.h"
+#include "tutti/codecs/random.h"
 
 namespace tutti::kernels {
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "plan/registry.h"
 
 namespace tutti {
 namespace {
@@ -53,7 +54,7 @@ absl::StatusOr<const Codec*> FindCodec(absl::string_view name) {
   }
   const std::string valid =
       absl::StrJoin(AllCodecs(), ", ", [](std::string* out, const Codec* codec) { absl::StrAppend(out, codec->name); });
-  return absl::NotFoundError(absl::StrCat("unknown codec '", name, "'; valid: ", valid));
+  return absl::NotFoundError(absl::StrCat("unknown codec '", name, "'; valid: ", valid, MissingExtension()));
 }
 
 }  // namespace tutti

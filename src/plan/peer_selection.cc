@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/registry.h"
 
 namespace tutti {
 namespace {
@@ -69,7 +70,7 @@ absl::StatusOr<const PeerSelection*> FindPeerSelection(absl::string_view name) {
   const std::string valid =
       absl::StrJoin(AllPeerSelections(), ", ",
                     [](std::string* out, const PeerSelection* selection) { absl::StrAppend(out, selection->name); });
-  return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", valid));
+  return absl::NotFoundError(absl::StrCat("unknown peer selection '", name, "'; valid: ", valid, MissingExtension()));
 }
 
 std::vector<std::vector<double>> MixingMatrix(const PeerSelection& selection, int size, int round) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "plan/registry.h"
 
 namespace tutti {
 
@@ -43,8 +44,8 @@ absl::StatusOr<const Schedule*> FindSchedule(Collective collective, absl::string
     if (schedule->name == name) return schedule;
     valid.push_back(schedule->name);
   }
-  return absl::NotFoundError(
-      absl::StrCat("unknown schedule '", name, "' of ", Name(collective), "; valid: ", absl::StrJoin(valid, ", ")));
+  return absl::NotFoundError(absl::StrCat("unknown schedule '", name, "' of ", Name(collective),
+                                          "; valid: ", absl::StrJoin(valid, ", "), MissingExtension()));
 }
 
 absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::string_view text) {

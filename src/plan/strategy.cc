@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "plan/hierarchy.h"
+#include "plan/registry.h"
 #include "plan/strategy_options.h"
 #include "tutti/algorithm.h"
 #include "tutti/peer_selection.h"
@@ -31,7 +32,7 @@ absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
     valid.push_back(algorithm->name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no algorithm is named '", name, "'; valid: ", absl::StrJoin(valid, ", ")));
+      absl::StrCat("no algorithm is named '", name, "'; valid: ", absl::StrJoin(valid, ", "), MissingExtension()));
 }
 
 // Sets the option that one "option=value" names. `given` marks the options that were set before.
@@ -117,7 +118,7 @@ absl::Status CheckSchedule(const AlgorithmOption& option, absl::string_view valu
     if (schedule->collective == Collective::kAllReduce) valid.push_back(schedule->name);
   }
   if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
-  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+  return NotOneOf(option, value, absl::StrCat(absl::StrJoin(valid, ", "), MissingExtension()));
 }
 
 absl::Status CheckPeerSelection(const AlgorithmOption& option, absl::string_view value) {
@@ -126,7 +127,7 @@ absl::Status CheckPeerSelection(const AlgorithmOption& option, absl::string_view
     if (selection->name == value) return absl::OkStatus();
     valid.push_back(selection->name);
   }
-  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+  return NotOneOf(option, value, absl::StrCat(absl::StrJoin(valid, ", "), MissingExtension()));
 }
 
 absl::Status CheckPositive(const AlgorithmOption& option, absl::string_view value) {

@@ -7,9 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "plan/registry.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -20,7 +22,7 @@ absl::Status CheckCodec(const AlgorithmOption& option, absl::string_view value) 
   if (option.default_value == "none") valid.push_back("none");
   for (const Codec* codec : AllCodecs()) valid.push_back(codec->name);
   if (std::find(valid.begin(), valid.end(), value) != valid.end()) return absl::OkStatus();
-  return NotOneOf(option, value, absl::StrJoin(valid, ", "));
+  return NotOneOf(option, value, absl::StrCat(absl::StrJoin(valid, ", "), MissingExtension()));
 }
 
 absl::Status CheckPowerOfTwoOrZero(const AlgorithmOption& option, absl::string_view value) {

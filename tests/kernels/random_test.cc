@@ -1,5 +1,5 @@
 // The random numbers of stochastic rounding never change, and are random enough.
-#include "kernels/random.h"
+#include "tutti/codecs/random.h"
 
 #include <gtest/gtest.h>
 

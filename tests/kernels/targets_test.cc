@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "kernels/adam.h"
-#include "kernels/finite_range.h"
 #include "kernels/reduce.h"
 #include "tests/codecs/inputs.h"
 #include "tests/kernels/element_values.h"
 #include "tutti/codec.h"
+#include "tutti/codecs/finite_range.h"
 
 namespace tutti::kernels {
 namespace {

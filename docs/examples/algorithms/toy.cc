@@ -2,8 +2,8 @@
 //
 // After Stich, 2018, https://arxiv.org/abs/1805.09767.
 #include "absl/status/status.h"
-#include "algorithms/bucket_support.h"
 #include "tutti/algorithm.h"
+#include "tutti/bucket_support.h"
 #include "tutti/selector.h"
 
 namespace tutti {
@@ -28,8 +28,7 @@ void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildS
 }  // namespace
 }  // namespace tutti
 
-TUTTI_ALGORITHM(toy);
-constinit const tutti::Algorithm tutti_algorithm_toy = {
+TUTTI_ALGORITHM(toy) = {
     .name = "toy",
     .summary = "Average the weights exactly, every few steps",
     .cost = "2(n-1)/n · N bytes, every few steps",

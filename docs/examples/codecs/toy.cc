@@ -1,8 +1,8 @@
 // One byte per element: a block with the largest magnitude m sends m/127, and every element as a multiple of it.
 #include <cmath>
 
-#include "algorithms/codecs/block_message.h"
-#include "kernels/finite_range.h"
+#include "tutti/codecs/block_message.h"
+#include "tutti/codecs/finite_range.h"
 
 namespace tutti {
 namespace {
@@ -40,8 +40,7 @@ using Message = codecs::BlockMessage<Toy>;
 }  // namespace
 }  // namespace tutti
 
-TUTTI_CODEC(toy);
-constinit const tutti::Codec tutti_codec_toy = {
+TUTTI_CODEC(toy) = {
     .name = tutti::Toy::kName,
     .summary = "8 bits per element, multiples of 1/127 of the largest of its block",
     .error_bound = "0.501 · max|x| / 127 of the block",

@@ -11,8 +11,8 @@
 //
 // Both sides know every field from (count, options); the header is sent so that a disagreement is an error, not
 // garbage.
-#ifndef TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
-#define TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
+#ifndef TUTTI_CODECS_WIRE_HEADER_H_
+#define TUTTI_CODECS_WIRE_HEADER_H_
 
 #include <array>
 #include <cstdint>
@@ -90,4 +90,4 @@ inline absl::Status CheckHeader(absl::string_view codec, const WireHeader& expec
 
 }  // namespace tutti::codecs
 
-#endif  // TUTTI_ALGORITHMS_CODECS_WIRE_HEADER_H_
+#endif  // TUTTI_CODECS_WIRE_HEADER_H_

@@ -1,6 +1,6 @@
 // The range of a block of fp32 values, in which codecs place their levels.
-#ifndef TUTTI_KERNELS_FINITE_RANGE_H_
-#define TUTTI_KERNELS_FINITE_RANGE_H_
+#ifndef TUTTI_CODECS_FINITE_RANGE_H_
+#define TUTTI_CODECS_FINITE_RANGE_H_
 
 #include "absl/types/span.h"
 
@@ -17,4 +17,4 @@ FiniteRange FindRange(absl::Span<const float> values);
 
 }  // namespace tutti::kernels
 
-#endif  // TUTTI_KERNELS_FINITE_RANGE_H_
+#endif  // TUTTI_CODECS_FINITE_RANGE_H_

@@ -1,6 +1,6 @@
 // Checks that several algorithms make of the buckets that they are given.
-#ifndef TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
-#define TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
+#ifndef TUTTI_BUCKET_SUPPORT_H_
+#define TUTTI_BUCKET_SUPPORT_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,4 +25,4 @@ inline absl::Status CheckAveragedWeights(DType dtype) {
 
 }  // namespace tutti
 
-#endif  // TUTTI_ALGORITHMS_BUCKET_SUPPORT_H_
+#endif  // TUTTI_BUCKET_SUPPORT_H_

@@ -1,7 +1,7 @@
 // Counter-based random numbers: word `index` of a stream is a function of (stream, index), so that any element can be
 // drawn alone, in any order, on any machine. The functions keep no state.
-#ifndef TUTTI_KERNELS_RANDOM_H_
-#define TUTTI_KERNELS_RANDOM_H_
+#ifndef TUTTI_CODECS_RANDOM_H_
+#define TUTTI_CODECS_RANDOM_H_
 
 #include <cstdint>
 
@@ -42,4 +42,4 @@ constexpr float UnitFromWord(std::uint32_t word) { return static_cast<float>(wor
 
 }  // namespace tutti::kernels
 
-#endif  // TUTTI_KERNELS_RANDOM_H_
+#endif  // TUTTI_CODECS_RANDOM_H_

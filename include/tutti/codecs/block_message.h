@@ -1,10 +1,11 @@
-// The message of a codec that encodes each block of elements by itself:
+// BlockMessage: most of a codec, for those that encode each block of elements by itself. The message is
 //
-//   header · the numbers (fp32) of each block · the code of each block
+//   header (wire_header.h) · the numbers (fp32) of each block · the code of each block
 //
-// A message that would not be smaller than its elements is sent raw: header · elements, and is exact.
-#ifndef TUTTI_ALGORITHMS_CODECS_BLOCK_MESSAGE_H_
-#define TUTTI_ALGORITHMS_CODECS_BLOCK_MESSAGE_H_
+// A message that would not be smaller than its elements is sent raw: header · elements, and is exact. What is
+// particular to a codec is its scheme, which says what one block becomes.
+#ifndef TUTTI_CODECS_BLOCK_MESSAGE_H_
+#define TUTTI_CODECS_BLOCK_MESSAGE_H_
 
 #include <algorithm>
 #include <array>
@@ -18,39 +19,40 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "algorithms/codecs/wire_header.h"
-#include "kernels/message_layout.h"
-#include "kernels/random.h"
 #include "tutti/codec.h"
+#include "tutti/codecs/random.h"
+#include "tutti/codecs/wire_header.h"
 
 namespace tutti::codecs {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied to the wire as they are");
 
-// How one block becomes numbers and a code; one object is made per message. A scheme derives from BlockScheme,
-// redefines those of its members that it needs, and has besides
+// What a scheme derives from. A scheme says how one block becomes numbers and a code; one object of it is made for each
+// message, in the thread that encodes or decodes. A scheme redefines those of the members below that it needs, and has
+// besides
 //   static constexpr absl::string_view kName, kOptions;  // as in Codec
-//   static constexpr std::uint8_t kId;  // on the wire; never given to another codec
-//   using Numbers = std::array<float, N>;
-//   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);
-//   static kernels::Coder CoderOf(const CodecOptions& options);  // if the codec has kernels
+//   static constexpr std::uint8_t kId;  // the codec's number in the header: below 128 in Tutti's tree, from 128
+//   elsewhere using Numbers = std::array<float, N>; static std::int64_t CodeBytes(std::int64_t elements, const
+//   CodecOptions& options);  // of a block, at least 1 element
 // and then, for each block,
 //   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
 //                  std::uint8_t* code);
 //   void Decode(const Numbers& numbers, const std::uint8_t* code, bool accumulate, absl::Span<float> values);
-// where values are a block (never empty), `random` is set for stochastic rounding, and a block with a NaN or Inf must
-// decode to NaN. Decode must accept any code. In a scheme with invalid codes, Decode returns bool instead: false when
-// it meets an invalid one. Decode checks and uses one loaded copy of each part, because the code may lie in a peer's
-// memory and change between two loads. A scheme of which kernels take all blocks of a message at once, because a block
-// takes less time than a call, has in place of these two
-//   static constexpr auto kEncodeBlocks, kDecodeBlocks;  // like EncodeRangeBlocks, DecodeRangeBlocks (range_blocks.h)
+// where `values` are a block (never empty), `code` has CodeBytes(values.size()) bytes, unaligned, and `random` is set
+// for stochastic rounding. A block with a NaN or Inf must decode to NaN. Decode must accept any code. In a scheme with
+// invalid codes, Decode returns bool instead: false when it meets an invalid one. Decode checks and uses one loaded
+// copy of each part, because the code may lie in a peer's memory and change between two loads. Neither of the two
+// allocates. A scheme for which a call for each block takes too long has in place of these two, for all blocks of a
+// message (header included) at once,
+//   static void EncodeBlocks(absl::Span<const float> values, const CodecOptions& options, std::uint64_t draw,
+//                            std::uint8_t* message);
+//   static void DecodeBlocks(const std::uint8_t* message, const CodecOptions& options, bool accumulate,
+//                            absl::Span<float> values);
 struct BlockScheme {
   explicit BlockScheme(const CodecOptions& /*options*/) {}
   static constexpr std::int64_t kSmallestBlock = 4;
   // The error of options that are valid one by one, but not together.
   static absl::Status Validate(const CodecOptions& /*options*/) { return absl::OkStatus(); }
-  // How many elements of a block are sent, in schemes that do not send all.
-  static std::int64_t Kept(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
   // A number that tells apart those options, beside block, on which the decoder depends.
   static std::uint32_t Fingerprint(const CodecOptions& /*options*/) { return 0; }
 };
@@ -65,6 +67,8 @@ Numbers PoisonedBlock(std::int64_t code_bytes, std::uint8_t* code) {
   return numbers;
 }
 
+// The functions of a codec's record, for a scheme. Their contracts are those of Codec (codec.h): thread-safe, and
+// without allocations.
 template <class Scheme>
 class BlockMessage {
  public:
@@ -85,26 +89,6 @@ class BlockMessage {
     return IsRaw(count, options) ? kHeaderBytes + 4 * count : CodedBytes(count, options);
   }
 
-  static kernels::MessageLayout Layout(std::int64_t count, const CodecOptions& options) {
-    kernels::MessageLayout layout = {.stochastic = options.rounding == Rounding::kStochastic,
-                                     .header_bytes = kHeaderBytes,
-                                     .count = count,
-                                     .seed = options.seed};
-    WriteHeader(HeaderOf(count, options), layout.header);
-    if (IsRaw(count, options)) {
-      layout.CutSingles(sizeof(float));
-      return layout;
-    }
-    layout.coder = Scheme::CoderOf(options);
-    layout.block = BlockElements(count, options);
-    layout.blocks = Blocks(count, options);
-    layout.numbers_bytes = kNumbersBytes;
-    layout.code_bytes = Scheme::CodeBytes(layout.block, options);
-    layout.kept = Scheme::Kept(layout.block, options);
-    layout.kept_of_last = Scheme::Kept(count - (layout.blocks - 1) * layout.block, options);
-    return layout;
-  }
-
   static void Encode(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                      absl::Span<std::uint8_t> dst) {
     const auto count = static_cast<std::int64_t>(src.size());
@@ -112,7 +96,7 @@ class BlockMessage {
     if (IsRaw(count, options)) {
       std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), 4 * count, dst.data() + kHeaderBytes);
     } else if constexpr (kWhole) {
-      Scheme::kEncodeBlocks(Layout(count, options), src.data(), draw, dst.data());
+      Scheme::EncodeBlocks(src, options, draw, dst.data());
     } else {
       EncodeOneByOne(src, options, draw, dst.data() + kHeaderBytes);
     }
@@ -128,16 +112,31 @@ class BlockMessage {
       return absl::OkStatus();
     }
     if constexpr (kWhole) {
-      Scheme::kDecodeBlocks(Layout(count, options), src.data(), accumulate, dst.data());
+      Scheme::DecodeBlocks(src.data(), options, accumulate, dst);
       return absl::OkStatus();
     } else {
       return DecodeOneByOne(src.data() + kHeaderBytes, options, accumulate, dst);
     }
   }
 
- private:
+  // The parts of the message for `count` elements: elements of every block but the last, which may have fewer; the
+  // number of blocks; bytes of the numbers of one block; whether the message is raw; its header.
+  static std::int64_t BlockElements(std::int64_t count, const CodecOptions& options) {
+    return options.block == 0 ? count : options.block;
+  }
+  static std::int64_t Blocks(std::int64_t count, const CodecOptions& options) {
+    if (options.block == 0) return count == 0 ? 0 : 1;
+    return count / options.block + (count % options.block == 0 ? 0 : 1);
+  }
   static constexpr std::int64_t kNumbersBytes = 4 * std::tuple_size_v<typename Scheme::Numbers>;
-  static constexpr bool kWhole = requires { Scheme::kEncodeBlocks; };
+  static bool IsRaw(std::int64_t count, const CodecOptions& options) { return CodedBytes(count, options) >= 4 * count; }
+  static WireHeader HeaderOf(std::int64_t count, const CodecOptions& options) {
+    return {Scheme::kId, IsRaw(count, options) ? Form::kRaw : Form::kBlocks, count, options.block,
+            Scheme::Fingerprint(options)};
+  }
+
+ private:
+  static constexpr bool kWhole = requires { Scheme::EncodeBlocks; };
 
   static void EncodeOneByOne(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                              std::uint8_t* numbers_at) {
@@ -179,24 +178,12 @@ class BlockMessage {
     return absl::OkStatus();
   }
 
-  static std::int64_t BlockElements(std::int64_t count, const CodecOptions& options) {
-    return options.block == 0 ? count : options.block;
-  }
-  static std::int64_t Blocks(std::int64_t count, const CodecOptions& options) {
-    if (options.block == 0) return count == 0 ? 0 : 1;
-    return count / options.block + (count % options.block == 0 ? 0 : 1);
-  }
   static std::int64_t CodedBytes(std::int64_t count, const CodecOptions& options) {
     std::int64_t bytes = kHeaderBytes + Blocks(count, options) * kNumbersBytes;
     if (count == 0) return bytes;
     const std::int64_t block = BlockElements(count, options);
     bytes += count / block * Scheme::CodeBytes(block, options);
     return count % block == 0 ? bytes : bytes + Scheme::CodeBytes(count % block, options);
-  }
-  static bool IsRaw(std::int64_t count, const CodecOptions& options) { return CodedBytes(count, options) >= 4 * count; }
-  static WireHeader HeaderOf(std::int64_t count, const CodecOptions& options) {
-    return {Scheme::kId, IsRaw(count, options) ? Form::kRaw : Form::kBlocks, count, options.block,
-            Scheme::Fingerprint(options)};
   }
   static void DecodeRaw(const std::uint8_t* elements, bool accumulate, absl::Span<float> dst) {
     for (float& element : dst) {
@@ -210,4 +197,4 @@ class BlockMessage {
 
 }  // namespace tutti::codecs
 
-#endif  // TUTTI_ALGORITHMS_CODECS_BLOCK_MESSAGE_H_
+#endif  // TUTTI_CODECS_BLOCK_MESSAGE_H_
