@@ -20,6 +20,7 @@ struct Invocation {
 
 void AddAdvise(CLI::App& app, Invocation& invocation);
 void AddLaunch(CLI::App& app, Invocation& invocation);
+void AddCheck(CLI::App& app, Invocation& invocation);
 void AddBench(CLI::App& app, Invocation& invocation);
 void AddPlan(CLI::App& app, Invocation& invocation);
 void AddReplay(CLI::App& app, Invocation& invocation);

@@ -27,6 +27,7 @@ int Run(int argc, char** argv) {
   tutti::cli::AddLaunch(app, invocation);
   tutti::cli::AddBench(app, invocation);
   tutti::cli::AddPlan(app, invocation);
+  tutti::cli::AddCheck(app, invocation);
   tutti::cli::AddAdvise(app, invocation);
   tutti::cli::AddReplay(app, invocation);
   tutti::cli::AddInfo(app, invocation);

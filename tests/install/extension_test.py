@@ -100,6 +100,8 @@ class Pages(unittest.TestCase):
     def test_plans_of_the_loaded_library_are_verified(self):
         self.assertIn("all_gather:toy", self.printed_by("plan all_gather:toy"))
         self.assertIn("toy", self.printed_by("plan bytegrad:codec=toy"))
+        for name in ("all_gather:toy: the results of", "codec=toy: ", "toy:interval=2: the plans of"):
+            self.assertIn(name, self.printed_by("check "))
         for command, text in self.printed.items():
             if "--verify" in command:
                 self.assertIn("verified", text, command)
