@@ -136,8 +136,8 @@ TEST(CodecReference, CastsRoundToTheNearest) {
       bf16.push_back(Cast(value, 8, 0x1p-133, 0x1.FEp127));
       fp16.push_back(Cast(value, 11, 0x1p-24, 65504));
     }
-    EXPECT_EQ(RoundTrip(**FindCodec("bf16"), {}, values), bf16) << Name(input);
-    EXPECT_EQ(RoundTrip(**FindCodec("fp16"), {}, values), fp16) << Name(input);
+    EXPECT_EQ(kernels::Differences(RoundTrip(**FindCodec("bf16"), {}, values), bf16), "") << Name(input);
+    EXPECT_EQ(kernels::Differences(RoundTrip(**FindCodec("fp16"), {}, values), fp16), "") << Name(input);
   }
 }
 
@@ -147,9 +147,13 @@ TEST(CodecReference, BlocksAreRoundedOnTheirGrids) {
     for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
       const CodecOptions options = {.block = 64, .rounding = rounding, .seed = 5};
       for (const std::uint64_t draw : {0, 77}) {
-        EXPECT_EQ(RoundTrip(**FindCodec("uint8_block"), options, values, draw), InBlocks(values, options, 255, draw))
+        EXPECT_EQ(kernels::Differences(RoundTrip(**FindCodec("uint8_block"), options, values, draw),
+                                       InBlocks(values, options, 255, draw)),
+                  "")
             << Name(input);
-        EXPECT_EQ(RoundTrip(**FindCodec("uint4_block"), options, values, draw), InBlocks(values, options, 15, draw))
+        EXPECT_EQ(kernels::Differences(RoundTrip(**FindCodec("uint4_block"), options, values, draw),
+                                       InBlocks(values, options, 15, draw)),
+                  "")
             << Name(input);
       }
     }
@@ -163,7 +167,9 @@ TEST(CodecReference, BlocksAreRotatedThereAndBack) {
     for (const std::uint64_t seed : {0, 7}) {
       for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
         const CodecOptions options = {.block = 128, .rounding = rounding, .seed = seed, .rotation = true};
-        EXPECT_EQ(RoundTrip(**FindCodec("uint4_block"), options, values, 3), InBlocks(values, options, 15, 3))
+        EXPECT_EQ(kernels::Differences(RoundTrip(**FindCodec("uint4_block"), options, values, 3),
+                                       InBlocks(values, options, 15, 3)),
+                  "")
             << Name(input);
       }
     }

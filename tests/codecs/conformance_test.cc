@@ -68,7 +68,7 @@ class CodecConformanceTest : public testing::TestWithParam<CodecChoice> {
     const absl::Status status = Decode(message, values);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_NE(status.message().find(codec().name), absl::string_view::npos) << status;
-    EXPECT_EQ(values, std::vector<float>(static_cast<std::size_t>(count), 42.0f));
+    EXPECT_EQ(kernels::Differences(values, std::vector<float>(values.size(), 42.0f)), "");
   }
   // Expects that decoding `message`, whether it is refused or not, writes nothing behind the destination.
   void ExpectNoHarm(const std::vector<std::uint8_t>& message, std::int64_t count, bool accumulate) const {
@@ -96,10 +96,11 @@ TEST_P(CodecConformanceTest, EncodingTwiceGivesTheSameBytesInMessagesOfAnyAlignm
     const std::vector<std::uint8_t> message = Encode(values);
     std::vector<std::uint8_t> shifted(message.size() + 1, 0xEE);
     codec().encode(values, options(), /*draw=*/0, absl::MakeSpan(shifted).subspan(1));
-    EXPECT_EQ(std::vector<std::uint8_t>(shifted.begin() + 1, shifted.end()), message) << count;
+    const auto unaligned = absl::MakeSpan(shifted).subspan(1);
+    EXPECT_EQ(MessageDifferences(codec(), options(), count, unaligned, message), "");
     std::vector<float> decoded(values.size());
-    ASSERT_TRUE(codec().decode(absl::MakeSpan(shifted).subspan(1), options(), false, absl::MakeSpan(decoded)).ok());
-    EXPECT_EQ(decoded, RoundTrip(values)) << count;
+    ASSERT_TRUE(codec().decode(unaligned, options(), false, absl::MakeSpan(decoded)).ok());
+    EXPECT_EQ(kernels::Differences(decoded, RoundTrip(values)), "");
   }
 }
 
@@ -114,7 +115,9 @@ TEST_P(CodecConformanceTest, AccumulateAddsTheDecodedValue) {
     const std::vector<float> decoded = RoundTrip(values);
     std::vector<float> sum(values.size(), 0.1f);
     ASSERT_TRUE(Decode(Encode(values), sum, /*accumulate=*/true).ok());
-    for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(sum[i], 0.1f + decoded[i]) << i;
+    std::vector<float> expected;
+    for (const float value : decoded) expected.push_back(0.1f + value);
+    EXPECT_EQ(kernels::Differences(sum, expected), "");
   }
 }
 
@@ -125,14 +128,15 @@ TEST_P(CodecConformanceTest, ZeroStaysZero) {
     const std::vector<float> values = MakeValues(input, 3000);
     const std::vector<float> decoded = RoundTrip(values);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      ASSERT_TRUE(values[i] != 0 || decoded[i] == 0.0f) << Name(input) << i;
+      ASSERT_TRUE(values[i] != 0 || decoded[i] == 0.0f)
+          << Name(input) << ": element " << i << " of " << values.size() << " is " << decoded[i] << ", expected 0";
     }
   }
 }
 
 TEST_P(CodecConformanceTest, DrawsChangeStochasticRoundingAndNothingElse) {
   const std::vector<float> values = MakeValues(Input::kUniform, 3000);
-  EXPECT_EQ(Encode(values, 5), Encode(values, 5));
+  EXPECT_EQ(MessageDifferences(codec(), options(), 3000, Encode(values, 5), Encode(values, 5)), "");
   EXPECT_EQ(Encode(values, 5) == Encode(values, 6), options().rounding == Rounding::kNearest);
   CodecOptions seeded = options();
   seeded.seed = 77;

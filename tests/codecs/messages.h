@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tests/codecs/golden/golden.h"
 #include "tests/codecs/inputs.h"
+#include "tests/kernels/differences.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -29,6 +32,25 @@ inline std::vector<float> RoundTrip(const Codec& codec, const CodecOptions& opti
       codec.decode(EncodeMessage(codec, options, values, draw), options, false, absl::MakeSpan(decoded));
   EXPECT_TRUE(status.ok()) << status;
   return decoded;
+}
+
+// What differs between two messages of `count` elements: the first byte, and the elements that they decode to. Empty
+// when the messages are equal.
+inline std::string MessageDifferences(const Codec& codec, const CodecOptions& options, std::int64_t count,
+                                      absl::Span<const std::uint8_t> got, absl::Span<const std::uint8_t> expected) {
+  if (got.size() != expected.size()) return absl::StrCat(got.size(), " bytes, expected ", expected.size());
+  const auto differs = std::mismatch(got.begin(), got.end(), expected.begin());
+  if (differs.first == got.end()) return "";
+  const auto decoded = [&](absl::Span<const std::uint8_t> message) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    const absl::Status status = codec.decode(message, options, false, absl::MakeSpan(values));
+    EXPECT_TRUE(status.ok()) << status;
+    return values;
+  };
+  const std::string elements = kernels::Differences(decoded(got), decoded(expected));
+  return absl::StrCat("byte ", differs.first - got.begin(), " of ", got.size(), " is ", int{*differs.first},
+                      ", expected ", int{*differs.second}, "; decoded, ",
+                      elements.empty() ? "all elements are equal" : elements);
 }
 
 // FNV-1a, 64 bits.

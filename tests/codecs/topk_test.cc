@@ -39,7 +39,7 @@ TEST(TopKTest, SendsTheLargestExactlyAndNothingElse) {
         for (double density : {0.001, 0.05, 0.4}) {
           const std::vector<float> values = MakeValues(input, count);
           const std::vector<float> decoded = RoundTrip(TopK(), {.block = block, .density = density}, values);
-          EXPECT_EQ(decoded, Reference(values, block == 0 ? count : block, density))
+          EXPECT_EQ(kernels::Differences(decoded, Reference(values, block == 0 ? count : block, density)), "")
               << Name(input) << " " << count << " " << block << " " << density;
         }
       }
@@ -62,7 +62,9 @@ TEST(TopKTest, LargeBlocksSendTheLargestToo) {
   for (Input input : kAllInputs) inputs.push_back(MakeValues(input, kCount));
   for (const std::vector<float>& values : inputs) {
     for (double density : {1e-5, 0.01, 0.06, 0.4}) {
-      ASSERT_EQ(RoundTrip(TopK(), {.block = 65536, .density = density}, values), Reference(values, 65536, density))
+      ASSERT_EQ(kernels::Differences(RoundTrip(TopK(), {.block = 65536, .density = density}, values),
+                                     Reference(values, 65536, density)),
+                "")
           << density << ", input " << &values - inputs.data();
     }
   }

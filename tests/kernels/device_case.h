@@ -3,7 +3,6 @@
 #ifndef TESTS_KERNELS_DEVICE_CASE_H_
 #define TESTS_KERNELS_DEVICE_CASE_H_
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -15,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kernels/device_kernels.h"
-#include "tests/kernels/element_values.h"
+#include "tests/kernels/differences.h"
 #include "tutti/dtype.h"
 
 namespace tutti::kernels {
@@ -50,20 +49,11 @@ inline CaseBuffer BufferOf(const std::vector<float>& values, std::int64_t offset
   return buffer;
 }
 
-// Where the buffers first differ; empty where they are equal.
+// What differs between the elements of two buffers; empty where nothing does.
 inline std::string Difference(const CaseBuffer& expected, const CaseBuffer& got) {
-  if (expected.bytes == got.bytes) return "";
   const DType part = PartOf(expected.dtype);
-  const auto elements = static_cast<std::int64_t>(expected.bytes.size()) / SizeOf(part);
-  for (std::int64_t i = 0; i < elements; ++i) {
-    const auto at = static_cast<std::size_t>(i * SizeOf(part));
-    if (std::memcmp(&expected.bytes[at], &got.bytes[at], static_cast<std::size_t>(SizeOf(part))) == 0) continue;
-    const long double a = LoadElement(part, expected.bytes.data(), i);
-    const long double b = LoadElement(part, got.bytes.data(), i);
-    if (IsFloating(part) && std::isnan(a) && std::isnan(b)) continue;
-    return absl::StrCat("element ", i, " is ", static_cast<double>(b), ", expected ", static_cast<double>(a));
-  }
-  return "";
+  return Differences(part, got.bytes.data(), expected.bytes.data(),
+                     static_cast<std::int64_t>(expected.bytes.size()) / SizeOf(part));
 }
 
 inline std::vector<std::uint8_t*> PointersTo(std::vector<CaseBuffer>& buffers) {

@@ -13,6 +13,7 @@
 #include "kernels/adam.h"
 #include "kernels/reduce.h"
 #include "tests/codecs/inputs.h"
+#include "tests/kernels/differences.h"
 #include "tests/kernels/element_values.h"
 #include "tutti/codec.h"
 #include "tutti/codecs/finite_range.h"
@@ -39,15 +40,17 @@ void ForEachTarget(const Check& check) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// Expects that `run` returns equal bytes on every target.
+// Expects that `run` returns equal bytes, those of elements of `dtype`, on every target.
 template <typename Run>
-void ExpectSameBytes(const Run& run) {
+void ExpectSameBytes(DType dtype, const Run& run) {
   std::vector<std::uint8_t> expected;
   int targets = 0;
   ForEachTarget([&] {
     const std::vector<std::uint8_t> bytes = run();
     if (targets++ == 0) expected = bytes;
-    EXPECT_TRUE(bytes == expected);
+    ASSERT_EQ(bytes.size(), expected.size());
+    EXPECT_TRUE(bytes == expected) << Differences(dtype, bytes.data(), expected.data(),
+                                                  static_cast<std::int64_t>(bytes.size()) / SizeOf(dtype));
   });
   if (targets < 2) GTEST_SKIP() << "this processor has one of Highway's targets only: nothing to compare with";
 }
@@ -66,7 +69,7 @@ TEST(TargetsTest, ReduceGivesTheSameBytes) {
     for (ReduceOp op : OpsOf(dtype)) {
       for (std::size_t num_srcs : {2u, 3u}) {
         SCOPED_TRACE(testing::Message() << Name(dtype) << " " << Name(op) << " of " << num_srcs);
-        ExpectSameBytes([&] {
+        ExpectSameBytes(dtype, [&] {
           std::vector<std::uint8_t> result(a.size());
           void* dst = result.data();
           Reduce(dtype, op, 3, {&dst, 1}, {srcs, num_srcs}, kCount, Stores::kCached);
@@ -83,7 +86,7 @@ TEST(TargetsTest, ProductsOfComplexNumbersAreTheSame) {
     const std::vector<std::uint8_t> a = MakeOperand(part, 1), b = MakeOperand(part, 2), c = MakeOperand(part, 3);
     const void* srcs[] = {a.data(), b.data(), c.data()};
     SCOPED_TRACE(testing::Message() << Name(dtype));
-    ExpectSameBytes([&] {
+    ExpectSameBytes(dtype, [&] {
       std::vector<std::uint8_t> result(a.size());
       void* dst = result.data();
       Reduce(dtype, ReduceOp::kProd, 1, {&dst, 1}, srcs, kCount / 2, Stores::kCached);
@@ -99,7 +102,7 @@ TEST(TargetsTest, BitsAndTruthsAreTheSame) {
   for (DType dtype : {DType::kU8, DType::kBool}) {
     for (ReduceOp op : {ReduceOp::kBitwiseAnd, ReduceOp::kBitwiseOr, ReduceOp::kBitwiseXor}) {
       SCOPED_TRACE(testing::Message() << Name(dtype) << " " << Name(op));
-      ExpectSameBytes([&] {
+      ExpectSameBytes(dtype, [&] {
         std::vector<std::uint8_t> result(a.size());
         void* dst = result.data();
         Reduce(dtype, op, 1, {&dst, 1}, srcs, kCount, Stores::kCached);
@@ -114,7 +117,7 @@ TEST(TargetsTest, ConvertGivesTheSameBytes) {
     const std::vector<std::uint8_t> src = MakeOperand(from, 4);
     for (DType to : kFloatingDTypes) {
       SCOPED_TRACE(testing::Message() << Name(from) << " to " << Name(to));
-      ExpectSameBytes([&] {
+      ExpectSameBytes(to, [&] {
         std::vector<std::uint8_t> dst(static_cast<std::size_t>(kCount * SizeOf(to)));
         Convert(to, dst.data(), from, src.data(), kCount, Stores::kStreaming);
         return dst;
@@ -142,7 +145,7 @@ TEST(TargetsTest, AdamMakesTheSameBytes) {
                                .epsilon = 1e-8f};
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     SCOPED_TRACE(testing::Message() << Name(dtype));
-    ExpectSameBytes([&] {
+    ExpectSameBytes(dtype, [&] {
       std::vector<std::uint8_t> gradient = make(dtype, 7);
       std::vector<std::uint8_t> weights = make(dtype, 8);
       std::vector<float> new_m = m;
@@ -172,22 +175,22 @@ TEST(TargetsTest, MessagesAreTheSame) {
           if (codec->name == "minmax_uint8" && (input == Input::kHuge || input == Input::kLargest)) continue;  // NaN
           SCOPED_TRACE(testing::Message() << ToString({codec, options}) << " " << Name(input));
           const std::vector<float> values = MakeValues(input, kCount);
-          ExpectSameBytes([&] {
-            std::vector<std::uint8_t> bytes(codec->encoded_bytes(kCount, options));
-            codec->encode(values, options, 3, absl::MakeSpan(bytes));
-            for (const bool accumulate : {false, true}) {
+          const auto encode = [&] {
+            std::vector<std::uint8_t> message(codec->encoded_bytes(kCount, options));
+            codec->encode(values, options, 3, absl::MakeSpan(message));
+            return message;
+          };
+          ExpectSameBytes(DType::kU8, encode);
+          for (const bool accumulate : {false, true}) {
+            ExpectSameBytes(DType::kF32, [&] {
               std::vector<float> decoded(kCount, 0.5f);
-              EXPECT_TRUE(codec
-                              ->decode(absl::MakeSpan(bytes).first(codec->encoded_bytes(kCount, options)), options,
-                                       accumulate, absl::MakeSpan(decoded))
-                              .ok());
+              EXPECT_TRUE(codec->decode(encode(), options, accumulate, absl::MakeSpan(decoded)).ok());
               // A NaN's bits are not defined.
               for (float& value : decoded) value = value == value ? value : 0.0f;
               const auto* const begin = reinterpret_cast<const std::uint8_t*>(decoded.data());
-              bytes.insert(bytes.end(), begin, begin + 4 * kCount);
-            }
-            return bytes;
-          });
+              return std::vector<std::uint8_t>(begin, begin + 4 * kCount);
+            });
+          }
         }
       }
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/harness/expected_results.h"
+#include "tests/kernels/differences.h"
 #include "tests/schedules/sequential_executor.h"
 #include "tutti/schedule.h"
 
@@ -51,8 +52,8 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
     for (std::int64_t i = 0; i < outputs; ++i) {
       kernels::StoreNumber(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
     }
-    const auto begin = executor.out(rank).begin() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
-    ASSERT_EQ(Bytes(begin, begin + static_cast<std::ptrdiff_t>(expected.size())), expected)
+    const std::byte* const begin = executor.out(rank).data() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
+    ASSERT_EQ(kernels::Differences(spec.dtype, begin, expected.data(), outputs), "")
         << ToString(spec) << ", rank " << rank << " of " << call.size;
   }
 }
