@@ -3,6 +3,7 @@
 namespace tutti {
 namespace {
 
+// [suite]
 std::vector<std::unique_ptr<Transport>> MakeInproc(int size, const TransportOptions& options) {
   const std::shared_ptr<InprocHub> hub = MakeInprocHub(size);
   std::vector<std::unique_ptr<Transport>> transports;
@@ -13,6 +14,7 @@ std::vector<std::unique_ptr<Transport>> MakeInproc(int size, const TransportOpti
 const TransportMaker kInproc = {.name = "inproc", .make = MakeInproc};
 INSTANTIATE_TEST_SUITE_P(Inproc, TransportConformance, testing::Values(kInproc), NameOfMaker);
 INSTANTIATE_TEST_SUITE_P(Inproc, TransportConformanceSlow, testing::Values(kInproc), NameOfMaker);
+// [suite]
 
 TEST(InprocTransport, AHubIsForItsRanksOnly) {
   const std::shared_ptr<InprocHub> hub = MakeInprocHub(1);
