@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Follows the pages on extending Tutti, from an installed Tutti alone, and makes the mistakes that they warn of.
 
-    extension_test.py PREFIX FOLDER COMPILER      (FOLDER: where projects are made and built)
+    extension_test.py PREFIX FOLDER COMPILER [PYTHON PACKAGE]
+
+FOLDER is where projects are made and built, PYTHON an interpreter for the Python package in the folder PACKAGE.
 """
 
 import os
@@ -14,6 +16,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PREFIX, FOLDER, COMPILER = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+PYTHON, PACKAGE = sys.argv[4:6] if len(sys.argv) > 4 else (None, None)
 PAGES = ("adding_a_schedule", "adding_a_codec", "adding_an_algorithm")
 BLOCK = re.compile(r"^<!-- file: (?P<file>\S+) -->\n```\w+\n(?P<code>.*?)^```$", re.S | re.M)
 COMMAND = re.compile(r"^    ((?:cmake|export|/opt/tutti/bin/tutti) .*)$", re.M)
@@ -115,6 +118,14 @@ class Pages(unittest.TestCase):
     def test_a_schedule_from_outside_competes(self):
         printed = self.tutti("plan", "all_gather", "--ranks", "4", "--bytes", "1M", "--cost", extensions=self.library)
         self.assertRegex(printed.stdout, r"\btoy\b", printed.stderr)
+
+    @unittest.skipIf(PYTHON is None, "a build without the Python package")
+    def test_python_trains_with_an_algorithm_from_outside(self):
+        train = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                 ROOT / "docs/examples/decentralized.py", "toy:interval=2"]
+        ran = run(*train, env={"PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1", "TUTTI_EXTENSIONS": str(self.library)})
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertRegex(ran.stdout, r"loss 0\.00\d* on 2 ranks")
 
     def test_a_library_that_is_named_twice_is_loaded_once(self):
         printed = self.tutti("info", extensions=f"{self.library}:{self.library}")
