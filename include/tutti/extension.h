@@ -2,11 +2,11 @@
 // codec.h, algorithm.h, peer_selection.h), the same as it would be in Tutti's tree, and CMake makes an extension of
 // such files, after find_package(tutti):
 //
-//   add_executable(train train.cc)            # known to the program train
-//   tutti_add_extensions(train mine.cc)
+//   add_executable(train train.cc)
+//   tutti_add_extensions(train mine.cc)   # known to the program train
 //
-//   add_library(mine MODULE)                  # a library that programs load: TUTTI_EXTENSIONS=./libmine.so,
-//   LoadExtension tutti_add_extensions(mine mine.cc)
+//   add_library(mine MODULE)
+//   tutti_add_extensions(mine mine.cc)    # in a library that programs load: LoadExtension, TUTTI_EXTENSIONS
 //
 // From then on the names work wherever Tutti takes one: a schedule competes by its predicted time, plans are verified
 // before they run, and errors list the names. docs/extensions.md is the guide.

@@ -31,9 +31,9 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied to
 // message, in the thread that encodes or decodes. A scheme redefines those of the members below that it needs, and has
 // besides
 //   static constexpr absl::string_view kName, kOptions;  // as in Codec
-//   static constexpr std::uint8_t kId;  // the codec's number in the header: below 128 in Tutti's tree, from 128
-//   elsewhere using Numbers = std::array<float, N>; static std::int64_t CodeBytes(std::int64_t elements, const
-//   CodecOptions& options);  // of a block, at least 1 element
+//   static constexpr std::uint8_t kId;  // the codec's number in the header; from 128 on outside of Tutti's tree
+//   using Numbers = std::array<float, N>;
+//   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& options);  // of a block, of 1 or more
 // and then, for each block,
 //   Numbers Encode(absl::Span<const float> values, const std::optional<kernels::RandomStream>& random,
 //                  std::uint8_t* code);
