@@ -8,14 +8,13 @@ comparison.py describes the method. Writes connections.json and connections.md i
 """
 
 import argparse
-import pathlib
 
 import host_peers
 import wire
 from comparison import add_sizes, compare, groups_of
 from host_peers import Hosts
 from pages import SIZE, heading, result_of, show_us, table, write_page
-from peers import ROOT, Run
+from peers import Run
 
 PAGE = "connections"
 LABELS = ("rate", "delay_ms", "lost_of")
@@ -59,10 +58,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_sizes(parser, end=4 << 20, rounds=3, begin=1 << 20)
     parser.add_argument("--connections", nargs="+", default=["1", "2", "4", "8"], metavar="N")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bench/bin", metavar="FOLDER",
-                        help="where the programs tutti and delay_switch are")
+    host_peers.add_bin(parser)
     options = parser.parse_args()
-    options.bin = options.bin.resolve()
+    host_peers.need_programs(parser, options, ["tutti", "delay_switch"])
     programs = {number: host_peers.tutti(options.bin / "tutti", TUTTI_CONNECTIONS=number) for number in options.connections}
     compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
 

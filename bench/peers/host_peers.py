@@ -19,6 +19,19 @@ OPEN_MPI = ["--mca", "mpi_yield_when_idle", "1", "--mca", "coll_tuned_use_dynami
             "--mca", "coll_tuned_dynamic_rules_filename", HERE / "openmpi_hosts.rules"]
 
 
+def add_bin(parser):
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bench/bin", metavar="FOLDER",
+                        help="where the programs tutti and delay_switch are")
+
+
+def need_programs(parser, options, names):
+    """Makes options.bin absolute; ends the script where the folder lacks one of the programs."""
+    options.bin = options.bin.resolve()
+    for name in names:
+        if not (options.bin / name).exists():
+            parser.error(f"{options.bin / name} is missing: run `cmake --workflow --preset bench`")
+
+
 def output_of_ranks(run, command, environment_of):
     """What the ranks print, of which each host runs one."""
     command = [str(word) for word in command]

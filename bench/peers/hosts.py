@@ -14,14 +14,13 @@ then, says so on the page, and exits with an error.
 
 import argparse
 import itertools
-import pathlib
 
 import host_peers
 import wire
 from comparison import add_options, compare, groups_of, parse, show_bytes
 from host_peers import MPIS, PEERS, Hosts
 from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
-from peers import ROOT, Run
+from peers import Run
 
 PAGE = "hosts"
 PLOTTED = "all_reduce"
@@ -108,14 +107,10 @@ def main():
     parser.add_argument("--longest-s", type=float, default=0.6,
                         help="sizes are left out for which the wire alone takes longer, because a size needs 10 calls")
     parser.add_argument("--schedule", help="of Tutti")
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bench/bin", metavar="FOLDER",
-                        help="where the programs tutti and delay_switch are")
+    host_peers.add_bin(parser)
     options = parse(parser)
-    options.bin = options.bin.resolve()
     needed = ["tutti"] * any(name in options.only for name in ("tutti", IN_CODEC)) + ["delay_switch"] * any(options.delay_ms)
-    for program in needed:
-        if not (options.bin / program).exists():
-            parser.error(f"{options.bin / program} is missing: run `cmake --workflow --preset bench`")
+    host_peers.need_programs(parser, options, needed)
     programs = {**PEERS, "tutti": host_peers.tutti(options.bin / "tutti", options.schedule),
                 IN_CODEC: host_peers.tutti(options.bin / "tutti", codec=CODEC)}
     programs = {name: programs[name] for name in options.only}

@@ -15,7 +15,6 @@
 #include "base/environment.h"
 #include "base/mutex.h"
 #include "plan/registry.h"
-#include "tutti/version.h"
 
 namespace tutti {
 namespace {
@@ -57,10 +56,8 @@ absl::Status Load(const std::string& file, Registry& registry) {
     return error(absl::StatusCode::kInvalidArgument,
                  "the library registers nothing: build it with add_library(… MODULE) and tutti_add_extensions");
   }
-  if (entry->tutti_version != Version()) {
-    return error(absl::StatusCode::kFailedPrecondition,
-                 absl::StrCat("it was built with Tutti ", entry->tutti_version, ", and this is Tutti ", Version(),
-                              ": build the extension again, with this one"));
+  if (absl::Status version = internal::CheckVersion(entry->tutti_version); !version.ok()) {
+    return error(version.code(), version.message());
   }
   static Loaded& loaded = *new Loaded;
   const MutexLock lock(loaded.mutex);

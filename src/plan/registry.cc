@@ -57,12 +57,16 @@ absl::Status InExtension(const Extension& extension, const absl::Status& status)
 
 }  // namespace
 
+absl::Status CheckVersion(absl::string_view built_with) {
+  if (built_with == Version()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("it was built with Tutti ", built_with, ", and this is Tutti ",
+                                                    Version(), ": build the extension again, with this one"));
+}
+
 absl::Status Registry::Register(const Extension& extension) {
   const MutexLock lock(mutex_);
-  if (extension.tutti_version != Version()) {
-    return InExtension(extension, absl::FailedPreconditionError(absl::StrCat(
-                                      "it was built with Tutti ", extension.tutti_version, ", and this is Tutti ",
-                                      Version(), ": build the extension again, with this one")));
+  if (absl::Status version = CheckVersion(extension.tutti_version); !version.ok()) {
+    return InExtension(extension, version);
   }
   if (sealed_) {
     return InExtension(extension, absl::FailedPreconditionError(

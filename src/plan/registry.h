@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "tutti/extension.h"
@@ -32,6 +33,9 @@ std::string MissingExtension();
 absl::Status SealExtensions();
 
 namespace internal {
+
+// OK where headers of the version `built_with` are those of this Tutti, else FailedPrecondition.
+absl::Status CheckVersion(absl::string_view built_with);
 
 // The name of a record among those of its kind.
 inline std::string FullName(const Schedule& schedule) {
@@ -84,7 +88,7 @@ class Registry {
   RecordList<Algorithm> algorithms{OwnAlgorithms()};
   RecordList<PeerSelection> peer_selections{OwnPeerSelections()};
 
-  // Those of RegisterExtension, ExtensionStatus, ExtensionNames and SealExtensions.
+  // These four do what RegisterExtension, ExtensionStatus, ExtensionNames and SealExtensions do.
   absl::Status Register(const Extension& extension);
   absl::Status status() const;
   std::string names() const;

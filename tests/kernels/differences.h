@@ -47,7 +47,7 @@ inline std::string Differences(DType dtype, const void* got, const void* expecte
                       differ > kMost ? "; ..." : "");
 }
 
-// The same for vectors, which may differ in length.
+// As above, of two vectors, which may differ in length.
 inline std::string Differences(absl::Span<const float> got, absl::Span<const float> expected) {
   if (got.size() != expected.size()) return absl::StrCat(got.size(), " elements, expected ", expected.size());
   return Differences(DType::kF32, got.data(), expected.data(), static_cast<std::int64_t>(got.size()));
