@@ -2,19 +2,23 @@
 # libtorch. find_package(Torch) of a CUDA wheel demands a CUDA toolkit, which a CPU build does not need.
 #
 # libtorch is looked for in TUTTI_TORCH_DIR (the folder with include/ and lib/; cache or environment), then, for pip, in
-# the Python environment that the package is installed into, otherwise in Torch_DIR, then where `.ci/install torch` puts
-# it, in the environment TUTTI_TORCH_ENVIRONMENT (others may be beside it). When libtorch is not found, TUTTI_TORCH=ON
-# is an error, and AUTO leaves out the adapter; with OFF it is not looked for.
+# the Python environment that the package is installed into, otherwise in Torch_DIR. find_package(tutti COMPONENTS torch)
+# of another project then looks beside the Python package, if Tutti was installed with that; tutti_torch_mistake says why
+# it has found no libtorch. A build of Tutti looks where `.ci/install torch` puts libtorch, in the environment
+# TUTTI_TORCH_ENVIRONMENT (others may be beside it). When Tutti is built and libtorch is not found, TUTTI_TORCH=ON is an
+# error, and AUTO leaves out the adapter; with OFF it is not looked for.
 set(TUTTI_TORCH_DIR "$ENV{TUTTI_TORCH_DIR}" CACHE PATH "libtorch's folder, the one with include/ and lib/")
-set(TUTTI_TORCH_ENVIRONMENT torch-2.11 CACHE STRING
-  "The Python environment of `.ci/install` with libtorch, where TUTTI_TORCH_DIR is not given")
+if(NOT CMAKE_FIND_PACKAGE_NAME)
+  set(TUTTI_TORCH_ENVIRONMENT torch-2.11 CACHE STRING
+    "The Python environment of `.ci/install` with libtorch, where TUTTI_TORCH_DIR is not given")
+endif()
 
 function(tutti_find_torch out)
   if(TUTTI_TORCH_DIR)
     set(${out} ${TUTTI_TORCH_DIR} PARENT_SCOPE)
     return()
   endif()
-  if(SKBUILD)
+  if(SKBUILD AND NOT CMAKE_FIND_PACKAGE_NAME)
     # `pip install`: the torch of the environment that pip installs into. pip hides the environment from builds by
     # PYTHONPATH.
     execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PYTHONPATH ${Python_EXECUTABLE} -c
@@ -32,6 +36,13 @@ has none: run `pip install torch` first")
     set(${out} ${directory} PARENT_SCOPE)
     return()
   endif()
+  if(CMAKE_FIND_PACKAGE_NAME)
+    cmake_path(GET tutti_prefix PARENT_PATH packages)  # site-packages, with torch and tutti
+    if(EXISTS ${packages}/torch)
+      set(${out} ${packages}/torch PARENT_SCOPE)
+    endif()
+    return()
+  endif()
   set(deps "$ENV{TUTTI_DEPS}")
   if(NOT deps)
     set(deps "$ENV{HOME}/.cache/tutti")
@@ -40,15 +51,21 @@ has none: run `pip install torch` first")
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-if(NOT TUTTI_TORCH)
+set(tutti_torch_mistake "")
+if(NOT TUTTI_TORCH OR TARGET tutti_libtorch)  # find_package(tutti) may be called again
   return()
 endif()
 tutti_find_torch(torch_dir)
 if(NOT torch_dir OR NOT EXISTS ${torch_dir}/include/torch/csrc/api/include/torch/torch.h
    OR NOT EXISTS ${torch_dir}/lib/libtorch_cpu.so)
   string(REGEX REPLACE "(.+)" " in \\1" place "${torch_dir}")
-  set(message "libtorch not found${place}: run `.ci/install torch`, or set TUTTI_TORCH_DIR to the folder that has \
-include/ and lib/ (in a Python environment: site-packages/torch), or turn the adapter off with -DTUTTI_TORCH=OFF")
+  set(message "libtorch not found${place}: set TUTTI_TORCH_DIR to the folder that has include/ and lib/ (in a Python \
+environment: site-packages/torch)")
+  if(CMAKE_FIND_PACKAGE_NAME)
+    set(tutti_torch_mistake "${message}")
+    return()
+  endif()
+  string(APPEND message ", run `.ci/install torch`, or turn the adapter off with -DTUTTI_TORCH=OFF")
   if(TUTTI_TORCH STREQUAL "AUTO" AND NOT TUTTI_TORCH_DIR)
     message(STATUS "Building without the torch::nn adapter: ${message}")
     return()
@@ -63,9 +80,16 @@ elseif(EXISTS ${torch_dir}/build-version)
 endif()
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TUTTI_TORCH_VERSION "${line}")
 if(TUTTI_TORCH_VERSION VERSION_LESS 2.11)
-  message(FATAL_ERROR "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer")
+  set(message "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}: the adapter needs 2.11 or newer")
+  if(CMAKE_FIND_PACKAGE_NAME)
+    set(tutti_torch_mistake "${message}")
+    return()
+  endif()
+  message(FATAL_ERROR "${message}")
 endif()
-message(STATUS "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}")
+if(NOT tutti_FIND_QUIETLY)
+  message(STATUS "libtorch ${TUTTI_TORCH_VERSION} in ${torch_dir}")
+endif()
 
 foreach(library c10 torch_cpu)
   add_library(tutti_${library} SHARED IMPORTED)

@@ -200,6 +200,8 @@ constexpr OfOthers kOfOthers[] = {
      "cpu: CPU devices stand for the GPUs that a script for Lightning 1 names (docs/lightning1.md)."},
     {"TUTTI_LIGHTNING_DDP",
      "1: Lightning's strategies `ddp…` run on Tutti once `tutti.lightning` is imported (docs/lightning.md)."},
+    {"TUTTI_TORCH_DIR",
+     "libtorch's folder, the one with include/ and lib/, for the build and for find_package(tutti COMPONENTS torch)."},
     {"TUTTI_DEPS", "Folder of the Python packages that `.ci/install` installs and the build uses."},
     {"TUTTI_UPDATE_GOLDEN", "1: tests write recorded plans and choices anew."},
     {"TUTTI_FAULT_SEEDS", "Two numbers: the seeds of the sweep through random faults (docs/fault_injection.md)."},
@@ -265,9 +267,9 @@ std::vector<std::string> UnknownVariables(const Environment& environment) {
         known.begin(), known.end(), [&](absl::string_view a, absl::string_view b) { return edits(a) < edits(b); });
     // A name of which more than half is different was hardly meant.
     const bool is_near = 2 * edits(nearest) <= static_cast<int>(name.size() - kPrefix.size());
-    warnings.push_back(
-        absl::StrCat(name, " is no variable of Tutti and has no effect; ",
-                     is_near ? absl::StrCat("did you mean ", nearest, "?") : "`tutti info` lists the variables"));
+    warnings.push_back(absl::StrCat(
+        name, " is no variable of Tutti and has no effect; ",
+        is_near ? absl::StrCat("did you mean ", nearest, "?") : "docs/configuration.md lists the variables"));
   }
   return warnings;
 }

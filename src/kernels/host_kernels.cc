@@ -33,7 +33,7 @@ const DeviceKernels& HostKernels() { return kKernelsOf<HostLauncher>; }
 #ifndef TUTTI_WITH_CUDA
 absl::StatusOr<const DeviceKernels*> CudaKernels() {
   return absl::UnimplementedError(
-      "this tutti was built without CUDA: no nvcc was found, or TUTTI_CUDA was OFF (cmake/TuttiCuda.cmake)");
+      "this tutti was built without CUDA; where there is an nvcc, a build with -DTUTTI_CUDA=ON has what runs on GPUs");
 }
 #endif
 

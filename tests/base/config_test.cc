@@ -90,25 +90,27 @@ TEST(ConfigTest, WarnsOfUnknownVariablesWithTheNearestName) {
 }
 
 TEST(ConfigTest, ANameThatIsNearToNoVariableIsWarnedOfWithoutAGuess) {
-  EXPECT_THAT(UnknownVariables({{"TUTTI_FRUTTI", "1"}}),
-              ElementsAre("TUTTI_FRUTTI is no variable of Tutti and has no effect; `tutti info` lists the variables"));
+  EXPECT_THAT(
+      UnknownVariables({{"TUTTI_FRUTTI", "1"}}),
+      ElementsAre("TUTTI_FRUTTI is no variable of Tutti and has no effect; docs/configuration.md lists the variables"));
 }
 
 // Whatever part of Tutti reads a variable: a name that is missing in the list would be called unknown.
 TEST(ConfigTest, KnowsEveryVariableThatTheSourcesName) {
-  const std::regex quoted(R"(["'](TUTTI_[A-Z_]*[A-Z])["'])");
+  const std::regex quoted(R"((?:["']|ENV\{)(TUTTI_[A-Z_]*[A-Z])["'}])");
   Environment environment;
-  for (const char* folder : {"src", "bindings", "transports", "algorithms", "docs/examples"}) {
+  for (const char* folder : {"src", "bindings", "transports", "algorithms", "docs/examples", "cmake"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(SourceFolder() / folder)) {
       const std::string type = entry.path().extension();
-      if (type != ".cc" && type != ".h" && type != ".py") continue;
+      if (type != ".cc" && type != ".h" && type != ".py" && type != ".cmake") continue;
       std::ifstream file(entry.path());
       for (std::string line; std::getline(file, line);) {
         if (std::smatch match; std::regex_search(line, match, quoted)) environment[match[1]] = entry.path();
       }
     }
   }
-  EXPECT_TRUE(environment.contains("TUTTI_TIMEOUT") && environment.contains("TUTTI_COMPAT"));
+  EXPECT_TRUE(environment.contains("TUTTI_TIMEOUT") && environment.contains("TUTTI_COMPAT") &&
+              environment.contains("TUTTI_TORCH_DIR"));
   EXPECT_THAT(UnknownVariables(environment), IsEmpty());
 }
 

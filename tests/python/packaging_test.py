@@ -90,24 +90,50 @@ def test_another_torch_is_named():
     with pytest.raises(ImportError) as raised:
         _extension.check_torch(other)
     text = str(raised.value)
-    assert f"torch {_extension.built_for}" in text and f"torch {other}" in text and "pip install . again" in text.replace("`", "")
+    assert f"torch {_extension.built_for}" in text and f"torch {other}" in text
+    assert f"pip install 'torch=={major}.{minor}.*', or install tutti again from its sources" in text
+
+
+def copy_without_extension_module(folder, built_for):
+    """The folder of a package that has the real modules, was built for the torch ``built_for``, and has no tutti._C."""
+    copy = folder / "tutti"
+    copy.mkdir()
+    for file in PACKAGE.iterdir():
+        if not file.name.startswith(("_C.cpython", "_version")):
+            (copy / file.name).symlink_to(file.resolve())
+    (copy / "_version.py").write_text(f"__version__ = '{tutti.__version__}'\ntorch_version = '{built_for}'\n")
+    return copy
+
+
+@pytest.mark.parametrize("module", ["tutti.torch", "tutti.accelerate"])
+def test_import_without_torch(module):
+    ended = run(f"import sys; sys.modules['torch'] = None; import {module}")
+    minor = ".".join(_extension.built_for.split(".")[:2])
+    assert ended.stderr.splitlines()[-1] == (
+        f"ModuleNotFoundError: tutti.torch needs PyTorch, and torch is not installed: pip install 'torch=={minor}.*' "
+        f"(tutti was built for torch {_extension.built_for})"), ended.stderr
+
+
+def test_import_under_another_python(tmp_path):
+    copy = copy_without_extension_module(tmp_path, torch.__version__)
+    (copy / "_C.cpython-399-x86_64-linux-gnu.so").touch()
+    ended = run("import tutti.torch; tutti.torch._extension.load()", PYTHONPATH=str(tmp_path))
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: tutti has no extension module for this Python, 3."), ended.stderr
+    assert "(there is: _C.cpython-399-x86_64-linux-gnu.so): install tutti again from its sources" in last
 
 
 @pytest.mark.parametrize("how", ["check", "symbol"])
 def test_import_under_another_torch(how, tmp_path):
     """The real modules beside an extension module for another torch, which either says so or lacks a symbol."""
-    copy = tmp_path / "tutti"
-    copy.mkdir()
-    for file in PACKAGE.iterdir():
-        if not file.name.startswith(("_C.cpython", "_version")):
-            (copy / file.name).symlink_to(file.resolve())
     built_for = "9.9.0" if how == "check" else torch.__version__
-    (copy / "_version.py").write_text(f"__version__ = '{tutti.__version__}'\ntorch_version = '{built_for}'\n")
+    copy = copy_without_extension_module(tmp_path, built_for)
     (copy / "_C.py").write_text("raise ImportError('libfoo.so: undefined symbol: _ZN3c10foo')\n")
     ended = run("import tutti.torch; tutti.torch._extension.load()", PYTHONPATH=str(tmp_path))
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: tutti was built for torch " + built_for), ended.stderr
-    assert f"torch {torch.__version__} is installed" in last and "`pip install .` again" in last
+    minor = ".".join(built_for.split(".")[:2])
+    assert f"torch {torch.__version__} is installed" in last and f"pip install 'torch=={minor}.*'" in last
     if how == "check":
         assert ended.stderr.count("Traceback") == 1, ended.stderr
 

@@ -54,7 +54,11 @@ absl::StatusOr<Library> Load() {
   // finds.
   void* handle = dlopen(TUTTI_UCP_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return absl::NotFoundError(absl::StrCat("UCX cannot be loaded: ", dlerror()));
+  if (handle == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        "UCX cannot be loaded: ", dlerror(),
+        "; install UCX 1.13 or later (libucx0 of Debian and Ubuntu), or name its folder in LD_LIBRARY_PATH"));
+  }
   Library library;
 #define TUTTI_UCP_LOAD(function)                                                                    \
   library.function = reinterpret_cast<decltype(library.function)>(dlsym(handle, #function));        \

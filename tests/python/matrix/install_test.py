@@ -91,4 +91,4 @@ def test_another_torch_is_refused(installed):
                            cwd=place, env=os.environ | {"PYTHONPATH": str(site_packages(other))})
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith(f"ImportError: tutti was built for torch {environment[6:]}"), ended.stderr
-    assert f"torch {other[6:]}" in last and "`pip install .` again" in last
+    assert f"torch {other[6:]}" in last and "install tutti again from its sources" in last

@@ -17,10 +17,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tutti.torch import _extension  # before torch, since this module says which torch is missing
+
 import torch
 import torch.distributed as dist
 
-from tutti.torch import _extension, _launch, states
+from tutti.torch import _launch, states
 from tutti.torch.distributed_data_parallel import DistributedDataParallel
 from tutti.torch.grad_scaler import GradScaler
 from tutti.torch.qadam import QAdam

@@ -1,7 +1,10 @@
-"""The extension module ``tutti._C``, which fits only the torch that it was built against."""
+"""The extension module ``tutti._C``, which fits only the torch and the Python that it was built for."""
 
-import torch
+import importlib.util
+import pathlib
+import platform
 
+import tutti
 from tutti._version import torch_version as built_for
 
 
@@ -9,10 +12,29 @@ def _minor(version: str) -> str:
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
+_RIGHT_TORCH = f"pip install 'torch=={_minor(built_for)}.*'"
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(f"tutti.torch needs PyTorch, and torch is not installed: {_RIGHT_TORCH} (tutti was built for "
+                              f"torch {built_for})", name="torch") from None
+
+
 def _wrong_torch(found: str) -> ImportError:
     return ImportError(
-        f"tutti was built for torch {built_for}, and torch {found} is installed, whose C++ classes differ: run "
-        "`pip install .` again, in the folder of Tutti's sources", name="tutti._C")
+        f"tutti was built for torch {built_for}, and torch {found} is installed, whose C++ classes differ: "
+        f"{_RIGHT_TORCH}, or install tutti again from its sources, which builds it for the torch that is installed",
+        name="tutti._C")
+
+
+def _wrong_python() -> ImportError:
+    found = ", ".join(file.name for file in pathlib.Path(tutti.__file__).parent.glob("_C.*.so")) or "none"
+    return ImportError(
+        f"tutti has no extension module for this Python, {platform.python_version()} (there is: {found}): install tutti "
+        "again from its sources, by this Python's pip", name="tutti._C")
 
 
 def check_torch(found: str = torch.__version__) -> None:
@@ -22,7 +44,7 @@ def check_torch(found: str = torch.__version__) -> None:
 
 
 def load():
-    """The module ``tutti._C``. ImportError when it does not fit the torch that is installed."""
+    """The module ``tutti._C``. ImportError when it does not fit the torch that is installed, or this Python."""
     check_torch()
     try:
         from tutti import _C
@@ -30,5 +52,7 @@ def load():
         # A build of the same version may lack a symbol all the same: another patch release, or one from source.
         if "undefined symbol" in str(error):
             raise _wrong_torch(torch.__version__) from error
+        if importlib.util.find_spec("tutti._C") is None:
+            raise _wrong_python() from error
         raise
     return _C
