@@ -12,7 +12,7 @@ import pytest
 
 from hosts import make_hosts
 from launchers import LIMIT, PYTHON, environment, run, write
-from tutti.compat.launch import baguarun, horovod_rank, horovodrun
+from tutti.compat.launch import baguarun, horovod_rank, horovodrun, ssh
 
 COMPAT = [PYTHON, "-m", "tutti.compat"]
 SOURCES = pathlib.Path(__file__).parents[2]
@@ -103,6 +103,12 @@ def test_mistakes_are_named():
         (["--nosuch"], "expected a script, a launcher, -m module or -c command"),
     ]:
         assert text in run([*COMPAT, *arguments], expected=1).stderr, arguments
+
+
+def test_the_page_lists_the_variables_that_hosts_get():
+    page = (pathlib.Path(__file__).parents[2] / "docs/old_names.md").read_text()
+    listed = re.search(r"whose names begin with (.*?), except", page, re.S)[1]
+    assert re.findall(r"`(\w+)`", listed) == sorted(ssh._PASSED)
 
 
 def test_slots_are_filled_in_order():
