@@ -120,10 +120,12 @@ def mistakes(rank):
         with pytest.raises(ValueError, match=text):
             trainer(strategy)
     for wrong, meant in [("bytegrad", "tutti:bytegrad"), ("async,sync_interval_ms=9", "tutti:async,sync_interval_ms=9"),
-                         ("bagua:bytegrad", "tutti:bytegrad"), ("bagua_spawn:qadam", "tutti_spawn:qadam")]:
-        with pytest.raises(ValueError, match=f"write strategy='{meant}'"):
+                         ("bagua:bytegrad", "tutti:bytegrad"), ("bagua_spawn:qadam", "tutti_spawn:qadam"),
+                         ("tuti:bytegrad,codec=bf16", "tutti:bytegrad,codec=bf16"),
+                         ("tutti_thread:bytegrad", "tutti:bytegrad")]:
+        with pytest.raises(ValueError, match=f"follows tutti, tutti_spawn, .*: write strategy='{meant}'"):
             pl.Trainer(strategy=wrong, accelerator="cpu")
-    for unknown in ("tutti_thread:bytegrad", "bytegrd", "bagua:bytegrd"):
+    for unknown in ("tutti_thread:bytegrd", "bytegrd", "bagua:bytegrd", "tutti_thread"):
         with pytest.raises(ValueError, match="invalid strategy name"):
             pl.Trainer(strategy=unknown, accelerator="cpu")
     with pytest.raises(TypeError, match="algorithm is a int"):

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
+from tutti.torch import _launch
 
 _BY_LIGHTNING = ("single", "torchrun", "slurm")  # launchers that Lightning knows; "single": none has started the process
 
@@ -38,7 +39,7 @@ class LauncherEnvironment:
 
     @property
     def main_port(self) -> int:
-        return int(os.environ.get("MASTER_PORT", "29500"))
+        return _launch.main_port()
 
     @staticmethod
     def detect() -> bool:

@@ -31,17 +31,25 @@ def split(name: str) -> tuple[str, str] | None:
 
 
 def check_family(name: str) -> None:
-    """ValueError where ``name`` is a strategy name of Tutti without its family: ``"bytegrad"``, ``"bagua:bytegrad"``."""
+    """ValueError where ``name`` has a strategy name of Tutti without its family: ``"bytegrad"``, ``"tuti:bytegrad"``."""
     family, _, rest = name.partition(":")
-    of_bagua = family.startswith("bagua") and family.removeprefix("bagua") in START_METHODS
-    strategy = rest.partition(",")[0] if of_bagua else family.partition(",")[0]
+    strategy, suffix, whole = family.partition(",")[0], "", name
+    if not _is_strategy(strategy):
+        strategy, whole = rest.partition(",")[0], rest
+        suffix = next((known for known in START_METHODS if known and family.endswith(known)), "")
+        if not _is_strategy(strategy):
+            return
+    meant = f"{FAMILY}{suffix}:{whole}"
+    families = ", ".join(FAMILY + known for known in START_METHODS)
+    raise ValueError(f"strategy={name!r}: the name of a strategy of Tutti follows {families}: write strategy={meant!r}")
+
+
+def _is_strategy(name: str) -> bool:
     try:
-        tutti.torch.parse_strategy(strategy)
+        tutti.torch.parse_strategy(name)
     except ValueError:
-        return
-    suffix = family.removeprefix("bagua") if of_bagua else ""
-    meant = f"{FAMILY}{suffix}:{rest if of_bagua else name}"
-    raise ValueError(f"strategy={name!r}: the name of a strategy of Tutti follows {FAMILY!r}: write strategy={meant!r}")
+        return False
+    return True
 
 
 def with_options(name: str, *options: str) -> str:

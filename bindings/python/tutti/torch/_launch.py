@@ -33,10 +33,18 @@ def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.S
     return store or dist.TCPStore("127.0.0.1", int(port), size, False, timeout)
 
 
+def main_port() -> int:
+    """The port of ``MASTER_ADDR`` where the ranks meet. ValueError when ``MASTER_PORT`` is none."""
+    given = os.environ.get("MASTER_PORT") or str(_PORT)
+    if not given.isdecimal() or not 0 < int(given) < 1 << 16:
+        raise ValueError(f"MASTER_PORT={given}: expected a port from 1 to 65535")
+    return int(given)
+
+
 def _address(extension) -> tuple[str, int]:
     """Where rank 0 of a job on several nodes serves torch's store."""
     if os.environ.get("MASTER_ADDR"):
-        return os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT") or _PORT)
+        return os.environ["MASTER_ADDR"], main_port()
     try:
         host, port = extension.rendezvous_address().rsplit(":", 1)
     except ValueError as error:
@@ -56,9 +64,10 @@ def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
     rank, size, _, local_size, launcher = _core().launcher_identity()
     for name, says in ("rank", rank), ("world_size", size):
         if given.get(name, says) != says:
+            who = "no launcher has started this process, so" if launcher == "single" else f"the launcher {launcher} says"
             raise ValueError(
-                f"init_process_group: {name}={given[name]}, and the launcher {launcher} says {name}={says}; leave the "
-                f"argument out, or use another init_method than {SCHEME}://")
+                f"init_process_group: {name}={given[name]}, and {who} {name}={says}; leave the argument out, or use "
+                f"another init_method than {SCHEME}://")
     if size == 1:
         store = dist.HashStore()
     elif local_size == size and not os.environ.get("MASTER_ADDR"):
