@@ -20,6 +20,7 @@ PYTHON, PACKAGE = sys.argv[4:6] if len(sys.argv) > 4 else (None, None)
 PAGES = ("adding_a_schedule", "adding_a_codec", "adding_an_algorithm")
 BLOCK = re.compile(r"^<!-- file: (?P<file>\S+) -->\n```\w+\n(?P<code>.*?)^```$", re.S | re.M)
 COMMAND = re.compile(r"^    ((?:cmake|export|/opt/tutti/bin/tutti) .*)$", re.M)
+PYTHON_COMMAND = re.compile(r"^    (?P<program>torchrun|python) (?P<arguments>.*)$", re.M)
 ENVIRONMENT = {**os.environ, "CMAKE_GENERATOR": "Ninja", "CXX": COMPILER, "CXXFLAGS": "-O0",
                "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
 ENVIRONMENT.pop("TUTTI_EXTENSIONS", None)
@@ -58,6 +59,26 @@ def schedule(name, macro="", collective="kAllGather", record_name=None):
     .supports = tutti::SupportsAll,
     .build = [](tutti::PlanBuilder&) {{}},
 }};
+"""
+
+
+# A script for torchrun: stock DistributedDataParallel with a codec from outside, and a call with a schedule from outside.
+STOCK = """import torch
+import torch.distributed as dist
+
+import tutti.torch
+
+dist.init_process_group("tutti")
+torch.manual_seed(1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 10))
+exchange = tutti.torch.register(model, "bytegrad:codec=toy")
+model(torch.ones(4, 100)).sum().backward()
+assert (model.module.weight.grad - 4).abs().max() < 0.1, model.module.weight.grad
+gathered = torch.empty(2, dtype=torch.int32)
+dist.all_gather_into_tensor(gathered, torch.tensor([dist.get_rank()], dtype=torch.int32))
+if dist.get_rank() == 0:
+    print(exchange.strategy, "gathered", gathered.tolist())
+dist.destroy_process_group()
 """
 
 
@@ -119,13 +140,34 @@ class Pages(unittest.TestCase):
         printed = self.tutti("plan", "all_gather", "--ranks", "4", "--bytes", "1M", "--cost", extensions=self.library)
         self.assertRegex(printed.stdout, r"\btoy\b", printed.stderr)
 
+    def python(self, *command, **environment):
+        return run(PYTHON, *command, cwd=self.folder, env={
+            "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1", "TUTTI_EXTENSIONS": str(self.library), **environment})
+
     @unittest.skipIf(PYTHON is None, "a build without the Python package")
-    def test_python_trains_with_an_algorithm_from_outside(self):
-        train = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                 ROOT / "docs/examples/decentralized.py", "toy:interval=2"]
-        ran = run(*train, env={"PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1", "TUTTI_EXTENSIONS": str(self.library)})
+    def test_python_trains_as_the_page_says(self):
+        commands = PYTHON_COMMAND.findall(page("extensions"))
+        self.assertEqual([program for program, _ in commands], ["torchrun", "python", "python"])
+        for program, arguments in commands:
+            *options, script, strategy = arguments.split()
+            torchrun = ["-m", "torch.distributed.run"] if program == "torchrun" else []
+            ran = self.python(*torchrun, *options, ROOT / script, strategy)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertRegex(ran.stdout, r"loss 0\.0\d* on 2 ranks", strategy)
+
+    @unittest.skipIf(PYTHON is None, "a build without the Python package")
+    def test_stock_ddp_and_calls_of_torch(self):
+        script = self.folder / "stock.py"
+        script.write_text(STOCK, encoding="utf-8")
+        ran = self.python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script,
+                          TUTTI_SCHEDULE="all_gather=toy")
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.assertRegex(ran.stdout, r"loss 0\.00\d* on 2 ranks")
+        self.assertRegex(ran.stdout, r"^bytegrad:.*codec=toy.* gathered \[0, 1\]$")
+
+    @unittest.skipIf(PYTHON is None, "a build without the Python package")
+    def test_an_unknown_strategy_of_python_says_which_extension_is_missing(self):
+        ran = self.python("-c", "import tutti.torch; tutti.torch.parse_strategy('toy')", TUTTI_EXTENSIONS="nowhere/libtoys.so")
+        self.assertRegex(ran.stderr, r"no algorithm is named 'toy'.*; an extension is missing: extension nowhere/libtoys\.so")
 
     def test_a_library_that_is_named_twice_is_loaded_once(self):
         printed = self.tutti("info", extensions=f"{self.library}:{self.library}")
