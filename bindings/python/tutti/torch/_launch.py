@@ -34,7 +34,7 @@ def _on_this_node(extension, rank: int, size: int, timeout: timedelta) -> dist.S
 
 
 def main_port() -> int:
-    """The port of ``MASTER_ADDR`` where the ranks meet. ValueError when ``MASTER_PORT`` is none."""
+    """The port of ``MASTER_ADDR`` where the ranks meet. ValueError when ``MASTER_PORT`` is not a port."""
     given = os.environ.get("MASTER_PORT") or str(_PORT)
     if not given.isdecimal() or not 0 < int(given) < 1 << 16:
         raise ValueError(f"MASTER_PORT={given}: expected a port from 1 to 65535")
