@@ -83,7 +83,8 @@ struct FourRanges {
   LaneRange<D> range0, range1, range2, range3;
 };
 
-// The range of values[0, count), count ≥ 1.
+// The range of values[0, count), count ≥ 1. `ahead` prefetches the first half of each stride; the second is left to
+// what goes through the values next, so that memory is busy meanwhile, too.
 template <class Ahead>
 HWY_INLINE FiniteRange RangeOf(const float* values, std::size_t count, const Ahead& ahead) {
   const hn::CappedTag<float, 16> d;
@@ -97,7 +98,7 @@ HWY_INLINE FiniteRange RangeOf(const float* values, std::size_t count, const Ahe
   FourRanges<hn::CappedTag<float, 16>> ranges(d, values);
   std::size_t i = 0;
   for (; i + kStride <= count; i += kStride) {
-    ahead.template At<kStride * sizeof(float)>(values + i);
+    ahead.template At<kHalfStrideBytes>(values + i);
     for (std::size_t k = 0; k < kStride; k += four) ranges.Add(d, values + i + k);
   }
   // The last values are seen twice where they are no whole stride, which changes no range.

@@ -19,49 +19,118 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-class GridEncoder {
+inline float DivisorOf(const Grid& grid) { return grid.step > 0 ? grid.step : 1.0f; }
+
+// Divides by the step of a grid. A step has 16 significant bits at most, and so, where the processor has fused
+// multiplications, a product with the reciprocal that is corrected by its remainder equals the quotient of a division
+// bit for bit, in a third of the time:
+// - the product is off by two units in its last place at most, so that the remainder is exact;
+// - the corrected product is within 2^-22 units of the true quotient, before it is rounded;
+// - the true quotient is at least 2^-17 units from the middle between two floats, so that both are rounded alike.
+// A power of two brings steps near 1, so that nothing overflows. What underflows are quotients far below 1/2: they need
+// not equal those of a division, but are rounded to level 0 as these are.
+class StepDivider {
  public:
-  explicit GridEncoder(const Grid& grid)
-      : grid_(grid), divisor_(grid.step > 0 ? grid.step : 1.0f), rounder_(kRoundToInteger + grid.zero) {}
+  explicit StepDivider(const Grid& grid) : StepDivider(grid.base, DivisorOf(grid)) {}
 
-  // The codes of `value`, each in the low byte of its lane; the values are elements `index` … of the block.
-  template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
-    return CodeOf(d, LevelOf(d, value));
-  }
-
- protected:
+  // (value - grid.base) / grid.step
   template <class D>
   HWY_INLINE hn::Vec<D> LevelOf(D d, hn::Vec<D> value) const {
-    const auto level = hn::Div(hn::Sub(value, hn::Set(d, grid_.base)), hn::Set(d, divisor_));
-    return hn::Min(hn::Max(level, hn::Set(d, grid_.lowest)), hn::Set(d, grid_.highest));
+    const auto reciprocal = hn::Set(d, reciprocal_);
+    const auto difference = hn::MulSub(value, hn::Set(d, scale_), hn::Set(d, base_));
+    const auto product = hn::Mul(difference, reciprocal);
+    const auto remainder = hn::NegMulAdd(product, hn::Set(d, step_), difference);
+    return hn::MulAdd(remainder, reciprocal, product);
   }
+
+ private:
+  StepDivider(float base, float step)
+      : scale_(step < 0x1p-60f  ? 0x1p96f
+               : step > 0x1p60f ? 0x1p-64f
+                                : 1.0f),
+        base_(scale_ * base),
+        step_(scale_ * step),
+        reciprocal_(1.0f / step_) {}
+
+  const float scale_;
+  const float base_;
+  const float step_;
+  const float reciprocal_;
+};
+
+// The same by a division, for the smallest quotients, too.
+class PlainDivider {
+ public:
+  explicit PlainDivider(const Grid& grid) : base_(grid.base), step_(DivisorOf(grid)) {}
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> LevelOf(D d, hn::Vec<D> value) const {
+    return hn::Div(hn::Sub(value, hn::Set(d, base_)), hn::Set(d, step_));
+  }
+
+ private:
+  const float base_;
+  const float step_;
+};
+
+// The levels of values, limited to those of a grid, and their codes.
+template <class Divider>
+class LimitedLevels {
+ public:
+  explicit LimitedLevels(const Grid& grid)
+      : divider_(grid), lowest_(grid.lowest), highest_(grid.highest), rounder_(kRoundToInteger + grid.zero) {}
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> LevelOf(D d, hn::Vec<D> value) const {
+    return hn::Min(hn::Max(divider_.LevelOf(d, value), hn::Set(d, lowest_)), hn::Set(d, highest_));
+  }
+  // The code of a level is in the low byte of its lane.
   template <class D>
   HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> CodeOf(D d, hn::Vec<D> level) const {
     return hn::BitCast(hn::RebindToUnsigned<D>(), hn::Add(level, hn::Set(d, rounder_)));
   }
 
  private:
-  const Grid grid_;
-  const float divisor_;
+  const Divider divider_;
+  const float lowest_;
+  const float highest_;
   const float rounder_;
 };
 
-// The encoder with stochastic rounding.
-class RandomGridEncoder : public GridEncoder {
+class GridEncoder {
  public:
-  RandomGridEncoder(const Grid& grid, RandomStream random) : GridEncoder(grid), random_(random) {}
+  explicit GridEncoder(const Grid& grid) : levels_(grid) {}
 
+  // The codes of `value`, each in the low byte of its lane; the values are elements `index` … of the block.
   template <class D>
-  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t index) const {
-    const auto level = LevelOf(d, value);
-    const auto below = hn::Floor(level);
-    const auto unit = UnitsFromWords(d, RandomWords(hn::RebindToUnsigned<D>(), random_, index));
-    const auto up = hn::IfThenElseZero(hn::Lt(unit, hn::Sub(level, below)), hn::Set(d, 1.0f));
-    return CodeOf(d, hn::Add(below, up));
+  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t /*index*/) const {
+    return levels_.CodeOf(d, levels_.LevelOf(d, value));
   }
 
  private:
+#if HWY_NATIVE_FMA
+  const LimitedLevels<StepDivider> levels_;
+#else
+  const LimitedLevels<PlainDivider> levels_;
+#endif
+};
+
+// The encoder with stochastic rounding, which sometimes rounds even the smallest quotient up, and so divides.
+class RandomGridEncoder {
+ public:
+  RandomGridEncoder(const Grid& grid, RandomStream random) : levels_(grid), random_(random) {}
+
+  template <class D>
+  HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Encode(D d, hn::Vec<D> value, std::size_t index) const {
+    const auto level = levels_.LevelOf(d, value);
+    const auto below = hn::Floor(level);
+    const auto unit = UnitsFromWords(d, RandomWords(hn::RebindToUnsigned<D>(), random_, index));
+    const auto up = hn::IfThenElseZero(hn::Lt(unit, hn::Sub(level, below)), hn::Set(d, 1.0f));
+    return levels_.CodeOf(d, hn::Add(below, up));
+  }
+
+ private:
+  const LimitedLevels<PlainDivider> levels_;
   const RandomStream random_;
 };
 
@@ -90,15 +159,18 @@ HWY_INLINE void DecodeVector(D d, const Coder& coder, const std::uint8_t* codes,
   hn::StoreU(v, d, values);
 }
 
-// Encodes values[0, count), which are elements `index` … of their block, as one byte each.
-template <class Coder>
+// Encodes values[0, count), which are elements `index` … of their block, as one byte each. `ahead` prefetches the
+// second half of each stride: RangeOf (finite_range-inl.h), which has gone through the values before, prefetches the
+// first.
+template <class Coder, class Ahead>
 HWY_INLINE void EncodeAll(const Coder& coder, const float* values, std::size_t count, std::size_t index,
-                          std::uint8_t* codes) {
+                          const Ahead& ahead, std::uint8_t* codes) {
   const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> one;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + kStride <= count; i += kStride) {
+    ahead.template At<kHalfStrideBytes>(values + i + kStride / 2);
     for (std::size_t k = i; k < i + kStride; k += lanes) EncodeVector(d, coder, values + k, index + k, codes + k);
   }
   for (; i + lanes <= count; i += lanes) EncodeVector(d, coder, values + i, index + i, codes + i);

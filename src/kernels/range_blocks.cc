@@ -30,15 +30,16 @@ constexpr std::size_t CodeBytes(std::size_t elements) {
   return kBits == 8 ? elements : (elements + 1) / 2;
 }
 
-template <int kBits, class Coder>
-HWY_INLINE void EncodeCodes(const Coder& coder, const float* values, std::size_t count, std::uint8_t* code) {
+template <int kBits, class Coder, class Ahead>
+HWY_INLINE void EncodeCodes(const Coder& coder, const float* values, std::size_t count, const Ahead& ahead,
+                            std::uint8_t* code) {
   if constexpr (kBits == 8) {
-    EncodeAll(coder, values, count, 0, code);
+    EncodeAll(coder, values, count, 0, ahead, code);
   } else {
     HWY_ALIGN std::uint8_t codes[kPiece];
     for (std::size_t begin = 0; begin < count; begin += kPiece) {
       const std::size_t n = HWY_MIN(kPiece, count - begin);
-      EncodeAll(coder, values + begin, n, begin, codes);
+      EncodeAll(coder, values + begin, n, begin, ahead, codes);
       if (n % 2 != 0) codes[n] = 0;
       PackNibbles(codes, (n + 1) / 2, code + begin / 2);
     }
@@ -118,7 +119,8 @@ HWY_FLATTEN void EncodeBlocks(const Scheme& scheme, const MessageLayout& layout,
       const BlockPlace<std::uint8_t> place = PlaceOf(layout, first + k, message);
       const auto count = static_cast<std::size_t>(place.elements);
       if (HWY_LIKELY(prepared[k] != nullptr)) {
-        EncodeCodes<Scheme::kBits>(scheme.EncoderOf(levels[k], place.index), prepared[k], count, place.code);
+        EncodeCodes<Scheme::kBits>(scheme.EncoderOf(levels[k], place.index), prepared[k], count, values.Ahead(),
+                                   place.code);
       } else {
         std::memset(place.code, 0, CodeBytes<Scheme::kBits>(count));
       }

@@ -113,6 +113,39 @@ TEST(Uint8BlockTest, VectorsEqualTheElementFunctions) {
   }
 }
 
+// The values of a block whose range is [min, max] that lie halfway between two levels, and some floats beside each.
+std::vector<float> ValuesBetweenLevels(float min, float max) {
+  const kernels::Grid grid = kernels::MakeGrid(min, max, 255, Rounding::kNearest);
+  std::vector<float> values = {min, max};
+  for (float level = grid.lowest; level < grid.highest; ++level) {
+    float value = static_cast<float>(grid.base + (level + 0.5) * grid.step);
+    for (int i = 0; i < 3; ++i) value = std::nextafter(value, -std::numeric_limits<float>::infinity());
+    for (int i = 0; i < 7; ++i) {
+      values.push_back(std::clamp(value, min, max));
+      value = std::nextafter(value, std::numeric_limits<float>::infinity());
+    }
+  }
+  return values;
+}
+
+// Vectors multiply where the element functions divide.
+TEST(Uint8BlockTest, ValuesBetweenTwoLevelsGoWhereADivisionPutsThem) {
+  SplitMix random(1);
+  for (int exponent = -149; exponent < 128; ++exponent) {
+    for (const double low : {0.0, -0.37, -1.0, 0.25, 0.99}) {
+      const auto max = static_cast<float>(std::ldexp(0.75 + 0.25 * random.Symmetric(), exponent));
+      const auto min = static_cast<float>(low * max);
+      const std::vector<float> values = ValuesBetweenLevels(min, max);
+      const std::vector<std::uint8_t> message = EncodeMessage(Uint8Block(), {.block = 0}, values);
+      const kernels::Grid grid = kernels::MakeGrid(min, max, 255, Rounding::kNearest);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(message[32 + i], kernels::EncodeToGrid(grid, values[i]))
+            << values[i] << " in " << min << " … " << max << ", step " << grid.step;
+      }
+    }
+  }
+}
+
 TEST(GridTest, CodeTimesStepIsExact) {
   for (Input input : kAllInputs) {
     const std::vector<float> values = MakeValues(input, 1024, 4);
