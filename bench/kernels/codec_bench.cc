@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "bench/kernels/pages.h"
 #include "tests/codecs/inputs.h"
 #include "tutti/codec.h"
 
@@ -20,22 +19,6 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t kElements[] = {16 << 10, 16 << 20};
-
-// Memory that begins at a page, where memcpy is fastest.
-template <typename T>
-class Pages {
- public:
-  explicit Pages(std::size_t size)
-      : data_(static_cast<T*>(std::aligned_alloc(4096, (size * sizeof(T) + 4095) / 4096 * 4096))), size_(size) {}
-  absl::Span<T> span() { return {data_.get(), size_}; }
-
- private:
-  struct Free {
-    void operator()(T* data) const { std::free(data); }
-  };
-  std::unique_ptr<T, Free> data_;
-  std::size_t size_;
-};
 
 // The first `count` of some bell-shaped values, which are made once, because that takes longer than to encode them.
 absl::Span<const float> Values(std::int64_t count) {
