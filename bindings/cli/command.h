@@ -1,5 +1,5 @@
-// The subcommands of `tutti`. The file <name>.cc, or <name>_command.cc, adds the subcommand <name> to
-// the parser.
+// The subcommands of `tutti`. The file <name>/command.cc adds the subcommand <name> to the parser; info.cc, which is
+// all of `tutti info`, needs no folder.
 #ifndef TUTTI_BINDINGS_CLI_COMMAND_H_
 #define TUTTI_BINDINGS_CLI_COMMAND_H_
 

@@ -1,10 +1,16 @@
 #include "bindings/cli/svg_shapes.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
 namespace tutti::cli {
+
+absl::StatusOr<std::string> ParseSvgFile(absl::string_view file) {
+  if (absl::EndsWith(file, ".svg")) return std::string(file);
+  return absl::InvalidArgumentError(absl::StrCat("'", file, "' cannot be drawn; the name must end in .svg"));
+}
 
 std::string Escaped(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});

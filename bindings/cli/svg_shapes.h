@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -13,6 +14,9 @@ namespace tutti::cli {
 // The width of every picture, and the space left free at its sides.
 inline constexpr double kPictureWidth = 1200;
 inline constexpr double kPictureMargin = 24;
+
+// `file`, when its end is .svg. InvalidArgument says so.
+absl::StatusOr<std::string> ParseSvgFile(absl::string_view file);
 
 // `text` as the content of an element or attribute.
 std::string Escaped(absl::string_view text);

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/cli/bench_device.h"
+#include "bindings/cli/bench/device.h"
 #include "bindings/cli/command.h"
 #include "bindings/cli/nccl/raw_nccl.h"
 #include "comm/device_parts.h"

@@ -1,0 +1,100 @@
+// tutti advise --link 1G --ranks 8 --parameters 20M --step-ms 50: says which strategy makes the steps of a training
+// shortest.
+#include "bindings/cli/command.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "bindings/cli/advise/quantities.h"
+#include "bindings/cli/advise/report.h"
+#include "bindings/cli/advise/training.h"
+#include "bindings/cli/flags.h"
+#include "bindings/cli/sizes.h"
+
+namespace tutti::cli {
+namespace {
+
+// All ranks' plans are played together, and their number of messages grows with the square of the ranks.
+constexpr int kMostRanks = 128;
+
+struct AdviseFlags {
+  AdvisedTraining training;
+  double link = 0;  // 0: not given
+  absl::Duration delay = absl::Seconds(DefaultCostModel().between_nodes.latency_s);
+  double step_ms = 0;
+  double memory_bandwidth = DefaultCostModel().memory_bytes_per_s;
+  bool json = false;
+};
+
+absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
+  AdvisedTraining& training = flags.training;
+  if (!training.one_node() && flags.link == 0) {
+    return absl::InvalidArgumentError(
+        "--link is missing: how fast is the link of a node, for example 1G? (Ranks on one node need none: "
+        "--ranks-per-node)");
+  }
+  training.step_s = flags.step_ms / 1e3;
+  CostModel& model = training.model;
+  if (flags.link > 0) model.between_nodes.bytes_per_s = flags.link;
+  model.between_nodes.latency_s = absl::ToDoubleSeconds(flags.delay);
+  const double faster = flags.memory_bandwidth / model.memory_bytes_per_s;
+  for (double* rate : {&model.memory_bytes_per_s, &model.copy_bytes_per_s, &model.scratch_bytes_per_s}) *rate *= faster;
+  const absl::StatusOr<Advice> advice = Advise(training);
+  if (!advice.ok()) return advice.status();
+  std::fputs((flags.json ? ToJson(*advice) : ToTable(*advice)).c_str(), stdout);
+  return 0;
+}
+
+void AddFlags(CLI::App& advise, AdviseFlags& flags) {
+  AdvisedTraining& training = flags.training;
+  advise.add_option("--ranks", training.ranks, "Ranks of the training")
+      ->required()
+      ->check(WholeNumberWithin(2, kMostRanks));
+  advise.add_option("--ranks-per-node", training.ranks_per_node, "Ranks that share a node, and the link of the node")
+      ->check(WholeNumberWithin(1, kMostRanks))
+      ->capture_default_str();
+  AddParsed(
+      advise, "--link", flags.link, ParseRate, "RATE", "",
+      "What the link of a node carries in each direction: bits per second as 100M, 1G or 25Gbit; bytes per second, "
+      "with a capital B, as 125MB or 3GB");
+  AddParsed(advise, "--delay", flags.delay, ParseDelay, "TIME", "1.5us",
+            "How long a message of no bytes is on its way between nodes: 50us, 2ms");
+  AddParsed(advise, "--parameters", training.parameters, ParseCount, "COUNT", "",
+            "Parameters that are trained, as fp32: 350K, 20M or 1.5B (thousands, millions, billions)")
+      ->required();
+  advise
+      .add_option("--step-ms", flags.step_ms,
+                  "Milliseconds of a step on one rank when nothing is exchanged: forward, backward and optimizer")
+      ->required()
+      ->check(NumberWithin(1e-3, 1e9));
+  advise
+      .add_option("--cores-per-rank", training.cores_per_rank,
+                  "Processors of a rank that training keeps busy, so that communication takes time from training; 0.5 "
+                  "where two ranks share one; 0: communication has processors of its own, as where a GPU trains")
+      ->check(NumberWithin(0, kMaxRanks))
+      ->capture_default_str();
+  AddParsed(advise, "--memory-bandwidth", flags.memory_bandwidth, ParseRate, "RATE", "25GB",
+            "Bytes that a processor reads and writes per second, which codecs and reductions are bound by: 25GB");
+  AddParsed(advise, "--bucket-bytes", training.bucket_bytes, ParseBytes, "BYTES", "25M",
+            "bucket_bytes of the synchronizer, in binary units: 25M are 26214400 bytes");
+  AddParsed(advise, "--first-bucket-bytes", training.first_bucket_bytes, ParseBytes, "BYTES", "1M",
+            "first_bucket_bytes of the synchronizer");
+  advise.add_flag("--adam", training.uses_adam, "The training uses Adam, so that qadam, which is an Adam, competes");
+  advise.add_flag("--accept-loss", training.accepts_loss,
+                  "Strategies that have lost accuracy where they were measured compete: async, sign and topk. Without "
+                  "this flag they are shown, and are never the advice");
+  advise.add_flag("--json", flags.json, "Print a JSON document in place of the table, with times in seconds");
+}
+
+}  // namespace
+
+void AddAdvise(CLI::App& app, Invocation& invocation) {
+  CLI::App* advise = app.add_subcommand("advise", "Compare the strategies for a training on a link, and name the best");
+  auto flags = std::make_shared<AdviseFlags>();
+  AddFlags(*advise, *flags);
+  advise->footer("Example: tutti advise --link 1G --ranks 8 --parameters 20M --step-ms 50");
+  advise->callback([flags, &invocation] { invocation.action = [flags] { return ShowAdvice(*flags); }; });
+}
+
+}  // namespace tutti::cli

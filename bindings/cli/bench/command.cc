@@ -1,0 +1,261 @@
+// tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4: measures collectives between ranks that the command starts on
+// this machine, or between the ranks of the launcher that started the command.
+#include "bindings/cli/command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "bindings/cli/bench/device.h"
+#include "bindings/cli/bench/flags.h"
+#include "bindings/cli/bench/outputs.h"
+#include "bindings/cli/bench/report.h"
+#include "bindings/cli/bench/run.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/flags.h"
+#include "bindings/cli/launch/launch.h"
+#include "bindings/cli/local_ranks.h"
+#include "bindings/cli/sizes.h"
+#include "tutti/bootstrap.h"
+#include "tutti/communicator.h"
+#include "tutti/cost_model.h"
+#include "tutti/version.h"
+
+namespace tutti::cli {
+namespace {
+
+CommunicatorOptions OptionsOf(const BenchOptions& options, int local_rank, int devices) {
+  CommunicatorOptions communicator;
+  if (options.messages) communicator.mapping = CommunicatorOptions::Mapping::kNever;
+  if (options.on_device()) communicator.cuda_device = DeviceOf(local_rank, devices);
+  return communicator;
+}
+
+// A benchmark, beside its cases.
+struct BenchJob {
+  BenchFlags flags;
+  BenchCases cases;
+  std::vector<BenchRecord> earlier;
+  std::vector<std::string> arguments;  // the words of the command line
+
+  // The settings that all cases share.
+  const BenchOptions& options() const { return flags.options; }
+};
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& job) {
+  const absl::StatusOr<std::vector<std::string>> hosts =
+      ExchangeBlobs(communicator.store(), "bench_hosts", communicator.rank(), communicator.size(), HostName(),
+                    absl::Now() + communicator.timeout());
+  if (!hosts.ok()) return hosts.status();
+  std::vector<std::string> words = {"tutti"};
+  words.insert(words.end(), job.arguments.begin(), job.arguments.end());
+  BenchAbout about{.hosts = {},
+                   .date = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()),
+                   .version = std::string(Version()),
+                   .command = CommandLine(words),
+                   .ranks = communicator.size(),
+                   .transport = std::string(communicator.transport()),
+                   .links = ToString(*communicator.plan_options(job.options().memory_kind()).cost_model)};
+  for (const std::string& host : *hosts) {
+    if (std::find(about.hosts.begin(), about.hosts.end(), host) == about.hosts.end()) about.hosts.push_back(host);
+  }
+  return about;
+}
+
+absl::string_view PlaceOf(const BenchFlags& flags) {
+  if (!flags.out_of_place) return ", in place where the collective can be";
+  return flags.in_place ? ", out of place, and in place where the collective can be" : ", out of place";
+}
+
+// The lines that say what is measured, and where; all ranks call BeginningOf.
+absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJob& job, const BenchAbout& about) {
+  const BenchOptions& options = job.options();
+  const std::vector<std::string>& collectives = job.flags.sweep.collectives;
+  std::string text = absl::StrCat(
+      "# tutti bench ", collectives.size() == BenchNames().size() ? "all" : absl::StrJoin(collectives, ","), ": ",
+      about.ranks, " ranks, transport ", about.transport, ", ",
+      options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
+      options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
+  if (options.on_device()) {
+    const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
+    if (!lines.ok()) return lines.status();
+    absl::StrAppend(&text, "# the GPU of a rank is its local rank modulo the number of GPUs that it sees\n# ",
+                    absl::StrJoin(*lines, "\n# "), "\n# calls travel by ", communicator.gpu_transport(), "\n");
+  }
+  for (const std::string& reason : job.cases.left_out) absl::StrAppend(&text, "# not measured: ", reason, "\n");
+  return text;
+}
+
+// Runs one rank; rank 0 prints and writes. The number of wrong elements, over all ranks, is in rank 0's result.
+absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob& job) {
+  const absl::StatusOr<BenchAbout> about = AboutOf(communicator, job);
+  if (!about.ok()) return about.status();
+  const absl::StatusOr<std::string> beginning = BeginningOf(communicator, job, *about);
+  if (!beginning.ok()) return beginning.status();
+  if (communicator.rank() != 0) {
+    const absl::Status status = RunBench(communicator, job.cases.cases, job.flags.repeats, {});
+    return status.ok() ? absl::StatusOr<std::int64_t>(0) : status;
+  }
+  FILE* const table = job.flags.outputs.rows_to_output() ? stderr : stdout;
+  const TableColumns columns = job.flags.columns();
+  std::fprintf(table, "%s%s\n", beginning->c_str(), TableHeading(columns).c_str());
+  BenchRecorder recorder(job.flags.outputs, job.earlier, *about, job.flags.repeats, columns, table);
+  const absl::Status measured = RunBench(
+      communicator, job.cases.cases, job.flags.repeats,
+      {[&](const BenchRow& row) { recorder.Add(row); }, [&](const std::string& note) { recorder.Note(note); }});
+  if (!measured.ok()) return measured;
+  if (absl::Status finished = recorder.Finish(); !finished.ok()) return finished;
+  return recorder.wrong();
+}
+
+absl::StatusOr<int> ExitCode(const absl::StatusOr<std::int64_t>& wrong) {
+  if (!wrong.ok()) return wrong.status();
+  return *wrong == 0 ? 0 : 1;
+}
+
+absl::StatusOr<int> RunThreads(const BenchJob& job) {
+  const BenchOptions& options = job.options();
+  absl::StatusOr<int> devices = 0;
+  if (options.on_device()) devices = CheckDevices(options.ranks);
+  if (!devices.ok()) return devices.status();
+  absl::StatusOr<std::int64_t> wrong = 0;
+  const absl::Status run = RunLocalRanks(
+      options.ranks, options.transport, [&](Rank rank) { return OptionsOf(options, rank, *devices); },
+      [&](Communicator& communicator) {
+        absl::StatusOr<std::int64_t> result = RunRank(communicator, job);
+        if (communicator.rank() == 0) wrong = result;
+        return result.status();
+      });
+  if (!run.ok()) return run;
+  return ExitCode(wrong);
+}
+
+absl::StatusOr<int> RunProcess(const BenchJob& job) {
+  const BenchOptions& options = job.options();
+  absl::StatusOr<int> devices = 0;
+  // Launchers may show each rank a GPU of its own, so that only NCCL knows whether two ranks share one.
+  if (options.on_device()) devices = CheckDevices(1);
+  if (!devices.ok()) return devices.status();
+  const absl::StatusOr<Bootstrap> bootstrap = BootstrapFromEnvironment();
+  if (!bootstrap.ok()) return bootstrap.status();
+  const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
+      Communicator::Create(*bootstrap, OptionsOf(options, bootstrap->identity.local_rank, *devices));
+  if (!communicator.ok() && options.on_device()) {
+    return WithHintOnSharing(communicator.status(), bootstrap->identity, *devices);
+  }
+  if (!communicator.ok()) return communicator.status();
+  return ExitCode(RunRank(**communicator, job));
+}
+
+// Launches this command again as the program of every rank.
+absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<std::string>& arguments) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::NotFoundError(absl::StrCat("cannot find this program: /proc/self/exe: ", error.message()));
+  if (options.on_device()) {
+    if (absl::Status usable = CheckDevicesOfRanksToStart(options.ranks); !usable.ok()) return usable;
+  }
+  LaunchOptions launch{.ranks = options.ranks, .command = {self.string()}, .tag_output = false};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  return Launch(launch);
+}
+
+// InvalidArgument when a flag was given that means nothing to the one collective that is measured.
+absl::Status CheckFlagsOfBench(const std::vector<std::string>& collectives, const std::vector<std::string>& given) {
+  if (collectives.size() > 1) return absl::OkStatus();
+  const absl::StatusOr<Collective> collective = ParseCollective(collectives.front());
+  return CheckFlags(collective.value_or(Collective::kSend), given);
+}
+
+absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
+  const BenchOptions& options = job.options();
+  if (options.min_bytes > options.max_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--min-bytes ", FormatBytes(options.min_bytes),
+                                                   " is more than --max-bytes ", FormatBytes(options.max_bytes)));
+  }
+  if (options.transport != "auto") setenv("TUTTI_TRANSPORT", options.transport.c_str(), 1);
+  const absl::StatusOr<Identity> identity = IdentityFromEnvironment();
+  if (!identity.ok()) return identity.status();
+  const bool launched = identity->launcher != "single";
+  const int ranks = launched ? identity->size : options.ranks;
+  if (ranks_given && ranks != options.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks ", options.ranks, ", but ", identity->launcher, " started ",
+                                                   ranks, " ranks: leave --ranks out"));
+  }
+  if (options.traffic.root >= ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
+  }
+  if (options.transport == "inproc" && ranks > kMaxLocalRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks ", ranks, ": --transport inproc starts threads of this ",
+                                                   "process, for at most ", kMaxLocalRanks, " ranks"));
+  }
+  absl::StatusOr<BenchCases> cases = CasesOfFlags(job.flags, ranks);
+  if (!cases.ok()) return cases.status();
+  job.cases = *std::move(cases);
+  if (identity->rank == 0) {
+    absl::StatusOr<std::vector<BenchRecord>> earlier = CheckOutputs(job.flags.outputs);
+    if (!earlier.ok()) return earlier.status();
+    job.earlier = *std::move(earlier);
+  }
+  if (options.transport == "inproc") {
+    if (!launched) return RunThreads(job);
+    return absl::InvalidArgumentError(absl::StrCat("--transport inproc is for threads of one process, but ",
+                                                   identity->launcher, " started processes: choose ucx or auto"));
+  }
+  return launched ? RunProcess(job) : LaunchRanks(options, job.arguments);
+}
+
+absl::StatusOr<int> CompareEarlier(const BenchOutputs& outputs) {
+  const absl::StatusOr<std::vector<BenchRecord>> records = CheckOutputs(outputs);
+  if (!records.ok()) return records.status();
+  if (absl::Status compared = CompareRecords(outputs, *records); !compared.ok()) return compared;
+  return 0;
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, Invocation& invocation) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure collectives, and check their results");
+  auto job = std::make_shared<BenchJob>();
+  AddBenchFlags(*bench, job->flags);
+  RefuseFlagsOfOthers(*bench);
+  bench->footer(
+      "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
+      "ranks: docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
+      "docs/several_machines.md.\n"
+      "  tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json mapped.json --csv mapped.csv\n"
+      "  tutti bench all_reduce --ranks 2 --messages --json messages.json --compare mapped.json --plot both.svg\n"
+      "  tutti bench all_reduce --dtype all --op all --schedule all --in-place --out-of-place\n"
+      "On GPUs, where nothing has been measured yet: tutti bench all_reduce --ranks 8 --device cuda --peer nccl");
+  bench->callback([job, bench, &invocation] {
+    if (job->flags.sweep.collectives.empty() && job->flags.outputs.compare.empty()) {
+      throw CLI::RequiredError("collective");
+    }
+    invocation.action = [job, bench, &invocation]() -> absl::StatusOr<int> {
+      const BenchFlags& flags = job->flags;
+      job->arguments = invocation.arguments;
+      if (flags.sweep.collectives.empty()) return CompareEarlier(flags.outputs);
+      const std::vector<std::string> given = GivenAmong(*bench, {"--op", "--root"});
+      if (absl::Status used = CheckFlagsOfBench(flags.sweep.collectives, given); !used.ok()) return used;
+      return Bench(*job, bench->count("--ranks") > 0);
+    };
+  });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,106 @@
+#include "bindings/cli/bench/outputs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/bench/comparison.h"
+#include "bindings/cli/bench/picture.h"
+#include "bindings/cli/write_file.h"
+
+namespace tutti::cli {
+namespace {
+
+// The name of this run among those that it is compared with.
+std::string NameOf(const BenchOutputs& outputs) {
+  for (const std::string* file : {&outputs.json, &outputs.jsonl, &outputs.csv, &outputs.plot}) {
+    if (!file->empty() && *file != "-") return std::filesystem::path(*file).stem().string();
+  }
+  return "this run";
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<BenchRecord>> CheckOutputs(const BenchOutputs& outputs) {
+  std::vector<NamedFile> files;
+  for (const NamedFile& file : {NamedFile{"--json", outputs.json}, NamedFile{"--jsonl", outputs.jsonl},
+                                NamedFile{"--csv", outputs.csv}, NamedFile{"--plot", outputs.plot}}) {
+    if (file.path.empty()) continue;
+    for (const NamedFile& other : files) {
+      if (absl::Status distinct = CheckDistinct(file, other); !distinct.ok()) return distinct;
+    }
+    for (const std::string& earlier : outputs.compare) {
+      if (absl::Status distinct = CheckDistinct(file, {"--compare", earlier}); !distinct.ok()) return distinct;
+    }
+    if (file.path != "-") {
+      if (absl::Status writable = CheckWritable(file.path); !writable.ok()) return writable;
+    }
+    files.push_back(file);
+  }
+  std::vector<BenchRecord> earlier;
+  for (const std::string& file : outputs.compare) {
+    absl::StatusOr<BenchRecord> record = ReadRecord(file);
+    if (!record.ok()) return record.status();
+    earlier.push_back(*std::move(record));
+  }
+  return earlier;
+}
+
+absl::Status CompareRecords(const BenchOutputs& outputs, absl::Span<const BenchRecord> records) {
+  const absl::StatusOr<std::string> comparison = Comparison(records);
+  if (!comparison.ok()) return comparison.status();
+  std::fputs(comparison->c_str(), stdout);
+  return outputs.plot.empty() ? absl::OkStatus() : WriteFile(outputs.plot, PictureOf(records));
+}
+
+BenchRecorder::BenchRecorder(const BenchOutputs& outputs, std::vector<BenchRecord> earlier, const BenchAbout& about,
+                             int repeats, const TableColumns& columns, std::FILE* table)
+    : outputs_(outputs), repeats_(repeats), columns_(columns), table_(table), records_(std::move(earlier)) {
+  records_.push_back({.name = NameOf(outputs), .about = about, .rows = {}});
+  const auto open = [&](const std::string& path, RowFormat format) {
+    if (!path.empty()) files_.push_back(std::make_unique<RowFile>(path, format, about));
+  };
+  open(outputs.json, RowFormat::kJson);
+  open(outputs.jsonl, RowFormat::kJsonLines);
+  open(outputs.csv, RowFormat::kCsv);
+}
+
+void BenchRecorder::Add(const BenchRow& row) {
+  std::vector<BenchRow>& rows = records_.back().rows;
+  if (rows.empty() || rows.back().collective != row.collective || rows.back().repeat != row.repeat) {
+    const std::string repeat = repeats_ == 1 ? "" : absl::StrCat(", repeat ", row.repeat, " of ", repeats_);
+    std::fprintf(table_, "# %s%s\n", row.collective.c_str(), repeat.c_str());
+  }
+  rows.push_back(row);
+  std::fprintf(table_, "%s\n", TableLine(row, columns_).c_str());
+  if (columns_.latency) std::fprintf(table_, "%s\n", LatencyLine(row).c_str());
+  std::fflush(table_);
+  for (const std::unique_ptr<RowFile>& file : files_) file->Append(row);
+  if (!outputs_.plot.empty()) drawn_.Update(WriteFile(outputs_.plot, PictureOf(records_)));
+}
+
+void BenchRecorder::Note(const std::string& note) {
+  if (notes_.insert(note).second) std::fprintf(table_, "# %s\n", note.c_str());
+}
+
+absl::Status BenchRecorder::Finish() {
+  const bool any_rows = !records_.back().rows.empty();
+  if (any_rows) std::fprintf(table_, "%s\n", TableFooting(records_.back().rows).c_str());
+  absl::Status status = drawn_;
+  for (const std::unique_ptr<RowFile>& file : files_) status.Update(file->Finish());
+  if (!any_rows) status.Update(absl::FailedPreconditionError("nothing was measured: no schedule serves these calls"));
+  if (outputs_.compare.empty() || !any_rows) return status;
+  const absl::StatusOr<std::string> comparison = Comparison(records_);
+  status.Update(comparison.status());
+  if (comparison.ok()) std::fprintf(table_, "#\n%s", comparison->c_str());
+  return status;
+}
+
+std::int64_t BenchRecorder::wrong() const {
+  std::int64_t wrong = 0;
+  for (const BenchRow& row : records_.back().rows) wrong += std::max<std::int64_t>(row.wrong, 0);
+  return wrong;
+}
+
+}  // namespace tutti::cli

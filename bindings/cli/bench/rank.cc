@@ -1,0 +1,274 @@
+#include "bindings/cli/bench/rank.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "tutti/schedule.h"
+#include "tutti/selector.h"
+
+namespace tutti::cli {
+namespace {
+
+// Bounds on the timed calls of one size, equal to those of bench/peers/mpi_collectives.c.
+constexpr double kMinCalls = 5;
+constexpr double kMaxCalls = 20000;
+// Batches of warm-up calls double until a batch takes this share of the time for timed calls, equal to that of
+// bench/peers/mpi_collectives.c: the first calls of a program take far longer than later ones, and few of them say
+// little about how many calls fit into the time.
+constexpr double kWarmUpShare = 0.1;
+
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// How often this thread has lost its processor to another one, and how often it slept.
+std::vector<std::int64_t> SwitchesSoFar() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return {usage.ru_nivcsw, usage.ru_nvcsw};
+}
+
+double Gigabytes(std::int64_t bytes, double microseconds) {
+  return microseconds > 0 ? static_cast<double>(bytes) / microseconds / 1e3 : 0;
+}
+
+}  // namespace
+
+absl::Status BenchRank::Call(BenchCaller& caller) {
+  absl::Status made = caller.Enqueue(memory_.input(traffic_), memory_.output(traffic_));
+  made.Update(caller.Wait());
+  return made;
+}
+
+absl::Status BenchRank::WriteInput() {
+  const std::int64_t count = traffic_.input_count();
+  return memory_.Write(memory_.input(traffic_), count * element_,
+                       [&](std::byte* here) { pattern_.Write(traffic_.rank, 0, count, here); });
+}
+
+absl::Status BenchRank::Check(BenchCaller& caller, std::int64_t& wrong) {
+  constexpr int kPoison = 0x5A;
+  const std::int64_t bytes = traffic_.output_count() * element_;
+  std::byte* const output = memory_.output(traffic_);
+  absl::Status status = memory_.Write(
+      output, bytes, [&](std::byte* here) { std::memset(here, kPoison, static_cast<std::size_t>(bytes)); });
+  if (status.ok()) status = WriteInput();
+  if (status.ok()) status = Meet();
+  if (status.ok()) status = Call(caller);
+  return status.ok() ? CountWrong(caller, wrong) : status;
+}
+
+absl::Status BenchRank::CountWrong(const BenchCaller& caller, std::int64_t& wrong) {
+  const std::byte* const output = memory_.output(traffic_);
+  const std::int64_t bytes = traffic_.output_count() * element_;
+  if (caller.codec().empty()) {
+    return memory_.Read(output, bytes, [&](const std::byte* here) {
+      for (const Piece& piece : traffic_.expected()) {
+        wrong += pattern_.CountWrong(piece.source, piece.first, piece.count, here + piece.at * element_);
+      }
+    });
+  }
+  std::vector<std::byte> mine(static_cast<std::size_t>(bytes));
+  absl::Status read = memory_.Read(
+      output, bytes, [&](const std::byte* here) { std::memcpy(mine.data(), here, static_cast<std::size_t>(bytes)); });
+  if (!read.ok()) return read;
+  std::vector<std::byte> first = mine;
+  absl::Status told = communicator_.Broadcast(first.data(), first.data(), bytes, DType::kU8, 0).Wait();
+  const auto element = static_cast<std::size_t>(element_);
+  for (std::size_t at = 0; at < mine.size(); at += element) {
+    wrong += std::memcmp(mine.data() + at, first.data() + at, element) != 0;
+  }
+  return told;
+}
+
+absl::Status BenchRank::Meet() { return communicator_.Barrier({.caller_drives = true}).Wait(); }
+
+absl::Status BenchRank::TimeWindow(Measured& measured) {
+  if (options_.rewrite) {
+    absl::Status rewritten = WriteInput();
+    if (rewritten.ok()) rewritten = Meet();
+    if (!rewritten.ok()) return rewritten;
+  }
+  const std::byte* const in = memory_.input(traffic_);
+  std::byte* const out = memory_.output(traffic_);
+  const std::int64_t start = Now();
+  for (int i = 0; i < measured.window; ++i) {
+    if (absl::Status made = measured.caller->Enqueue(in, out); !made.ok()) return made;
+  }
+  const std::int64_t made = Now();
+  if (absl::Status ended = measured.caller->Wait(); !ended.ok()) return ended;
+  measured.times.push_back(Now() - start);
+  measured.host_times.push_back(made - start);
+  return absl::OkStatus();
+}
+
+absl::Status BenchRank::TimeWindows(int windows) {
+  for (Measured& one : measured_) {
+    one.times.clear();
+    one.host_times.clear();
+    one.times.reserve(static_cast<std::size_t>(windows));
+    one.host_times.reserve(static_cast<std::size_t>(windows));
+  }
+  const std::size_t callers = measured_.size();
+  const std::vector<std::int64_t> before = SwitchesSoFar();
+  for (std::size_t turn = 0; turn < static_cast<std::size_t>(windows) * callers; ++turn) {
+    // Each caller is the first one equally often.
+    if (absl::Status timed = TimeWindow(measured_[(turn + turn / callers) % callers]); !timed.ok()) return timed;
+  }
+  switches_ = SwitchesSoFar();
+  for (std::size_t i = 0; i < switches_.size(); ++i) switches_[i] -= before[i];
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status BenchRank::ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op) {
+  return communicator_.AllReduce(values.data(), values.data(), static_cast<std::int64_t>(values.size()), dtype, op)
+      .Wait();
+}
+
+absl::StatusOr<double> BenchRank::TimeOfBatch(int windows) {
+  if (absl::Status timed = TimeWindows(windows); !timed.ok()) return timed;
+  std::vector<double> time = {0};
+  for (const std::int64_t window : measured_.front().times) time[0] += static_cast<double>(window) / 1e9;
+  if (absl::Status agreed = ReduceOverRanks(time, DType::kF64, ReduceOp::kMax); !agreed.ok()) return agreed;
+  return time[0];
+}
+
+absl::StatusOr<int> BenchRank::WarmUp() {
+  const int window = measured_.front().window;
+  int batch = (options_.warm_ups + window - 1) / window;
+  absl::StatusOr<double> time = TimeOfBatch(batch);
+  if (!time.ok()) return time.status();
+  if (options_.calls > 0) return (options_.calls + window - 1) / window;
+  while (*time < options_.min_time * kWarmUpShare) {
+    time = TimeOfBatch(batch *= 2);
+    if (!time.ok()) return time.status();
+  }
+  return static_cast<int>(std::clamp(options_.min_time / *time * batch, kMinCalls, kMaxCalls / window));
+}
+
+absl::Status BenchRank::TimeCalls() {
+  const absl::StatusOr<int> windows = WarmUp();
+  if (!windows.ok()) return windows.status();
+  // The timed calls sum zeros: repeated in-place sums of anything else would grow to infinity.
+  const std::int64_t bytes = traffic_.input_count() * element_;
+  absl::Status status = memory_.Write(memory_.input(traffic_), bytes, [bytes](std::byte* here) {
+    std::memset(here, 0, static_cast<std::size_t>(bytes));
+  });
+  if (status.ok()) status = Meet();
+  if (status.ok()) status = TimeWindows(*windows);
+  if (status.ok()) status = ReduceOverRanks(switches_, DType::kI64, ReduceOp::kSum);
+  for (Measured& one : measured_) {
+    const std::vector<std::int64_t> own = one.times;
+    if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
+    if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
+    if (status.ok()) status = GatherLongest(one, own);
+  }
+  return status;
+}
+
+absl::Status BenchRank::GatherLongest(Measured& measured, const std::vector<std::int64_t>& own) {
+  const auto longest = std::max_element(measured.times.begin(), measured.times.end());
+  measured.longest = static_cast<std::size_t>(longest - measured.times.begin());
+  measured.of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
+  return communicator_.AllGather(&own[measured.longest], measured.of_ranks.data(), 1, DType::kI64).Wait();
+}
+
+absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(traffic_.spec.collective, name);
+  if (!schedule.ok()) return schedule.status();
+  const absl::StatusOr<double> seconds =
+      PredictSeconds(**schedule, traffic_.spec, traffic_.size, communicator_.plan_options(options_.memory_kind()));
+  if (!seconds.ok()) return seconds.status();
+  return *seconds * 1e6;
+}
+
+absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
+  std::sort(measured.times.begin(), measured.times.end());
+  std::sort(measured.host_times.begin(), measured.host_times.end());
+  const std::size_t windows = measured.times.size();
+  const auto of_a_call = [&](std::int64_t nanoseconds) {
+    return static_cast<double>(nanoseconds) / 1e3 / measured.window;
+  };
+  const double median = of_a_call(measured.times[windows / 2]);
+  const auto [fastest, slowest] = std::minmax_element(measured.of_ranks.begin(), measured.of_ranks.end());
+  BenchRow row = {.collective = traffic_.name,
+                  .library = std::string(measured.caller->library()),
+                  .schedule = "",
+                  .schedule_chosen = false,
+                  .codec = measured.caller->codec(),
+                  .transport = std::string(communicator_.transport()),
+                  .ranks = traffic_.size,
+                  .bytes = traffic_.bytes(),
+                  .count = traffic_.count,
+                  .dtype = traffic_.spec.dtype,
+                  .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
+                  .p50_us = median,
+                  .p99_us = of_a_call(measured.times[windows * 99 / 100]),
+                  .max_us = of_a_call(measured.times.back()),
+                  .longest_call = static_cast<int>(measured.longest) * measured.window + 1,
+                  .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),
+                  .fastest_rank = static_cast<Rank>(fastest - measured.of_ranks.begin()),
+                  .fastest_us = of_a_call(*fastest),
+                  .preempted = switches_[0],
+                  .slept = switches_[1],
+                  .host_us = options_.on_device() ? of_a_call(measured.host_times[windows / 2]) : 0,
+                  .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
+                  .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),
+                  .wrong = measured.wrong,
+                  .device = options_.device,
+                  .buffers = options_.on_device() ? "device" : options_.buffers,
+                  .messages = options_.messages,
+                  .rewrite = options_.rewrite,
+                  .in_place = traffic_.spec.in_place,
+                  .repeat = 1,
+                  .calls = static_cast<int>(windows) * measured.window,
+                  .predicted_us = 0};
+  if (row.library != "tutti" || !row.codec.empty()) return row;
+  const absl::StatusOr<Plan> plan =
+      communicator_.PlanFor(traffic_.spec, call_, options_.buffers == "private", options_.memory_kind());
+  if (!plan.ok()) return plan.status();
+  row.schedule = plan->name.substr(plan->name.find(':') + 1);
+  row.schedule_chosen = options_.schedule.empty();
+  const absl::StatusOr<double> predicted = Predict(row.schedule);
+  if (!predicted.ok()) return predicted.status();
+  row.predicted_us = *predicted;
+  return row;
+}
+
+absl::Status BenchRank::CheckAll() {
+  for (Measured& one : measured_) {
+    if (absl::Status checked = Check(*one.caller, one.wrong); !checked.ok()) return checked;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<BenchRow>> BenchRank::Measure(absl::Span<BenchCaller* const> callers) {
+  measured_.clear();
+  for (BenchCaller* const caller : callers) {
+    const bool in_windows = options_.on_device() && !options_.rewrite;  // a rewritten input serves one call
+    measured_.push_back({.caller = caller, .window = in_windows ? caller->most_calls() : 1});
+  }
+  absl::Status status;
+  if (options_.check) status = CheckAll();
+  if (status.ok()) status = TimeCalls();
+  if (status.ok() && options_.check) status = CheckAll();
+  std::vector<BenchRow> rows;
+  for (Measured& one : measured_) {
+    std::vector<std::int64_t> wrong = {one.wrong};
+    if (status.ok() && options_.check) status = ReduceOverRanks(wrong, DType::kI64, ReduceOp::kSum);
+    if (!status.ok()) return status;
+    one.wrong = options_.check ? wrong[0] : -1;
+    absl::StatusOr<BenchRow> row = RowOf(one);
+    if (!row.ok()) return row.status();
+    rows.push_back(*std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace tutti::cli

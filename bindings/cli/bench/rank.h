@@ -1,0 +1,95 @@
+// One rank of a benchmark.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_RANK_H_
+#define TUTTI_BINDINGS_CLI_BENCH_RANK_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bindings/cli/bench/caller.h"
+#include "bindings/cli/bench/memory.h"
+#include "bindings/cli/bench/options.h"
+#include "bindings/cli/pattern.h"
+#include "bindings/cli/traffic.h"
+#include "tutti/communicator.h"
+
+namespace tutti::cli {
+
+// Measures the calls of one size. Every rank makes the same calls.
+class BenchRank {
+ public:
+  BenchRank(Communicator& communicator, const BenchOptions& options, const Pattern& pattern, BenchMemory& memory,
+            const Traffic& traffic, const CallOptions& call)
+      : communicator_(communicator),
+        options_(options),
+        pattern_(pattern),
+        memory_(memory),
+        traffic_(traffic),
+        call_(call),
+        element_(SizeOf(traffic.spec.dtype)) {}
+
+  // One row for each of `callers`, which are measured in turns; the first of them, Tutti, determines how long.
+  absl::StatusOr<std::vector<BenchRow>> Measure(absl::Span<BenchCaller* const> callers);
+
+ private:
+  struct Measured {
+    BenchCaller* caller = nullptr;
+    int window = 1;  // calls
+    std::int64_t wrong = 0;
+    // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
+    std::vector<std::int64_t> times = {};
+    std::vector<std::int64_t> host_times = {};
+    // The longest window: its number, and the times that the ranks took.
+    std::size_t longest = 0;
+    std::vector<std::int64_t> of_ranks = {};
+  };
+
+  // Makes one call and waits for it.
+  absl::Status Call(BenchCaller& caller);
+  absl::Status WriteInput();
+  // One call from fresh input; adds its wrong elements to `wrong`.
+  absl::Status Check(BenchCaller& caller, std::int64_t& wrong);
+  // The wrong elements of a result: those that differ from the exact one, or, where a codec loses some of it, from that
+  // of rank 0. All ranks call CountWrong.
+  absl::Status CountWrong(const BenchCaller& caller, std::int64_t& wrong);
+  absl::Status CheckAll();
+  // A barrier of all ranks, which wakes no engine thread that would compete with the next call for a core.
+  absl::Status Meet();
+  // Makes the calls of a window, after rewriting the input when options ask for it, and notes their times.
+  absl::Status TimeWindow(Measured& measured);
+  // So many windows of every caller, in turns, whose times replace the ones noted before.
+  absl::Status TimeWindows(int windows);
+  // The times of the calls that count, the maximum over the ranks.
+  absl::Status TimeCalls();
+  // Gathers what all ranks took in the longest window of a caller, whose times are now the maxima over the ranks; `own`
+  // are those of this rank.
+  absl::Status GatherLongest(Measured& measured, const std::vector<std::int64_t>& own);
+  // Seconds that so many windows of the first caller take together, the maximum over the ranks.
+  absl::StatusOr<double> TimeOfBatch(int windows);
+  // Makes the warm-up calls; returns the number of timed windows, which is equal on all ranks: those of the calls asked
+  // for, or as many as fit into the time.
+  absl::StatusOr<int> WarmUp();
+  absl::StatusOr<BenchRow> RowOf(Measured& measured);
+  // Microseconds that a call is predicted to take with the schedule of that name.
+  absl::StatusOr<double> Predict(const std::string& name);
+  template <typename T>
+  absl::Status ReduceOverRanks(std::vector<T>& values, DType dtype, ReduceOp op);
+
+  Communicator& communicator_;
+  const BenchOptions& options_;
+  const Pattern& pattern_;
+  BenchMemory& memory_;
+  const Traffic& traffic_;
+  const CallOptions& call_;
+  const std::int64_t element_;
+  std::vector<Measured> measured_;
+  // How often this thread, and then all ranks, lost the processor and slept in the windows that were timed last.
+  std::vector<std::int64_t> switches_ = {0, 0};
+};
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_RANK_H_

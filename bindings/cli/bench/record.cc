@@ -1,0 +1,214 @@
+#include "bindings/cli/bench/record.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json IfAny(bool any, const Json& value) { return any ? value : Json(nullptr); }
+
+Json ObjectOf(const BenchRow& row) {
+  const bool has_schedule = !row.schedule.empty();
+  return {
+      {"collective", row.collective},
+      {"library", row.library},
+      {"schedule", IfAny(has_schedule, row.schedule)},
+      {"codec", IfAny(!row.codec.empty(), row.codec)},
+      {"transport", row.transport},
+      {"ranks", row.ranks},
+      {"bytes", row.bytes},
+      {"dtype", std::string(Name(row.dtype))},
+      {"op", row.op},
+      {"p50_us", row.p50_us},
+      {"p99_us", row.p99_us},
+      {"max_us", row.max_us},
+      {"host_us", IfAny(row.device == "cuda", row.host_us)},
+      {"algbw_gb_s", row.algbw_gb_s},
+      {"busbw_gb_s", row.busbw_gb_s},
+      {"wrong", IfAny(row.wrong >= 0, row.wrong)},
+      {"device", row.device},
+      {"buffers", row.buffers},
+      {"rewrite", row.rewrite},
+      {"in_place", row.in_place},
+      {"calls", row.calls},
+      {"predicted_us", IfAny(has_schedule, row.predicted_us)},
+      {"schedule_chosen", IfAny(has_schedule, row.schedule_chosen)},
+      {"messages", row.messages},
+      {"repeat", row.repeat},
+      {"longest_call", row.longest_call},
+      {"slowest_rank", row.slowest_rank},
+      {"fastest_rank", row.fastest_rank},
+      {"fastest_us", row.fastest_us},
+      {"preempted", row.preempted},
+      {"slept", row.slept},
+  };
+}
+
+// A field of CSV: in quotes where it has a comma, a quote or the end of a line in it.
+std::string CsvField(const Json& value) {
+  if (value.is_null()) return "";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+std::string Text(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+template <typename T>
+T Number(const Json& object, const char* key, T otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<T>() : otherwise;
+}
+
+bool Truth(const Json& object, const char* key, bool otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+BenchAbout AboutOf(const Json& object) {
+  BenchAbout about{.hosts = {},
+                   .date = Text(object, "date"),
+                   .version = Text(object, "version"),
+                   .command = Text(object, "command"),
+                   .ranks = Number(object, "ranks", 0),
+                   .transport = Text(object, "transport"),
+                   .links = Text(object, "links")};
+  const auto hosts = object.find("hosts");
+  if (hosts == object.end() || !hosts->is_array()) return about;
+  for (const Json& host : *hosts) {
+    if (host.is_string()) about.hosts.push_back(host.get<std::string>());
+  }
+  return about;
+}
+
+// Rows of other programs (bench/peers) have fewer keys.
+absl::StatusOr<BenchRow> RowOf(const Json& object) {
+  for (const char* key : {"collective", "bytes", "p50_us"}) {
+    if (!object.is_object() || !object.contains(key) || object[key].is_null()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a row without ", key, "; write the file with tutti bench --json or --jsonl"));
+    }
+  }
+  BenchRow row = {.collective = Text(object, "collective"),
+                  .library = Text(object, "library"),
+                  .schedule = Text(object, "schedule"),
+                  .schedule_chosen = Truth(object, "schedule_chosen", true),
+                  .codec = Text(object, "codec"),
+                  .transport = Text(object, "transport"),
+                  .ranks = Number(object, "ranks", 0),
+                  .bytes = Number<std::int64_t>(object, "bytes", 0),
+                  .count = 0,
+                  .dtype = ParseDType(Text(object, "dtype")).value_or(DType::kF32),
+                  .op = Text(object, "op"),
+                  .p50_us = Number(object, "p50_us", 0.0),
+                  .p99_us = Number(object, "p99_us", 0.0),
+                  .max_us = Number(object, "max_us", 0.0),
+                  .longest_call = Number(object, "longest_call", 0),
+                  .slowest_rank = Number(object, "slowest_rank", 0),
+                  .fastest_rank = Number(object, "fastest_rank", 0),
+                  .fastest_us = Number(object, "fastest_us", 0.0),
+                  .preempted = Number<std::int64_t>(object, "preempted", 0),
+                  .slept = Number<std::int64_t>(object, "slept", 0),
+                  .host_us = Number(object, "host_us", 0.0),
+                  .algbw_gb_s = Number(object, "algbw_gb_s", 0.0),
+                  .busbw_gb_s = Number(object, "busbw_gb_s", 0.0),
+                  .wrong = Number<std::int64_t>(object, "wrong", -1),
+                  .device = Text(object, "device"),
+                  .buffers = Text(object, "buffers"),
+                  .messages = Truth(object, "messages", false),
+                  .rewrite = Truth(object, "rewrite", false),
+                  .in_place = Truth(object, "in_place", true),
+                  .repeat = Number(object, "repeat", 1),
+                  .calls = Number(object, "calls", 0),
+                  .predicted_us = Number(object, "predicted_us", 0.0)};
+  return row;
+}
+
+// The objects of a file: {"run": …, "rows": […]}, or one of {"run": …} and then rows in lines of their own. A last line
+// without its end is one that was being written when the run was killed.
+absl::StatusOr<Json> ParseRecord(const std::string& text) {
+  Json whole = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (whole.is_object() && whole.contains("rows")) return whole;
+  whole = {{"run", Json::object()}, {"rows", Json::array()}};
+  const std::vector<std::string> lines = absl::StrSplit(text.substr(0, text.rfind('\n') + 1), '\n', absl::SkipEmpty());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    Json line = Json::parse(lines[i], nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", i + 1, " is no JSON object; write the file with tutti bench --json or --jsonl"));
+    }
+    if (line.contains("run")) {
+      whole["run"] = line["run"];
+    } else {
+      whole["rows"].push_back(std::move(line));
+    }
+  }
+  return whole;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
+  return {{"hosts", absl::StrJoin(hosts, " ")}, {"date", date},           {"version", version}, {"command", command},
+          {"ranks", absl::StrCat(ranks)},       {"transport", transport}, {"links", links}};
+}
+
+std::string JsonOf(const BenchAbout& about) {
+  return Json{{"hosts", about.hosts},     {"date", about.date},   {"version", about.version},
+              {"command", about.command}, {"ranks", about.ranks}, {"transport", about.transport},
+              {"links", about.links}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string JsonOf(const BenchRow& row) { return ObjectOf(row).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string CsvHeading() {
+  const Json object = ObjectOf(BenchRow());
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object.items()) names.push_back(key);
+  return absl::StrJoin(names, ",");
+}
+
+std::string CsvOf(const BenchRow& row) {
+  const Json object = ObjectOf(row);
+  std::vector<std::string> fields;
+  for (const auto& [key, value] : object.items()) fields.push_back(CsvField(value));
+  return absl::StrJoin(fields, ",");
+}
+
+absl::StatusOr<BenchRecord> ReadRecord(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in) return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", file));
+  const auto refuse = [&](const absl::Status& why) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", why.message()));
+  };
+  absl::StatusOr<Json> whole = ParseRecord(text);
+  if (!whole.ok()) return refuse(whole.status());
+  BenchRecord record{.name = std::filesystem::path(file).stem().string(), .about = {}, .rows = {}};
+  const auto run = whole->find("run");
+  if (run != whole->end() && run->is_object()) record.about = AboutOf(*run);
+  for (const Json& object : (*whole)["rows"]) {
+    absl::StatusOr<BenchRow> row = RowOf(object);
+    if (!row.ok()) return refuse(row.status());
+    record.rows.push_back(*std::move(row));
+  }
+  if (record.rows.empty()) return refuse(absl::InvalidArgumentError("no rows; nothing was measured"));
+  return record;
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,47 @@
+// The record of a benchmark: its rows, and the machines and links that they were measured on, as text that programs
+// read.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
+#define TUTTI_BINDINGS_CLI_BENCH_RECORD_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bindings/cli/bench/options.h"
+
+namespace tutti::cli {
+
+// Where, when and how rows were measured.
+struct BenchAbout {
+  std::vector<std::string> hosts;  // of the ranks, each once, in the order of ranks
+  std::string date;                // UTC, as in ISO 8601
+  std::string version;             // of Tutti
+  std::string command;             // as a shell would read it
+  int ranks = 0;
+  std::string transport;
+  std::string links;  // that predictions are made for, in words
+
+  // The fields in this order, with their names.
+  std::vector<std::pair<std::string, std::string>> lines() const;
+};
+
+struct BenchRecord {
+  std::string name;  // of the file without folder and end
+  BenchAbout about;  // empty where the file says nothing of it
+  std::vector<BenchRow> rows;
+};
+
+// One line each, without its end. The columns of CSV are the keys of JSON.
+std::string JsonOf(const BenchAbout& about);
+std::string JsonOf(const BenchRow& row);
+std::string CsvHeading();
+std::string CsvOf(const BenchRow& row);
+
+// Reads what --json or --jsonl wrote. InvalidArgument names the file and what its rows lack.
+absl::StatusOr<BenchRecord> ReadRecord(const std::string& file);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_RECORD_H_

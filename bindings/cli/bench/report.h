@@ -1,0 +1,31 @@
+// What a benchmark prints: a table with the columns of nccl-tests.
+#ifndef TUTTI_BINDINGS_CLI_BENCH_REPORT_H_
+#define TUTTI_BINDINGS_CLI_BENCH_REPORT_H_
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "bindings/cli/bench/options.h"
+
+namespace tutti::cli {
+
+// What not every table has.
+struct TableColumns {
+  bool host = false;     // the time of the host, which only calls on the memory of GPUs have
+  bool place = false;    // whether the call is in place
+  bool latency = false;  // below each line a LatencyLine
+};
+
+std::string TableHeading(const TableColumns& columns);
+std::string TableLine(const BenchRow& row, const TableColumns& columns);
+// Why the longest call of a row took as long, in words.
+std::string LatencyLine(const BenchRow& row);
+// Whether all rows were right, and the average of their bus bandwidth.
+std::string TableFooting(absl::Span<const BenchRow> rows);
+
+// Microseconds with as many digits as are of interest.
+std::string Microseconds(double microseconds);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_BENCH_REPORT_H_

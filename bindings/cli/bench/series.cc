@@ -1,0 +1,98 @@
+#include "bindings/cli/bench/series.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace tutti::cli {
+namespace {
+
+// The settings of a row in words, always the same ones in the same order; "" where a setting means nothing to the row.
+std::vector<std::string> SettingsOf(const BenchRow& row) {
+  return {row.collective,
+          row.library,
+          row.transport,
+          row.device,
+          absl::StrCat(row.ranks, " ranks"),
+          std::string(Name(row.dtype)),
+          row.op == "none" ? "" : row.op,
+          row.in_place ? "in place" : "out of place",
+          row.schedule_chosen ? "chosen schedule" : row.schedule,
+          row.codec.empty() ? "" : absl::StrCat("codec ", row.codec),
+          absl::StrCat(row.buffers, " buffers"),
+          row.rewrite ? "rewritten" : "not rewritten",
+          row.messages ? "messages" : "memory mapped where it can be"};
+}
+
+// For every setting, the words that the rows of a record have for it.
+std::vector<std::set<std::string>> WordsOf(const BenchRecord& record) {
+  std::vector<std::set<std::string>> words(SettingsOf(BenchRow()).size());
+  for (const BenchRow& row : record.rows) {
+    const std::vector<std::string> settings = SettingsOf(row);
+    for (std::size_t i = 0; i < settings.size(); ++i) words[i].insert(settings[i]);
+  }
+  return words;
+}
+
+std::string Joined(const std::vector<std::string>& words, absl::string_view separator) {
+  std::vector<std::string> said = words;
+  std::erase(said, "");
+  return absl::StrJoin(said, separator);
+}
+
+SeriesPoint MedianOf(std::vector<const BenchRow*> repeats) {
+  std::sort(repeats.begin(), repeats.end(), [](const BenchRow* a, const BenchRow* b) { return a->p50_us < b->p50_us; });
+  const BenchRow& median = *repeats[repeats.size() / 2];
+  return {median.bytes, median.p50_us, median.busbw_gb_s, median.predicted_us};
+}
+
+}  // namespace
+
+std::vector<std::vector<Series>> SeriesOf(absl::Span<const BenchRecord> records) {
+  std::vector<bool> varies(SettingsOf(BenchRow()).size());
+  for (const BenchRecord& record : records) {
+    const std::vector<std::set<std::string>> words = WordsOf(record);
+    for (std::size_t i = 0; i < words.size(); ++i) varies[i] = varies[i] || words[i].size() > 1;
+  }
+  std::vector<std::vector<Series>> all;
+  for (const BenchRecord& record : records) {
+    std::vector<std::string> labels;  // in the order of the rows
+    std::map<std::string, std::map<std::int64_t, std::vector<const BenchRow*>>> rows;
+    for (const BenchRow& row : record.rows) {
+      std::vector<std::string> settings = SettingsOf(row);
+      for (std::size_t i = 0; i < settings.size(); ++i) {
+        if (!varies[i]) settings[i].clear();
+      }
+      const std::string label = Joined(settings, " ");
+      if (rows.count(label) == 0) labels.push_back(label);
+      rows[label][row.bytes].push_back(&row);
+    }
+    std::vector<Series>& series = all.emplace_back();
+    for (const std::string& label : labels) {
+      Series& one = series.emplace_back(Series{.label = label, .points = {}});
+      for (const auto& [bytes, repeats] : rows[label]) one.points.push_back(MedianOf(repeats));
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> DifferencesOf(absl::Span<const BenchRecord> records) {
+  std::vector<std::vector<std::set<std::string>>> words;
+  for (const BenchRecord& record : records) words.push_back(WordsOf(record));
+  std::vector<std::string> differences;
+  for (const std::vector<std::set<std::string>>& own : words) {
+    std::vector<std::string> said;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const bool is_one = std::all_of(words.begin(), words.end(), [&](const auto& of) { return of[i].size() == 1; });
+      const bool differs = std::any_of(words.begin(), words.end(), [&](const auto& of) { return of[i] != own[i]; });
+      if (is_one && differs) said.push_back(*own[i].begin());
+    }
+    differences.push_back(Joined(said, ", "));
+  }
+  return differences;
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,66 @@
+#include "bindings/cli/command.h"
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "bindings/cli/check/checks.h"
+
+namespace tutti::cli {
+namespace {
+
+// Prints what a check has found.
+absl::Status Print(absl::string_view name, const absl::StatusOr<std::string>& found) {
+  if (!found.ok()) return {found.status().code(), absl::StrCat(name, ": ", found.status().message())};
+  std::fputs(absl::StrCat(name, ": ", *found, "\n").c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status Check(const std::string& name) {
+  if (absl::string_view codec_name = name; absl::ConsumePrefix(&codec_name, "codec=")) {
+    const absl::StatusOr<const Codec*> codec = FindCodec(codec_name);
+    return codec.ok() ? Print(name, CheckCodec(**codec)) : codec.status();
+  }
+  const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits(':', 1));
+  const absl::StatusOr<Collective> collective = ParseCollective(parts.first);
+  if (!collective.ok()) {
+    const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
+    if (strategy.ok()) return Print(name, CheckPlans(*strategy));
+    return absl::InvalidArgumentError(
+        absl::StrCat(strategy.status().message(), "; a schedule is COLLECTIVE:NAME, and a codec codec=NAME"));
+  }
+  const absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
+  if (!schedule.ok()) return schedule.status();
+  if (absl::Status status = Print(name, CheckPlans(**schedule)); !status.ok()) return status;
+  return Print(name, CheckNumbers(**schedule));
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, Invocation& invocation) {
+  CLI::App* check =
+      app.add_subcommand("check", "Try a schedule, an algorithm or a codec in many worlds, also your own");
+  auto names = std::make_shared<std::vector<std::string>>();
+  check
+      ->add_option("names", *names, "Schedules (all_gather:ring), strategies (bytegrad:block=512), codecs (codec=bf16)")
+      ->type_name("NAME")
+      ->required();
+  check->footer(
+      "Plans are verified in worlds of 1 to 9 ranks, results of calls compared element by element, messages of codecs\n"
+      "encoded, decoded and damaged: docs/extensions.md. Example:\n"
+      "  TUTTI_EXTENSIONS=./libmine.so tutti check all_gather:mine codec=mine");
+  check->callback([names, &invocation] {
+    invocation.action = [names]() -> absl::StatusOr<int> {
+      for (const std::string& name : *names) {
+        if (absl::Status status = Check(name); !status.ok()) return status;
+      }
+      return 0;
+    };
+  });
+}
+
+}  // namespace tutti::cli

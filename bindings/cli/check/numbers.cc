@@ -1,0 +1,101 @@
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/check/checks.h"
+#include "bindings/cli/local_ranks.h"
+#include "bindings/cli/pattern.h"
+
+namespace tutti::cli {
+namespace {
+
+constexpr std::int64_t kElement = sizeof(float);
+
+// What is wrong with the output of a call; OK if nothing is.
+absl::Status Compare(const Traffic& traffic, const Pattern& pattern, const std::byte* output) {
+  const auto count = static_cast<std::size_t>(traffic.output_count());
+  std::vector<float> expected(count);
+  std::vector<float> got(count);
+  for (const Piece& piece : traffic.expected()) {
+    pattern.Write(piece.source, piece.first, piece.count, reinterpret_cast<std::byte*>(expected.data() + piece.at));
+  }
+  if (traffic.expected().empty()) return absl::OkStatus();  // a rank without an output
+  std::memcpy(got.data(), output, count * kElement);
+  std::size_t wrong = 0;
+  std::size_t first = 0;
+  for (std::size_t i = count; i-- > 0;) {
+    if (got[i] == expected[i]) continue;
+    ++wrong;
+    first = i;
+  }
+  if (wrong == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(wrong, " of ", count, " elements are wrong: element ", first,
+                                                    " is ", got[first], ", expected ", expected[first]));
+}
+
+// Makes one call on this rank. Unimplemented: the schedule does not serve it.
+absl::Status MakeCall(Communicator& world, const Schedule& schedule, const TrafficOptions& options,
+                      std::int64_t count) {
+  const absl::StatusOr<Traffic> traffic =
+      MakeTraffic(schedule.collective, options, /*bytes=*/0, count, world.rank(), world.size());
+  if (!traffic.ok()) return traffic.status();
+  const Pattern pattern(options.dtype, options.op, world.size());
+  const bool in_place = traffic->spec.in_place;
+  const std::int64_t inputs = in_place ? traffic->in_place_count() : traffic->input_count();
+  const absl::StatusOr<Buffer> in = world.Allocate(inputs * kElement);
+  if (!in.ok()) return in.status();
+  const absl::StatusOr<Buffer> out = world.Allocate(in_place ? 0 : traffic->output_count() * kElement);
+  if (!out.ok()) return out.status();
+  std::byte* const input = in->data() + (in_place ? traffic->in_place_input() * kElement : 0);
+  std::byte* const output = in_place ? in->data() + traffic->in_place_output() * kElement : out->data();
+  pattern.Write(world.rank(), 0, traffic->input_count(), input);
+  CollectiveSpec spec = traffic->spec;
+  spec.in_place = false;  // the communicator finds that out from the pointers
+  if (absl::Status status = world.Call(spec, input, output, {.schedule = &schedule}).Wait(); !status.ok())
+    return status;
+  absl::Status compared = Compare(*traffic, pattern, output);
+  if (compared.ok()) return compared;
+  return {compared.code(), absl::StrCat("rank ", world.rank(), ": ", compared.message())};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CheckNumbers(const Schedule& schedule) {
+  std::atomic<int> calls = 0;
+  for (int size = 1; size <= kRanksOfCheck; ++size) {
+    for (const auto mapping : {CommunicatorOptions::Mapping::kAuto, CommunicatorOptions::Mapping::kNever}) {
+      const absl::Status status = RunLocalRanks(
+          size, "inproc",
+          [&](Rank) {
+            CommunicatorOptions options;
+            options.mapping = mapping;
+            options.segment_bytes = 64;  // so that short buffers have several segments
+            return options;
+          },
+          [&](Communicator& world) -> absl::Status {
+            for (const std::int64_t count : {0, 1, size + 1, 97, 4099}) {
+              for (const bool in_place : {true, false}) {
+                TrafficOptions options{.root = HasRoot(schedule.collective) ? size / 2 : 0, .in_place = in_place};
+                const absl::Status made = MakeCall(world, schedule, options, count);
+                if (absl::IsUnimplemented(made)) continue;
+                if (!made.ok()) {
+                  return {
+                      made.code(),
+                      absl::StrCat(size, " ranks ",
+                                   mapping == CommunicatorOptions::Mapping::kAuto ? "in mapped memory" : "by messages",
+                                   ", count ", count, in_place ? ", in place: " : ", out of place: ", made.message())};
+                }
+                if (world.rank() == 0) ++calls;
+              }
+            }
+            return absl::OkStatus();
+          });
+      if (!status.ok()) return absl::FailedPreconditionError(status.message());
+    }
+  }
+  return absl::StrCat("the results of ", calls.load(), " calls are right, element by element");
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,66 @@
+// tutti launch -n 4 -- program arguments: starts ranks on this machine.
+#include "bindings/cli/command.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "bindings/cli/flags.h"
+#include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/launch.h"
+
+namespace tutti::cli {
+namespace {
+
+struct LaunchFlags {
+  LaunchOptions options;
+  std::string hosts;  // a file; empty: ranks are started on this machine
+  int port = 29400;
+};
+
+absl::StatusOr<int> PrintCommandsOfHosts(const LaunchFlags& flags) {
+  const absl::StatusOr<std::vector<HostRanks>> hosts = ReadHosts(flags.hosts);
+  if (!hosts.ok()) return hosts.status();
+  std::fputs(CommandsOfHosts(*hosts, flags.port, flags.options.command).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void AddLaunch(CLI::App& app, Invocation& invocation) {
+  auto flags = std::make_shared<LaunchFlags>();
+  LaunchOptions* const options = &flags->options;
+  CLI::App* launch = app.add_subcommand("launch", "Start N ranks of a program on this machine");
+  CLI::Option* const ranks =
+      launch->add_option("-n,--ranks", options->ranks, "How many ranks")->check(WholeNumberWithin(1, kMaxRanks));
+  CLI::Option* const hosts =
+      launch
+          ->add_option("--hosts", flags->hosts,
+                       "Start nothing, and print the command to run on each host of this file (lines `node1 slots=4`)")
+          ->type_name("FILE")
+          ->excludes(ranks);
+  launch->add_option("--port", flags->port, "With --hosts: a port of the first host, at which the ranks meet")
+      ->check(WholeNumberWithin(1, 65535))
+      ->needs(hosts)
+      ->capture_default_str();
+  launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
+  launch->add_option("command", options->command, "-- program and its arguments")->required();
+  launch->positionals_at_end();
+  launch->footer(
+      "Example: tutti launch -n 4 -- ./train --epochs 3\n"
+      "On several hosts: tutti launch --hosts hosts.txt -- ./train --epochs 3 prints the command for each.\n"
+      "The first rank that fails ends all others; its exit code becomes that of this command. SIGINT, SIGTERM, "
+      "SIGHUP,\n"
+      "SIGUSR1 and SIGUSR2 are passed on. When this command is killed, the ranks and what they have started are "
+      "killed.\n"
+      "Ranks have OMP_NUM_THREADS, the number of threads of numeric libraries: yours, or the processors divided by N.\n"
+      "With --tag-output this command waits for a slow reader of the output: without limit when the job succeeds;\n"
+      "when the job fails, until the reader has read nothing for 5 s.");
+  launch->callback([flags, ranks, hosts, &invocation] {
+    if (ranks->count() + hosts->count() == 0) throw CLI::RequiredError("--ranks");
+    invocation.action = [flags] {
+      return flags->hosts.empty() ? Launch(flags->options) : PrintCommandsOfHosts(*flags);
+    };
+  });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,86 @@
+#include "bindings/cli/launch/hosts.h"
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/flags.h"
+
+namespace tutti::cli {
+namespace {
+
+constexpr char kSecretFile[] = "$HOME/.tutti_job_secret";
+
+// A line without its comment, in words.
+absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words) {
+  HostRanks one{.host = std::string(words[0])};
+  absl::string_view number;
+  if (words.size() == 1) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(words[0], absl::MaxSplits(':', 1));
+    one.host = std::string(parts.first);
+    number = parts.second;
+  } else {
+    number = words[1];
+    if (!absl::ConsumePrefix(&number, "slots=") || words.size() > 2) number = "?";
+  }
+  const bool is_plain = one.host.find_first_of("'\"$`\\;&|<>() ") == std::string::npos && !one.host.empty();
+  const bool says_how_many = words.size() > 1 || one.host.size() < words[0].size();
+  if (is_plain && !says_how_many) return one;
+  if (is_plain && absl::SimpleAtoi(number, &one.ranks) && one.ranks >= 1 && one.ranks <= kMaxRanks) return one;
+  return absl::InvalidArgumentError("write a host, and how many ranks it has: node1 slots=4, or node1:4");
+}
+
+std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
+                      const std::vector<std::string>& program) {
+  const std::string script = absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_RANK=$((", first,
+                                          "+TUTTI_RANK)) TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
+                                          " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", kSecretFile, "; exec \"$@\"");
+  std::vector<std::string> words = {"tutti", "launch", "-n", absl::StrCat(one.ranks), "--", "sh", "-c", script, "sh"};
+  words.insert(words.end(), program.begin(), program.end());
+  return CommandLine(words);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", file));
+  std::vector<HostRanks> hosts;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(absl::string_view(line).substr(0, line.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty()) continue;
+    absl::StatusOr<HostRanks> one = ParseHost(words);
+    if (!one.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hosts ", file, ", line ", number, ": '", line, "': ", one.status().message()));
+    }
+    hosts.push_back(*std::move(one));
+  }
+  if (hosts.empty()) return absl::InvalidArgumentError(absl::StrCat("--hosts ", file, " names no host"));
+  return hosts;
+}
+
+std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::vector<std::string>& program) {
+  int size = 0;
+  for (const HostRanks& one : hosts) size += one.ranks;
+  std::string text = absl::StrCat(
+      "# Run each command on its host. Before, make the secret of the job, and copy its file to every host:\n",
+      "#   (umask 077; openssl rand -hex 32 > ", kSecretFile, ")\n");
+  int first = 0;
+  for (const HostRanks& one : hosts) {
+    absl::StrAppend(&text, "# ", one.host, ": ranks ", first, " to ", first + one.ranks - 1, "\n",
+                    CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), program), "\n");
+    first += one.ranks;
+  }
+  return text;
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,74 @@
+#include "bindings/cli/launch/launch.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/signals.h"
+#include "bindings/cli/launch/supervision.h"
+#include "tutti/bootstrap.h"
+#include "tutti/store.h"
+
+namespace tutti {
+namespace {
+
+// A file without a name that holds the secret. StartRank lets the ranks inherit it.
+class SecretFile {
+ public:
+  explicit SecretFile(const JobSecret& secret) : fd_(::memfd_create("tutti-job-secret", MFD_CLOEXEC)) {
+    const std::string text = ToHex(secret);
+    complete_ = ::write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  }
+  ~SecretFile() { ::close(fd_); }
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+  int fd() const { return fd_; }
+  bool complete() const { return complete_; }
+
+ private:
+  const int fd_;
+  bool complete_ = false;
+};
+
+// Runs the job; called in the process that supervises the ranks.
+absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& signals, int front) {
+  const JobSecret secret = RandomJobSecret();
+  const SecretFile secret_file(secret);
+  if (!secret_file.complete()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("tutti launch: cannot make the secret's file: ", std::strerror(errno)));
+  }
+  const Identity identity{.size = options.ranks,
+                          .job_id = absl::StrCat("launch ", ::getpid(), " ", ToHex(RandomJobSecret()).substr(0, 8))};
+  absl::StatusOr<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::Start(StoreKey(identity, secret));
+  if (!server.ok()) return server.status();
+
+  const ProcessTemplate common{options.command,
+                               RankEnvironment(options.ranks, identity.job_id, (*server)->address(), secret_file.fd()),
+                               secret_file.fd(), signals.before(), options.tag_output};
+  Job job(options, signals, front, **server);
+  if (absl::Status status = job.Start(common); !status.ok()) return status;
+  return job.Run();
+}
+
+}  // namespace
+
+absl::StatusOr<int> Launch(const LaunchOptions& options) {
+  if (options.ranks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("tutti launch: ranks=", options.ranks, ", must be at least 1"));
+  }
+  if (options.command.empty() || options.command[0].empty()) {
+    return absl::InvalidArgumentError("tutti launch: no program given");
+  }
+  const HandledSignals signals;  // blocks signals before the store server's thread starts, which inherits the mask
+  return RunSupervised(signals, [&](int front) { return RunJob(options, signals, front); });
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// `tutti launch`: the ranks of a job as processes of this machine.
+#ifndef TUTTI_BINDINGS_CLI_LAUNCH_LAUNCH_H_
+#define TUTTI_BINDINGS_CLI_LAUNCH_LAUNCH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tutti {
+
+struct LaunchOptions {
+  int ranks = 1;
+  // Program (found as a shell would find it) and its arguments.
+  std::vector<std::string> command;
+  // Put "[rank] " in front of every line of output. Standard output and error stay apart.
+  bool tag_output = false;
+  // How long ranks that are told to end (SIGTERM) may take before they are killed.
+  absl::Duration grace = absl::Seconds(5);
+};
+
+// Starts the ranks, waits for them, and returns the status with which to exit: 0 when every rank exits with 0, else the
+// exit code of the first that failed, 128 + the signal's number when a signal ended it. The first failure ends all
+// ranks, and what they have started, and is reported on standard error with its rank. Serves the store of the job and
+// gives each rank its identity (TUTTI_RANK …) and, through an inherited descriptor, the job secret. Of other
+// descriptors the ranks inherit standard input (rank 0), output and error only.
+//
+// Signals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the ranks and their process groups; after one
+// of the first three, ranks that still run after `grace` are killed. When this process is killed, also while it starts
+// ranks, the ranks and all that they have started are killed.
+//
+// Output with tag_output: nothing is lost because a reader is slow. A rank that writes faster than it is read waits in
+// its write, as without tags; the other ranks, signals and the news of a rank's death do not wait. Once the ranks have
+// ended, what they wrote is delivered as long as somebody reads: after a failure, or a signal that ends the job, a
+// reader that takes nothing for `grace` is given up, with a report on standard error. When the reader is gone (EPIPE),
+// a rank that writes gets SIGPIPE. After any other error of a write (a full disk) the output is dropped. A job that
+// lost output does not return 0.
+//
+// Call Launch once, from the main thread, before other threads are started: Launch handles signals of the whole
+// process. InvalidArgument names an option that is wrong, NotFound the program that cannot be started,
+// ResourceExhausted says what the system refused.
+absl::StatusOr<int> Launch(const LaunchOptions& options);
+
+}  // namespace tutti
+
+#endif  // TUTTI_BINDINGS_CLI_LAUNCH_LAUNCH_H_

@@ -1,0 +1,65 @@
+#include "bindings/cli/launch/output.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "absl/strings/str_cat.h"
+
+namespace tutti {
+namespace {
+
+// A rank that never ends its line must not fill the launcher's memory.
+constexpr std::size_t kMaxLineBytes = 64 << 10;
+
+}  // namespace
+
+LineTagger::LineTagger(Rank rank, std::function<void(absl::string_view)> write)
+    : tag_(absl::StrCat("[", rank, "] ")), write_(std::move(write)) {}
+
+void LineTagger::Add(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    // A progress bar ends its lines with \r.
+    const std::size_t end = bytes.find_first_of("\n\r");
+    absl::StrAppend(&line_, bytes.substr(0, end));
+    const bool ended = end != bytes.npos;
+    if (!ended && line_.size() < kMaxLineBytes) return;
+    write_(absl::StrCat(tag_, line_, ended ? bytes.substr(end, 1) : "\n"));
+    line_.clear();
+    bytes.remove_prefix(ended ? end + 1 : bytes.size());
+  }
+}
+
+void LineTagger::Finish() {
+  if (!line_.empty()) write_(absl::StrCat(tag_, line_, "\n"));
+  line_.clear();
+}
+
+void Outlet::Add(absl::string_view bytes) {
+  if (error_ == 0) absl::StrAppend(&waiting_, bytes);
+}
+
+bool Outlet::Write() {
+  std::size_t written = 0;
+  while (written < waiting_.size()) {
+    // The answer of poll holds for PIPE_BUF bytes: a longer write may wait for the reader of a blocking pipe.
+    pollfd writable{fd_, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) <= 0) break;
+    const ssize_t taken =
+        ::write(fd_, waiting_.data() + written, std::min(waiting_.size() - written, std::size_t{PIPE_BUF}));
+    if (taken < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (taken < 0) {
+      error_ = errno;
+      waiting_.clear();
+      return written > 0;
+    }
+    written += static_cast<std::size_t>(taken);
+  }
+  waiting_.erase(0, written);
+  return written > 0;
+}
+
+}  // namespace tutti

@@ -1,0 +1,212 @@
+// tutti bench, as a user runs it: files, pictures, comparisons, and what is left of a run that is interrupted.
+#include "bindings/cli/bench/outputs.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/command_run.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kQuick[] = " --transport inproc --iters 3 --warmup 1 ";
+
+std::int64_t Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(BenchOutputsTest, WritesTheSameRowsInEveryFormat) {
+  const ScratchFile json(".json"), jsonl(".jsonl"), csv(".csv"), plot(".svg");
+  const CommandRun run = RunTutti("bench all_reduce -b 4 -e 1K -f 16" + std::string(kQuick) + "--json " + json.path() +
+                                  " --jsonl " + jsonl.path() + " --csv " + csv.path() + " --plot " + plot.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json document = nlohmann::json::parse(json.Read());
+  ASSERT_EQ(document["rows"].size(), 3U);
+  EXPECT_EQ(document["run"]["hosts"].size(), 1U);
+  EXPECT_THAT(document["run"]["date"].get<std::string>(), ContainsRegex("^20[0-9-]+T[0-9:]+Z$"));
+  EXPECT_THAT(document["run"]["command"].get<std::string>(), HasSubstr("tutti bench all_reduce -b 4 -e 1K -f 16 "));
+  EXPECT_THAT(document["run"]["links"].get<std::string>(), HasSubstr("messages take"));
+  EXPECT_EQ(document["run"]["ranks"], 2);
+  EXPECT_EQ(Lines(jsonl.Read()), 1 + 3);
+  EXPECT_EQ(Lines(csv.Read()), 7 + 1 + 3);
+  EXPECT_THAT(plot.Read(), HasSubstr(">all_reduce, 2 ranks<"));
+}
+
+TEST(BenchOutputsTest, WritesAnyFormatToStandardOutput) {
+  const CommandRun csv = RunTutti("bench all_reduce -b 4 -e 64 --csv -" + std::string(kQuick));
+  EXPECT_EQ(csv.exit_code, 0) << csv.err;
+  EXPECT_EQ(Lines(csv.out), 7 + 1 + 3);
+  EXPECT_THAT(csv.err, HasSubstr("# every result was right"));
+  const CommandRun jsonl = RunTutti("bench all_reduce -b 4 -e 64 --jsonl -" + std::string(kQuick));
+  EXPECT_EQ(Lines(jsonl.out), 1 + 3);
+}
+
+TEST(BenchOutputsTest, PrintsTheAverageOfNcclTests) {
+  const CommandRun run = RunTutti("bench all_reduce -b 4K -e 4K" + std::string(kQuick));
+  EXPECT_THAT(run.out, ContainsRegex("\n# Avg bus bandwidth    : [0-9]+\\.[0-9][0-9]\n"));
+  EXPECT_THAT(RunTutti("bench barrier" + std::string(kQuick)).out, Not(HasSubstr("Avg bus bandwidth")));
+}
+
+TEST(BenchOutputsTest, SaysWhatTheLongestCallWas) {
+  const CommandRun run = RunTutti("bench all_reduce -b 4K -e 4K --latency" + std::string(kQuick));
+  EXPECT_THAT(run.out, ContainsRegex("\n#   p50 [0-9.]+, p99 [0-9.]+, max [0-9.]+ us on rank [01] in call [123] of 3, "
+                                     "through which rank [01] was in [0-9.]+ us; ranks lost their processor [0-9]+ "
+                                     "times and slept [0-9]+ times\n"));
+}
+
+TEST(BenchOutputsTest, PutsInAndOutOfPlaceSideBySide) {
+  const ScratchFile json(".json");
+  const CommandRun run = RunTutti("bench all_reduce,all_to_all --in-place --out-of-place -b 64 -e 64 --ranks 3" +
+                                  std::string(kQuick) + "--json " + json.path());
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, ContainsRegex("predicted +place\n"));
+  EXPECT_THAT(run.out, ContainsRegex(" in\n +64 [^\n]* out\n"));
+  const nlohmann::json rows = nlohmann::json::parse(json.Read())["rows"];
+  ASSERT_EQ(rows.size(), 3U);  // all_to_all has no in-place form
+  EXPECT_EQ(rows[0]["in_place"], true);
+  EXPECT_EQ(rows[1]["in_place"], false);
+  EXPECT_EQ(rows[2]["in_place"], false);
+  for (const nlohmann::json& row : rows) EXPECT_EQ(row["wrong"], 0) << row;
+}
+
+TEST(BenchOutputsTest, RepeatsEverything) {
+  const ScratchFile json(".json");
+  const CommandRun run =
+      RunTutti("bench all_reduce,broadcast --repeats 2 -b 4 -e 4" + std::string(kQuick) + "--json " + json.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("# broadcast, repeat 2 of 2\n"));
+  const nlohmann::json rows = nlohmann::json::parse(json.Read())["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rows[i]["repeat"], i < 2 ? 1 : 2);
+    EXPECT_EQ(rows[i]["collective"], i % 2 == 0 ? "all_reduce" : "broadcast");
+  }
+}
+
+// Schedules that serve some sizes, or none here, are left out of a sweep with a note.
+TEST(BenchOutputsTest, SweepsSchedules) {
+  const ScratchFile json(".json");
+  const CommandRun run = RunTutti("bench broadcast --schedule all --dtype f32,bf16 -b 4K -e 1M -f 256 --ranks 3" +
+                                  std::string(kQuick) + "--json " + json.path());
+  ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("# schedule native of broadcast is not measured with 4096 bytes: "));
+  EXPECT_THAT(run.out, HasSubstr("# schedule eager of broadcast is not measured with 1048576 bytes: "));
+  std::set<std::string> large, small;
+  const nlohmann::json document = nlohmann::json::parse(json.Read());
+  for (const nlohmann::json& row : document["rows"]) {
+    EXPECT_EQ(row["wrong"], 0) << row;
+    EXPECT_EQ(row["schedule_chosen"], false);
+    (row["bytes"] == 4096 ? small : large).insert(row["schedule"]);
+  }
+  EXPECT_THAT(small, testing::Contains("eager"));
+  EXPECT_THAT(large, testing::AllOf(testing::Contains("direct"), Not(testing::Contains("eager"))));
+}
+
+TEST(BenchOutputsTest, NothingMeasuredIsAnError) {
+  const CommandRun none =
+      RunTutti("bench all_reduce --schedule native,direct --messages -b 64 -e 64" + std::string(kQuick));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.out, HasSubstr("# schedule direct of all_reduce is not measured with 64 bytes: "));
+  EXPECT_THAT(none.err, HasSubstr("nothing was measured: no schedule serves these calls"));
+}
+
+// The report of two settings, with two commands.
+TEST(BenchOutputsTest, ComparesWithAnEarlierRunAndDrawsBoth) {
+  const ScratchFile a("-a.json"), b("-b.json"), plot(".svg");
+  const std::string bench = "bench all_reduce -b 4 -e 64" + std::string(kQuick);
+  ASSERT_EQ(RunTutti(bench + "--json " + a.path()).exit_code, 0);
+  const CommandRun run =
+      RunTutti(bench + "--messages --json " + b.path() + " --compare " + a.path() + " --plot " + plot.path());
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, ContainsRegex("\n# A: [^\n]*-a \\(memory mapped where it can be\\)"));
+  EXPECT_THAT(run.out, HasSubstr("# B takes "));
+  const std::string both = plot.Read();
+  EXPECT_THAT(both, ContainsRegex("#0072b2(.|\n)*#d55e00"));  // the colors of a first and a second curve
+  // Later, without measuring.
+  const ScratchFile later("-later.svg");
+  const CommandRun alone = RunTutti("bench --plot " + later.path() + " --compare " + a.path() + " " + b.path());
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("# B takes "));
+  EXPECT_EQ(later.Read(), plot.Read());
+}
+
+TEST(BenchOutputsTest, RefusesFilesBeforeItMeasures) {
+  const ScratchFile file(".json");
+  const std::pair<std::string, std::string> mistakes[] = {
+      {"--csv /nowhere/rows.csv", "cannot write /nowhere/rows.csv"},
+      {"--jsonl /nowhere/rows.jsonl", "cannot write /nowhere/rows.jsonl"},
+      {"--plot /nowhere/rows.svg", "cannot write /nowhere/rows.svg"},
+      {"--plot rows.png", "the name must end in .svg"},
+      {"--compare /nowhere/rows.json", "cannot read /nowhere/rows.json"},
+      {"--json - --csv -", "--csv - is the file of --json, too"},
+      {"--json " + file.path() + " --compare " + file.path(), "is the file of --compare, too"},
+  };
+  for (const char* transport : {"inproc", "ucx"}) {
+    for (const auto& [flags, answer] : mistakes) {
+      const CommandRun run = RunTutti("bench all_reduce --transport " + std::string(transport) + " " + flags);
+      EXPECT_EQ(run.exit_code, 2) << flags;
+      EXPECT_EQ(run.out, "") << flags;
+      EXPECT_THAT(run.err, HasSubstr(answer)) << flags;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+}
+
+TEST(BenchOutputsTest, AFullDiskEndsBadly) {
+  for (const char* flag : {"--json", "--jsonl", "--csv"}) {
+    const CommandRun run = RunTutti("bench all_reduce -b 4 -e 4 " + std::string(flag) + " /dev/full" + kQuick);
+    EXPECT_EQ(run.exit_code, 1) << flag;
+    EXPECT_THAT(run.err, HasSubstr("cannot write /dev/full: No space left on device")) << flag;
+    EXPECT_THAT(run.out, HasSubstr("# every result was right")) << flag;
+  }
+}
+
+// Waits until the file has a row, which a run without an end writes soon.
+void AwaitRow(const ScratchFile& file, pid_t run) {
+  while (file.Read().find("p50_us\":") == std::string::npos) {
+    ASSERT_EQ(::waitpid(run, nullptr, WNOHANG), 0) << "the run has ended";
+    ::sched_yield();
+  }
+}
+
+TEST(BenchOutputsTest, CtrlCKeepsWhatWasMeasured) {
+  for (const char* transport : {"inproc", "ucx"}) {
+    const ScratchFile json(".json"), jsonl(".jsonl"), csv(".csv"), plot(".svg");
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::setpgid(0, 0);
+      ::dup2(::open("/dev/null", O_RDWR), STDOUT_FILENO);
+      ::execl(TUTTI_COMMAND, "tutti", "bench", "all_reduce", "-b", "4", "-e", "64", "--iters", "3", "--repeats",
+              "1000000", "--transport", transport, "--json", json.path().c_str(), "--jsonl", jsonl.path().c_str(),
+              "--csv", csv.path().c_str(), "--plot", plot.path().c_str(), nullptr);
+      ::_exit(126);
+    }
+    AwaitRow(jsonl, child);
+    ::kill(-child, SIGINT);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_NE(status, 0);
+    const nlohmann::json document = nlohmann::json::parse(json.Read(), nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(document.is_object()) << json.Read();
+    EXPECT_GE(document["rows"].size(), 1U);
+    EXPECT_TRUE(ReadRecord(jsonl.path()).ok());
+    EXPECT_GE(Lines(csv.Read()), 7 + 1);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cli

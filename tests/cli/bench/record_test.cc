@@ -1,0 +1,145 @@
+#include "bindings/cli/bench/record.h"
+
+#include <string>
+
+#include "bindings/cli/bench/row_file.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/write_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/cli/command_run.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+BenchAbout SomeAbout() {
+  return {.hosts = {"node1", "node2"},
+          .date = "2026-11-26T10:00:00Z",
+          .version = "1.2.3",
+          .command = CommandLine({"tutti", "bench", "all_reduce", "--plot", "my plot.svg"}),
+          .ranks = 2,
+          .transport = "ucx",
+          .links = "messages take 1 µs, \"always\""};
+}
+
+BenchRow SomeRow(std::int64_t bytes) {
+  return {.collective = "all_reduce",
+          .library = "tutti",
+          .schedule = "",
+          .codec = "uint8_block,block=512",
+          .transport = "ucx",
+          .ranks = 2,
+          .bytes = bytes,
+          .dtype = DType::kBF16,
+          .op = "sum",
+          .p50_us = 1.5,
+          .p99_us = 2.5,
+          .max_us = 3.5,
+          .busbw_gb_s = 0.25,
+          .wrong = -1,
+          .device = "cpu",
+          .buffers = "arena",
+          .in_place = true,
+          .repeat = 2};
+}
+
+// The document is whole after every row, as a run that is killed leaves it.
+TEST(BenchRecordTest, JsonIsWholeAfterEveryRow) {
+  const ScratchFile scratch(".json");
+  RowFile file(scratch.path(), RowFormat::kJson, SomeAbout());
+  for (std::size_t rows = 0; rows < 3; ++rows) {
+    const nlohmann::json json = nlohmann::json::parse(scratch.Read(), nullptr, false);
+    ASSERT_TRUE(json.is_object()) << scratch.Read();
+    EXPECT_EQ(json["rows"].size(), rows);
+    EXPECT_EQ(json["run"]["hosts"], nlohmann::json({"node1", "node2"}));
+    EXPECT_EQ(json["run"]["command"], "tutti bench all_reduce --plot 'my plot.svg'");
+    file.Append(SomeRow(4));
+  }
+  EXPECT_TRUE(file.Finish().ok());
+  EXPECT_EQ(nlohmann::json::parse(scratch.Read())["rows"].size(), 3U);
+}
+
+TEST(BenchRecordTest, ReadsWhatItWrites) {
+  for (const RowFormat format : {RowFormat::kJson, RowFormat::kJsonLines}) {
+    const ScratchFile scratch(".json");
+    RowFile file(scratch.path(), format, SomeAbout());
+    file.Append(SomeRow(4));
+    file.Append(SomeRow(8));
+    ASSERT_TRUE(file.Finish().ok());
+    const absl::StatusOr<BenchRecord> record = ReadRecord(scratch.path());
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_EQ(record->about.lines(), SomeAbout().lines());
+    ASSERT_EQ(record->rows.size(), 2U);
+    EXPECT_EQ(JsonOf(record->rows[1]), JsonOf(SomeRow(8)));
+  }
+}
+
+TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
+  const ScratchFile scratch(".csv");
+  RowFile file(scratch.path(), RowFormat::kCsv, SomeAbout());
+  file.Append(SomeRow(4));
+  ASSERT_TRUE(file.Finish().ok());
+  const std::string text = scratch.Read();
+  for (const char* line :
+       {"# hosts: node1 node2\n", "# date: 2026-11-26T10:00:00Z\n", "# version: 1.2.3\n",
+        "# command: tutti bench all_reduce --plot 'my plot.svg'\n", "# links: messages take 1 µs, \"always\"\n",
+        "\ncollective,library,schedule,codec,transport,ranks,bytes,dtype,op,p50_us,p99_us,max_us,",
+        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,4,bf16,sum,1.5,2.5,3.5,,"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+// A run that was killed while it wrote leaves half a line.
+TEST(BenchRecordTest, ReadsLinesUpToAnUnfinishedOne) {
+  const ScratchFile scratch(".jsonl");
+  const std::string row = JsonOf(SomeRow(4));
+  ASSERT_TRUE(WriteFile(scratch.path(), row + "\n" + row + "\n" + row.substr(0, 20)).ok());
+  EXPECT_EQ(ReadRecord(scratch.path())->rows.size(), 2U);
+}
+
+// Rows of bench/peers have no more than this.
+TEST(BenchRecordTest, ReadsRowsOfOtherPrograms) {
+  const ScratchFile scratch(".json");
+  ASSERT_TRUE(WriteFile(scratch.path(), R"({"collective": "all_reduce", "library": "mpich", "bytes": 4, "p50_us": 2})"
+                                        "\n")
+                  .ok());
+  const absl::StatusOr<BenchRecord> record = ReadRecord(scratch.path());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->rows[0].library, "mpich");
+  EXPECT_EQ(record->rows[0].p50_us, 2);
+}
+
+TEST(BenchRecordTest, SaysWhatAFileLacks) {
+  const ScratchFile scratch(".json");
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"", "no rows; nothing was measured"},
+      {"{\"rows\": []}", "no rows; nothing was measured"},
+      {"{\"rows\": [{\"collective\": \"barrier\", \"bytes\": 0}]}", "a row without p50_us"},
+      {"{\"rows\": [7]}", "a row without collective"},
+      {"size,time\n4,5\n", "line 1 is no JSON object; write the file with tutti bench --json or --jsonl"},
+  };
+  for (const auto& [text, answer] : mistakes) {
+    ASSERT_TRUE(WriteFile(scratch.path(), text).ok());
+    const absl::Status status = ReadRecord(scratch.path()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(scratch.path() + ": " + answer));
+  }
+  EXPECT_THAT(std::string(ReadRecord("/nowhere/a.json").status().message()), HasSubstr("cannot read /nowhere/a.json"));
+}
+
+TEST(BenchRecordTest, AFullDiskIsAnError) {
+  for (const RowFormat format : {RowFormat::kJson, RowFormat::kJsonLines, RowFormat::kCsv}) {
+    RowFile file("/dev/full", format, SomeAbout());
+    file.Append(SomeRow(4));
+    EXPECT_THAT(std::string(file.Finish().message()), HasSubstr("cannot write /dev/full: No space left on device"));
+  }
+  RowFile nowhere("/nowhere/rows.csv", RowFormat::kCsv, SomeAbout());
+  nowhere.Append(SomeRow(4));
+  EXPECT_THAT(std::string(nowhere.Finish().message()), HasSubstr("cannot write /nowhere/rows.csv"));
+}
+
+}  // namespace
+}  // namespace tutti::cli

@@ -1,0 +1,127 @@
+// tutti check, which tries schedules, algorithms and codecs in many worlds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "bindings/cli/check/checks.h"
+#include "tests/cli/command_run.h"
+#include "tutti/plan_builder.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void ExpectWrong(const absl::StatusOr<std::string>& found, const ::testing::Matcher<std::string>& text) {
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition) << found.status();
+  EXPECT_THAT(std::string(found.status().message()), text);
+}
+
+TEST(CheckTest, RightNamesAreRight) {
+  const CommandRun run = RunTutti("check all_gather:ring gradient_allreduce codec=uint4_block");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("all_gather:ring: the plans of "), HasSubstr("all_gather:ring: the results of "),
+                             HasSubstr("gradient_allreduce: the plans of "), HasSubstr("codec=uint4_block: "),
+                             HasSubstr("a million elements take 14.06 % of their bytes")));
+}
+
+TEST(CheckTest, UnknownNamesAreRefused) {
+  EXPECT_THAT(RunTutti("check all_gather:rong").err, HasSubstr("unknown schedule 'rong' of all_gather; valid: "));
+  EXPECT_THAT(RunTutti("check codec=uint9").err, HasSubstr("unknown codec 'uint9'; valid: "));
+  EXPECT_THAT(RunTutti("check bytegrat").err,
+              AllOf(HasSubstr("no algorithm is named 'bytegrat'"), HasSubstr("a codec codec=NAME")));
+  EXPECT_EQ(RunTutti("check bytegrat").exit_code, 2);
+}
+
+Schedule AllGather(void (*build)(PlanBuilder&)) {
+  return {.collective = Collective::kAllGather,
+          .name = "mine",
+          .summary = "",
+          .cost = "",
+          .supports = SupportsAll,
+          .build = build};
+}
+
+// A copy of the own block is missing where there are more than two ranks.
+void BuildWithoutOwnBlock(PlanBuilder& b) {
+  const std::int64_t count = b.spec().count;
+  if (b.size() <= 2) b.Copy(b.out().Elements(b.rank() * count, count), b.in());
+  for (Rank peer = 0; peer < b.size(); ++peer) {
+    if (peer == b.rank()) continue;
+    b.Send(peer, b.in());
+    b.Recv(peer, b.out().Elements(peer * count, count));
+  }
+}
+
+TEST(CheckTest, AScheduleIsWrongInTheFirstWorldInWhichItIs) {
+  ExpectWrong(CheckPlans(AllGather(BuildWithoutOwnBlock)),
+              AllOf(HasSubstr("3 ranks in mapped memory, count 1, f32, sum, out of place: "), HasSubstr("element")));
+}
+
+TEST(CheckTest, CallsOfAWrongScheduleFail) {
+  ExpectWrong(CheckNumbers(AllGather(BuildWithoutOwnBlock)),
+              AllOf(HasSubstr("3 ranks in mapped memory, count 1, out of place: "), HasSubstr("element")));
+}
+
+TEST(CheckTest, AScheduleThatServesNothingIsWrong) {
+  Schedule schedule = AllGather(BuildWithoutOwnBlock);
+  schedule.supports = [](const CollectiveSpec&, int, const PlanOptions&) { return absl::UnimplementedError("no"); };
+  ExpectWrong(CheckPlans(schedule), HasSubstr("`supports` refuses all of the "));
+}
+
+const Codec& Bf16() { return **FindCodec("bf16"); }
+
+TEST(CheckTest, ACodecThatWritesTooFarIsWrong) {
+  Codec codec = Bf16();
+  codec.encoded_bytes = [](std::int64_t count, const CodecOptions&) { return 2 * count - (count > 100 ? 2 : 0); };
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    Bf16().encode(src, options, draw, {dst.data(), 2 * src.size()});
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("bf16, 1023 elements, zeros: encode writes behind the 2044 bytes"));
+}
+
+TEST(CheckTest, ACodecThatHidesNanIsWrong) {
+  Codec codec = Bf16();
+  codec.decode = [](absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
+                    absl::Span<float> dst) {
+    const absl::Status status = Bf16().decode(src, options, accumulate, dst);
+    for (float& value : dst) value = std::isnan(value) ? 0 : value;
+    return status;
+  };
+  ExpectWrong(CheckCodec(codec),
+              HasSubstr("1 elements, one not finite: decoded from nan: element 0 of 1 is 0, expected NaN"));
+}
+
+TEST(CheckTest, ACodecThatAcceptsAnyLengthIsWrong) {
+  Codec codec = Bf16();
+  codec.decode = [](absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
+                    absl::Span<float> dst) {
+    const absl::Status status = Bf16().decode(src, options, accumulate, dst);
+    return src.size() == 2 * dst.size() + 1 ? absl::OkStatus() : status;
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("decode accepts a message of 3 bytes for 1 elements, which need 2"));
+}
+
+TEST(CheckTest, ACodecThatAccumulatesWrongIsWrong) {
+  Codec codec = Bf16();
+  codec.decode = [](absl::Span<const std::uint8_t> src, const CodecOptions& options, bool /*accumulate*/,
+                    absl::Span<float> dst) { return Bf16().decode(src, options, false, dst); };
+  ExpectWrong(CheckCodec(codec), HasSubstr("1 elements, zeros: accumulated: element 0 of 1 is 0, expected 42 + 0"));
+}
+
+TEST(CheckTest, ACodecThatMakesNumbersOfZerosIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    Bf16().encode(src, options, draw, dst);
+    if (dst.size() == 6) dst[5] = 0x3F;  // the upper half of a number near 1/2
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("3 elements, zeros: decoded zeros: element 2 of 3 is 0.5, expected 0"));
+}
+
+}  // namespace
+}  // namespace tutti::cli

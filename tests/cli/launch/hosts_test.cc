@@ -1,0 +1,107 @@
+#include "bindings/cli/launch/hosts.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bindings/cli/write_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/command_run.h"
+
+namespace tutti::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LaunchHostsTest, ReadsTheFilesOfMpis) {
+  const ScratchFile file(".txt");
+  ASSERT_TRUE(WriteFile(file.path(), "# a cluster\nnode1 slots=4\n\n  node2:2 # half\nnode3\n").ok());
+  const absl::StatusOr<std::vector<HostRanks>> hosts = ReadHosts(file.path());
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  std::vector<std::string> said;
+  for (const HostRanks& one : *hosts) said.push_back(absl::StrCat(one.host, " ", one.ranks));
+  EXPECT_THAT(said, testing::ElementsAre("node1 4", "node2 2", "node3 1"));
+}
+
+TEST(LaunchHostsTest, NamesTheLineThatIsWrong) {
+  const ScratchFile file(".txt");
+  for (const char* line : {"node1 slots=0", "node1 slots=many", "node1:", "node1 4", "node1 slots=2 max_slots=4", ":3",
+                           "$(reboot)", "node1:0"}) {
+    ASSERT_TRUE(WriteFile(file.path(), absl::StrCat("node0\n", line, "\n")).ok());
+    const absl::Status status = ReadHosts(file.path()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << line;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("line 2: '", line, "': write a host")));
+  }
+  ASSERT_TRUE(WriteFile(file.path(), "# nobody\n").ok());
+  EXPECT_THAT(std::string(ReadHosts(file.path()).status().message()), HasSubstr("names no host"));
+  EXPECT_THAT(std::string(ReadHosts("/nowhere/hosts").status().message()), HasSubstr("cannot read /nowhere/hosts"));
+}
+
+int FreePort() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ::close(fd);
+  return ntohs(address.sin_port);
+}
+
+// Two hosts that are both this machine.
+TEST(LaunchHostsTest, TheCommandsStartOneJob) {
+  const ScratchFile file(".txt"), json(".json");
+  ASSERT_TRUE(WriteFile(file.path(), "127.0.0.1 slots=2\n127.0.0.1 slots=1\n").ok());
+  const CommandRun printed =
+      RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", FreePort(),
+                            " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()));
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 -- "));
+  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 2 to 2\ntutti launch -n 1 -- "));
+  std::vector<std::string> commands;
+  for (const absl::string_view line : absl::StrSplit(printed.out, '\n', absl::SkipEmpty())) {
+    if (line[0] != '#') commands.emplace_back(line);
+  }
+  ASSERT_EQ(commands.size(), 2U);
+  const std::string home = testing::TempDir() + "tutti-hosts-" + std::to_string(getpid());
+  std::filesystem::create_directory(home);
+  const std::filesystem::path folder = std::filesystem::path(TUTTI_COMMAND).parent_path();
+  const std::string script =
+      absl::StrCat("cd ", home, "; export HOME=", home, " PATH=\"", folder.string(), ":$PATH\" TUTTI_TIMEOUT=60; ",
+                   "(umask 077; printf %064d 7 > .tutti_job_secret); ", commands[1], " & ", commands[0],
+                   "; first=$?; wait $! && exit $first");
+  const ScratchFile shell(".sh");
+  ASSERT_TRUE(WriteFile(shell.path(), script).ok());
+  const ScratchFile out(".out");
+  EXPECT_EQ(std::system(absl::StrCat("sh ", shell.path(), " > ", out.path(), " 2>&1").c_str()), 0) << out.Read();
+  EXPECT_TRUE(std::filesystem::exists(home + "/'a' b.csv"));
+  EXPECT_THAT(json.Read(), HasSubstr("\"ranks\":3"));
+  std::filesystem::remove_all(home);
+}
+
+TEST(LaunchHostsTest, GoesWithoutRanks) {
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"launch --hosts hosts.txt -n 2 -- true", "--ranks excludes --hosts"},
+      {"launch --port 29400 -n 2 -- true", "--port requires --hosts"},
+      {"launch --hosts /nowhere/hosts -- true", "cannot read /nowhere/hosts"},
+      {"launch --hosts hosts.txt", "command is required"},
+  };
+  for (const auto& [arguments, answer] : mistakes) {
+    const CommandRun run = RunTutti(arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cli
