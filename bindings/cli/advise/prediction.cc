@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "bindings/cli/advise/codec_speeds.h"
 #include "tutti/cost.h"
 
 namespace tutti::cli {
@@ -16,6 +18,12 @@ constexpr double kBackwardShare = 2.0 / 3;
 // Rounds of a strategy differ in the peers, and hardly in time: a mean over this many is taken for that of all.
 constexpr int kMostRounds = 4;
 
+// The machine on which all computing takes `times` as long.
+CostModel WithSlowerMemory(CostModel model, double times) {
+  for (double* rate : {&model.memory_bytes_per_s, &model.copy_bytes_per_s, &model.scratch_bytes_per_s}) *rate /= times;
+  return model;
+}
+
 // The machine as a rank sees it that has `share` of a processor.
 CostModel WithShareOfProcessor(CostModel model, double share) {
   for (LinkModel* link : {&model.within_node, &model.between_nodes}) {
@@ -24,11 +32,11 @@ CostModel WithShareOfProcessor(CostModel model, double share) {
     link->announced_bytes_per_s *= share;
   }
   model.step_s /= share;
-  model.memory_bytes_per_s *= share;
-  model.copy_bytes_per_s *= share;
-  model.scratch_bytes_per_s *= share;
-  return model;
+  return WithSlowerMemory(std::move(model), 1 / share);
 }
+
+bool Computes(const Step& step) { return step.num_dsts > 0 && step.num_srcs > 0 && step.kind != StepKind::kNative; }
+bool UsesCodec(const Step& step) { return step.kind == StepKind::kEncode || step.kind == StepKind::kDecode; }
 
 // The machine with links that carry everything at once, so that only what processors do takes time.
 CostModel WithFreeLinks(CostModel model) {
@@ -95,6 +103,33 @@ class StepPredictor {
     return some;
   }
 
+  // How many times as long as on the model the steps of `plans` that compute take together, because codecs have speeds
+  // of their own, of which the model, which knows bytes of memory alone, says nothing.
+  absl::StatusOr<double> SlownessOfCodecs(absl::Span<const Plan> plans) const {
+    const absl::StatusOr<std::vector<std::vector<StepTime>>> times = TimesOf(plans, model_, options_.nodes);
+    if (!times.ok()) return times.status();
+    const double faster = model_.memory_bytes_per_s / DefaultCostModel().memory_bytes_per_s;
+    double modelled_s = 0;
+    double measured_s = 0;
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+      for (std::size_t i = 0; i < plans[p].steps.size(); ++i) {
+        const Step& step = plans[p].steps[i];
+        if (!Computes(step)) continue;
+        const StepTime& time = (*times)[p][i];
+        const double seconds = time.worked - time.begin - model_.step_s;
+        modelled_s += seconds;
+        if (!UsesCodec(step)) {
+          measured_s += seconds;
+          continue;
+        }
+        const absl::StatusOr<double> of_codec = CodecSeconds(plans[p], step);
+        if (!of_codec.ok()) return of_codec.status();
+        measured_s += *of_codec / faster;
+      }
+    }
+    return modelled_s > 0 ? measured_s / modelled_s : 1;
+  }
+
   absl::StatusOr<ExchangeCost> CostOfBucket(std::int64_t count) const {
     ExchangeCost mean;
     const std::vector<int> rounds = RoundsToCost();
@@ -105,9 +140,12 @@ class StepPredictor {
         if (!plan.ok()) return plan.status();
         plans.push_back(*std::move(plan));
       }
-      const absl::StatusOr<Cost> cost = CostOf(plans, model_, options_.nodes);
+      const absl::StatusOr<double> slower = SlownessOfCodecs(plans);
+      if (!slower.ok()) return slower.status();
+      const CostModel model = WithSlowerMemory(model_, *slower);
+      const absl::StatusOr<Cost> cost = CostOf(plans, model, options_.nodes);
       if (!cost.ok()) return cost.status();
-      const absl::StatusOr<Cost> of_processors = CostOf(plans, WithFreeLinks(model_), options_.nodes);
+      const absl::StatusOr<Cost> of_processors = CostOf(plans, WithFreeLinks(model), options_.nodes);
       if (!of_processors.ok()) return of_processors.status();
       mean.Add({.wire_bytes = static_cast<double>(cost->wire_bytes),
                 .seconds = cost->seconds,

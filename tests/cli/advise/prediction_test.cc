@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bindings/cli/advise/strategies.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -94,6 +95,32 @@ TEST(AdvisePredictionTest, BusyProcessorsMakeCommunicationCostTraining) {
     EXPECT_GT(busy_s, free_s) << strategy;
     EXPECT_GT(shared_s, busy_s) << strategy;
   }
+}
+
+// Both send and touch the same bytes; the rotation was measured to encode and decode at about half the speed.
+TEST(AdvisePredictionTest, CodecsHaveTheirOwnSpeeds) {
+  const AdvisedTraining training = OnLink(1e12);
+  const StepPrediction plain = Predict("bytegrad:codec=uint4_block", training);
+  const StepPrediction rotated = Predict("bytegrad:codec=uint4_block,rotation=true", training);
+  EXPECT_EQ(rotated.wire_bytes, plain.wire_bytes);
+  EXPECT_GT(rotated.communication_s, 1.3 * plain.communication_s);
+}
+
+TEST(AdvisePredictionTest, SlowCodecsAreHiddenBehindASlowLink) {
+  const AdvisedTraining training = OnLink(1e6);
+  const StepPrediction plain = Predict("bytegrad:codec=uint4_block", training);
+  const StepPrediction rotated = Predict("bytegrad:codec=uint4_block,rotation=true", training);
+  EXPECT_LT(rotated.communication_s, 1.01 * plain.communication_s);
+}
+
+TEST(AdvisePredictionTest, ACodecThatWasNotMeasuredIsNamed) {
+  const absl::StatusOr<StepPrediction> unknown = PredictStep(*ParseStrategy("bytegrad:block=512"), OnLink(1e9));
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound) << unknown.status();
+  EXPECT_THAT(std::string(unknown.status().message()), testing::HasSubstr("Encode/uint8_block:block=512"));
+}
+
+TEST(AdvisePredictionTest, EveryAdvisedStrategyIsPredicted) {
+  for (const AdvisedStrategy& strategy : AdvisedStrategies()) Predict(std::string(strategy.name), OnLink(1e9));
 }
 
 TEST(AdvisePredictionTest, WhatAStrategyDoesNotServeHasTheReason) {
