@@ -6,6 +6,7 @@ lists what a killed process left behind.
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -14,9 +15,16 @@ import time
 # The bytes that the shaper tbf lets pass at once: more than a segment of 64 KB, which the kernel hands down whole.
 BURST_BYTES = 128 << 10
 UNSHAPED = "unshaped"
+UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 # The time that a packet may wait in the queue of a link before it is dropped.
 QUEUE_MS = 50
 LINK_LIMIT_S = 30
+
+
+def bits_per_second(rate):
+    """Of a rate as tc has it; None: unshaped."""
+    match = re.fullmatch(r"([\d.]+)([a-z]+)", rate)
+    return float(match[1]) * UNITS[match[2]] if match else None
 
 
 def ip(*arguments, netns=None):

@@ -1,8 +1,11 @@
 """The time that a collective takes at least: that of the bytes which the busiest link has to carry, without headers."""
 
-import re
+import pathlib
+import sys
 
-UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "hosts"))
+from links import bits_per_second
+
 # The bytes that a host has to send or to receive, whichever are more, as a share of the larger of a rank's input and
 # output, by the number of hosts. Links carry both directions at once.
 SHARES = {
@@ -17,12 +20,6 @@ SHARES = {
     "all_to_all_v": lambda n: (n - 1) / n,
     "send_recv": lambda n: 1,
 }
-
-
-def bits_per_second(rate):
-    """Of a rate as tc has it; None: unshaped."""
-    match = re.fullmatch(r"([\d.]+)([a-z]+)", rate)
-    return float(match[1]) * UNITS[match[2]] if match else None
 
 
 def time_us(collective, hosts, rate, nbytes):

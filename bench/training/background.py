@@ -27,6 +27,7 @@ import sys
 import tempfile
 
 import results
+from links import bits_per_second
 from runs import Hosts, Runs, arguments, killed_at_end, run_of, run_on_hosts
 
 BUSY, QUIET = 0.7, 0.02  # shares of the bandwidth of a link, above and below which it is busy and quiet
@@ -54,16 +55,11 @@ def streams(hosts, seconds):
                         for host in range(hosts.count)]
 
 
-def bytes_per_second(rate):
-    units = {"mbit": 1e6, "gbit": 1e9}
-    return float(rate[:-4]) * units[rate[-4:]] / 8
-
-
 class Link:
     """The bytes that a host sent over its link, by the lines of its counter."""
 
     def __init__(self, lines, rate):
-        self.rate = bytes_per_second(rate)
+        self.rate = bits_per_second(rate) / 8
         self.times, self.bytes = zip(*(map(float, line.split()) for line in lines if len(line.split()) == 2))
 
     def sent(self, time):

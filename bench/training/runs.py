@@ -60,36 +60,38 @@ def on_hosts(args, run, result, directory):
         run_on_hosts(hosts, arguments(args, run, result), directory)
 
 
-def run_on_hosts(hosts, program, directory):
-    """Runs `program` as one rank on every host, and waits for the end of all."""
+def run_on_hosts(hosts, program, directory, until=lambda: False):
+    """Runs `program` as one rank on every host until all have ended, or until `until()`, when the ranks are killed."""
     secret = make_secret(directory)
     ranks = []
     with killed_at_end(ranks):
         for rank in range(hosts.count):
             ranks.append(subprocess.Popen(hosts.command(rank, program), env=hosts.environment(rank, secret),
                                           stdout=subprocess.DEVNULL))
-        wait_for_all(ranks)
+        wait_for_all(ranks, until)
 
 
 @contextlib.contextmanager
 def killed_at_end(processes):
-    """Kills the processes of a list, which may still grow, at the end of a with statement."""
+    """Kills the processes of a list, which may still grow, at the end of a with statement, and waits for their ends."""
     try:
         yield
     finally:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+        for process in processes:
+            process.wait()
 
 
-def wait_for_all(ranks):
+def wait_for_all(ranks, until):
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         codes = [rank.poll() for rank in ranks]
         failed = [rank for rank, code in enumerate(codes) if code not in (None, 0)]
         if failed:
             raise RuntimeError(f"rank {failed[0]} ended with exit code {codes[failed[0]]}")
-        if None not in codes:
+        if None not in codes or until():
             return
         if time.monotonic() > deadline:
             raise RuntimeError(f"the ranks did not end within {TIMEOUT_S} s")

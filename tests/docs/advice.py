@@ -3,10 +3,10 @@
 
     tests/docs/advice.py TUTTI [--verbose]      (TUTTI: the command)
 
-Compares the advice with docs/results/training.json, for every model and link that was measured. Strategies that lost
-accuracy there do not count, because the advice leaves them out, too. No exchange makes a step shorter than a step
-without communication: a measured step that is shorter shows how much the machine's noise is, and the fastest step
-counts as one without communication.
+Compares the advice with docs/results/training.json, for every model and link that was measured, and with
+docs/results/advise.json, whose links are other ones. Strategies that lost accuracy in the former do not count, because
+the advice leaves them out, too. No exchange makes a step shorter than a step without communication: a measured step that
+is shorter shows how much the machine's noise is, and the fastest step counts as one without communication.
 """
 
 import json
@@ -16,9 +16,12 @@ import statistics
 import subprocess
 import sys
 
-RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs/results"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs/results"
+sys.path.append(str(ROOT / "bench/training"))
+import unseen_links
+
 LOSSY = ("async", "sign", "topk")  # without --accept-loss never the advice
-NEARLY = 1.1  # times the fastest step
 NEEDED = 0.9  # share of the cells
 RANKS, CORES = 4, 2  # of the machine that measured
 # Every rank was a host of its own, on a link of its own.
@@ -65,7 +68,7 @@ class Measured:
 
 def advice(command, parameters, link, step_ms):
     words = [command, "advise", "--json", "--ranks", str(RANKS), "--cores-per-rank", str(CORES / RANKS),
-             "--parameters", str(parameters), "--step-ms", str(step_ms), *LINKS[link]]
+             "--parameters", str(parameters), "--step-ms", str(step_ms), *unseen_links.BUCKETS, *LINKS[link]]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
@@ -80,30 +83,53 @@ def wrong_words(measured, told):
             yield f"{row['strategy']} has lost {min(losses):.2f} to {max(losses):.2f} points: {row['accuracy']}"
 
 
-def main():
-    command = sys.argv[1]
-    measured = Measured()
-    hits = 0
-    wrong = set()
+def show(name, hit, told, steps, without_ms):
+    """Prints a line about a cell, and where the advice is wrong a line for each strategy."""
+    advised, fastest = steps.get(told["advice"], float("nan")), min(steps, key=steps.get)
+    print(f"{'hit ' if hit else 'MISS'} {name}: advice {told['advice']}, measured {advised:.1f} ms; "
+          f"fastest {fastest}, {steps[fastest]:.1f} ms; {without_ms:.1f} ms without communication"
+          + (", so that the fastest is noise" if steps[fastest] < without_ms else ""))
+    if not hit or "--verbose" in sys.argv:
+        for row in told["strategies"]:
+            print(f"       {row['strategy']:60} predicted {1e3 * row['step_s']:9.1f} ms, measured "
+                  f"{steps.get(row['strategy'], float('nan')):9.1f} ms")
+
+
+def hits_of_table(command, measured):
+    """For each model and link of the training table, whether the advice is good; and the words that are wrong."""
+    hits, wrong = [], set()
     for (model, link), step_ms in measured.without_ms.items():
         exact = measured.of(model=model, link=link, strategy="gradient_allreduce", optimizer="sgd")[0]
         parameters = round(exact["bytes_per_step"] / (2 * (RANKS - 1) / RANKS * 4))
         told = advice(command, parameters, link, step_ms)
         wrong |= set(wrong_words(measured, told))
         steps = measured.steps(model, link)
-        fastest = min(steps, key=steps.get)
         advised = steps.get(told["advice"], float("inf"))  # one that does not learn as well is no advice
-        hit = advised <= NEARLY * max(steps[fastest], step_ms)
-        hits += hit
-        print(f"{'hit ' if hit else 'MISS'} {model} {link}: advice {told['advice']}, measured {advised:.1f} ms; "
-              f"fastest {fastest}, {steps[fastest]:.1f} ms; {step_ms} ms without communication"
-              + (", so that the fastest is noise" if steps[fastest] < step_ms else ""))
-        if not hit or "--verbose" in sys.argv:
-            for row in told["strategies"]:
-                print(f"       {row['strategy']:60} predicted {1e3 * row['step_s']:9.1f} ms, measured "
-                      f"{steps.get(row['strategy'], float('nan')):9.1f} ms")
-    print("\n".join([f"{hits} of {len(measured.without_ms)} cells", *sorted(wrong)]))
-    return 0 if hits >= NEEDED * len(measured.without_ms) and not wrong else 1
+        hits.append(advised <= unseen_links.NEARLY * max(min(steps.values()), step_ms))
+        show(f"{model} {link}", hits[-1], told, steps, step_ms)
+    return hits, wrong
+
+
+def hits_of_unseen_links(command):
+    """For each cell of docs/results/advise.json, whether the advice that the command gives today is good."""
+    hits = []
+    for row in json.loads((RESULTS / "advise.json").read_text(encoding="utf-8"))["rows"]:
+        cell = unseen_links.Cell(*(row[name] for name in unseen_links.Cell._fields))
+        told = unseen_links.advice(command, cell, row["without_ms"], row["cores"])
+        hits.append(unseen_links.judged(row, told["advice"]) <= unseen_links.NEARLY)
+        show(" ".join(map(str, cell)), hits[-1], told, row["steps_ms"], row["without_ms"])
+    return hits
+
+
+def main():
+    command = sys.argv[1]
+    seen, wrong = hits_of_table(command, Measured())
+    unseen = hits_of_unseen_links(command)
+    for hits, what in ((seen, "of the training table"), (unseen, "with unseen links")):
+        print(f"{sum(hits)} of {len(hits)} cells {what}")
+    print("\n".join(sorted(wrong)))
+    good = all(sum(hits) >= NEEDED * len(hits) for hits in (seen, unseen))
+    return 0 if good and not wrong else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,157 @@
+"""bench/training/unseen_links.py: which strategies it measures, and what it says of them.
+
+    unseen_links_test.py [FOLDER [CASE]]      (FOLDER: where tutti, delay_switch and train_fashion_mnist are)
+
+With FOLDER a cell is measured, too. Skipped (exit code 77) where the system does not let a test make network namespaces,
+where train_fashion_mnist was not built, and where its data set is missing.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/training"))
+import unseen_links
+from links import reason_for_no_hosts
+
+SKIPPED = 77
+BIN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
+DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
+CELL = unseen_links.cell_of("cnn:2:80mbit:0")  # 10 KB in a millisecond
+EXACT, CAST = "gradient_allreduce", "gradient_allreduce:codec=bf16"
+TWIN = "gradient_allreduce:codec=fp16"  # of CAST
+
+
+def told(advised, **more):
+    """An advice about strategies that send so many KB."""
+    rows = {EXACT: 400, CAST: 200, TWIN: 200, "bytegrad": 100, "async": 1, **more}
+    return {"advice": advised,
+            "strategies": [{"strategy": name, "competes": name != "async", "wire_bytes": 1000 * kb, "step_s": 0.02}
+                           for name, kb in rows.items()]}
+
+
+def measured(advised, times, rounds=1):
+    """The measurement of a cell in which steps take `times`, and the (strategy, round) in the order of measurement."""
+    order = []
+
+    def step_ms(strategy, number):
+        order.append((strategy, number))
+        return times[strategy] + number
+
+    made = unseen_links.Measured(CELL, told(advised), step_ms)
+    for number in range(rounds):
+        made.measure(number)
+    return made, order
+
+
+class Cells(unittest.TestCase):
+    def test_there_are_twelve_that_the_training_table_lacks(self):
+        table = json.loads((ROOT / "docs/results/training.json").read_text())["rows"]
+        known = {(row["model"], row["ranks"], row["link"]) for row in table}
+        unseen = [cell for cell in unseen_links.CELLS if cell.delay_ms or cell[:3] not in known]
+        self.assertEqual(unseen, unseen_links.CELLS)
+        self.assertGreaterEqual(len(set(unseen)), 12)
+
+    def test_parameters_are_those_of_the_models(self):
+        table = json.loads((ROOT / "docs/results/training.json").read_text())["rows"]
+        for row in table:
+            if (row["strategy"], row["link"]) == (EXACT, "1gbit"):
+                sent = 4 * unseen_links.PARAMETERS[row["model"]] * 2 * (row["ranks"] - 1) / row["ranks"]
+                self.assertLess(abs(row["bytes_per_step"] / sent - 1), 0.01)
+
+    def test_a_cell_that_is_none_is_refused(self):
+        for text in ("cnn:4:1gbit", "gpt:4:1gbit:0", "cnn:four:1gbit:0"):
+            with self.assertRaises(ValueError):
+                unseen_links.cell_of(text)
+
+
+class Measuring(unittest.TestCase):
+    def test_the_fewest_bytes_are_measured_first_and_twins_and_losses_not_at_all(self):
+        made, order = measured(EXACT, {EXACT: 50, CAST: 45, "bytegrad": 40})
+        self.assertEqual(order, [("bytegrad", 0), (CAST, 0), (EXACT, 0)])
+        self.assertEqual(made.left_out, {})
+
+    def test_what_the_link_makes_slow_is_left_out(self):
+        made, order = measured("bytegrad", {EXACT: 50, CAST: 25, "bytegrad": 18.5})  # 18.5 · 1.1 = 20.35 > 20 ms
+        self.assertEqual(order, [("bytegrad", 0), (CAST, 0)])
+        self.assertEqual(made.left_out, {EXACT: 40})
+        made, order = measured("bytegrad", {CAST: 25, "bytegrad": 18})
+        self.assertEqual(order, [("bytegrad", 0)])
+        self.assertEqual(made.left_out, {CAST: 20, EXACT: 40})
+
+    def test_what_is_advised_is_measured_in_every_round(self):
+        made, order = measured(TWIN, {CAST: 95, TWIN: 95, "bytegrad": 10}, rounds=2)
+        self.assertEqual(order, [("bytegrad", 0), (TWIN, 0), (TWIN, 1), ("bytegrad", 1)])
+        self.assertEqual(made.means(), {"bytegrad": 10.5, TWIN: 95.5})
+
+    def test_rounds_repeat_what_is_near_the_fastest_in_the_opposite_order(self):
+        _, order = measured("bytegrad", {EXACT: 53, CAST: 51, "bytegrad": 40}, rounds=3)
+        self.assertEqual(order[3:], [(CAST, 1), ("bytegrad", 1), ("bytegrad", 2), (CAST, 2)])
+
+    def test_the_first_steps_do_not_count(self):
+        lines = [f"{start} {start + ms / 1e3} 0 0" for start, ms in enumerate((900, 900, 900, 20, 500, 30))]
+        self.assertAlmostEqual(unseen_links.median_ms(lines), 30, places=3)
+
+
+class Judgement(unittest.TestCase):
+    def row(self, advised, times, without_ms=10):
+        return unseen_links.row_of(CELL, without_ms, measured(advised, times)[0])
+
+    def test_the_ratio_is_to_the_fastest(self):
+        row = self.row(CAST, {EXACT: 50, CAST: 45, "bytegrad": 40})
+        self.assertEqual((row["fastest"], row["ratio"]), ("bytegrad", 45 / 40))
+        self.assertEqual(unseen_links.judged(row, "bytegrad"), 1)
+
+    def test_no_step_is_shorter_than_one_without_communication(self):
+        self.assertEqual(self.row(CAST, {EXACT: 50, CAST: 45, "bytegrad": 40}, without_ms=44)["ratio"], 45 / 44)
+
+    def test_a_twin_counts_as_its_twin_and_what_was_left_out_as_a_miss(self):
+        row = self.row("bytegrad", {EXACT: 50, CAST: 45, "bytegrad": 18.5})
+        self.assertEqual(unseen_links.judged(row, TWIN), 45 / 18.5)
+        self.assertEqual(unseen_links.judged(row, EXACT), float("inf"))
+
+    def test_the_page_shows_hits_misses_and_what_was_left_out(self):
+        rows = [self.row("bytegrad", {EXACT: 50, CAST: 25, "bytegrad": 18.5}),
+                self.row(EXACT, {EXACT: 50, CAST: 45, "bytegrad": 40})]
+        with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
+            folder = pathlib.Path(out)
+            unseen_links.write_page(rows, types.SimpleNamespace(out=folder, rounds=1))
+            page = (folder / "advise.md").read_text()
+            self.assertEqual(json.loads((folder / "advise.json").read_text())["rows"], rows)
+        self.assertIn("in 1 of 2 cells", page)
+        self.assertIn("| cnn | 2 | 80 Mb/s | 10.0 | `bytegrad` | 18.5 | `bytegrad` | 18.5 | 1.00 | yes |", page)
+        self.assertIn("| 40.0 | `gradient_allreduce` | 50.0 | 1.25 | **no** |", page)
+        self.assertIn("| `gradient_allreduce` | > 40.0 (20.0) | 50.0 (20.0) |", page)
+
+
+@unittest.skipUnless(BIN, "no FOLDER was given")
+class OneCell(unittest.TestCase):
+    def test_a_cell_is_measured_and_written(self):
+        with tempfile.TemporaryDirectory() as out:
+            subprocess.run([ROOT / "bench/training/unseen_links.py", "--bin", BIN, "--out", out, "--runs", f"{out}/runs.json",
+                            "--cells", "cnn:2:50mbit:0.5", "--rounds", "1"], check=True, capture_output=True)
+            row, = json.loads((pathlib.Path(out) / "advise.json").read_text())["rows"]
+            self.assertEqual((row["ranks"], row["rate"], row["delay_ms"]), (2, "50mbit", 0.5))
+            self.assertIn(row["advised"], row["steps_ms"])
+            self.assertGreater(min(row["steps_ms"].values()), 1)
+
+
+def reason_for_no_cell():
+    """Why no cell can be measured; None: one can."""
+    if not (BIN / "train_fashion_mnist").exists():
+        return "train_fashion_mnist was not built"
+    return reason_for_no_hosts() if DATA.exists() else f"{DATA} is missing"
+
+
+if __name__ == "__main__":
+    if BIN and (reason := reason_for_no_cell()):
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main()
