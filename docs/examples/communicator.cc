@@ -138,6 +138,10 @@ absl::Status Tour() {
     std::printf("rank 0: %lld calls, %lld bytes to and from other ranks, %lld bytes copied into the arena and out\n",
                 static_cast<long long>(counters.calls), static_cast<long long>(counters.wire_bytes),
                 static_cast<long long>(counters.staged_bytes));
+    std::printf(
+        "rank 0: the engine's thread has used %.2f %% of a processor since it started, %.2f %% to wait for peers\n",
+        100 * absl::FDivDuration(counters.engine_cpu, counters.engine_wall),
+        100 * absl::FDivDuration(counters.engine_waiting, counters.engine_wall));
   }
   // [counters]
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "tutti/torch/connect.h"
 #include "tutti/torch/data_parallel.h"
 
@@ -77,6 +78,16 @@ int main(int argc, char** argv) {
     replicas.Step(optimizer);
     // [accumulate]
   }
+  // [share]
+  const tutti::SyncStatistics exchanged = replicas.TakeStatistics();  // since the last call
+  if (world->rank() == 0) {
+    const auto a_step = [&](absl::Duration all) {
+      return absl::ToDoubleMilliseconds(all) / static_cast<double>(exchanged.steps);
+    };
+    std::cout << "ms of a step: waited " << a_step(exchanged.exposed) << ", engine " << a_step(exchanged.engine_cpu)
+              << ", of these waiting " << a_step(exchanged.engine_waiting) << "\n";
+  }
+  // [share]
 
   // [evaluate]
   replicas.Flush();  // all ranks have the same weights and the same statistics of BatchNorm now

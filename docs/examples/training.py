@@ -68,6 +68,16 @@ def main(folder: str, strategy: str = "gradient_allreduce") -> None:
         optimizer.step()
         # [accumulate]
 
+    # [share]
+    exchanged = model.take_statistics()  # since the last call
+    if rank == 0:
+        waited, engine, waiting = (
+            1000 * exchanged[key] / exchanged["steps"]
+            for key in ("exposed_seconds", "engine_cpu_seconds", "engine_waiting_seconds")
+        )
+        print(f"ms of a step: waited {waited:.3f}, engine {engine:.3f}, of these waiting {waiting:.3f}")
+    # [share]
+
     # [evaluate]
     model.flush()  # all ranks have the same weights and the same statistics of BatchNorm now
     net.eval()

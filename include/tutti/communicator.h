@@ -46,7 +46,7 @@ struct CommunicatorOptions {
 };
 
 // The traffic of a rank since its first communicator was created, over that communicator and all that were split from
-// it.
+// it, and what it took of a processor.
 struct Counters {
   std::int64_t calls = 0;
   std::int64_t wire_bytes = 0;  // messages sent, and reads and writes of mapped peer memory
@@ -54,6 +54,14 @@ struct Counters {
   // arena; what peers copy from the arena straight into their own buffers is counted in wire_bytes alone. A schedule
   // that serves every buffer through scratch (`eager`, or `staged` where a call names it) adds nothing here.
   std::int64_t staged_bytes = 0;
+  // The time of the engine's thread, which carries calls out while no thread waits for them: since it was started, and
+  // how much of a processor it has used. What threads use that wait for calls is not counted here, nor what callbacks
+  // do.
+  absl::Duration engine_wall;
+  absl::Duration engine_cpu;
+  // The part of engine_cpu that went into waiting for peers: polls that found nothing, going to sleep and waking up. Of
+  // a wait under way, the part before the last sleep.
+  absl::Duration engine_waiting;
 };
 
 // The memory that a plan runs on. `in` is unused in place. `state` is persistent memory of plan.state_bytes. `scratch`,

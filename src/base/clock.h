@@ -14,12 +14,17 @@
 
 namespace tutti {
 
-// Nanoseconds of CLOCK_MONOTONIC: comparable between the processes of a node.
-inline std::int64_t MonotonicNanos() {
+inline std::int64_t NanosOnClock(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
+
+// Nanoseconds of CLOCK_MONOTONIC: comparable between the processes of a node.
+inline std::int64_t MonotonicNanos() { return NanosOnClock(CLOCK_MONOTONIC); }
+
+// The processor time that the calling thread has used. Costs a call of the kernel, unlike MonotonicNanos.
+inline std::int64_t ThreadCpuNanos() { return NanosOnClock(CLOCK_THREAD_CPUTIME_ID); }
 
 inline constexpr std::int64_t kNeverNanos = std::numeric_limits<std::int64_t>::max();
 

@@ -134,7 +134,13 @@ absl::Status Communicator::status() const {
 
 Counters Communicator::counters() const {
   const Engine& engine = *impl_->runtime->engine;
-  return {.calls = engine.calls(), .wire_bytes = engine.wire_bytes(), .staged_bytes = engine.staged_bytes()};
+  const ThreadTime& thread = engine.thread_time();
+  return {.calls = engine.calls(),
+          .wire_bytes = engine.wire_bytes(),
+          .staged_bytes = engine.staged_bytes(),
+          .engine_wall = thread.wall(),
+          .engine_cpu = thread.cpu(),
+          .engine_waiting = thread.waiting()};
 }
 
 Work Communicator::AllReduce(const void* in, void* out, std::int64_t count, DType dtype, ReduceOp op,

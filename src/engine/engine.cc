@@ -38,6 +38,7 @@ Engine::Engine(std::shared_ptr<Transport> transport, std::shared_ptr<Arena> aren
   // The counter is read before the thread exists: the thread may start after the first call, and must notice that call.
   const std::uint32_t calls = presence_.thread_calls.load(std::memory_order_seq_cst);
   thread_ = std::thread([this, calls] { ThreadMain(calls); });
+  thread_time_.Start(thread_.native_handle());
 }
 
 Engine::~Engine() { Stop(); }

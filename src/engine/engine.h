@@ -25,6 +25,7 @@
 #include "engine/message_wait.h"
 #include "engine/run.h"
 #include "engine/submission_queue.h"
+#include "engine/thread_time.h"
 #include "tutti/transport.h"
 
 namespace tutti {
@@ -133,6 +134,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
   std::int64_t wire_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->wire_bytes(); }
   std::int64_t staged_bytes() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->staged_bytes(); }
+  const ThreadTime& thread_time() const { return thread_time_; }
   const EngineOptions& options() const { return options_; }
   Transport& transport() const { return *transport_; }
   // The ranks of `channel` that make no more calls on it: ranks that are lost (dead, shut down with an error, or given
@@ -293,6 +295,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> aborted_{false};  // Abort was called for a channel
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
+  ThreadTime thread_time_;  // of thread_
   std::thread thread_;
   CallbackThreads callbacks_;
 };

@@ -136,26 +136,30 @@ bool Engine::PollsOn(Backoff& backoff) {
 // Drives until the goal is reached, or until another thread wants to drive.
 void Engine::Drive(const Goal& goal, const BackoffPolicy& policy) {
   Backoff backoff(policy);
+  const bool is_engine_thread = goal.milestone == nullptr;
   const auto reached = [&]() TUTTI_REQUIRES(seat_) {
     return goal.milestone != nullptr ? goal.milestone->passed(goal.run) : executor_->idle() && queue_.empty();
   };
   while (true) {
     const bool moved = Poll();
     if (moved) EndMessageWait();  // also the wait that the goal ends
+    if (moved && is_engine_thread) thread_time_.EndWait();
     if (reached()) break;
     // A thread that claims the seat may be about to make the call for which the peers wait: no driver keeps the seat
     // until its own call has ended.
-    if (claims_.load() > 0 || (goal.milestone == nullptr && stop_.load())) break;
+    if (claims_.load() > 0 || (is_engine_thread && stop_.load())) break;
     // The engine thread comes back here at once, with an eager goal, because BeginEagerWait has woken it.
-    if (goal.milestone == nullptr && !goal.eager && eager_waits_.load() > 0) break;
+    if (is_engine_thread && !goal.eager && eager_waits_.load() > 0) break;
     if (moved) {
       backoff.Reset();
       ShowAfterMove();
-    } else if (executor_->all_in_background() || !PollsOn(backoff)) {
-      Rest(goal.end_ns);
+    } else {
+      if (is_engine_thread) thread_time_.BeginWait();
+      if (executor_->all_in_background() || !PollsOn(backoff)) Rest(goal.end_ns);
     }
     if (goal.end_ns != kNeverNanos && options_.now_ns() >= goal.end_ns) break;
   }
+  if (is_engine_thread) thread_time_.EndWait();
   ShowAfterMove();
 }
 
@@ -174,6 +178,7 @@ void Engine::Rest(std::int64_t end_ns) {
   if (Poll()) {
     EndMessageWait();
   } else if (!stop_.load() && claims_.load() == 0) {
+    thread_time_.BeforeSleep();
     const bool messages = executor_->waits_for_messages();
     const bool device = executor_->polls_device();
     const absl::Duration longest = device ? std::min(slice, kDeviceSlice) : slice;

@@ -19,6 +19,7 @@ void AddExchanged(const SyncStatistics& from, SyncStatistics& to) {
   to.wire_bytes += from.wire_bytes;
   to.payload_bytes += from.payload_bytes;
   to.communication += from.communication;
+  to.engine_cpu += from.engine_cpu;
 }
 
 }  // namespace
@@ -145,6 +146,7 @@ absl::StatusOr<std::int32_t> AsyncAverage::Agree(std::int32_t answer, const Call
 }
 
 bool AsyncAverage::Round() {
+  const std::int64_t begin_ns = ThreadCpuNanos();
   const CallOptions call = caller_.Sign(Purpose::kStep, ++rounds_, {.caller_drives = true, .background = true});
   const absl::StatusOr<std::int32_t> agreed = Agree(NextAnswer(), call);
   absl::Status status = agreed.status();
@@ -156,6 +158,7 @@ bool AsyncAverage::Round() {
     status = weights_->Finish(statistics);
   }
   if (!status.ok()) training_.Abort(status);
+  statistics.engine_cpu = absl::Nanoseconds(ThreadCpuNanos() - begin_ns);
   MutexLock lock(mutex_);
   AddExchanged(statistics, statistics_);
   if (snapshot_ == Snapshot::kTravels) snapshot_ = goes && status.ok() ? Snapshot::kAveraged : Snapshot::kTaken;

@@ -183,6 +183,6 @@ absl::Status Synchronizer::CheckState(absl::Span<const StateMemory> memory) {
                    "before replicas are compared"));
 }
 
-SyncStatistics Synchronizer::TakeStatistics() { return std::exchange(impl_->context.statistics, {}); }
+SyncStatistics Synchronizer::TakeStatistics() { return impl_->TakeStatistics(); }
 
 }  // namespace tutti

@@ -53,6 +53,15 @@ absl::StatusOr<bool> Synchronizer::Impl::AgreeOnOverflow(bool mine) {
   return any != 0;
 }
 
+SyncStatistics Synchronizer::Impl::TakeStatistics() {
+  SyncStatistics taken = std::exchange(context.statistics, {});
+  const Counters now = context.communicator.counters();
+  taken.engine_cpu += now.engine_cpu - taken_at_.engine_cpu;
+  taken.engine_waiting += now.engine_waiting - taken_at_.engine_waiting;
+  taken_at_ = now;
+  return taken;
+}
+
 CheckpointOwner Synchronizer::Impl::Owner() const {
   return {.strategy = name,
           .rank = context.communicator.rank(),

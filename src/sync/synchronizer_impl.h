@@ -33,7 +33,8 @@ class Synchronizer::Impl {
                 .parameters = std::move(parameters),
                 .strategy = std::move(strategy),
                 .participants = std::move(participants)},
-        name(context.strategy.ToString()) {}
+        name(context.strategy.ToString()),
+        taken_at_(context.communicator.counters()) {}
 
   // Makes the exchange. Called once, before everything else. Collective.
   absl::Status Make(const Layout& layout, const SynchronizerOptions& options);
@@ -41,6 +42,7 @@ class Synchronizer::Impl {
   std::string Save();
   absl::Status Load(absl::Span<const std::string> states);
   absl::StatusOr<bool> AgreeOnOverflow(bool mine);
+  SyncStatistics TakeStatistics();
 
   const MakerProcess maker;
   SyncContext context;
@@ -49,6 +51,8 @@ class Synchronizer::Impl {
 
  private:
   CheckpointOwner Owner() const;
+
+  Counters taken_at_;  // those of the communicator at the last TakeStatistics
 };
 
 }  // namespace tutti

@@ -75,7 +75,9 @@ def accumulates(rank, strategy):
         ((loss_of(other, rank, 2 * step) + loss_of(other, rank, 2 * step + 1)) / 2).backward()
         other_optimizer.step()
     assert model.step == other.step == 4
-    assert model.take_statistics()["payload_bytes"] == other.take_statistics()["payload_bytes"]
+    statistics = model.take_statistics()
+    assert statistics["payload_bytes"] == other.take_statistics()["payload_bytes"]
+    assert statistics["engine_cpu_seconds"] >= statistics["engine_waiting_seconds"] >= 0
     assert torch.allclose(weights_of(model), weights_of(other), atol=1e-3), strategy
     model.flush()
     model.check_replicas()

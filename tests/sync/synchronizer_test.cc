@@ -105,6 +105,29 @@ TEST_P(SynchronizerInWorldOf, SumsGradientsInWhateverOrderTheyCome) {
   });
 }
 
+TEST_P(SynchronizerInWorldOf, TellsWhatTheEngineTookSinceTheLastTime) {
+  RunWorld(GetParam(), [](Communicator& world) {
+    std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());
+    ASSERT_NE(synchronizer, nullptr);
+    absl::Duration engine_cpu;
+    absl::Duration engine_waiting;
+    const Counters before = world.counters();
+    (void)synchronizer->TakeStatistics();
+    for (int i = 0; i < 3; ++i) {
+      const Work barrier = world.Barrier();
+      while (!barrier.done()) std::this_thread::yield();  // the engine's thread carries it out
+      const SyncStatistics statistics = synchronizer->TakeStatistics();
+      EXPECT_GT(statistics.engine_cpu, absl::ZeroDuration());
+      engine_cpu += statistics.engine_cpu;
+      engine_waiting += statistics.engine_waiting;
+    }
+    const Counters after = world.counters();
+    EXPECT_LE(engine_cpu, after.engine_cpu - before.engine_cpu);
+    EXPECT_LE(engine_waiting, after.engine_waiting - before.engine_waiting);
+    EXPECT_GE(after.engine_wall, before.engine_wall);
+  });
+}
+
 TEST_P(SynchronizerInWorldOf, NoSyncAccumulatesLocally) {
   RunWorld(GetParam(), [](Communicator& world) {
     std::unique_ptr<Synchronizer> synchronizer = MakeSynchronizer(world, SmallBuckets());

@@ -89,8 +89,8 @@ void AddOutputs(CLI::App& bench, BenchFlags& flags) {
   BenchOutputs& outputs = flags.outputs;
   bench.add_flag(
       "--latency", flags.latency,
-      "Below each line: which call took longest, on which rank, which rank was through it first, and how often "
-      "ranks lost their processor or slept");
+      "Below each line: which call took longest, on which rank, which rank was through it first, how often ranks lost "
+      "their processor or slept, and what the engine's threads took of a processor");
   bench
       .add_option("--json", outputs.json,
                   "Also write the rows to this file; -: to standard output, and the table to standard error")

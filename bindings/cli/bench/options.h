@@ -66,6 +66,10 @@ struct BenchRow {
   // How often, during all timed calls, ranks lost their processor to others, and slept.
   std::int64_t preempted = 0;
   std::int64_t slept = 0;
+  // What the engine's threads took of a processor in a call, the mean over calls and ranks; and the part that went into
+  // waiting for peers.
+  double engine_cpu_us = 0;
+  double engine_waiting_us = 0;
   // The time that the host takes to make a call on the memory of a GPU, without waiting for the end; 0 elsewhere.
   double host_us = 0;
   double algbw_gb_s = 0;

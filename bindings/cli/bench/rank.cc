@@ -26,11 +26,14 @@ std::int64_t Now() {
       .count();
 }
 
-// How often this thread has lost its processor to another one, and how often it slept.
-std::vector<std::int64_t> SwitchesSoFar() {
+// How often this thread has lost its processor to another one, and how often it slept; the processor time of the
+// engine's thread, and of its waits, in nanoseconds.
+std::vector<std::int64_t> UsedSoFar(const Communicator& communicator) {
   rusage usage = {};
   ::getrusage(RUSAGE_THREAD, &usage);
-  return {usage.ru_nivcsw, usage.ru_nvcsw};
+  const Counters counters = communicator.counters();
+  return {usage.ru_nivcsw, usage.ru_nvcsw, absl::ToInt64Nanoseconds(counters.engine_cpu),
+          absl::ToInt64Nanoseconds(counters.engine_waiting)};
 }
 
 double Gigabytes(std::int64_t bytes, double microseconds) {
@@ -115,13 +118,13 @@ absl::Status BenchRank::TimeWindows(int windows) {
     one.host_times.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
-  const std::vector<std::int64_t> before = SwitchesSoFar();
+  const std::vector<std::int64_t> before = UsedSoFar(communicator_);
   for (std::size_t turn = 0; turn < static_cast<std::size_t>(windows) * callers; ++turn) {
     // Each caller is the first one equally often.
     if (absl::Status timed = TimeWindow(measured_[(turn + turn / callers) % callers]); !timed.ok()) return timed;
   }
-  switches_ = SwitchesSoFar();
-  for (std::size_t i = 0; i < switches_.size(); ++i) switches_[i] -= before[i];
+  used_ = UsedSoFar(communicator_);
+  for (std::size_t i = 0; i < used_.size(); ++i) used_[i] -= before[i];
   return absl::OkStatus();
 }
 
@@ -162,7 +165,7 @@ absl::Status BenchRank::TimeCalls() {
   });
   if (status.ok()) status = Meet();
   if (status.ok()) status = TimeWindows(*windows);
-  if (status.ok()) status = ReduceOverRanks(switches_, DType::kI64, ReduceOp::kSum);
+  if (status.ok()) status = ReduceOverRanks(used_, DType::kI64, ReduceOp::kSum);
   for (Measured& one : measured_) {
     const std::vector<std::int64_t> own = one.times;
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
@@ -196,6 +199,9 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
     return static_cast<double>(nanoseconds) / 1e3 / measured.window;
   };
   const double median = of_a_call(measured.times[windows / 2]);
+  // The engine's threads work for all callers, which make equally many calls.
+  const double calls_of_all_ranks =
+      static_cast<double>(windows) * static_cast<double>(measured_.size()) * measured.window * traffic_.size;
   const auto [fastest, slowest] = std::minmax_element(measured.of_ranks.begin(), measured.of_ranks.end());
   BenchRow row = {.collective = traffic_.name,
                   .library = std::string(measured.caller->library()),
@@ -215,8 +221,10 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),
                   .fastest_rank = static_cast<Rank>(fastest - measured.of_ranks.begin()),
                   .fastest_us = of_a_call(*fastest),
-                  .preempted = switches_[0],
-                  .slept = switches_[1],
+                  .preempted = used_[0],
+                  .slept = used_[1],
+                  .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
+                  .engine_waiting_us = static_cast<double>(used_[3]) / 1e3 / calls_of_all_ranks,
                   .host_us = options_.on_device() ? of_a_call(measured.host_times[windows / 2]) : 0,
                   .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
                   .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),

@@ -86,8 +86,8 @@ class BenchRank {
   const CallOptions& call_;
   const std::int64_t element_;
   std::vector<Measured> measured_;
-  // How often this thread, and then all ranks, lost the processor and slept in the windows that were timed last.
-  std::vector<std::int64_t> switches_ = {0, 0};
+  // What this rank, and then all ranks together, used in the windows that were timed last: see UsedSoFar.
+  std::vector<std::int64_t> used_ = {0, 0, 0, 0};
 };
 
 }  // namespace tutti::cli

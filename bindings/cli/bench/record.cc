@@ -52,6 +52,8 @@ Json ObjectOf(const BenchRow& row) {
       {"fastest_us", row.fastest_us},
       {"preempted", row.preempted},
       {"slept", row.slept},
+      {"engine_cpu_us", row.engine_cpu_us},
+      {"engine_waiting_us", row.engine_waiting_us},
   };
 }
 
@@ -123,6 +125,8 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .fastest_us = Number(object, "fastest_us", 0.0),
                   .preempted = Number<std::int64_t>(object, "preempted", 0),
                   .slept = Number<std::int64_t>(object, "slept", 0),
+                  .engine_cpu_us = Number(object, "engine_cpu_us", 0.0),
+                  .engine_waiting_us = Number(object, "engine_waiting_us", 0.0),
                   .host_us = Number(object, "host_us", 0.0),
                   .algbw_gb_s = Number(object, "algbw_gb_s", 0.0),
                   .busbw_gb_s = Number(object, "busbw_gb_s", 0.0),

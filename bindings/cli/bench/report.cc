@@ -72,9 +72,11 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
 std::string LatencyLine(const BenchRow& row) {
   return absl::StrFormat(
       "#   p50 %s, p99 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us; ranks lost their "
-      "processor %d times and slept %d times",
+      "processor %d times and slept %d times; the engine's threads took %s us of "
+      "processor time a call, %s us of it to wait for peers",
       Microseconds(row.p50_us), Microseconds(row.p99_us), Microseconds(row.max_us), row.slowest_rank, row.longest_call,
-      row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted, row.slept);
+      row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted, row.slept,
+      Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {

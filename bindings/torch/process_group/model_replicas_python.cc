@@ -114,6 +114,8 @@ py::dict TakeStatistics(const ModelReplicas& model) {
   result["payload_bytes"] = statistics.payload_bytes;
   result["exposed_seconds"] = absl::ToDoubleSeconds(statistics.exposed);
   result["communication_seconds"] = absl::ToDoubleSeconds(statistics.communication);
+  result["engine_cpu_seconds"] = absl::ToDoubleSeconds(statistics.engine_cpu);
+  result["engine_waiting_seconds"] = absl::ToDoubleSeconds(statistics.engine_waiting);
   return result;
 }
 

@@ -64,7 +64,8 @@ TEST(BenchOutputsTest, SaysWhatTheLongestCallWas) {
   const CommandRun run = RunTutti("bench all_reduce -b 4K -e 4K --latency" + std::string(kQuick));
   EXPECT_THAT(run.out, ContainsRegex("\n#   p50 [0-9.]+, p99 [0-9.]+, max [0-9.]+ us on rank [01] in call [123] of 3, "
                                      "through which rank [01] was in [0-9.]+ us; ranks lost their processor [0-9]+ "
-                                     "times and slept [0-9]+ times\n"));
+                                     "times and slept [0-9]+ times; the engine's threads took [0-9.]+ us of processor "
+                                     "time a call, [0-9.]+ us of it to wait for peers\n"));
 }
 
 TEST(BenchOutputsTest, PutsInAndOutOfPlaceSideBySide) {

@@ -315,7 +315,8 @@ class DistributedDataParallel(torch.nn.Module):
         self._replicas.stop()
 
     def take_statistics(self) -> dict[str, int | float]:
-        """The traffic since the last call: steps, bytes on the wire and of the values, seconds exposed and in all."""
+        """The exchange since the last call: steps, bytes on the wire and of the values, seconds exposed and in all, and the
+        processor seconds of the engine's thread, in all and waiting for peers."""
         return self._replicas.take_statistics()
 
     @property
