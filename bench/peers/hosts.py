@@ -7,7 +7,8 @@
 
 The hosts are network namespaces of this machine, joined by a switch (bench/hosts/links.py; needs root): every host
 sends and receives at the given rate, and every packet arrives the given delay later. comparison.py describes the method; host_peers.py has the settings of the
-libraries. Writes hosts.json, hosts.md and, when all_reduce was measured, hosts.svg into docs/results.
+libraries. Writes hosts.json, hosts.md and hosts.svg into docs/results or, when all_reduce is not among what is measured,
+hosts_collectives.json and hosts_collectives.md.
 Stopped by Ctrl-C or SIGTERM, or by a library that fails, the script removes the hosts, writes what it has measured by
 then, says so on the page, and exits with an error.
 """
@@ -45,7 +46,7 @@ def runs(options):
                 for group in groups_of(options.begin, largest, options.factor):
                     for round_number in range(options.rounds):
                         yield round_number, Run(collective, ranks, group, options.factor, options.seconds, labels,
-                                                hosts=hosts)
+                                                rewrite=collective != PLOTTED, hosts=hosts)
 
 
 def show_time(entry, name):
@@ -61,17 +62,20 @@ PLACE = {"hosts": lambda entry: str(entry["ranks"]), "rate": lambda entry: entry
 WIRE = {"wire": lambda entry: show_us(entry["wire_us"])}
 
 
-def page(result, names):
+def page(result, names, name):
     columns = {**PLACE, **WIRE}
     yield "# Collectives across hosts, beside their peers\n"
     yield from heading(result, "all_reduce and broadcast in place, and gloo's reduce; the others out of place.",
-                       "hosts.py", PAGE)
+                       "hosts.py", name)
     yield "Hosts are network namespaces of one machine, with one rank each; they share the cores, and what a host sends"
     yield "and receives passes a shaper (tbf) of the given rate. The delay is that of a packet on its way from host to host;"
     yield "an answer takes another. Packets with a delay go through a program that takes a share of a core, too. A size is"
     yield "the bytes of the larger of a rank's input and output; the root is rank 0. `wire` is the time that the bytes which"
     yield "the busiest link has to carry take at the link's rate, without delays, and without headers, which are 5 % more;"
     yield f"in parentheses is the share of the link's rate that a time is, from {show_bytes(SHARE_FROM)} on."
+    yield f"Calls of {PLOTTED} follow each other at once. Each call of the others begins when all ranks have rewritten their"
+    yield "inputs and met at a barrier: ranks that only send would otherwise run ahead, and the time of a call contain that of"
+    yield "the calls before it."
     yield f"`{IN_CODEC}`: all_reduce with `--codec {CODEC}`, which loses what 8 bits for each element lose; `× {CODED.replace('_', ' ')}` is"
     yield "the time of the best peer, for exact sums, / this time.\n"
     yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
@@ -79,7 +83,7 @@ def page(result, names):
     for collective in dict.fromkeys(e["collective"] for e in result["summary"]):
         yield f"\n## {collective}\n"
         if collective == PLOTTED:
-            yield f"![Speed of {collective} against the size]({PAGE}.svg)\n"
+            yield f"![Speed of {collective} against the size]({name}.svg)\n"
         own = [e for e in result["summary"] if e["collective"] == collective]
         yield from table(own, names, columns, [*RIVALS, CODED], show_time)
 
@@ -91,9 +95,11 @@ def write_results(folder, names, facts, rows):
         times = entry["p50_us"]
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
             entry[f"times_faster_than_{CODED}"] = round(min(peers) / times[IN_CODEC], 2)
-    write_page(folder, PAGE, result, page(result, names))
-    if any(row["collective"] == PLOTTED for row in rows):
-        plot(folder, PAGE)
+    plotted = any(row["collective"] == PLOTTED for row in rows)
+    name = PAGE if plotted else f"{PAGE}_collectives"
+    write_page(folder, name, result, page(result, names, name))
+    if plotted:
+        plot(folder, name)
 
 
 def main():

@@ -17,7 +17,7 @@ namespace tutti {
 // where the wait ends, which are few places beside the steps of a run.
 class ThreadTime {
  public:
-  // Called once, before any other function: `thread` is the thread whose times these are.
+  // Called once, before cpu and wall are; `thread`, whose times these are, may already run.
   void Start(pthread_t thread) {
     has_clock_ = pthread_getcpuclockid(thread, &clock_) == 0;
     started_ns_ = MonotonicNanos();

@@ -99,6 +99,14 @@ class Comparison(unittest.TestCase):
         self.assertTrue(all(row["wrong"] == 0 and row["transport"] == "ucx" for row in rows))
         self.assertTrue(all(row["p50_us"] >= 2000 for row in rows if row["delay_ms"] == 2))
 
+    def test_calls_of_other_collectives_begin_together_and_have_a_page_of_their_own(self):
+        with tempfile.TemporaryDirectory() as out:
+            subprocess.run(compared(out, "--collective", "gather", "-b", "64K", "-e", "64K", "--delay-ms", "0"), check=True,
+                           capture_output=True)
+            rows = json.loads((pathlib.Path(out) / "hosts_collectives.json").read_text())["rows"]
+            self.assertFalse((pathlib.Path(out) / "hosts.md").exists())
+        self.assertEqual([(row["collective"], row["rewrite"]) for row in rows], [("gather", True)])
+
     def test_a_stopped_comparison_leaves_nothing_behind(self):
         with tempfile.TemporaryDirectory() as out:
             script = subprocess.Popen(compared(out, "-b", "4", "-e", "4", "--seconds", "600"), stderr=subprocess.PIPE,
