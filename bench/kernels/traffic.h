@@ -1,4 +1,4 @@
-// What traffic_bench.cc has memory do.
+// The movements of memory that traffic_bench.cc measures.
 #ifndef TUTTI_BENCH_KERNELS_TRAFFIC_H_
 #define TUTTI_BENCH_KERNELS_TRAFFIC_H_
 

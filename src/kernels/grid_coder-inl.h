@@ -58,7 +58,7 @@ class StepDivider {
   const float reciprocal_;
 };
 
-// The same by a division, for the smallest quotients, too.
+// Divides by the step of a grid, also where quotients are the smallest.
 class PlainDivider {
  public:
   explicit PlainDivider(const Grid& grid) : base_(grid.base), step_(DivisorOf(grid)) {}

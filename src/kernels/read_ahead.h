@@ -21,8 +21,8 @@ inline constexpr std::size_t kCodeDistance = 4096;
 inline constexpr std::size_t kStride = 64;
 inline constexpr std::size_t kHalfStrideBytes = kStride / 2 * sizeof(float);
 
-// What a kernel does with the memory. Memory that is only read is fetched into all caches, too: fetched past the larger
-// ones (prefetchnta) it leaves the smallest before it is used, on some processors, which halves the speed there.
+// The use that a kernel makes of memory. Memory that is only read is fetched into all caches, too: fetched past the
+// larger ones (prefetchnta) it leaves the smallest before it is used, on some processors, which halves the speed there.
 enum class Access : std::uint8_t { kRead, kUpdate };
 
 template <Access kAccess>

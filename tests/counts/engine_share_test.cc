@@ -35,7 +35,7 @@ struct Path {
   int ranks_per_node;
 };
 
-// What the processes of a test share.
+// The memory that the processes of a test share.
 struct Shared {
   std::atomic<bool> may_begin{false};
   std::atomic<int> let_go{0};  // so many waits have been counted: the late rank may make its call

@@ -67,7 +67,7 @@ TEST(ThreadTimeTest, SleepTakesNoProcessorTime) {
       });
 }
 
-// Of a wait under way, others see what came before the last sleep.
+// A wait under way shows to others what came before its last sleep.
 TEST(ThreadTimeTest, AWaitIsSeenWhileTheThreadSleepsInIt) {
   LookAtThread(
       [](ThreadTime& time) {
