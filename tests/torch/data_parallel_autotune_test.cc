@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kSize = 2;
-constexpr int kSteps = 60;  // more than the tuning takes
+constexpr int kStepsOfTuning = 60;  // more than the tuning takes
 
 // A model whose gradients are integers, however they are added up; buckets hold a parameter each at first.
 struct Model : torch::nn::Module {
@@ -50,7 +50,7 @@ template <typename Step>
 torch::Tensor TrainedBy(Communicator& world, Model& model, bool autotune, bool allow_unused, const Step& step) {
   DataParallel replicas(world, model, Options(autotune, allow_unused));
   torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.5).momentum(0.5));
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < kStepsOfTuning; ++i) {
     step(replicas, optimizer, i);
     replicas.Step(optimizer);
   }
@@ -155,7 +155,7 @@ TEST(Autotune, EndsWithTheErrorOfALostRank) {
     Model model;
     DataParallel replicas(world, model, Options(true));
     const std::string error = ErrorOf([&] {
-      for (int step = 0; step < kSteps; ++step) {
+      for (int step = 0; step < kStepsOfTuning; ++step) {
         if (world.rank() == 2 && step == 9) world.Abort(absl::UnavailableError("rank 2 has died"));
         model.zero_grad();
         model.Loss(1).backward();

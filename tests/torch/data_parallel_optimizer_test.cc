@@ -4,17 +4,13 @@
 #include <vector>
 
 #include "tests/harness/world.h"
+#include "tests/torch/small_net.h"
 #include "tutti/torch/data_parallel.h"
 
 namespace tutti::nn {
 namespace {
 
 using torch::nn::Linear;
-
-struct Branches : torch::nn::Module {
-  Linear left = register_module("left", Linear(4, 2));
-  Linear right = register_module("right", Linear(4, 2));
-};
 
 TEST(BroadcastOptimizer, LeavesNoStateThatRank0Lacks) {
   RunWorld(2, [&](Communicator& world) {

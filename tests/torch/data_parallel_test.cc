@@ -11,6 +11,7 @@
 
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
+#include "tests/torch/small_net.h"
 
 namespace tutti::nn {
 namespace {
@@ -26,7 +27,7 @@ using torch::nn::Sequential;
 
 constexpr int kGlobalBatch = 16;
 
-struct Data {
+struct Images {
   // The loss of the part of the data that `rank` has; parts are equally large.
   torch::Tensor Loss(Sequential& net, Rank rank = 0, int size = 1) const {
     const std::int64_t n = kGlobalBatch / size;
@@ -38,7 +39,7 @@ struct Data {
   torch::Tensor labels = torch::randint(0, 4, {kGlobalBatch});
 };
 
-Sequential MakeNet() {
+Sequential MakeConvolutions() {
   return Sequential(Conv2d(Conv2dOptions(3, 5, 3).padding(1)), ReLU(), Flatten(), Linear(5 * 36, 20), ReLU(),
                     Linear(20, 4));
 }
@@ -47,20 +48,12 @@ Sequential MakeNet() {
 std::vector<Sequential> NetsWithDifferentWeights(int size) {
   torch::set_num_threads(1);
   std::vector<Sequential> nets;
-  for (Rank rank = 0; rank < size; ++rank) nets.push_back(MakeNet());
+  for (Rank rank = 0; rank < size; ++rank) nets.push_back(MakeConvolutions());
   return nets;
 }
 
 DataParallelOptions SmallBuckets(std::string strategy = "gradient_allreduce") {
   return {.strategy = std::move(strategy), .bucket_bytes = 4096, .first_bucket_bytes = 512};
-}
-
-double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.parameters().size(); ++i) {
-    largest = std::max(largest, (a.parameters()[i] - b.parameters()[i]).abs().max().item<double>());
-  }
-  return largest;
 }
 
 void CopyWeights(torch::nn::Module& to, torch::nn::Module& from) {
@@ -77,9 +70,9 @@ struct WayToZero {
 class EveryZeroGrad : public ::testing::TestWithParam<WayToZero> {};
 
 TEST_P(EveryZeroGrad, FourRanksFollowOneWithTheSameGlobalBatch) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(4);
-  Sequential alone = MakeNet();
+  Sequential alone = MakeConvolutions();
   CopyWeights(*alone, *nets[0]);
   const auto train = [&](Sequential& net, Rank rank, int size) {
     torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -109,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const ::testing::TestParamInfo<WayToZero>& test) { return test.param.name; });
 
 TEST(DataParallel, ByteGradKeepsReplicasEqualAndLearns) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(3);
   RunWorld(3, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -128,7 +121,7 @@ TEST(DataParallel, ByteGradKeepsReplicasEqualAndLearns) {
 }
 
 TEST(DataParallel, GradientsLiveInOnePlace) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -147,7 +140,7 @@ TEST(DataParallel, GradientsLiveInOnePlace) {
 }
 
 TEST(DataParallel, NoSyncAccumulatesToTheGradientOfTheBigBatch) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -170,11 +163,6 @@ TEST(DataParallel, NoSyncAccumulatesToTheGradientOfTheBigBatch) {
 }
 
 // Two branches, of which a step may use one.
-struct Branches : torch::nn::Module {
-  Linear left = register_module("left", Linear(4, 2));
-  Linear right = register_module("right", Linear(4, 2));
-};
-
 TEST(DataParallel, AnUnusedParameterIsNamed) {
   RunWorld(2, [&](Communicator& world) {
     Branches net;
@@ -206,7 +194,7 @@ TEST(DataParallel, UnusedParametersContributeZeroWhenAllowed) {
 }
 
 TEST(DataParallel, FrozenParametersAreBroadcastButNotSynchronized) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -220,7 +208,7 @@ TEST(DataParallel, FrozenParametersAreBroadcastButNotSynchronized) {
 }
 
 TEST(DataParallel, TwoOptimizersShareOneModel) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -258,7 +246,7 @@ struct Odd : torch::nn::Module {
 };
 
 TEST(DataParallel, OddModulesStayInStep) {
-  const Data data;
+  const Images data;
   std::vector<std::shared_ptr<Odd>> nets = {std::make_shared<Odd>(), std::make_shared<Odd>()};
   torch::set_num_threads(1);
   RunWorld(2, [&](Communicator& world) {
@@ -282,7 +270,7 @@ TEST(DataParallel, OddModulesStayInStep) {
 }
 
 TEST(DataParallel, BroadcastsTheOptimizer) {
-  const Data data;
+  const Images data;
   std::vector<Sequential> nets = NetsWithDifferentWeights(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];

@@ -103,11 +103,6 @@ INSTANTIATE_TEST_SUITE_P(All, SeveralBackwards,
                          [](const auto& test) { return test.index == 0 ? "Average" : "Sum"; });
 
 // Two branches, of which a step may use one.
-struct Branches : torch::nn::Module {
-  Linear left = register_module("left", Linear(4, 2));
-  Linear right = register_module("right", Linear(4, 2));
-};
-
 DataParallelOptions AllowUnused(std::string strategy = "gradient_allreduce") {
   return {.strategy = std::move(strategy), .allow_unused = true};
 }

@@ -10,6 +10,7 @@
 
 #include "tests/harness/world.h"
 #include "tests/torch/error_of.h"
+#include "tests/torch/small_net.h"
 
 namespace tutti::nn {
 namespace {
@@ -19,14 +20,14 @@ using torch::nn::Linear;
 using torch::nn::ReLU;
 using torch::nn::Sequential;
 
-struct Data {
+struct Squares {
   torch::Tensor Loss(Sequential& net) const { return torch::mse_loss(net->forward(inputs), targets); }
 
   torch::Tensor inputs = (torch::manual_seed(1), torch::randn({64, 20}));
   torch::Tensor targets = inputs.square().mean(1, /*keepdim=*/true);
 };
 
-Sequential MakeNet() { return Sequential(Linear(20, 64), ReLU(), Linear(64, 1)); }
+Sequential MakeWideNet() { return Sequential(Linear(20, 64), ReLU(), Linear(64, 1)); }
 
 // Makes a net for each rank, and one for comparison, with equal weights, before the ranks start, since torch's random
 // numbers belong to the process.
@@ -35,7 +36,7 @@ std::vector<Sequential> EqualNets(int count) {
   const torch::NoGradGuard no_grad;
   std::vector<Sequential> nets;
   for (int i = 0; i < count; ++i) {
-    nets.push_back(MakeNet());
+    nets.push_back(MakeWideNet());
     for (std::size_t p = 0; p < nets[i]->parameters().size(); ++p) {
       nets[i]->parameters()[p].copy_(nets[0]->parameters()[p]);
     }
@@ -47,14 +48,6 @@ DataParallelOptions QAdamStrategy(int warmup_steps) {
   return {.strategy = "qadam:block=256,warmup_steps=" + std::to_string(warmup_steps),
           .bucket_bytes = 4096,
           .first_bucket_bytes = 512};
-}
-
-double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.parameters().size(); ++i) {
-    largest = std::max(largest, (a.parameters()[i] - b.parameters()[i]).abs().max().item<double>());
-  }
-  return largest;
 }
 
 // Two groups of parameters, weights and biases, as is usual.
@@ -73,7 +66,7 @@ std::vector<torch::optim::OptimizerParamGroup> TwoGroups(Sequential& net, const 
 
 // All ranks have equal data: the average gradient is, bit for bit, the gradient of one rank.
 TEST(QAdam, InWarmUpItIsTorchsAdam) {
-  const Data data;
+  const Squares data;
   std::vector<Sequential> nets = EqualNets(3);
   const auto configure = [](auto options) {
     return options.betas(std::make_tuple(0.8, 0.99)).eps(1e-7).weight_decay(0.01);
@@ -99,7 +92,7 @@ TEST(QAdam, InWarmUpItIsTorchsAdam) {
 }
 
 TEST(QAdam, LearnsInEitherPhaseAndSendsLessAfterTheWarmUp) {
-  const Data data;
+  const Squares data;
   std::vector<Sequential> nets = EqualNets(3);
   RunWorld(3, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -126,7 +119,7 @@ TEST(QAdam, LearnsInEitherPhaseAndSendsLessAfterTheWarmUp) {
 }
 
 TEST(QAdam, FollowsSchedulersAndParametersThatMove) {
-  const Data data;
+  const Squares data;
   std::vector<Sequential> nets = EqualNets(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];
@@ -154,7 +147,7 @@ TEST(QAdam, FollowsSchedulersAndParametersThatMove) {
 }
 
 TEST(QAdam, SavedInEitherPhaseItGoesOnBitForBit) {
-  const Data data;
+  const Squares data;
   for (const int warmup_steps : {3, 100}) {
     std::vector<Sequential> nets = EqualNets(2);
     std::vector<Sequential> resumed = EqualNets(2);
@@ -189,7 +182,7 @@ TEST(QAdam, SavedInEitherPhaseItGoesOnBitForBit) {
 }
 
 TEST(QAdam, AnotherOptimizerIsRefused) {
-  const Data data;
+  const Squares data;
   std::vector<Sequential> nets = EqualNets(1);
   RunWorld(1, [&](Communicator& world) {
     DataParallel replicas(world, *nets[0], QAdamStrategy(2));
@@ -234,7 +227,7 @@ TEST(QAdam, AMistakeOfOneRankIsAnErrorOnAll) {
 }
 
 TEST(QAdam, FrozenParametersArePassedOver) {
-  const Data data;
+  const Squares data;
   std::vector<Sequential> nets = EqualNets(2);
   RunWorld(2, [&](Communicator& world) {
     Sequential& net = nets[world.rank()];

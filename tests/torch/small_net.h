@@ -58,6 +58,20 @@ inline void SetWeights(torch::nn::Sequential& net, const torch::Tensor& weights)
   }
 }
 
+// Two branches, of which a step may use one alone.
+struct Branches : torch::nn::Module {
+  torch::nn::Linear left = register_module("left", torch::nn::Linear(4, 2));
+  torch::nn::Linear right = register_module("right", torch::nn::Linear(4, 2));
+};
+
+inline double LargestDifference(torch::nn::Module& a, torch::nn::Module& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.parameters().size(); ++i) {
+    largest = std::max(largest, (a.parameters()[i] - b.parameters()[i]).abs().max().item<double>());
+  }
+  return largest;
+}
+
 }  // namespace tutti::nn
 
 #endif  // TUTTI_TESTS_TORCH_SMALL_NET_H_

@@ -9,7 +9,7 @@
 namespace tutti::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // The case of bench/kernels/codec_bench.cc that measures what the step does.
 std::string CaseOf(const Plan& plan, const Step& step) {

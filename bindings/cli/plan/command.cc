@@ -93,7 +93,7 @@ absl::Status VerifyAll(AllPlans& all, const PlanFlags& flags) {
 }
 
 // The picture that --draw asks for; empty when it asks for none.
-absl::StatusOr<std::string> Timeline(const PlanFlags& flags, const PlanFamily& family) {
+absl::StatusOr<std::string> DrawnTimeline(const PlanFlags& flags, const PlanFamily& family) {
   if (flags.draw.empty()) return std::string();
   absl::StatusOr<std::string> picture = PictureOf(flags.request, family, flags.model, flags.rank);
   if (picture.ok()) return picture;
@@ -150,7 +150,7 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   if (absl::Status writable = CheckFiles(flags); !writable.ok()) return writable;
   AllPlans all(*family);
   if (absl::Status drawable = CheckGraph(flags, all); !drawable.ok()) return drawable;
-  const absl::StatusOr<std::string> timeline = Timeline(flags, *family);
+  const absl::StatusOr<std::string> timeline = DrawnTimeline(flags, *family);
   if (!timeline.ok()) return timeline.status();
 
   std::FILE* const text = flags.json == "-" ? stderr : stdout;

@@ -15,8 +15,8 @@ namespace tutti::cli {
 namespace {
 
 // A step of training with all the calls that any strategy may need.
-absl::Status Step(Synchronizer& synchronizer, ReplayOptimizer& optimizer, absl::Span<const float> given,
-                  absl::Span<float> gradient) {
+absl::Status ReplayStep(Synchronizer& synchronizer, ReplayOptimizer& optimizer, absl::Span<const float> given,
+                        absl::Span<float> gradient) {
   if (absl::Status status = synchronizer.BeginForward(); !status.ok()) return status;
   if (absl::Status status = synchronizer.BeginBackward(); !status.ok()) return status;
   std::copy(given.begin(), given.end(), gradient.begin());
@@ -85,7 +85,7 @@ absl::Status ReplayRank(Communicator& communicator, const ReplayOptions& options
   if (!optimizer.ok()) return optimizer.status();
   for (std::size_t step = 0; step < static_cast<std::size_t>(shape.steps); ++step) {
     const std::size_t at = step * static_cast<std::size_t>(shape.ranks) + rank;
-    absl::Status stepped = Step(**synchronizer, **optimizer, of_rank(gradients.values.data(), at), gradient);
+    absl::Status stepped = ReplayStep(**synchronizer, **optimizer, of_rank(gradients.values.data(), at), gradient);
     if (!stepped.ok()) return stepped;
     std::copy(mine.begin(), mine.end(), of_rank(result.values.data(), at).begin());
   }
