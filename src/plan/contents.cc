@@ -7,9 +7,9 @@
 
 namespace tutti {
 
-void Append(std::vector<Run>& runs, const Run& run) {
+void Append(std::vector<ValueRun>& runs, const ValueRun& run) {
   if (!runs.empty()) {
-    Run& last = runs.back();
+    ValueRun& last = runs.back();
     const bool nothing = run.value.symbol == Value().symbol;
     const Value next = nothing ? run.value : last.value + last.count;
     if (last.writer == run.writer && last.value.symbol == run.value.symbol && next == run.value) {
@@ -20,9 +20,9 @@ void Append(std::vector<Run>& runs, const Run& run) {
   runs.push_back(run);
 }
 
-std::vector<Run> Slice(absl::Span<const Run> runs, std::int64_t first, std::int64_t count) {
-  std::vector<Run> slice;
-  for (const Run& run : runs) {
+std::vector<ValueRun> Slice(absl::Span<const ValueRun> runs, std::int64_t first, std::int64_t count) {
+  std::vector<ValueRun> slice;
+  for (const ValueRun& run : runs) {
     const std::int64_t begin = std::max<std::int64_t>(first, 0);
     const std::int64_t n = std::min(run.count, first + count) - begin;
     if (n > 0) slice.push_back({n, run.value + begin, run.writer});
@@ -32,8 +32,8 @@ std::vector<Run> Slice(absl::Span<const Run> runs, std::int64_t first, std::int6
   return slice;
 }
 
-std::vector<Run> Contents::Read(const Ref& ref, std::string& error) const {
-  std::vector<Run> runs;
+std::vector<ValueRun> Contents::Read(const Ref& ref, std::string& error) const {
+  std::vector<ValueRun> runs;
   const std::int64_t width = SizeOf(ref.dtype);
   const std::int64_t end = ref.offset + ref.bytes;
   auto piece = pieces_.upper_bound(ref.offset);
@@ -58,8 +58,8 @@ std::vector<Run> Contents::Read(const Ref& ref, std::string& error) const {
   return runs;
 }
 
-std::vector<Run> Contents::Pieces() const {
-  std::vector<Run> runs;
+std::vector<ValueRun> Contents::Pieces() const {
+  std::vector<ValueRun> runs;
   for (const auto& [begin, piece] : pieces_) {
     runs.push_back({(piece.end - begin) / SizeOf(piece.dtype), piece.value, piece.writer});
   }
@@ -86,7 +86,7 @@ void Contents::Cut(std::int64_t at) {
   if (piece->second.end == piece->first) pieces_.erase(piece);
 }
 
-void Contents::Write(const Ref& ref, absl::Span<const Run> runs, Position writer) {
+void Contents::Write(const Ref& ref, absl::Span<const ValueRun> runs, Position writer) {
   const std::int64_t width = SizeOf(ref.dtype);
   const std::int64_t end = ref.offset + ref.bytes;
   Cut(ref.offset);
@@ -94,7 +94,7 @@ void Contents::Write(const Ref& ref, absl::Span<const Run> runs, Position writer
   const auto last = pieces_.lower_bound(end);
   pieces_.erase(pieces_.lower_bound(ref.offset), last);
   std::int64_t at = ref.offset;
-  for (const Run& run : runs) {
+  for (const ValueRun& run : runs) {
     pieces_.emplace_hint(last, at, Piece{at + run.count * width, ref.dtype, run.value, writer});
     at += run.count * width;
   }

@@ -14,25 +14,25 @@
 namespace tutti {
 
 // A run of `count` elements with consecutive indices, the first of which is `value`.
-struct Run {
+struct ValueRun {
   std::int64_t count = 0;
   Value value = {};
   Position writer = Order::kNone;  // the step that wrote the run; kNone: there from the start
 };
 
 // Appends `run` to `runs`, joining it to the last run if `run` continues the last run.
-void Append(std::vector<Run>& runs, const Run& run);
+void Append(std::vector<ValueRun>& runs, const ValueRun& run);
 // The `count` elements of `runs` from element `first` on.
-std::vector<Run> Slice(absl::Span<const Run> runs, std::int64_t first, std::int64_t count);
+std::vector<ValueRun> Slice(absl::Span<const ValueRun> runs, std::int64_t first, std::int64_t count);
 
 class Contents {
  public:
   // Reads the elements of a range, in order; bytes that nobody wrote are Symbols::Nothing. Sets `error` when bytes were
   // written as another type.
-  std::vector<Run> Read(const Ref& ref, std::string& error) const;
-  void Write(const Ref& ref, absl::Span<const Run> runs, Position writer);
+  std::vector<ValueRun> Read(const Ref& ref, std::string& error) const;
+  void Write(const Ref& ref, absl::Span<const ValueRun> runs, Position writer);
   // All runs that were written, whatever their type.
-  std::vector<Run> Pieces() const;
+  std::vector<ValueRun> Pieces() const;
 
  private:
   struct Piece {

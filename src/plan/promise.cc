@@ -221,9 +221,9 @@ std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index)
   return promises;
 }
 
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols) {
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols) {
   std::int64_t index = promise.first;
-  for (const Run& run : runs) {
+  for (const ValueRun& run : runs) {
     for (std::int64_t k = 0; k < run.count;) {
       Tracer tracer(symbols, plan, promise.source == Promise::kAll);
       const bool traced = tracer.Trace(run.value + k);

@@ -26,7 +26,7 @@ struct Promise {
 std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index);
 
 // The reason why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Run> runs, const Symbols& symbols);
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols);
 
 // The number of elements from `after` on that are the residual which a message leaves behind, where `before` is the
 // residual that the message made up for: (value + before) - decoded(value + before). 0 when element `after` is no such

@@ -64,14 +64,14 @@ class Simulation {
   }
 
   // Reads the elements of `ref`; sets error_ when a computation may not use them.
-  std::vector<Run> Read(Position at, const Ref& ref, bool encoded) {
-    std::vector<Run> runs = At(order_.plan_at(at), ref).Read(ref, error_);
+  std::vector<ValueRun> Read(Position at, const Ref& ref, bool encoded) {
+    std::vector<ValueRun> runs = At(order_.plan_at(at), ref).Read(ref, error_);
     const Step& step = order_.step(at);
     const bool copies = step.kind == StepKind::kCopy || (step.kind == StepKind::kNative && !Reduces(step.collective));
     const bool moves = step.kind == StepKind::kSend || (copies && ref.dtype == DType::kU8);
     // Blocks of a native collective have one length, which some of the messages in them may not fill.
     const bool may_be_nothing = moves && step.kind == StepKind::kNative;
-    for (const Run& run : runs) {
+    for (const ValueRun& run : runs) {
       if (run.writer != Order::kNone) used_[run.writer] = true;
       const Symbol::Kind holds = symbols_[run.value.symbol].kind;
       if (holds == Symbol::Kind::kNothing && !barrier() && !may_be_nothing) {
@@ -83,7 +83,7 @@ class Simulation {
     return runs;
   }
 
-  void Write(Position at, const Ref& ref, absl::Span<const Run> runs) {
+  void Write(Position at, const Ref& ref, absl::Span<const ValueRun> runs) {
     At(order_.plan_at(at), ref).Write(ref, runs, at);
   }
 
@@ -91,11 +91,11 @@ class Simulation {
     const Plan& plan = order_.plan(at);
     const Step& step = order_.step(at);
     if (step.kind == StepKind::kNative) return ExecuteNative(at);
-    std::vector<std::vector<Run>> operands;
+    std::vector<std::vector<ValueRun>> operands;
     for (const Ref& src : plan.srcs(step)) operands.push_back(Read(at, src, step.kind == StepKind::kDecode));
     if (step.accumulate) operands.insert(operands.begin(), Read(at, plan.dsts(step)[0], false));
     if (!error_.empty()) return false;
-    std::vector<Run> result;
+    std::vector<ValueRun> result;
     switch (step.kind) {
       case StepKind::kSend:
         messages_[at] = std::move(operands[0]);
@@ -135,29 +135,29 @@ class Simulation {
   bool ExecuteNative(Position at) {
     const Plan& plan = order_.plan(at);
     const Step& step = order_.step(at);
-    std::vector<std::vector<Run>>& inputs = native_inputs_[order_.source(at)];
+    std::vector<std::vector<ValueRun>>& inputs = native_inputs_[order_.source(at)];
     if (inputs.empty()) {
       for (const Position giver : order_.partners(at)) {
         looked_at_ = giver;
         const absl::Span<const Ref> srcs = order_.plan(giver).srcs(order_.step(giver));
-        inputs.push_back(srcs.empty() ? std::vector<Run>() : Read(giver, srcs[0], /*encoded=*/false));
+        inputs.push_back(srcs.empty() ? std::vector<ValueRun>() : Read(giver, srcs[0], /*encoded=*/false));
         if (!error_.empty()) return false;
       }
       looked_at_ = at;
     }
     if (step.num_dsts == 0) return true;
-    const std::vector<Run> result = NativeResult(plan, step, inputs, order_.source(at));
+    const std::vector<ValueRun> result = NativeResult(plan, step, inputs, order_.source(at));
     if (error_.empty()) Write(at, plan.dsts(step)[0], result);
     return error_.empty();
   }
 
-  std::vector<Run> NativeResult(const Plan& plan, const Step& step, absl::Span<const std::vector<Run>> inputs,
-                                std::int64_t number) {
+  std::vector<ValueRun> NativeResult(const Plan& plan, const Step& step, absl::Span<const std::vector<ValueRun>> inputs,
+                                     std::int64_t number) {
     const CollectiveSpec spec = NativeSpecOf(plan, step);
     const Rank place = NativePlaceOf(plan, step, plan.rank);
-    std::vector<Run> result;
-    const auto append = [&](absl::Span<const Run> runs) {
-      for (Run run : runs) {
+    std::vector<ValueRun> result;
+    const auto append = [&](absl::Span<const ValueRun> runs) {
+      for (ValueRun run : runs) {
         run.writer = Order::kNone;
         Append(result, run);
       }
@@ -175,25 +175,25 @@ class Simulation {
         append(Slice(inputs[static_cast<std::size_t>(spec.root)], place * spec.count, spec.count));
         return result;
       case Collective::kAllToAll:
-        for (const std::vector<Run>& input : inputs) append(Slice(input, place * spec.count, spec.count));
+        for (const std::vector<ValueRun>& input : inputs) append(Slice(input, place * spec.count, spec.count));
         return result;
       default:  // all_gather and gather
-        for (const std::vector<Run>& input : inputs) append(input);
+        for (const std::vector<ValueRun>& input : inputs) append(input);
         return result;
     }
   }
 
   // The elements of all inputs, combined by the native collective with this number.
-  std::vector<Run> NativeFold(absl::Span<const std::vector<Run>> inputs, const Step& step, std::int64_t number,
-                              DType dtype) {
+  std::vector<ValueRun> NativeFold(absl::Span<const std::vector<ValueRun>> inputs, const Step& step,
+                                   std::int64_t number, DType dtype) {
     const ReduceOp op = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
     return ElementByElement(inputs, IsArithmetic(op), [&](absl::Span<const Value> values) {
       return symbols_.Native(op, step.divisor, dtype, values, number);
     });
   }
 
-  std::vector<Run> Converted(std::vector<Run> runs, DType from, DType to) {
-    for (Run& run : runs) run.value = symbols_.Convert(run.value, from, to);
+  std::vector<ValueRun> Converted(std::vector<ValueRun> runs, DType from, DType to) {
+    for (ValueRun& run : runs) run.value = symbols_.Convert(run.value, from, to);
     return runs;
   }
 
@@ -201,16 +201,16 @@ class Simulation {
 
   // What `compute` makes of the operands, element by element, in pieces in which every operand is one run. With
   // `arithmetic` no operand may be rounded already.
-  std::vector<Run> ElementByElement(absl::Span<const std::vector<Run>> operands, bool arithmetic,
-                                    absl::FunctionRef<Value(absl::Span<const Value>)> compute) {
-    std::vector<Run> result;
+  std::vector<ValueRun> ElementByElement(absl::Span<const std::vector<ValueRun>> operands, bool arithmetic,
+                                         absl::FunctionRef<Value(absl::Span<const Value>)> compute) {
+    std::vector<ValueRun> result;
     std::vector<std::size_t> run(operands.size(), 0);
     std::vector<std::int64_t> done(operands.size(), 0);  // elements of the current run
     std::vector<Value> values(operands.size());
     while (run[0] < operands[0].size()) {
       std::int64_t n = std::numeric_limits<std::int64_t>::max();
       for (std::size_t i = 0; i < operands.size(); ++i) {
-        const Run& r = operands[i][run[i]];
+        const ValueRun& r = operands[i][run[i]];
         n = std::min(n, r.count - done[i]);
         values[i] = r.value + done[i];
         if (arithmetic && symbols_[r.value.symbol].rounded) {
@@ -230,8 +230,8 @@ class Simulation {
     return result;
   }
 
-  std::vector<Run> Computed(absl::Span<const std::vector<Run>> operands, const Plan& plan, const Step& step, DType from,
-                            DType to) {
+  std::vector<ValueRun> Computed(absl::Span<const std::vector<ValueRun>> operands, const Plan& plan, const Step& step,
+                                 DType from, DType to) {
     const ReduceOp fold = step.op == ReduceOp::kAvg ? ReduceOp::kSum : step.op;
     const bool computes = operands.size() > 1 || step.divisor > 1 || step.by_factor || step.kind == StepKind::kCombine;
     return ElementByElement(operands, IsArithmetic(fold) && computes, [&](absl::Span<const Value> values) {
@@ -244,17 +244,18 @@ class Simulation {
     });
   }
 
-  std::vector<Run> Encoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t bytes, Position at) {
+  std::vector<ValueRun> Encoded(absl::Span<const ValueRun> runs, const CodecChoice& codec, std::int64_t bytes,
+                                Position at) {
     std::vector<Symbol::Term> elements;
-    for (const Run& run : runs) elements.push_back({run.value.symbol, run.value.index, run.count});
+    for (const ValueRun& run : runs) elements.push_back({run.value.symbol, run.value.index, run.count});
     return {{bytes, symbols_.Encoded(codec, std::move(elements), static_cast<std::int64_t>(at))}};
   }
 
-  std::vector<Run> Decoded(absl::Span<const Run> runs, const CodecChoice& codec, std::int64_t count) {
+  std::vector<ValueRun> Decoded(absl::Span<const ValueRun> runs, const CodecChoice& codec, std::int64_t count) {
     // The bytes may have travelled in several parts, which must be those of one message in order.
     std::int64_t at = 0;
     const SymbolId message = runs[0].value.symbol;
-    for (const Run& run : runs) {
+    for (const ValueRun& run : runs) {
       if (!(run.value == Value{message, at}))
         error_ = absl::StrCat("src holds ", symbols_.Describe(runs[0].value), " and ", symbols_.Describe(run.value),
                               ", which are not successive parts of one message");
@@ -271,7 +272,7 @@ class Simulation {
     for (std::size_t p = 0; p < plans_.size(); ++p) {
       const Plan& plan = plans_[p];
       for (const Promise& promise : PromisesTo(plans_, p)) {
-        const std::vector<Run> runs = At(static_cast<int>(p), promise.place).Read(promise.place, error_);
+        const std::vector<ValueRun> runs = At(static_cast<int>(p), promise.place).Read(promise.place, error_);
         const std::string broken = error_.empty() ? Broken(promise, plan, runs, symbols_) : error_;
         if (!broken.empty()) {
           return absl::FailedPreconditionError(
@@ -308,8 +309,8 @@ class Simulation {
       return state.kind == StateKind::kReplica && state.of == replica.of && state.range.bytes == replica.range.bytes;
     });
     if (own == states.end()) return absl::StrCat("rank ", replica.of, " keeps no replica of its own weights");
-    const std::vector<Run> here = Joined(p, replica.range);
-    const std::vector<Run> there = Joined(static_cast<std::size_t>(plan_of_rank_[replica.of]), own->range);
+    const std::vector<ValueRun> here = Joined(p, replica.range);
+    const std::vector<ValueRun> there = Joined(static_cast<std::size_t>(plan_of_rank_[replica.of]), own->range);
     for (std::size_t i = 0; i < std::min(here.size(), there.size()); ++i) {
       if (here[i].value == there[i].value && here[i].count == there[i].count) continue;
       return absl::StrCat(symbols_.Describe(here[i].value), "; rank ", replica.of, " itself has ",
@@ -321,7 +322,7 @@ class Simulation {
   // Checks that a residual becomes what was to be encoded, the old residual included, less what the peers decode of it.
   std::string ResidualFault(const Ref& range, std::size_t p) {
     std::int64_t element = range.offset / SizeOf(range.dtype);
-    for (const Run& run : Joined(p, range)) {
+    for (const ValueRun& run : Joined(p, range)) {
       const Value before = symbols_.State(plans_[p].rank, range.dtype, element);
       for (std::int64_t k = 0; k < run.count;) {
         const std::int64_t alike = ElementsOfResidual(symbols_, run.value + k, before + k);
@@ -336,17 +337,17 @@ class Simulation {
   }
 
   // The elements of a range at the end of the run; runs are joined whichever steps wrote them.
-  std::vector<Run> Joined(std::size_t p, const Ref& range) {
-    std::vector<Run> joined;
-    for (Run run : At(static_cast<int>(p), range).Read(range, error_)) {
+  std::vector<ValueRun> Joined(std::size_t p, const Ref& range) {
+    std::vector<ValueRun> joined;
+    for (ValueRun run : At(static_cast<int>(p), range).Read(range, error_)) {
       run.writer = Order::kNone;
       Append(joined, run);
     }
     return joined;
   }
 
-  void MarkUsed(absl::Span<const Run> runs) {
-    for (const Run& run : runs) {
+  void MarkUsed(absl::Span<const ValueRun> runs) {
+    for (const ValueRun& run : runs) {
       if (run.writer != Order::kNone) used_[run.writer] = true;
     }
   }
@@ -354,9 +355,9 @@ class Simulation {
   // Checks that replicas are bit-equal: every rank must hold the result of one and the same computation.
   absl::Status CheckOutputs() {
     auto result = [&](std::size_t p) { return Joined(p, OutputOf(plans_[p].spec, plans_[p].rank, plans_[p].size)); };
-    const std::vector<Run> first = result(0);
+    const std::vector<ValueRun> first = result(0);
     for (std::size_t p = 1; p < plans_.size(); ++p) {
-      const std::vector<Run> other = result(p);
+      const std::vector<ValueRun> other = result(p);
       std::int64_t element = 0;
       for (std::size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
         if (!(first[i].value == other[i].value) || first[i].count != other[i].count) {
@@ -373,7 +374,9 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  static Value ValueOf(absl::Span<const Run> runs, std::int64_t element) { return Slice(runs, element, 1)[0].value; }
+  static Value ValueOf(absl::Span<const ValueRun> runs, std::int64_t element) {
+    return Slice(runs, element, 1)[0].value;
+  }
 
   // Checks that every step has an effect: a step whose results are all overwritten or unused is a mistake. The one
   // message of a send or recv may be empty.
@@ -392,9 +395,10 @@ class Simulation {
   std::vector<int> plan_of_rank_;
   std::vector<std::array<Contents, 4>> memory_;
   std::vector<bool> used_;
-  std::vector<std::vector<Run>> messages_;
-  absl::flat_hash_map<Position, std::vector<std::vector<Run>>> native_inputs_;  // by number, then place in the group
-  Position looked_at_ = 0;                                                      // the step that an error is of
+  std::vector<std::vector<ValueRun>> messages_;
+  absl::flat_hash_map<Position, std::vector<std::vector<ValueRun>>>
+      native_inputs_;       // by number, then place in the group
+  Position looked_at_ = 0;  // the step that an error is of
   std::string error_;
 };
 
