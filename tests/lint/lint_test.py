@@ -1,5 +1,8 @@
 """Each rule rejects a bad sample and accepts a good one."""
 
+import contextlib
+import io
+import os
 import pathlib
 import tempfile
 import unittest
@@ -175,28 +178,100 @@ class Format(unittest.TestCase):
 
 
 class Tidy(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "src").mkdir()  # .clang-tidy names the folders that findings are told of
+
+    def sources(self, **texts):
+        """Writes sources; returns their paths."""
+        paths = [str(self.folder / f"src/{name}.cc") for name in texts]
+        for path, text in zip(paths, texts.values()):
+            pathlib.Path(path).write_text(text)
+        return paths
+
+    def check(self, *unit):
+        return tidy.check(unit, ["-std=c++20"], self.folder)
+
+    def passing(self, unit):
+        """The sources that pass, and what is printed of the others."""
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            return tidy.passing(unit, ["-std=c++20"], self.folder, set()), output.getvalue()
+
     def test_bad_names_and_use_after_move_are_found(self):
-        with tempfile.TemporaryDirectory(dir=tree.ROOT / "build") as folder:  # .clang-tidy lies above this folder
-            build = pathlib.Path(folder)
-            source = build / "x.cc"
-            source.write_text(
-                "#include <string>\n#include <utility>\n"
-                "std::string F(std::string a) { std::string B = std::move(a); return B + a; }\n")
-            (build / "compile_commands.json").write_text(
-                f'[{{"directory": "{build}", "command": "c++ -std=c++20 -c x.cc", "file": "x.cc"}}]')
-            output = tidy.check(source.relative_to(tree.ROOT), build)
-            self.assertIn("bugprone-use-after-move", output)
-            self.assertIn("readability-identifier-naming", output)
-            source.write_text("int F(int a) { return a; }\n")
-            self.assertEqual(tidy.check(source.relative_to(tree.ROOT), build), "")
+        bad, good = self.sources(
+            bad="#include <string>\n#include <utility>\n"
+                "std::string F(std::string a) { std::string B = std::move(a); return B + a; }\n",
+            good="int F(int a) { return a; }\n")
+        self.assertIn("bugprone-use-after-move", self.check(bad))
+        self.assertIn("readability-identifier-naming", self.check(bad))
+        self.assertEqual(self.check(good), "")
+
+    def test_what_is_found_in_a_source_is_found_among_others(self):
+        half = "double {}(int a) {{ return a / 2 * 1.0; }}\n"
+        unit = self.sources(a="int A() { return 1; }\n", b=half.format("B"), c="int C() { return 1; }\n", d=half.format("D"),
+                            e="int E() { return 1; }\n")
+        passed, output = self.passing(unit)
+        self.assertEqual(passed, [unit[0], unit[2], unit[4]])
+        for path in (unit[1], unit[3]):
+            self.assertEqual(output.count(f"{path}:1:"), 1, output)
+
+    def test_what_is_wrong_only_of_sources_together_is_not_printed(self):
+        unit = self.sources(a="struct T {};\n", b="enum T { kOne };\n", c="struct T {};\n",
+                            d="namespace n {\nint N();\n}\nusing n::N;\n")
+        self.assertIn("google-global-names-in-headers", self.check(unit[0], unit[3]))
+        self.assertIn("redefinition", self.check(*unit))
+        self.assertEqual(self.passing(unit), (unit, ""))
+
+    def test_what_is_found_in_a_header_is_printed_once(self):
+        (self.folder / "src/h.h").write_text("#pragma once\nint bad_Name();\n")
+        include = '#include "h.h"\n'
+        unit = self.sources(a=include, b="int B() { return 1; }\n", c=include, d=include)
+        passed, output = self.passing(unit)
+        self.assertEqual(passed, [unit[1]])
+        self.assertEqual(output.count("readability-identifier-naming"), 1, output)
+
+    def test_names_macros_and_the_kernel_s_headers_divide_sources(self):
+        own = "namespace {{\n\n{}\n\n}}  // namespace\n"
+        paths = self.sources(a=own.format("constexpr int kSame = 1;"), b=own.format("bool kSame(int a) {"), c="int kSame;\n",
+                             d="#define D\n", e="#include <linux/tcp.h>\n", f=own.format("  int kSame = 1;"),
+                             g=own.format("struct S {"))
+        a, b, c, d, e, f, g = paths
+        self.assertEqual(tidy.units_of(paths), [[d], [e], [a, c, f, g], [b]])
+        many = [c] * (tidy.MOST_TOGETHER + 1)
+        self.assertEqual([len(unit) for unit in tidy.units_of(many)], [tidy.MOST_TOGETHER, 1])
+
+    def test_schedules_are_together_though_each_has_a_build(self):
+        (self.folder / "src/h.h").write_text("#pragma once\nstruct Builder {\n  int Build() { return 1; }\n};\n")
+        schedule = ('#include "src/h.h"\nnamespace {{\nvoid Build(Builder&) {{ {} }}\n}}  // namespace\n'
+                    "void (*{})(Builder&) = Build;\n")
+        unit = self.sources(a=schedule.format("", "a"), b=schedule.format("int Bad = 1;", "b"), c="#include \"src/h.h\"\n"
+                            "int C() { return Builder().Build(); }\n")
+        self.assertEqual(tidy.units_of(unit), [unit])
+        output = tidy.check(unit, ["-std=c++20", f"-I{self.folder}"], self.folder)
+        self.assertEqual(len(tidy.FINDING.findall(output)), 1, output)
+        self.assertIn(f"{unit[1]}:3:28: error: invalid case style for variable 'Bad'", output)
+
+    def test_flags_are_those_of_the_command_without_precompiled_headers(self):
+        flags = tidy.flags_of('c++ -DA=\\"a\\" -O2 -Winvalid-pch -include /b/cmake_pch.hxx -std=c++20 -o x.o -c x.cc')
+        self.assertEqual(flags, ('-DA="a"', "-O2", "-std=c++20", *tidy.EXTRA))
+
+    def test_sources_of_unity_builds_are_seen(self):
+        a, unity = "/x/src/a.cc", self.folder / "Unity/unity_0_cxx.cxx"
+        unity.parent.mkdir()
+        unity.write_text(f'/* generated by CMake */\n\n#include "{a}"\n\n#include "{tree.ROOT}/src/b.cc"\n')
+        entry = {"directory": str(self.folder), "file": str(unity)}
+        self.assertEqual(tidy.sources_of(entry), [os.path.relpath(a, tree.ROOT), "src/b.cc"])
+        self.assertEqual(tidy.sources_of({"directory": str(tree.ROOT), "file": "src/b.cc"}), ["src/b.cc"])
 
     def test_a_changed_header_changes_the_fingerprint(self):
         seen = set()
         tidy.dependencies("src/plan/codec.cc", seen)
         self.assertIn("include/tutti/codec.h", seen)
-        first = tidy.fingerprint("src/plan/codec.cc", "c++", tree.ROOT)
-        self.assertNotEqual(first, tidy.fingerprint("src/plan/codec.cc", "c++ -O2", tree.ROOT))
-        self.assertEqual(first, tidy.fingerprint("src/plan/codec.cc", "c++", tree.ROOT))
+        first = tidy.fingerprint("src/plan/codec.cc", ["-O1"], tree.ROOT)
+        self.assertNotEqual(first, tidy.fingerprint("src/plan/codec.cc", ["-O2"], tree.ROOT))
+        self.assertEqual(first, tidy.fingerprint("src/plan/codec.cc", ["-O1"], tree.ROOT))
 
 
 if __name__ == "__main__":
