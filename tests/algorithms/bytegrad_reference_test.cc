@@ -1,4 +1,4 @@
-// bytegrad, trained for 50 steps, against a loop over all ranks.
+// bytegrad, trained for up to 50 steps, against a loop over all ranks.
 #include "absl/strings/str_cat.h"
 #include "tests/algorithms/references/bytegrad.h"
 #include "tests/algorithms/references/comparison.h"
@@ -53,7 +53,7 @@ TEST_P(ByteGradTraining, EqualsItsReferenceOverMessages) {
   ExpectTrainsAs(training, ByteGrad(GetParam(), Codec8Bit(), true), kOrderOfSums);
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ByteGradTraining, ::testing::ValuesIn(kWorldSizes));
+INSTANTIATE_TEST_SUITE_P(Worlds, ByteGradTraining, ::testing::ValuesIn(WorldSizes()));
 
 TEST(ByteGradTrainingOverEveryTransport, EqualsItsReference) {
   for (const std::string& transport : WorldTransports()) {

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <numbers>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/algorithms/spectral_gap.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/training.h"
 #include "tests/schedules/sequential_executor.h"
 #include "tutti/algorithm.h"
@@ -15,7 +17,7 @@
 namespace tutti {
 namespace {
 
-constexpr int kSizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 32};
+std::vector<int> Sizes() { return SweptWorlds({2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 32}); }
 
 std::string StrategyOf(const PeerSelection& selection) {
   return absl::StrCat("decentralized:peer_selection_mode=", selection.name);
@@ -60,7 +62,7 @@ double Remaining(const PeerSelection& selection, const Vector& weights, bool map
 class Consensus : public ::testing::TestWithParam<const PeerSelection*> {};
 
 TEST_P(Consensus, TheSlowestDisagreementContractsAtTheSpectralGap) {
-  for (const int size : kSizes) {
+  for (const int size : Sizes()) {
     const Contraction expected = SlowestContraction(TurnsOf(*GetParam(), size));
     if (expected.rate < 1e-9) continue;
     for (const bool mapped : {false, true}) {
@@ -71,7 +73,7 @@ TEST_P(Consensus, TheSlowestDisagreementContractsAtTheSpectralGap) {
 }
 
 TEST_P(Consensus, NoDisagreementContractsSlower) {
-  for (const int size : kSizes) {
+  for (const int size : Sizes()) {
     const double slowest = SlowestContraction(TurnsOf(*GetParam(), size)).rate;
     for (const std::uint32_t seed : {1, 2, 3}) {
       const Floats random = RandomNumbers(size, seed);
@@ -82,7 +84,7 @@ TEST_P(Consensus, NoDisagreementContractsSlower) {
 }
 
 TEST_P(Consensus, TheAverageStays) {
-  for (const int size : kSizes) {
+  for (const int size : Sizes()) {
     const Floats random = RandomNumbers(size, 7);
     const Vector weights(random.begin(), random.end());
     double sum = 0;
@@ -98,7 +100,7 @@ TEST_P(Consensus, TheAverageStays) {
 // Trains with a real synchronizer and gradients of zero.
 TEST_P(Consensus, IsReachedAtThatRateInTraining) {
   if (GetParam()->random) return;  // one sequence of drawn rounds differs from their mean
-  for (const int size : {2, 4, 5, 8}) {
+  for (const int size : SweptWorlds({2, 4, 5, 8})) {
     const Contraction expected = SlowestContraction(TurnsOf(*GetParam(), size));
     Training training = RandomTraining(StrategyOf(*GetParam()), size, GetParam()->rounds(size));
     const Floats shape = training.initial;

@@ -1,4 +1,4 @@
-// decentralized, trained for 50 steps with every peer selection, against a loop over all ranks.
+// decentralized, trained for up to 50 steps with every peer selection, against a loop over all ranks.
 #include "absl/strings/str_cat.h"
 #include "tests/algorithms/references/comparison.h"
 #include "tests/algorithms/references/decentralized.h"
@@ -20,17 +20,17 @@ class DecentralizedTraining : public ::testing::TestWithParam<const PeerSelectio
 };
 
 TEST_P(DecentralizedTraining, EqualsItsReferenceToTheBit) {
-  for (const int size : kWorldSizes) ExpectTrainsAs(Of(size), Decentralized(selection()));
+  for (const int size : WorldSizes()) ExpectTrainsAs(Of(size), Decentralized(selection()));
 }
 
 TEST_P(DecentralizedTraining, ExchangesOnlyEveryThirdStepWhenToldSo) {
-  for (const int size : {3, 4, 5, 8}) {
+  for (const int size : SweptWorlds({3, 4, 5, 8})) {
     ExpectTrainsAs(Of(size, ",communication_interval=3,seed=11"), Decentralized(selection(), 3, 11));
   }
 }
 
 TEST_P(DecentralizedTraining, OverMessagesToo) {
-  for (const int size : kWorldSizes) {
+  for (const int size : WorldSizes()) {
     Training training = Of(size);
     training.world = Messages();
     // Where every rank averages with all, the plan is an all_reduce, whose order of summation differs from the

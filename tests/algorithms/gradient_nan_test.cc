@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/harness/sweeps.h"
 #include "tests/harness/training.h"
 
 namespace tutti {
@@ -40,7 +41,7 @@ void TrainWithEveryCulprit(const std::string& strategy, bool stays) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   const Model model = SevenParameters();
-  for (int culprit = 0; culprit < kSize; ++culprit) {
+  for (int culprit = 0; culprit < Repetitions(kSize); ++culprit) {
     // The bad elements lie in every bucket, also in the bucket that is not encoded, and in the first and last chunk.
     for (const std::int64_t element : {std::int64_t{0}, model.first(3) + 600, model.first(4) + 1, model.count() - 1}) {
       TrainWithOneBadElement(strategy, culprit, element, nan, stays);

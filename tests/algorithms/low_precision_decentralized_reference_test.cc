@@ -1,4 +1,4 @@
-// low_precision_decentralized, trained for 50 steps, against a loop over all ranks.
+// low_precision_decentralized, trained for up to 50 steps, against a loop over all ranks.
 #include "absl/strings/str_cat.h"
 #include "tests/algorithms/references/comparison.h"
 #include "tests/algorithms/references/low_precision_decentralized.h"
@@ -39,7 +39,7 @@ TEST_P(LowPrecisionDecentralizedTraining, EqualsItsReferenceInSegments) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, LowPrecisionDecentralizedTraining, ::testing::ValuesIn(kWorldSizes));
+INSTANTIATE_TEST_SUITE_P(Worlds, LowPrecisionDecentralizedTraining, ::testing::ValuesIn(WorldSizes()));
 
 TEST(LowPrecisionDecentralizedTrainingOverEveryTransport, EqualsItsReference) {
   for (const std::string& transport : WorldTransports()) {

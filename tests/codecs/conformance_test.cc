@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/codecs/inputs.h"
 #include "tests/codecs/messages.h"
+#include "tests/harness/sweeps.h"
 #include "tutti/codec.h"
 
 namespace tutti {
@@ -149,7 +150,7 @@ TEST_P(CodecConformanceTest, DrawsChangeStochasticRoundingAndNothingElse) {
 // numbers are equal in every run of the test; the limits are six standard deviations.
 TEST_P(CodecConformanceTest, StochasticRoundingIsRightOnAverage) {
   if (options().rounding != Rounding::kStochastic) GTEST_SKIP() << "the codec rounds to the nearest";
-  constexpr int kDraws = 400;
+  constexpr int kDraws = Repetitions(400);
   for (Input input : {Input::kUniform, Input::kPositive, Input::kSparse}) {
     const std::vector<float> values = MakeValues(input, 400);
     std::vector<double> sums(values.size());

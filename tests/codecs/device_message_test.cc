@@ -17,6 +17,7 @@
 #include "tests/codecs/message_cases.h"
 #include "tests/codecs/messages.h"
 #include "tests/codecs/thread_team.h"
+#include "tests/harness/sweeps.h"
 
 namespace tutti {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 class DeviceMessageTest : public testing::TestWithParam<CodecChoice> {};
 
 TEST_P(DeviceMessageTest, OneThreadGivesTheBytesOfTheCodec) {
-  VisitMessageCases(GetParam(), /*large=*/true, [](const DeviceCase& the_case) {
+  VisitMessageCases(GetParam(), /*large=*/!kShortSweeps, [](const DeviceCase& the_case) {
     EXPECT_EQ(kernels::MistakeOnHost(the_case, kernels::HostKernels()), "");
   });
 }

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/harness/native_machine.h"
-#include "tests/harness/swept_worlds.h"
+#include "tests/harness/sweeps.h"
 #include "tutti/algorithm.h"
 #include "tutti/codec.h"
 #include "tutti/peer_selection.h"
@@ -88,8 +88,7 @@ class EveryAlgorithmTest : public ::testing::TestWithParam<const Algorithm*> {
 
 TEST_P(EveryAlgorithmTest, KeepsItsPromiseInEveryWorld) {
   const Strategy defaults = *ParseStrategy(GetParam()->name);
-  for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 64}) {
-    if (size > kMostRanksSwept) break;
+  for (int size : SweptWorlds({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32, 64})) {
     for (std::int64_t count : {0, 1, 97, 4096, 65537, 1 << 20}) {
       for (DType dtype : {DType::kF32, DType::kBF16}) {
         for (bool mapped : {false, true}) Sweep(defaults, size, count, dtype, {.peers_mapped = mapped});
@@ -103,8 +102,7 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseInEveryWorld) {
 TEST_P(EveryAlgorithmTest, KeepsItsPromiseWithEveryOption) {
   const std::vector<Strategy> variants = Variants();
   for (const Strategy& variant : variants) {
-    for (int size : {1, 2, 3, 4, 5, 8, 9}) {
-      if (size > kMostRanksSwept) break;
+    for (int size : SweptWorlds({1, 2, 3, 4, 5, 8, 9})) {
       for (std::int64_t count : {97, 4097}) {
         for (bool mapped : {false, true}) Sweep(variant, size, count, DType::kF32, {.peers_mapped = mapped});
         Sweep(variant, size, count, DType::kF16, {.segment_bytes = 1024});
@@ -148,8 +146,7 @@ TEST_P(EveryAlgorithmTest, KeepsItsPromiseBetweenNodes) {
 // Where a native transport is fast, every exchange that takes the selected schedule is native.
 TEST_P(EveryAlgorithmTest, KeepsItsPromiseByNativeCollectives) {
   const Strategy defaults = *ParseStrategy(GetParam()->name);
-  for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 13, 17}) {
-    if (size > kMostRanksSwept) break;
+  for (int size : SweptWorlds({1, 2, 3, 4, 5, 6, 7, 8, 13, 17})) {
     std::vector<int> pairs;
     for (Rank rank = 0; rank < size; ++rank) pairs.push_back(rank / 2);
     for (std::int64_t count : {0, 1, 97, 4099}) {

@@ -28,7 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
-#include "tests/harness/swept_worlds.h"
+#include "tests/harness/sweeps.h"
 #include "tutti/algorithm.h"
 #include "tutti/print.h"
 #include "tutti/schedule.h"
@@ -423,8 +423,7 @@ class MutationTest : public ::testing::Test {
 
 TEST_F(MutationTest, OfEverySchedule) {
   for (const Schedule* schedule : AllSchedules()) {
-    for (int size : {2, 3, 4, 6}) {
-      if (size > kMostRanksSwept) break;
+    for (int size : SweptWorlds({2, 3, 4, 6})) {
       for (const auto& [dtype, op] : {std::pair{DType::kF32, ReduceOp::kAvg},
                                       {DType::kBF16, ReduceOp::kAvg},
                                       {DType::kF32, ReduceOp::kPremulSum},

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/native_machine.h"
+#include "tests/harness/sweeps.h"
 #include "tests/schedules/run_on_data.h"
 #include "tutti/schedule.h"
 
@@ -26,7 +27,7 @@ void ExpectRightResultsOnNodes(const Schedule& schedule, CallCase call, Sequenti
 
 TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
   const Schedule& schedule = *GetParam();
-  for (int size : {1, 2, 3, 4, 5, 7, 8, 16, 17}) {
+  for (int size : SweptWorlds({1, 2, 3, 4, 5, 7, 8, 16, 17})) {
     for (std::int64_t count : {0, 1, size - 1, size, size + 1, 53, 331}) {
       for (bool in_place : {false, true}) {
         if (in_place && !HasInPlaceForm(schedule.collective)) continue;
@@ -50,7 +51,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryWorldAndCount) {
 
 TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
   const Schedule& schedule = *GetParam();
-  for (int size : {2, 3, 5, 8}) {
+  for (int size : kShortSweeps ? SweptWorlds({3, 4}) : SweptWorlds({2, 3, 5, 8})) {
     for (DType dtype : kAllDTypes) {
       for (ReduceOp op : kAllReduceOps) {
         if (Reduces(schedule.collective) ? !HasOp(dtype, op) : op != ReduceOp::kSum) continue;
@@ -74,7 +75,7 @@ TEST_P(EverySchedule, GivesRightResultsForEveryDTypeAndOp) {
 TEST_P(EverySchedule, GivesRightResultsForLongBuffers) {
   const Schedule& schedule = *GetParam();
   int served = 0;
-  for (int size : {2, 3, 8}) {
+  for (int size : {2, 3, kShortSweeps ? 4 : 8}) {
     for (auto [dtype, op] : {std::pair{DType::kF32, ReduceOp::kSum}, {DType::kBF16, ReduceOp::kAvg}}) {
       for (bool in_place : {false, true}) {
         if (in_place && !HasInPlaceForm(schedule.collective)) continue;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/training.h"
 #include "tests/sync/saved_state.h"
 
@@ -72,6 +73,7 @@ TEST_P(Interrupted, TrainingGoesOnBitForBit) {
     const Training training = RandomTraining(GetParam(), size, kSteps);
     const History whole = Train(training);
     for (const int begin : {0, 1, 7}) {
+      if (kShortSweeps && begin < 7) continue;
       const Stop stop = TrainAndStop(training, begin);
       for (const Given given : {Given::kOwnState, Given::kAllStates}) {
         const History rest = GoOn(training, stop, begin, given);
@@ -113,6 +115,7 @@ TEST_P(Interrupted, StateIsTheSameWhenSavedAgain) {
 TEST_P(Interrupted, TrainingGoesOnInAWorldOfAnotherSize) {
   for (const auto& [before, after] :
        {std::pair(4, 8), std::pair(4, 2), std::pair(2, 1), std::pair(1, 2), std::pair(5, 3)}) {
+    if (after > kMostRanksSwept) continue;
     const Stop stop = TrainAndStop(RandomTraining(GetParam(), before, 4), 4, /*flush=*/true);
     const History rest = GoOn(RandomTraining(GetParam(), after, 8), stop, 4, Given::kAllStates);
     for (const Floats& weights : rest.back()) {
@@ -241,9 +244,10 @@ void ExpectReplicasAgree(const std::vector<std::string>& states, const Ranks& we
 }
 
 TEST(ReplicasOfNeighbours, StayEqualBitForBit) {
-  for (const int size : {2, 3, 4, 5, 8}) {
+  for (const int size : SweptWorlds({2, 3, 4, 5, 8})) {
     const Training training = RandomTraining("low_precision_decentralized", size, 20);
     for (const int steps : {1, 2, 20}) {
+      if (kShortSweeps && steps < 20) continue;
       const Stop stop = TrainAndStop(training, steps);
       ExpectReplicasAgree(stop.states, stop.weights);
     }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/float16.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tests/sync/qadam_reference.h"
 
@@ -226,7 +227,7 @@ TEST_P(QAdamInWorldOf, AnInterruptedTrainingGoesOnBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QAdamInWorldOf, ::testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(All, QAdamInWorldOf, ::testing::ValuesIn(SweptWorlds({1, 2, 3, 4, 5, 8})));
 
 // The phases differ when one rank alone has loaded the state of an earlier training.
 TEST(QAdam, RanksInDifferentPhasesMeetAnErrorAndNoGarbage) {

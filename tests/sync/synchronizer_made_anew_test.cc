@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
 #include "tutti/synchronizer.h"
 
@@ -59,7 +60,7 @@ class MadeAnew : public ::testing::TestWithParam<std::tuple<std::string, const c
 
 TEST_P(MadeAnew, IsRightWhateverBecomesOfTheMemoryOfTheLast) {
   const auto& [transport, strategy] = GetParam();
-  constexpr int kRounds = 60;
+  constexpr int kRounds = Repetitions(60);
   std::vector<std::vector<std::vector<float>>> results(kRounds, std::vector<std::vector<float>>(kRanks));
   RunWorld(kRanks, {.transport = transport}, [&, &strategy = strategy](Communicator& world) {
     for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) {
@@ -86,7 +87,7 @@ class AsyncMadeAnew : public ::testing::TestWithParam<std::string> {};
 // The background threads of async stop at different times, in the middle of rounds.
 TEST_P(AsyncMadeAnew, DoesNothingToTheNextOne) {
   RunWorld(kRanks, {.transport = GetParam()}, [](Communicator& world) {
-    for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {
+    for (int round = 0; round < Repetitions(60) && !::testing::Test::HasFailure(); ++round) {
       std::vector<float> weights(kCount, 1);
       absl::StatusOr<std::unique_ptr<Synchronizer>> made = Synchronizer::Create(
           world, {{"weight", DType::kF32, kCount, "40000", weights.data()}}, {.strategy = "async:sync_interval_ms=1"});

@@ -7,13 +7,15 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "tests/algorithms/references/reference.h"
+#include "tests/harness/sweeps.h"
 
 namespace tutti {
 
-inline constexpr int kWorldSizes[] = {1, 2, 3, 4, 5, 8};
-inline constexpr int kSteps = 50;
+inline std::vector<int> WorldSizes() { return SweptWorlds({1, 2, 3, 4, 5, 8}); }
+inline constexpr int kSteps = Repetitions(50);
 
 // How much weights may differ, in parts of their size: not at all; as much as another order of summing the gradients
 // changes; and as much as another order of summing the weights themselves changes in 50 steps.
