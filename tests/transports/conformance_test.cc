@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "tests/harness/stopped_clock.h"
+#include "tests/transports/payload.h"
 
 namespace tutti {
 namespace {
@@ -23,12 +24,7 @@ constexpr absl::Duration kPatience = absl::Minutes(1);  // a bound for slow mach
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformanceSlow);
 
-std::string Pattern(std::size_t size, unsigned seed) {
-  std::string data(size, '\0');
-  std::minstd_rand random(seed + 1);
-  for (char& c : data) c = static_cast<char>(random());
-  return data;
-}
+std::string Pattern(std::size_t size, unsigned seed) { return Payload(size, seed); }
 
 void RankDriver::DriveUntil(const std::function<bool()>& done) {
   const absl::Time deadline = absl::Now() + kPatience;

@@ -19,7 +19,6 @@ namespace tutti {
 namespace {
 
 using testing::HasSubstr;
-using ucx::Payload;
 
 constexpr std::size_t kVeryLong = 16 << 20;
 

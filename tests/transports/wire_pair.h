@@ -10,26 +10,15 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/transports/payload.h"
 #include "transports/ucx/wires.h"
 
 namespace tutti::ucx {
-
-// `bytes` bytes that differ between seeds; quick to make, because messages of these tests are long.
-inline std::string Payload(std::size_t bytes, std::uint64_t seed) {
-  std::string data(bytes, '\0');
-  std::uint64_t word = seed * 0x9E3779B97F4A7C15 + 1;
-  for (std::size_t at = 0; at < bytes; at += sizeof(word)) {
-    word = word * 6364136223846793005 + 1442695040888963407;
-    std::memcpy(data.data() + at, &word, std::min(sizeof(word), bytes - at));
-  }
-  return data;
-}
 
 // The two ends of a TCP connection whose buffers in the kernel have `buffer` bytes; 0: as many as the kernel likes.
 inline std::array<UniqueFd, 2> Join(int buffer = 0) {
