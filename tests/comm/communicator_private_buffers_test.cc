@@ -12,7 +12,9 @@
 
 #include "tests/comm/checked_call.h"
 #include "tests/harness/calls.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
+#include "tests/kernels/differences.h"
 #include "tutti/algorithm.h"
 #include "tutti/selector.h"
 
@@ -117,23 +119,23 @@ TEST_P(PrivateBuffersTest, GoWithCallsOfOtherGroups) {
     absl::StatusOr<Buffer> mapped = comm.Allocate(kCount * 4);
     ASSERT_TRUE(mapped.ok());
     std::vector<float> own(kCount);
+    float* const of_arena = mapped->as<float>().data();
     for (int round = 0; round < 5; ++round) {
-      for (std::int64_t i = 0; i < kCount; ++i) own[i] = mapped->as<float>()[i] = static_cast<float>(i % 7);
+      for (std::int64_t i = 0; i < kCount; ++i) own[i] = of_arena[i] = static_cast<float>(i % 7);
       const bool swapped = (comm.rank() + round) % 2 != 0;
       Communicator& first = swapped ? **group : comm;
       Communicator& second = swapped ? comm : **group;
       const auto start = [&](Communicator& on) {
-        float* const data = &on == &comm ? own.data() : mapped->as<float>().data();
+        float* const data = &on == &comm ? own.data() : of_arena;
         return on.AllReduce(data, data, kCount, DType::kF32, ReduceOp::kSum);
       };
       Work one = start(first);
       Work two = start(second);
       ASSERT_EQ(one.Wait(), absl::OkStatus());
       ASSERT_EQ(two.Wait(), absl::OkStatus());
-      for (std::int64_t i = 0; i < kCount; ++i) {
-        ASSERT_EQ(own[i], static_cast<float>(i % 7 * 3));
-        ASSERT_EQ(mapped->as<float>()[i], own[i]);
-      }
+      const auto sum = [](std::int64_t i) { return static_cast<float>(i % 7 * 3); };
+      ASSERT_EQ(kernels::FirstDifference(own, sum), "");
+      ASSERT_EQ(kernels::FirstDifference(absl::MakeConstSpan(of_arena, kCount), sum), "");
     }
   });
 }
@@ -245,7 +247,7 @@ TEST(StagedSchedulesTest, TouchOnlyScratchOfTheirPeers) {
   for (const Schedule* schedule : AllSchedules()) {
     if (!schedule->touches_only_scratch_of_peers) continue;
     claimed += schedule->competes_for_mapped_buffers ? 0 : 1;
-    for (const int size : {2, 3, 4, 7, 16}) {
+    for (const int size : SweptWorlds({2, 3, 4, 7, 16})) {
       const std::vector<std::vector<int>> nodes = NodesFor(*schedule, size);
       for (Rank rank = 0; rank < size && !nodes.empty(); ++rank) {
         for (const bool in_place : {false, true}) {

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/harness/sweeps.h"
 #include "tests/harness/world.h"
+#include "tests/kernels/differences.h"
 #include "tutti/bootstrap.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
@@ -40,9 +42,8 @@ TEST_P(CommunicatorTest, SumsInTheArenaAndOutsideOfIt) {
         for (float* data : {buffer->as<float>().data(), own.data()}) {
           for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<float>(comm.rank() + i % 5);
           ASSERT_EQ(comm.AllReduce(data, data, count, DType::kF32, ReduceOp::kSum, kInline).Wait(), absl::OkStatus());
-          for (std::int64_t i = 0; i < count; ++i) {
-            ASSERT_EQ(data[i], static_cast<float>(size * (size - 1) / 2 + size * (i % 5))) << i;
-          }
+          const auto sum = [&](std::int64_t i) { return static_cast<float>(size * (size - 1) / 2 + size * (i % 5)); };
+          ASSERT_EQ(kernels::FirstDifference(absl::MakeConstSpan(data, count), sum), "");
         }
       }
     });
@@ -175,7 +176,7 @@ TEST_P(CommunicatorTest, SplitsIntoGroups) {
 
 // The engine's thread may start later than the first call. Alone in its world, the thread is woken by calls only.
 TEST_P(CommunicatorTest, TheFirstCallOfAWorldOfOneEndsWhenNobodyWaits) {
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < Repetitions(30); ++i) {
     RunWorld(1, options(), [&](Communicator& comm) {
       const Work work = comm.Barrier();
       const absl::Time end = absl::Now() + absl::Seconds(20);
@@ -188,7 +189,7 @@ TEST_P(CommunicatorTest, TheFirstCallOfAWorldOfOneEndsWhenNobodyWaits) {
 
 TEST_P(CommunicatorTest, SplitsThousandsOfTimes) {
   RunWorld(1, options(), [](Communicator& comm) {
-    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(comm.Split(0, 0).ok()) << i;
+    for (int i = 0; i < Repetitions(5000); ++i) ASSERT_TRUE(comm.Split(0, 0).ok()) << i;
   });
 }
 

@@ -29,7 +29,9 @@ CollectiveSpec SpecOf(CollectiveSpec spec, std::int64_t count, Rank rank, int si
 
 // Element `i` of the output of `rank`.
 kernels::Number OutputElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, std::int64_t i);
-// The index of the first wrong element in the output of `rank`; nullopt: all are right. `count` as for SpecOf.
+// Writes the expected output of `rank` to `data`. `count` as for SpecOf.
+void FillOutput(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size, void* data);
+// The index of the first wrong element in the output of `rank`; nullopt: all are right.
 std::optional<std::int64_t> FirstWrongElement(const CollectiveSpec& spec, std::int64_t count, Rank rank, int size,
                                               const void* out);
 

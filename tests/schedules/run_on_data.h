@@ -49,9 +49,7 @@ inline void ExpectRightResults(const Schedule& schedule, const CallCase& call, S
     const std::int64_t outputs = OutputCount(spec, rank, call.size);
     const bool own_block = spec.in_place && outputs < InputCount(spec, rank, call.size);
     Bytes expected(static_cast<std::size_t>(outputs * SizeOf(spec.dtype)));
-    for (std::int64_t i = 0; i < outputs; ++i) {
-      kernels::StoreNumber(spec.dtype, expected.data(), i, OutputElement(spec, call.count, rank, call.size, i));
-    }
+    FillOutput(spec, call.count, rank, call.size, expected.data());
     const std::byte* const begin = executor.out(rank).data() + (own_block ? rank * call.count * SizeOf(spec.dtype) : 0);
     ASSERT_EQ(kernels::Differences(spec.dtype, begin, expected.data(), outputs), "")
         << ToString(spec) << ", rank " << rank << " of " << call.size;
