@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from launchers import LIMIT, PYTHON, SUM, check_sums, environment, run, write
+import forked_python
+from launchers import LIMIT, PYTHON, SUM, TORCHRUN, check_sums, environment, run, write
 
-TORCHRUN = [PYTHON, "-m", "torch.distributed.run"]
+forked_python.import_once("tutti.torch")
 MPIRUNS = {
     "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
     "mpich": ["mpirun.mpich"],
@@ -88,20 +89,20 @@ def test_an_argument_that_contradicts_the_launcher(tmp_path):
     script = SUM.replace('"tutti://"', '"tutti://", rank=0, world_size=5')
     ended = run([*MPIRUNS["mpich"], "-n", 2, PYTHON, write(tmp_path, script)], expected=1)
     assert "world_size=5, and the launcher pmi says world_size=2" in ended.stderr, ended.stderr
-    ended = run([PYTHON, write(tmp_path, script)], expected=1)
+    ended = forked_python.run([write(tmp_path, script)], expected=1)
     assert "world_size=5, and no launcher has started this process, so world_size=1" in ended.stderr, ended.stderr
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "65536"])
 def test_a_port_that_is_none(port, tmp_path):
     variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ended = run([PYTHON, write(tmp_path, SUM)], expected=1, **variables)
+    ended = forked_python.run([write(tmp_path, SUM)], expected=1, **variables)
     assert f"MASTER_PORT={port}: expected a port from 1 to 65535" in ended.stderr, ended.stderr
 
 
 def test_several_nodes_without_an_address(tmp_path):
     variables = {"TUTTI_RANK": "0", "TUTTI_SIZE": "2", "TUTTI_LOCAL_RANK": "0", "TUTTI_LOCAL_SIZE": "1"}
-    ended = run([PYTHON, write(tmp_path, SUM)], expected=1, **variables)
+    ended = forked_python.run([write(tmp_path, SUM)], expected=1, **variables)
     assert "ranks are on several nodes" in ended.stderr and "or MASTER_ADDR=host" in ended.stderr, ended.stderr
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 PYTHON = sys.executable
+TORCHRUN = [PYTHON, "-m", "torch.distributed.run"]
 LIMIT = 120  # seconds
 
 # What a user writes to be startable by every launcher. The line is written at once, since ranks share the output.
