@@ -8,20 +8,26 @@ import zipfile
 
 import pytest
 
+import forked_python
 from launchers import LIMIT, PYTHON, environment, run, write
 
+forked_python.import_once("tutti.torch")
 COMPAT = [PYTHON, "-m", "tutti.compat"]
 SOURCES = pathlib.Path(__file__).parents[2]
 
 
-def say(program, **more):
-    """What a program prints under the switch."""
-    return run([*COMPAT, "-c", program], **more).stdout.strip()
+def under_switch(program, **more):
+    """What a program does under the switch where torch has been imported before."""
+    return forked_python.run(["-m", "tutti.compat", "-c", program], **more)
+
+
+def last_line(ended):
+    return ended.stderr.strip().split("\n")[-1]
 
 
 def error_of(program, command=(*COMPAT, "-c"), **more):
     """The last line of the error that a program ends with under the switch."""
-    return run([*command, program], expected=1, **more).stderr.strip().split("\n")[-1]
+    return last_line(run([*command, program], expected=1, **more))
 
 
 # ---- names ----
@@ -61,7 +67,7 @@ import horovod.torch as hvd, tutti.compat.horovod.torch, bagua.torch_api.algorit
 assert hvd is tutti.compat.horovod.torch and hvd.__spec__.name == "tutti.compat.horovod.torch"
 print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
 """
-    assert say(program) == "tutti.compat.bagua.torch_api.algorithms.bytegrad"
+    assert under_switch(program).stdout == "tutti.compat.bagua.torch_api.algorithms.bytegrad\n"
 
 
 @pytest.mark.parametrize("statement, text", [
@@ -76,11 +82,12 @@ print(type(pickle.loads(pickle.dumps(bytegrad.ByteGradAlgorithm()))).__module__)
     ("import horovod.torch as hvd; hvd.unheard", "AttributeError: Tutti has no horovod.torch.unheard: docs/old_names"),
 ])
 def test_what_there_is_no_more(statement, text):
-    assert error_of(statement).startswith(text)
+    assert last_line(under_switch(statement, expected=1)).startswith(text)
 
 
 def test_has_attribute_of_what_there_is_no_more():
-    assert say("import horovod.torch as hvd; print(hasattr(hvd, 'elastic'), hasattr(hvd, 'init'))") == "False True"
+    program = "import horovod.torch as hvd; print(hasattr(hvd, 'elastic'), hasattr(hvd, 'init'))"
+    assert under_switch(program).stdout == "False True\n"
 
 
 def skip_without(name):
@@ -106,7 +113,7 @@ assert not {"lightning", "pytorch_lightning"} & set(sys.modules)
 from bagua.torch_api.algorithms.q_adam import QAdamOptimizer
 print(QAdamOptimizer)
 """
-    assert say(program) == "the optimizer"
+    assert under_switch(program).stdout == "the optimizer\n"
 
 
 def test_arguments_of_old_lightnings_are_activated_once():

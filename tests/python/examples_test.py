@@ -1,21 +1,25 @@
-"""The examples of the docs, run as their first lines say."""
+"""The examples of the docs: each on ranks as torchrun makes them, and one run by torchrun as its first line says."""
 
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
+import forked_python
+from launchers import TORCHRUN, run
+
 EXAMPLES = pathlib.Path(__file__).parents[2] / "docs" / "examples"
+forked_python.import_once("torch._dynamo", "torch.distributed.fsdp", "tutti.torch")
 
 
 def run_example(ranks, name, *arguments):
     """The words that an example prints on some ranks."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    run = subprocess.run([*command, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.split()
+    return forked_python.run_on_ranks(ranks, [EXAMPLES / name, *arguments]).stdout.split()
+
+
+def test_torchrun():
+    text = run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, EXAMPLES / "ddp.py"]).stdout
+    assert re.fullmatch(r"loss 0\.00\d+ on 2 ranks\n", text), text
 
 
 @pytest.mark.parametrize("example, loss", [

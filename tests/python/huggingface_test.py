@@ -1,12 +1,12 @@
 """Accelerate and the Trainer of transformers on the backend tutti."""
 
-import subprocess
-import sys
-
 import pytest
 
-from launchers import environment
+import forked_python
 from examples_test import EXAMPLES, run_example
+from launchers import TORCHRUN, run, write
+
+forked_python.import_once("torch._dynamo", "accelerate", "transformers.trainer", "tutti.accelerate", "tutti.torch")
 
 
 @pytest.mark.parametrize("example, ranks", [("accelerate_loop.py", 3), ("trainer.py", 2)])
@@ -17,9 +17,7 @@ def test_example(example, ranks, tmp_path):
 
 
 def test_a_process_that_no_launcher_started():
-    command = [sys.executable, EXAMPLES / "huggingface" / "accelerate_loop.py"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
-    assert ended.returncode == 0 and "on 1 ranks" in ended.stdout, ended.stderr
+    assert "on 1 ranks" in forked_python.run([EXAMPLES / "huggingface" / "accelerate_loop.py"]).stdout
 
 
 BACKEND = """
@@ -37,16 +35,10 @@ accelerator.end_training()
 
 
 def test_a_rank_does_not_train_alone(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(BACKEND.replace("cpu=True, ", ""))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
-    assert ended.returncode != 0 and "say Accelerator(cpu=True)" in ended.stderr, ended.stderr
+    script = write(tmp_path, BACKEND.replace("cpu=True, ", ""))
+    ended = forked_python.run_on_ranks(2, [script], expected=1)
+    assert ended.stderr.count("say Accelerator(cpu=True)") == 2, ended.stderr
 
 
 def test_the_backend_is_tutti_and_ddp_takes_an_algorithm(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(BACKEND)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
-    assert ended.returncode == 0, ended.stderr
+    run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, write(tmp_path, BACKEND)])

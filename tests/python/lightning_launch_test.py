@@ -1,14 +1,16 @@
 """A script of Lightning under every launcher, and in a notebook, as users start it."""
 
 import shutil
-import sys
 
 import pytest
 
-from launchers import PYTHON, run, write
+import forked_python
+from launchers import PYTHON, TORCHRUN, run, write
+
+forked_python.import_once("torch._dynamo", "pytorch_lightning", "tutti.lightning")
 
 SCRIPT = """
-import os, sys, torch
+import os, sys, torch, torch.distributed as dist
 import pytorch_lightning as pl
 import tutti.lightning
 from torch.utils.data import DataLoader, TensorDataset
@@ -31,54 +33,73 @@ def main(strategy="bagua", devices=2):
     model = Model()
     trainer.fit(model, data)
     lr = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else 0.1  # a process that spawned the ranks
-    os.write(1, f"<rank {trainer.global_rank} of {trainer.world_size} step {trainer.global_step} lr {lr:.1f} "
+    os.write(1, f"<{strategy} rank {trainer.global_rank} of {trainer.world_size} step {trainer.global_step} lr {lr:.1f} "
                 f"{model.net.weight.sum():.4f}>\\n".encode())
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    for strategy, devices in zip(sys.argv[1::2], sys.argv[2::2]):
+        main(strategy, int(devices))
+        if dist.is_initialized():  # the next strategy makes a group of its own
+            dist.destroy_process_group()
 """
 
 
-def check(text, ranks, steps, lr=0.1, world=None):
-    lines = sorted(line for line in text.split("\n") if line.startswith("<rank"))
-    assert [line.split()[1] for line in lines] == [str(rank) for rank in range(ranks)], text
+def check(text, strategy, ranks, steps, lr=0.1, world=None):
+    lines = sorted(line for line in text.split("\n") if line.startswith(f"<{strategy} rank"))
+    assert [line.split()[2] for line in lines] == [str(rank) for rank in range(ranks)], text
     assert all(f"of {world or ranks} step {steps} lr {lr:.1f}" in line for line in lines), text
     assert len({line.split()[-1] for line in lines}) == 1, text
 
 
-@pytest.mark.parametrize("strategy", ["bagua", "tutti:bytegrad", "ddp_sharded"])
-def test_python_starts_the_ranks(strategy, tmp_path):
-    check(run([PYTHON, write(tmp_path, SCRIPT), strategy, 2]).stdout, 2, 8)
+def test_python_starts_the_ranks(tmp_path):
+    check(run([PYTHON, write(tmp_path, SCRIPT), "bagua", 2]).stdout, "bagua", 2, 8)
+
+
+@pytest.mark.parametrize("strategy", ["tutti:bytegrad", "ddp_sharded"])
+def test_a_script_starts_its_other_rank(strategy, tmp_path):
+    check(forked_python.run([write(tmp_path, SCRIPT), strategy, 2]).stdout, strategy, 2, 8)
 
 
 @pytest.mark.parametrize("strategy", ["bagua_spawn", "tutti_fork:decentralized"])
 def test_processes_of_python(strategy, tmp_path):
-    check(run([PYTHON, write(tmp_path, SCRIPT), strategy, 2]).stdout, 1, 0, world=2)  # the process that spawned them
+    text = forked_python.run([write(tmp_path, SCRIPT), strategy, 2]).stdout
+    check(text, strategy, 1, 0, world=2)  # the process that spawned them
 
 
 def test_torchrun(tmp_path):
-    script = write(tmp_path, SCRIPT)
-    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 3]
-    check(run([*torchrun, script, "tutti:decentralized", 3]).stdout, 3, 6)
-    check(run([*torchrun, script, "horovod", 1]).stdout, 3, 6, lr=0.3)
+    text = run([*TORCHRUN, "--standalone", "--nproc-per-node", 3, write(tmp_path, SCRIPT), "tutti:decentralized", 3,
+                "horovod", 1]).stdout
+    check(text, "tutti:decentralized", 3, 6)
+    check(text, "horovod", 3, 6, lr=0.3)
+
+
+TOO_MANY_DEVICES = """
+    try:
+        main("bagua", 3)
+    except Exception as error:
+        os.write(1, f"<error {error}>\\n".encode())
+"""
 
 
 @pytest.mark.parametrize("mpirun", ["mpirun.openmpi --allow-run-as-root --oversubscribe", "mpirun.mpich"])
 def test_mpirun(mpirun, tmp_path):
-    command = [*mpirun.split(), "-n", 2, PYTHON, write(tmp_path, SCRIPT)]
+    command = [*mpirun.split(), "-n", 2, PYTHON, write(tmp_path, SCRIPT + TOO_MANY_DEVICES)]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    check(run([*command, "horovod", 1]).stdout, 2, 8, lr=0.2)
+    ended = run([*command, "horovod", 1, "bagua", 2, "ddp", 2])
+    check(ended.stdout, "horovod", 2, 8, lr=0.2)
     for strategy in ("bagua", "ddp"):
-        check(run([*command, strategy, 2]).stdout, 2, 8)
-    wrong = run([*command, "bagua", 3], expected=1).stderr
-    assert "Trainer(devices=3, num_nodes=1) asks for 3 processes" in wrong and "say devices=2, num_nodes=1" in wrong
+        check(ended.stdout, strategy, 2, 8)
+    wrong = [line for line in ended.stdout.split("\n") if line.startswith("<error")]
+    assert len(wrong) == 2, ended
+    assert all("Trainer(devices=3, num_nodes=1) asks for 3 processes" in line for line in wrong), wrong
+    assert all("say devices=2, num_nodes=1" in line for line in wrong), wrong
 
 
 def test_horovod_without_a_launcher(tmp_path):
     script = write(tmp_path, SCRIPT)
-    check(run([PYTHON, script, "horovod", 1]).stdout, 1, 16)
-    assert "start the script by horovodrun -np" in run([PYTHON, script, "horovod", 2], expected=1).stderr
+    check(forked_python.run([script, "horovod", 1]).stdout, "horovod", 1, 16)
+    assert "start the script by horovodrun -np" in forked_python.run([script, "horovod", 2], expected=1).stderr
 
 
 def test_a_notebook(tmp_path):

@@ -2,15 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import tutti.lightning
-from launchers import PYTHON, environment, run, write
+import forked_python
+from launchers import TORCHRUN, run, write
 from lightning_model import Model, loader, pl, run_trainers, samples, trainer
+
+forked_python.import_once("torch._dynamo", "lightning.pytorch.cli", "lightning.pytorch.demos.boring_classes",
+                          "tutti.lightning")
 
 
 class TakesBatches(Model):
@@ -67,8 +69,8 @@ print(type(cli.trainer.strategy).__name__, cli.trainer.strategy.algorithm)
 ])
 def test_lightning_cli(arguments, expected, tmp_path):
     pytest.importorskip("jsonargparse")
-    command = [PYTHON, write(tmp_path, CLI), "--trainer.accelerator=cpu", "--trainer.devices=1", *arguments]
-    assert expected in run(command).stdout
+    words = [write(tmp_path, CLI), "--trainer.accelerator=cpu", "--trainer.devices=1", *arguments]
+    assert expected in forked_python.run(words).stdout
 
 
 def is_requeued(rank, folder):
@@ -123,11 +125,19 @@ os.write(1, f"<rank {trainer.global_rank} ended at step {trainer.global_step} ep
 """
 
 
-@pytest.mark.parametrize("strategy", ["bagua", "tutti:decentralized"])
-def test_an_elastic_job_goes_on_after_a_killed_rank(strategy, tmp_path):
-    command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 1,
-               write(tmp_path, RESTARTS), tmp_path, strategy]
-    text = run(command).stdout
+def check_second_life(text):
     assert sorted(line for line in text.split("\n") if line.startswith("<")) == [
         f"<rank {rank} ended at step 8 epoch 4>" for rank in (0, 1)
     ], text
+
+
+def test_torchrun_restarts_after_a_killed_rank(tmp_path):
+    check_second_life(run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1,
+                           write(tmp_path, RESTARTS), tmp_path, "bagua"]).stdout)
+
+
+def test_a_job_goes_on_after_a_killed_rank(tmp_path):
+    words = [write(tmp_path, RESTARTS), tmp_path, "tutti:decentralized"]
+    first = forked_python.run_on_ranks(2, words, expected=1)
+    assert "<rank" not in first.stdout and "rank 1" in first.stderr, first
+    check_second_life(forked_python.run_on_ranks(2, words, TORCHELASTIC_RESTART_COUNT=1).stdout)
