@@ -70,10 +70,10 @@ def _run(words, environments, expected):
                 words, variables, _search_path(variables.get("PYTHONPATH", "")), *files))
             for variables in environments
         ]
-        end = time.monotonic() + LIMIT
         try:
             for process in processes:
-                process.start()
+                process.start()  # the first one waits until the server has imported its modules
+            end = time.monotonic() + LIMIT
             for process in processes:
                 process.join(max(0, end - time.monotonic()))
         finally:
