@@ -80,9 +80,6 @@ class RankDriver {
   std::function<void()> wake_all_;
 };
 
-// `size` bytes that differ between seeds.
-std::string Pattern(std::size_t size, unsigned seed);
-
 // The bytes of a message whose Send does not end while nobody receives the message: more than any transport takes over
 // before (the UCX transport: 8 MiB for a peer on another node).
 inline constexpr std::size_t kLongerThanBuffers = 12'000'000;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/transports/conformance.h"
+#include "tests/transports/payload.h"
 
 namespace tutti {
 namespace {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 TEST_P(TransportConformance, ShutdownEndsWhatIsPendingWithItsCauseOnce) {
   RunRanks(3, [&](RankDriver& me) {
-    const std::string out = Pattern(kLongerThanBuffers, 1);
+    const std::string out = Payload(kLongerThanBuffers, 1);
     std::string in(100, '?');
     Op sent, received;
     me.Recv((me.rank + 1) % 3, 1, &in, &received);  // a message that nobody sends
@@ -69,8 +70,8 @@ struct Ops : std::deque<Op> {
 // An exchange of a small and a large message with a peer.
 void ExchangeWith(RankDriver& me, Rank peer, std::uint64_t tag) {
   Ops ops(4);
-  const std::vector<std::string> out = {Pattern(100, static_cast<unsigned>(me.rank)),
-                                        Pattern(2'000'000, static_cast<unsigned>(me.rank))};
+  const std::vector<std::string> out = {Payload(100, static_cast<unsigned>(me.rank)),
+                                        Payload(2'000'000, static_cast<unsigned>(me.rank))};
   std::vector<std::string> in = {std::string(out[0].size(), '?'), std::string(out[1].size(), '?')};
   for (std::size_t i = 0; i < 2; ++i) {
     me.Recv(peer, tag + i, &in[i], &ops[i]);
@@ -78,7 +79,7 @@ void ExchangeWith(RankDriver& me, Rank peer, std::uint64_t tag) {
   }
   me.CheckUntil([&] { return ops.all_ended(); });
   ops.ExpectEach(absl::OkStatus());
-  for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(in[i] == Pattern(in[i].size(), static_cast<unsigned>(peer)));
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(in[i] == Payload(in[i].size(), static_cast<unsigned>(peer)));
 }
 
 TEST_P(TransportConformance, APeerThatAbortsIsLostAlone) {
@@ -89,7 +90,7 @@ TEST_P(TransportConformance, APeerThatAbortsIsLostAlone) {
       me.DriveUntil([&] { return ready == 2; });
       return me.transport.Shutdown(absl::InternalError("rank 2 has had enough"));
     }
-    const std::string large = Pattern(kLongerThanBuffers, 1);
+    const std::string large = Payload(kLongerThanBuffers, 1);
     std::string in(100, '?');
     Ops lost(2), late(2);
     me.Recv(2, 1, &in, &lost[0]);
@@ -119,7 +120,7 @@ TEST_P(TransportConformance, DisconnectEndsWhatIsUnderWayWithThatPeerAlone) {
       ++step;
       me.WakeAll();
     };
-    const std::string small = Pattern(100, 1), large = Pattern(kLongerThanBuffers, 2);
+    const std::string small = Payload(100, 1), large = Payload(kLongerThanBuffers, 2);
     if (me.rank == 2) {
       Ops sent(2);  // nobody receives these
       me.Send(0, 7, small, &sent[0]);
@@ -180,7 +181,7 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
       me.WakeAll();
     };
     const auto await = [&](int s) { me.CheckUntil([&, s] { return step >= s; }); };
-    const std::string small = Pattern(1000, 1), middle = Pattern(50'000, 3), large = Pattern(kLongerThanBuffers, 2);
+    const std::string small = Payload(1000, 1), middle = Payload(50'000, 3), large = Payload(kLongerThanBuffers, 2);
     if (me.rank == 0) {
       Ops before(kSmall + 2), after(kSmall + 2), other(2);
       const auto send_all = [&](Ops& ops, std::uint64_t first) {
@@ -225,12 +226,12 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
       me.CheckUntil([&] { return other.all_ended(); });
       other.ExpectEach(absl::OkStatus());
       EXPECT_TRUE(other_large == large && other_small == small);
-      EXPECT_TRUE(in == Pattern(in.size(), 7));
+      EXPECT_TRUE(in == Payload(in.size(), 7));
       EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
     } else {
       await(4);
       Op sent;
-      const std::string out = Pattern(100, 7);
+      const std::string out = Payload(100, 7);
       me.Send(1, TagInGroup(kOther, 5000), out, &sent);
       me.CheckUntil([&] { return sent.calls > 0; });
     }
@@ -240,7 +241,7 @@ TEST_P(TransportConformance, DiscardEndsReceivesAndThrowsMessagesAway) {
 TEST_P(TransportConformance, OldDiscardedGroupsAreForgotten) {
   RunRanks(1, [&](RankDriver& me) {
     for (std::uint32_t group = 1; group <= Transport::kMostDiscarded + 1; ++group) me.transport.Discard(group);
-    const std::string out = Pattern(10, 1);
+    const std::string out = Payload(10, 1);
     std::string in(10, '?');
     Ops ops(3);
     me.Send(0, TagInGroup(2, 0), out, &ops[0]);
@@ -259,7 +260,7 @@ TEST_P(TransportConformance, AnAcceptedGroupIsKept) {
     for (const std::uint32_t group : {7u, 8u, 9u}) me.transport.Discard(group);
     me.transport.Accept(8);
     me.transport.Accept(10);  // a group that was never discarded
-    const std::string out = Pattern(10, 1);
+    const std::string out = Payload(10, 1);
     std::string in(10, '?');
     Ops ops(3);
     me.Send(0, TagInGroup(8, 0), out, &ops[0]);
@@ -319,13 +320,13 @@ TEST_P(TransportConformance, AGoodbyeIsNotAFailureAndLosesNothing) {
     const auto all_ended = [&] { return std::all_of(ops.begin(), ops.end(), [](const Op& o) { return o.calls > 0; }); };
     const auto size = [](std::size_t i) { return i * 997; };
     for (std::size_t i = 0; i < kMessages; ++i) {
-      data[i] = me.rank == 0 ? Pattern(size(i), 3) : std::string(size(i), '?');
+      data[i] = me.rank == 0 ? Payload(size(i), 3) : std::string(size(i), '?');
       if (me.rank == 0) me.Send(1, i, data[i], &ops[i]);
       if (me.rank == 1) me.Recv(0, i, &data[i], &ops[i]);
     }
     me.DriveUntil(all_ended);
     if (me.rank == 0) return me.transport.Shutdown(absl::OkStatus());
-    for (std::size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(ops[i].status.ok() && data[i] == Pattern(size(i), 3));
+    for (std::size_t i = 0; i < kMessages; ++i) EXPECT_TRUE(ops[i].status.ok() && data[i] == Payload(size(i), 3));
     EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
   });
 }
@@ -338,7 +339,7 @@ TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
     std::deque<Op> ops(sizes.size());
     std::vector<std::string> data;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      data.push_back(me.rank == 2 ? Pattern(sizes[i], 3) : std::string(sizes[i], '?'));
+      data.push_back(me.rank == 2 ? Payload(sizes[i], 3) : std::string(sizes[i], '?'));
     }
     EXPECT_FALSE(me.transport.HasLeft(me.rank));
     if (me.rank == 2) {
@@ -360,7 +361,7 @@ TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
     if (me.rank == 0) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         EXPECT_EQ(ops[i].calls, 1);
-        EXPECT_TRUE(ops[i].status.ok() && data[i] == Pattern(sizes[i], 3)) << ops[i].status;
+        EXPECT_TRUE(ops[i].status.ok() && data[i] == Payload(sizes[i], 3)) << ops[i].status;
       }
     }
     EXPECT_FALSE(me.transport.HasLeft(1 - me.rank));

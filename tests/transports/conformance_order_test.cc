@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "gmock/gmock.h"
 #include "tests/transports/conformance.h"
+#include "tests/transports/payload.h"
 
 namespace tutti {
 namespace {
@@ -51,7 +52,7 @@ TEST_P(TransportConformance, MessagesOfOneTagAreReceivedInTheOrderSent) {
       if (receives_first) receive_all();
       meet(2);
       for (std::size_t i = 0; i < kMessages; ++i) {
-        out[i] = Pattern(LengthOf(i), static_cast<unsigned>(1000 * me.rank) + static_cast<unsigned>(i));
+        out[i] = Payload(LengthOf(i), static_cast<unsigned>(1000 * me.rank) + static_cast<unsigned>(i));
         me.Send(peer, kTag, out[i], &sent[i]);
       }
       meet(4);
@@ -60,7 +61,7 @@ TEST_P(TransportConformance, MessagesOfOneTagAreReceivedInTheOrderSent) {
       for (std::size_t i = 0; i < kMessages; ++i) {
         EXPECT_EQ(received[i].status, absl::OkStatus()) << i;
         const auto seed = static_cast<unsigned>(1000 * peer) + static_cast<unsigned>(i);
-        EXPECT_TRUE(in[i] == Pattern(LengthOf(i), seed)) << "message " << i;
+        EXPECT_TRUE(in[i] == Payload(LengthOf(i), seed)) << "message " << i;
       }
     });
   }
@@ -112,7 +113,7 @@ TEST_P(TransportConformance, OfSeveralReceivesTheOnePostedFirstTakesTheMessage) 
       if (me.rank == 1) {
         me.DriveUntil([&] { return !receives_first || go; });
         for (std::size_t i = 0; i < kMessages; ++i) {
-          data[i] = Pattern(LengthOf(i), static_cast<unsigned>(i));
+          data[i] = Payload(LengthOf(i), static_cast<unsigned>(i));
           me.Send(0, kTag, data[i], &ops[i]);
         }
         go = true;
@@ -135,7 +136,7 @@ TEST_P(TransportConformance, OfSeveralReceivesTheOnePostedFirstTakesTheMessage) 
       me.WakeAll();
       for (std::size_t i = 0; i < kMessages; ++i) {
         EXPECT_EQ(ops[i].status, absl::OkStatus()) << i;
-        EXPECT_TRUE(data[i] == Pattern(LengthOf(i), static_cast<unsigned>(i))) << "message " << i;
+        EXPECT_TRUE(data[i] == Payload(LengthOf(i), static_cast<unsigned>(i))) << "message " << i;
         if (i % 3 == 0) {
           EXPECT_EQ(ops[i].source, 1);
         }
@@ -149,7 +150,7 @@ TEST_P(TransportConformance, AMessageToOneselfMeetsAReceiveFromAnySource) {
   RunRanks(1, [&](RankDriver& me) {
     for (const bool receives_first : {true, false}) {
       for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, std::size_t{9'000'000}}) {
-        const std::string out = Pattern(bytes, 3);
+        const std::string out = Payload(bytes, 3);
         std::string in(bytes, '?');
         Op sent, received;
         if (!receives_first) me.Send(0, kTag, out, &sent);

@@ -24,8 +24,6 @@ constexpr absl::Duration kPatience = absl::Minutes(1);  // a bound for slow mach
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformanceSlow);
 
-std::string Pattern(std::size_t size, unsigned seed) { return Payload(size, seed); }
-
 void RankDriver::DriveUntil(const std::function<bool()>& done) {
   const absl::Time deadline = absl::Now() + kPatience;
   while (!done()) {
@@ -106,7 +104,7 @@ TEST_P(TransportConformance, CarriesEverySize) {
   RunRanks(2, [&](RankDriver& me) {
     const Rank peer = 1 - me.rank;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const std::string out = Pattern(sizes[i], static_cast<unsigned>(me.rank));
+      const std::string out = Payload(sizes[i], static_cast<unsigned>(me.rank));
       std::string in(sizes[i], '?');
       Op sent, received;
       me.Recv(peer, i, &in, &received);
@@ -114,7 +112,7 @@ TEST_P(TransportConformance, CarriesEverySize) {
       me.Await({&sent, &received});
       EXPECT_TRUE(sent.status.ok()) << sent.status;
       EXPECT_TRUE(received.status.ok()) << received.status;
-      EXPECT_TRUE(in == Pattern(sizes[i], static_cast<unsigned>(peer))) << sizes[i] << " bytes";
+      EXPECT_TRUE(in == Payload(sizes[i], static_cast<unsigned>(peer))) << sizes[i] << " bytes";
     }
   });
 }
@@ -131,7 +129,7 @@ TEST_P(TransportConformance, MatchesByTagInAnyOrder) {
     std::deque<Op> ops(2 * kMessages);
     for (std::size_t i = 0; i < order.size(); ++i) {
       const std::size_t index = order[i] >> 40;
-      out[index] = Pattern(100 * index, static_cast<unsigned>(index));
+      out[index] = Payload(100 * index, static_cast<unsigned>(index));
       me.Send(peer, order[i], out[index], &ops[i]);
     }
     std::reverse(order.begin(), order.end());
@@ -149,7 +147,7 @@ TEST_P(TransportConformance, MatchesByTagInAnyOrder) {
 TEST_P(TransportConformance, SendsToItself) {
   RunRanks(2, [&](RankDriver& me) {
     for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{300'000}}) {
-      const std::string out = Pattern(size, 9);
+      const std::string out = Payload(size, 9);
       std::string in(size, '?');
       Op sent, received;
       me.Send(me.rank, 1, out, &sent);
@@ -217,7 +215,7 @@ TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
     std::vector<std::string> data(kMessages);
     std::vector<Op> ops(kMessages);
     for (std::size_t i = 0; i < kMessages; ++i) {
-      data[i] = me.rank == 0 ? Pattern(kBytes, static_cast<unsigned>(i)) : std::string(kBytes, 0);
+      data[i] = me.rank == 0 ? Payload(kBytes, static_cast<unsigned>(i)) : std::string(kBytes, 0);
     }
     const auto all_ended = [&] { return absl::c_all_of(ops, [](const Op& op) { return op.calls == 1; }); };
     if (me.rank == 0) {
@@ -234,7 +232,7 @@ TEST_P(TransportConformance, DrainTakesAllThatHasArrived) {
       me.DriveUntil(all_ended);
       drained = true;
       me.WakeAll();
-      for (std::size_t i = 0; i < kMessages; ++i) EXPECT_EQ(data[i], Pattern(kBytes, static_cast<unsigned>(i)));
+      for (std::size_t i = 0; i < kMessages; ++i) EXPECT_EQ(data[i], Payload(kBytes, static_cast<unsigned>(i)));
     }
   });
 }
@@ -243,7 +241,7 @@ TEST_P(TransportConformance, FloodsBothWaysWithMoreRanksThanCores) {
   constexpr int kRanks = 5;
   constexpr std::size_t kMessages = 64;
   const auto data_of = [](Rank rank, std::size_t message) {
-    return Pattern(message * 300, static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(message));
+    return Payload(message * 300, static_cast<unsigned>(rank) * 1000 + static_cast<unsigned>(message));
   };
   RunRanks(kRanks, [&](RankDriver& me) {
     std::deque<Op> ops(2 * kRanks * kMessages);
@@ -279,7 +277,7 @@ TEST_P(TransportConformance, WrongLengthNamesBothLengths) {
     RunRanks(2, [&, sent_bytes = sent_bytes, expected_bytes = expected_bytes](RankDriver& me) {
       Op op;
       if (me.rank == 0) {
-        const std::string out = Pattern(sent_bytes, 1);
+        const std::string out = Payload(sent_bytes, 1);
         me.Send(1, 3, out, &op);
         me.Await({&op});
         return;

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
+#include "tests/transports/payload.h"
 #include "tutti/faulty_transport.h"
 
 namespace tutti {
@@ -201,7 +202,7 @@ TEST(FaultyTransport, ACopyMeetsNoLaterReceiveOfItsTag) {
 TEST(FaultyTransport, ACorruptedMessageDiffersInOneBitAndItsSenderKeepsItsOwn) {
   Op sent, received, sent_none, received_none;
   FaultyWorld world(2, {.seed = 4, .faults = {{.kind = FaultKind::kCorrupt}}});
-  const std::string out = Pattern(100, 1);
+  const std::string out = Payload(100, 1);
   std::string in(100, '?'), none;
   world.Send(0, 1, 1, out, &sent);
   world.Recv(0, 1, 1, &in, &received);
@@ -214,14 +215,14 @@ TEST(FaultyTransport, ACorruptedMessageDiffersInOneBitAndItsSenderKeepsItsOwn) {
   for (std::size_t i = 0; i < out.size(); ++i)
     flipped += __builtin_popcount(static_cast<unsigned char>(in[i] ^ out[i]));
   EXPECT_EQ(flipped, 1);
-  EXPECT_EQ(out, Pattern(100, 1));
+  EXPECT_EQ(out, Payload(100, 1));
   EXPECT_THAT(world.events, ElementsAre(FaultEvent{FaultKind::kCorrupt, 0, 1, 0}));
 }
 
 TEST(FaultyTransport, ATruncatedMessageNamesBothLengths) {
   Op sent, received;
   FaultyWorld world(2, {.faults = {{.kind = FaultKind::kTruncate}}});
-  const std::string out = Pattern(100, 1);
+  const std::string out = Payload(100, 1);
   std::string in(100, '?');
   world.Send(0, 1, 1, out, &sent);
   world.Recv(0, 1, 1, &in, &received);

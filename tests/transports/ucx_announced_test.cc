@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "tests/transports/conformance.h"
+#include "tests/transports/payload.h"
 #include "transports/forwarding.h"
 
 namespace tutti {
@@ -86,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(, UcxAnnounced, testing::Values(kFromRegions), NameOfMa
 TEST_P(UcxAnnounced, ASendEndsWhenItsMessageHasBeenTaken) {
   std::atomic<int> taken = 0;
   RunRanks(2, [&](RankDriver& me) {
-    std::string data = Pattern(kLong, 1);
+    std::string data = Payload(kLong, 1);
     Op op, word;
     if (me.rank == 0) {
       me.Send(1, 5, data, &op);
@@ -114,7 +115,7 @@ TEST_P(UcxAnnounced, ASendEndsWhenItsMessageHasBeenTaken) {
 TEST_P(UcxAnnounced, EverySendEndsThoughItsReceiverMovesNoMessagesAfterItsReceivesHaveEnded) {
   constexpr int kReceivers = 2;
   constexpr int kMessages = 40;
-  const std::string data = Pattern(64 << 10, 1);
+  const std::string data = Payload(64 << 10, 1);
   std::atomic<int> have_all = 0;
   std::atomic<bool> over = false;
   const auto await = [](std::atomic<int>& count) {
@@ -151,7 +152,7 @@ TEST_P(UcxAnnounced, ADifferenceInLengthNamesBothLengths) {
     RunRanks(2, [&](RankDriver& me) {
       Op op, next;
       if (me.rank == 0) {
-        me.Send(1, 5, Pattern(kLong, 1), &op);
+        me.Send(1, 5, Payload(kLong, 1), &op);
         me.Send(1, 5, "next", &next);
         me.Await({&op, &next});
         EXPECT_EQ(op.status, absl::OkStatus());
@@ -194,7 +195,7 @@ TEST_P(UcxAnnounced, AReceiverThatDiscardsEndsTheSend) {
     RunRanks(2, [&](RankDriver& me) {
       Op op, sign;
       if (me.rank == 0) {
-        me.Send(1, kTag, Pattern(kLong, 1), &op);
+        me.Send(1, kTag, Payload(kLong, 1), &op);
         me.Send(1, 1, "x", &sign);
         me.Await({&op, &sign});
         EXPECT_EQ(op.status, absl::OkStatus());
@@ -217,7 +218,7 @@ TEST_P(UcxAnnounced, AnAbortOfTheSenderEndsBothSides) {
   RunRanks(2, [&](RankDriver& me) {
     Op op, sign;
     if (me.rank == 0) {
-      me.Send(1, 5, Pattern(kLong, 1), &op);
+      me.Send(1, 5, Payload(kLong, 1), &op);
       me.Send(1, 6, "x", &sign);
       me.Await({&sign});
       me.transport.Shutdown(absl::AbortedError("enough"));
@@ -245,7 +246,7 @@ TEST_P(UcxAnnounced, AReadOfASendThatHasEndedWithoutItDoesNotEndWell) {
     RunRanks(2, [&](RankDriver& me) {
       Op op, sign;
       if (me.rank == 0) {
-        me.Send(1, 5, Pattern(8 * kLong, 1), &op);
+        me.Send(1, 5, Payload(8 * kLong, 1), &op);
         me.Send(1, 6, "x", &sign);
         me.DriveUntil([&] { return step == 1; });
         shuts_down ? me.transport.Shutdown(cause) : me.transport.Disconnect(1, cause);

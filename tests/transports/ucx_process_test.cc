@@ -15,6 +15,7 @@
 #include "tests/harness/stopped_clock.h"
 #include "tests/transports/conformance.h"
 #include "tests/transports/forked_ranks.h"
+#include "tests/transports/payload.h"
 #include "transports/ucx/descriptors.h"
 
 namespace tutti {
@@ -33,13 +34,13 @@ TEST_P(UcxProcessDeathTest, CarriesMessagesAndMapsRegions) {
   ForkedRanks ranks(2, GetParam(), [&](Child& me) {
     const Rank peer = 1 - me.rank;
     me.transport.region().base[77] = static_cast<std::byte>(me.rank + 1);
-    const std::string out = Pattern((1 << 20) + 3, static_cast<unsigned>(me.rank));
+    const std::string out = Payload((1 << 20) + 3, static_cast<unsigned>(me.rank));
     std::string in(out.size(), '?');
     Op sent, received;
     me.Send(peer, 1, out, &sent);
     me.Recv(peer, 1, &in, &received);
     me.Await({&sent, &received});
-    EXPECT_TRUE(in == Pattern(in.size(), static_cast<unsigned>(peer)));
+    EXPECT_TRUE(in == Payload(in.size(), static_cast<unsigned>(peer)));
     const MappedRegion theirs = me.transport.endpoint(peer).region();
     EXPECT_EQ(theirs.base != nullptr, GetParam().maps_peers);
     if (theirs.base != nullptr) {
@@ -58,7 +59,7 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
       ServeForEver(me);
     }
     std::string in(100, '?');
-    const std::string out = Pattern(kLongerThanBuffers, 1);
+    const std::string out = Payload(kLongerThanBuffers, 1);
     Op received, sent;
     me.Recv(2, 1, &in, &received);  // a message that nobody sends
     me.Send(2, 2, out, &sent);      // a message that nobody receives
@@ -89,7 +90,7 @@ TEST_P(UcxProcessDeathTest, AKilledRankIsNamedByEverySurvivor) {
 
 TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
   ForkedRanks ranks(3, GetParam(), [](Child& me) {
-    const std::string small = Pattern(100, 1), middle = Pattern(50'000, 2), large = Pattern(kLongerThanBuffers, 3);
+    const std::string small = Payload(100, 1), middle = Payload(50'000, 2), large = Payload(kLongerThanBuffers, 3);
     if (me.rank == 2) {
       std::deque<Op> sent(2);  // may be in the middle of their receives when this rank is killed
       me.Send(0, 1, large, &sent[0]);
@@ -117,14 +118,14 @@ TEST_P(UcxProcessDeathTest, WhatIsUnderWayWithAKilledRankEndsAndTheOthersGoOn) {
     for (bool over = false; !over; ++round) {
       const Rank peer = 1 - me.rank;
       rounds_after += ended() ? 1 : 0;
-      const std::string mine = Pattern(200'000, static_cast<unsigned>(round)) + (rounds_after > 20 ? "y" : "n");
+      const std::string mine = Payload(200'000, static_cast<unsigned>(round)) + (rounds_after > 20 ? "y" : "n");
       std::string theirs(mine.size(), '?');
       Op sent, received;
       me.Recv(peer, 1000 + round, &theirs, &received);
       me.Send(peer, 1000 + round, mine, &sent);
       me.CheckUntil([&] { return sent.calls > 0 && received.calls > 0; });
       ASSERT_TRUE(sent.status.ok() && received.status.ok()) << sent.status << received.status;
-      ASSERT_TRUE(theirs.substr(0, 200'000) == Pattern(200'000, static_cast<unsigned>(round)));
+      ASSERT_TRUE(theirs.substr(0, 200'000) == Payload(200'000, static_cast<unsigned>(round)));
       over = mine.back() == 'y' && theirs.back() == 'y';
     }
     ASSERT_EQ(me.transport.Check().size(), 1u);
@@ -149,7 +150,7 @@ TEST_P(UcxProcessDeathTest, AStoppedRankCanBeGivenUpAndTheOthersGoOn) {
     if (me.rank == 2) ServeForEver(me);
     me.orders.Read();
     const absl::Status cause = absl::DeadlineExceededError("rank 2 takes nothing");
-    const std::string small(4096, 'x'), large = Pattern(kLongerThanBuffers, 1);
+    const std::string small(4096, 'x'), large = Payload(kLongerThanBuffers, 1);
     std::string in(100, '?');
     std::deque<Op> ops(1002);  // more than the memory between two ranks holds
     for (std::size_t i = 0; i < 1000; ++i) me.Send(2, i, small, &ops[i]);
@@ -341,13 +342,13 @@ TEST_P(UcxProcessDeathTest, AForkedChildThatEndsDisturbsNobody) {
       }
     }
     const Rank peer = 1 - me.rank;
-    const std::string out = Pattern(1 << 20, static_cast<unsigned>(me.rank));
+    const std::string out = Payload(1 << 20, static_cast<unsigned>(me.rank));
     std::string in(out.size(), '?');
     Op sent, received;
     me.Recv(peer, 1, &in, &received);
     me.Send(peer, 1, out, &sent);
     me.Await({&sent, &received});
-    EXPECT_TRUE(in == Pattern(in.size(), static_cast<unsigned>(peer)));
+    EXPECT_TRUE(in == Payload(in.size(), static_cast<unsigned>(peer)));
     EXPECT_TRUE(me.FirstLoss().ok()) << me.FirstLoss();
     me.transport.Shutdown(absl::OkStatus());
   });
@@ -366,7 +367,7 @@ TEST_P(UcxProcessDeathTest, NoDescriptorOfATransportIsInherited) {
   ForkedRanks ranks(3, GetParam(), [&](Child& me) {
     std::deque<Op> ops(6);
     std::vector<std::string> in(3, std::string(100'000, '?'));
-    const std::string out = Pattern(100'000, 1);
+    const std::string out = Payload(100'000, 1);
     for (Rank peer = 0; peer < 3; ++peer) {
       me.Recv(peer, 1, &in[static_cast<std::size_t>(peer)], &ops[static_cast<std::size_t>(peer)]);
       me.Send(peer, 1, out, &ops[static_cast<std::size_t>(3 + peer)]);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/transports/forked_ranks.h"
+#include "tests/transports/payload.h"
 
 namespace tutti {
 namespace {
@@ -42,14 +43,14 @@ struct UnderWay {
 };
 
 void Exchange(RankDriver& me, Rank peer) {
-  const std::string out = Pattern(1'000'000, static_cast<unsigned>(me.rank));
+  const std::string out = Payload(1'000'000, static_cast<unsigned>(me.rank));
   std::string in(out.size(), '?');
   Op sent, received;
   me.Send(peer, 7, out, &sent);
   me.Recv(peer, 7, &in, &received);
   me.CheckUntil([&] { return sent.calls > 0 && received.calls > 0; });
   EXPECT_TRUE(sent.status.ok() && received.status.ok()) << sent.status << received.status;
-  EXPECT_TRUE(in == Pattern(in.size(), static_cast<unsigned>(peer)));
+  EXPECT_TRUE(in == Payload(in.size(), static_cast<unsigned>(peer)));
 }
 
 // Rank 2 is killed, or stopped and given up, in the middle of messages with the ranks 0 and 1, which go on.
