@@ -5,10 +5,10 @@
 
 A cell is a model, a number of ranks, the rate of each rank's link, and the milliseconds by which every packet arrives
 later. Every rank is a host of its own (a network namespace, bench/hosts/links.py). In each cell the step without
-communication is measured first; `tutti advise` gets the step, the link, the number of parameters and the buckets that
-the training has, and names a strategy. Then the strategies that compete train for a few steps, in turns: in the second
-round in the opposite order. A time is the median step of rank 0, the mean over the rounds. Trainings are ended after
-their last step, so that nothing is evaluated.
+communication is measured first; `tutti advise` gets the step, the link, the number of parameters, the largest layer of
+the mlp and the buckets that the training has, and names a strategy. Then the strategies that compete train for a few
+steps, in turns: in the second round in the opposite order. A time is the median step of rank 0, the mean over the
+rounds. Trainings are ended after their last step, so that nothing is evaluated.
 
 Left out, unless the advice names them, are strategies that cannot be near the fastest one:
 - those of which another one, in SAME_OR_FASTER, sends the same bytes and computes no more;
@@ -39,6 +39,8 @@ NEARLY = 1.1  # times the fastest step: an advice that is as good
 FAR = 1.3
 CORES = os.cpu_count()
 PARAMETERS = {"cnn": 206_922, "mlp": 20_037_642}
+# What `tutti advise` is told of the layers. Of the cnn nothing: most of its parameters are those of a layer that computes little.
+LAYERS = {"cnn": [], "mlp": ["--layer-parameters", str(4096 * 4096 + 4096)]}
 BUCKETS = ["--bucket-bytes", "1M", "--first-bucket-bytes", "64K"]  # as docs/examples/train_fashion_mnist.cc has them
 STEPS = {"cnn": 40, "mlp": 8}
 FIRST_STEPS = 3  # slow steps at the start, which are left out
@@ -73,7 +75,7 @@ def advice(tutti, cell, step_ms, cores):
     """What `tutti advise` says of a training whose ranks share `cores`."""
     link = cell.rate.replace("mbit", "M").replace("gbit", "G")
     words = [tutti, "advise", "--json", "--ranks", cell.ranks, "--link", link, "--parameters", PARAMETERS[cell.model],
-             "--step-ms", step_ms, "--cores-per-rank", cores / cell.ranks, *BUCKETS]
+             "--step-ms", step_ms, "--cores-per-rank", cores / cell.ranks, *BUCKETS, *LAYERS[cell.model]]
     if cell.delay_ms:
         words += ["--delay", f"{cell.delay_ms}ms"]
     return json.loads(subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout)

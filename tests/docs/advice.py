@@ -66,9 +66,10 @@ class Measured:
                 yield self.points(model=model, link=link, strategy="gradient_allreduce", optimizer="adam" if adam else "sgd") - own
 
 
-def advice(command, parameters, link, step_ms):
+def advice(command, model, parameters, link, step_ms):
     words = [command, "advise", "--json", "--ranks", str(RANKS), "--cores-per-rank", str(CORES / RANKS),
-             "--parameters", str(parameters), "--step-ms", str(step_ms), *unseen_links.BUCKETS, *LINKS[link]]
+             "--parameters", str(parameters), "--step-ms", str(step_ms), *unseen_links.BUCKETS, *unseen_links.LAYERS[model],
+             *LINKS[link]]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
@@ -101,7 +102,7 @@ def hits_of_table(command, measured):
     for (model, link), step_ms in measured.without_ms.items():
         exact = measured.of(model=model, link=link, strategy="gradient_allreduce", optimizer="sgd")[0]
         parameters = round(exact["bytes_per_step"] / (2 * (RANKS - 1) / RANKS * 4))
-        told = advice(command, parameters, link, step_ms)
+        told = advice(command, model, parameters, link, step_ms)
         wrong |= set(wrong_words(measured, told))
         steps = measured.steps(model, link)
         advised = steps.get(told["advice"], float("inf"))  # one that does not learn as well is no advice

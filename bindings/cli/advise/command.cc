@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "bindings/cli/advise/quantities.h"
 #include "bindings/cli/advise/report.h"
 #include "bindings/cli/advise/training.h"
@@ -33,6 +34,11 @@ absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
     return absl::InvalidArgumentError(
         "--link is missing: how fast is the link of a node, for example 1G? (Ranks on one node need none: "
         "--ranks-per-node)");
+  }
+  if (training.layer_parameters > training.parameters) {
+    return absl::InvalidArgumentError(absl::StrCat("--layer-parameters is ", training.layer_parameters,
+                                                   ", more than the ", training.parameters,
+                                                   " of --parameters, to which the layer belongs"));
   }
   training.step_s = flags.step_ms / 1e3;
   CostModel& model = training.model;
@@ -63,6 +69,11 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
   AddParsed(advise, "--parameters", training.parameters, ParseCount, "COUNT", "",
             "Parameters that are trained, as fp32: 350K, 20M or 1.5B (thousands, millions, billions)")
       ->required();
+  AddParsed(
+      advise, "--layer-parameters", training.layer_parameters, ParseCount, "COUNT", "1",
+      "Parameters of the largest layer: gradients of a layer are complete all at once, and no bucket leaves before. "
+      "For models whose layers compute for as long as they have parameters, as MLPs and transformers; 1: gradients "
+      "become complete at an even pace");
   advise
       .add_option("--step-ms", flags.step_ms,
                   "Milliseconds of a step on one rank when nothing is exchanged: forward, backward and optimizer")

@@ -193,13 +193,23 @@ class StepPredictor {
             .communication_s = total_.seconds,
             .step_s = step_s};
   }
+  // The parameters of all layers that have some of the first `parameters`.
+  std::int64_t InWholeLayers(std::int64_t parameters) const {
+    const std::int64_t layer = training_.layer_parameters;
+    return std::min((parameters + layer - 1) / layer * layer, training_.parameters);
+  }
 
   StepPrediction DuringBackward() const {
     const double backward_s = training_.step_s * kBackwardShare;
     double computed_s = training_.step_s - backward_s;
+    std::int64_t filled = 0;    // parameters of the buckets so far
+    std::int64_t complete = 0;  // parameters whose gradients backward has computed
     double end_s = 0;
     for (const auto& [count, cost] : buckets_) {
-      computed_s += backward_s * static_cast<double>(count) / static_cast<double>(training_.parameters);
+      filled += count;
+      const std::int64_t needed = InWholeLayers(filled);
+      computed_s += backward_s * static_cast<double>(needed - complete) / static_cast<double>(training_.parameters);
+      complete = needed;
       end_s = std::max(computed_s, end_s) + cost.seconds;
       computed_s += Taken(cost.processor_s);
     }

@@ -75,8 +75,9 @@ std::string About(const AdvisedTraining& training) {
     absl::StrAppend(&text, ", ", training.ranks_per_node, " on each node, over links of ",
                     FormatRate(training.model.between_nodes.bytes_per_s));
   }
-  absl::StrAppend(&text, "; ", training.parameters, " parameters of fp32; a step takes ", Milliseconds(training.step_s),
-                  " ms when nothing is exchanged");
+  absl::StrAppend(&text, "; ", training.parameters, " parameters of fp32");
+  if (training.layer_parameters > 1) absl::StrAppend(&text, " in layers of up to ", training.layer_parameters);
+  absl::StrAppend(&text, "; a step takes ", Milliseconds(training.step_s), " ms when nothing is exchanged");
   if (training.cores_per_rank > 0) {
     absl::StrAppend(&text, ", and keeps the ", training.cores_per_rank, " processors of a rank busy");
   }
@@ -173,6 +174,7 @@ std::string ToJson(const Advice& advice) {
                            {"link_bytes_per_s", training.model.between_nodes.bytes_per_s},
                            {"delay_s", training.model.between_nodes.latency_s},
                            {"parameters", training.parameters},
+                           {"layer_parameters", training.layer_parameters},
                            {"step_s", training.step_s},
                            {"cores_per_rank", training.cores_per_rank}}},
                          {"advice", advice.rows.front().strategy->name},

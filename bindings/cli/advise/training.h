@@ -13,7 +13,10 @@ struct AdvisedTraining {
   int ranks = 0;
   int ranks_per_node = 1;
   std::int64_t parameters = 0;  // f32
-  double step_s = 0;            // a step of a rank, its optimizer included, when nothing is exchanged
+  // Parameters of the largest layer. Gradients of a layer are complete all at once, and every layer but the last counts
+  // as one of this size. 1: gradients become complete one after the other.
+  std::int64_t layer_parameters = 1;
+  double step_s = 0;  // a step of a rank, its optimizer included, when nothing is exchanged
   // The processors of a rank, which training keeps busy: what communication computes then makes the training slower. 0:
   // communication has processors of its own, as where a GPU trains.
   double cores_per_rank = 0;

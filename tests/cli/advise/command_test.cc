@@ -47,6 +47,12 @@ TEST(AdviseTest, TheTableBeginsWithTheAdvice) {
   EXPECT_EQ(run.out.find(" \n"), std::string::npos) << "a line ends with a space";
 }
 
+TEST(AdviseTest, LayersAreShown) {
+  const CommandRun run = RunTutti(std::string(kTraining) + "--link 1G --layer-parameters 250K");
+  EXPECT_THAT(run.out, HasSubstr("; 1000000 parameters of fp32 in layers of up to 250000; a step takes 50.0 ms"));
+  EXPECT_EQ(Advise("--link 1G --layer-parameters 250K")["training"]["layer_parameters"], 250'000);
+}
+
 TEST(AdviseTest, EveryAlgorithmIsCompared) {
   const std::string names = Advise("--link 1G")["strategies"].dump();
   for (const Algorithm* algorithm : AllAlgorithms()) EXPECT_THAT(names, HasSubstr(std::string(algorithm->name)));
@@ -105,6 +111,7 @@ TEST(AdviseTest, EveryFlagCounts) {
   EXPECT_GT(StepOf("--link 10G --memory-bandwidth 1GB", "bytegrad"), StepOf("--link 10G", "bytegrad"));
   EXPECT_GT(StepOf("--link 10G --cores-per-rank 0.5", "bytegrad"), StepOf("--link 10G", "bytegrad"));
   EXPECT_GT(StepOf("--link 10G --first-bucket-bytes 4M", exact), StepOf("--link 10G --first-bucket-bytes 2M", exact));
+  EXPECT_GT(StepOf("--link 1G --layer-parameters 900K", exact), StepOf("--link 1G", exact));
   EXPECT_GT(StepOf("--link 10G --bucket-bytes 4M", exact), StepOf("--link 10G --bucket-bytes 1M", exact));
 }
 
@@ -129,6 +136,8 @@ TEST(AdviseTest, MistakesNameTheFlag) {
   expect("--ranks 4 --link 1G --parameters 1Q --step-ms 5", "'1Q' is no count");
   expect("--ranks 4 --link 1G --parameters 1M --step-ms 0", "--step-ms");
   expect("--ranks 4 --link 1G --parameters 1M", "--step-ms");
+  expect("--ranks 4 --link 1G --layer-parameters 2M" + rest,
+         "--layer-parameters is 2000000, more than the 1000000 of --parameters, to which the layer belongs");
 }
 
 }  // namespace

@@ -49,6 +49,21 @@ TEST(AdvisePredictionTest, BackwardHidesAllBucketsButTheLast) {
   EXPECT_NEAR(step.hidden(training), 0.75, 1e-6);
 }
 
+TEST(AdvisePredictionTest, BucketsLeaveWhenTheirLayersAreComplete) {
+  AdvisedTraining training = OnLink(10e9);
+  training.step_s = 10;
+  training.first_bucket_bytes = training.bucket_bytes = kParameters;  // 4 buckets of equal size
+  training.layer_parameters = kParameters / 2;                        // so that the last two leave when backward ends
+  const StepPrediction two = Predict("gradient_allreduce", training);
+  EXPECT_NEAR(two.step_s, training.step_s + two.communication_s / 2, 1e-9);
+  training.layer_parameters = kParameters * 3 / 4;  // the rest is a layer that is smaller
+  const StepPrediction small = Predict("gradient_allreduce", training);
+  EXPECT_NEAR(small.step_s, training.step_s + small.communication_s / 4, 1e-9);
+  training.layer_parameters = kParameters;
+  const StepPrediction all = Predict("gradient_allreduce", training);
+  EXPECT_NEAR(all.step_s, training.step_s + all.communication_s, 1e-9);
+}
+
 TEST(AdvisePredictionTest, TheWireBoundsTheStepWhereItIsSlow) {
   AdvisedTraining training = OnLink(1e6);
   training.first_bucket_bytes = training.bucket_bytes = kParameters;
