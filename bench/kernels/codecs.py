@@ -159,6 +159,9 @@ def page(data):
              " (`tests/codecs/instructions.cc`). The bench takes the best instruction set of the processor, and buffers"
              " that begin at a page, on large pages where the kernel has them, as those of plans are. \"Memory allows\" is"
              " explained below.", "",
+             "`tutti advise` has these figures, and takes for a codec the longer one of two times: that of 64 KB, which is the"
+             " arithmetic's on this processor, and that of 64 MB, which is memory's, as a multiple of memcpy's where the"
+             " training runs ([training](../training.md#which-strategy)).", "",
              "| | before | now | × memcpy before | × memcpy now | memory allows | goal | 64 KB before | 64 KB now | instructions before"
              " | now |", "| --- |" + " ---: |" * 10]
     lines.append(f"| memcpy | {speed(before, MEMCPY, OUT_OF_CACHE)} | {speed(now, MEMCPY, OUT_OF_CACHE)} | | | | |"

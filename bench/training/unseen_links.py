@@ -2,6 +2,7 @@
 """Whether `tutti advise` names the fastest strategy, on links that docs/results/training.md does not have.
 
     bench/training/unseen_links.py [--cells cnn:4:50mbit:0 mlp:2:5gbit:1] [--rounds 2]
+    bench/training/unseen_links.py --again      # asks `tutti advise` about the cells that were measured, and measures none
 
 A cell is a model, a number of ranks, the rate of each rank's link, and the milliseconds by which every packet arrives
 later. Every rank is a host of its own (a network namespace, bench/hosts/links.py). In each cell the step without
@@ -21,6 +22,7 @@ quarter of an hour.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -35,6 +37,7 @@ from compare import NO_COMMUNICATION
 from links import bits_per_second
 from runs import Hosts, Runs, arguments, run_of, run_on_hosts
 
+ASKED = "Asked on"  # begins the findings on the page
 NEARLY = 1.1  # times the fastest step: an advice that is as good
 FAR = 1.3
 CORES = os.cpu_count()
@@ -181,6 +184,14 @@ def measure_cell(cell, args):
         return row_of(cell, without_ms, measured)
 
 
+def asked_again(tutti, row):
+    """The row of a cell that was measured, with what `tutti advise` says now."""
+    cell = Cell(*(row[name] for name in Cell._fields))
+    told = advice(tutti, cell, row["without_ms"], row["cores"])
+    return {**row, "advised": told["advice"], "ratio": judged(row, told["advice"]),
+            "predicted_ms": {other["strategy"]: 1e3 * other["step_s"] for other in candidates(told)}}
+
+
 def link_of(row):
     rate = row["rate"].replace("mbit", " Mb/s").replace("gbit", " Gb/s")
     return rate + (f", {row['delay_ms']:g} ms" if row["delay_ms"] else "")
@@ -193,7 +204,7 @@ def tables(rows):
     for row in rows:
         yield results.line([row["model"], str(row["ranks"]), link_of(row), f"{row['without_ms']:.1f}",
                             f"`{row['fastest']}`", f"{row['steps_ms'][row['fastest']]:.1f}", f"`{row['advised']}`",
-                            f"{row['steps_ms'][row['advised']]:.1f}", f"{row['ratio']:.2f}",
+                            step_text(row, row["advised"]), f"{row['ratio']:.2f}",
                             "yes" if row["ratio"] <= NEARLY else "**no**"])
     yield "\n## Every strategy, measured and predicted\n"
     yield "Milliseconds of a step, measured (predicted). Where the bytes alone keep the link busy for too long: > and that time.\n"
@@ -207,22 +218,34 @@ def tables(rows):
 def cell_text(row, name):
     if name not in row["predicted_ms"]:
         return "—"
-    measured = f"{row['steps_ms'][name]:.1f}" if name in row["steps_ms"] else f"> {row['left_out_ms'][name]:.1f}"
-    return f"{measured} ({row['predicted_ms'][name]:.1f})"
+    return f"{step_text(row, name)} ({row['predicted_ms'][name]:.1f})"
 
 
-def write_page(rows, args):
-    hits = sum(row["ratio"] <= NEARLY for row in rows)
-    lines = [
+def step_text(row, name):
+    """The measured step of a strategy, or what is known of a strategy that was not measured."""
+    if name in row["steps_ms"]:
+        return f"{row['steps_ms'][name]:.1f}"
+    return f"> {row['left_out_ms'][name]:.1f}" if name in row["left_out_ms"] else "not measured"
+
+
+def method(args):
+    """The lines about how and where the cells were measured."""
+    return [
         "# The advice of `tutti advise`, on links that it had not seen", "",
         "Made by `bench/training/unseen_links.py`; the text at its top describes the method.", "",
         f"{results.machine()}, which the ranks share; load {os.getloadavg()[0]:.1f} at the end, the training's own included."
         f" {args.rounds} rounds of {STEPS['cnn']} steps of the cnn and {STEPS['mlp']} of the mlp; the first {FIRST_STEPS} do not count. The",
-        "models and hosts are those of the [training table](training.md), whose links are other ones.", "",
-        f"The advice is the fastest strategy, or one within {100 * (NEARLY - 1):.0f} %, in {hits} of {len(rows)} cells. A fastest step that"
-        " is shorter than the step",
-        "without communication shows how much the machine's noise is, and counts as a step without communication. `async`,",
-        "`sign` and `topk`, which lose accuracy, and `qadam`, which is an Adam, do not compete.", "",
+        "models and hosts are those of the [training table](training.md), whose links are other ones.", ""]
+
+
+def write_page(about, rows, args):
+    hits = sum(row["ratio"] <= NEARLY for row in rows)
+    lines = [
+        *about,
+        f"{ASKED} {datetime.date.today()}, the advice is the fastest strategy, or one within {100 * (NEARLY - 1):.0f} %, in {hits} of"
+        f" {len(rows)} cells. A fastest step that",
+        "is shorter than the step without communication shows how much the machine's noise is, and counts as a step without",
+        "communication. `async`, `sign` and `topk`, which lose accuracy, and `qadam`, which is an Adam, do not compete.", "",
         *tables(rows), ""]
     results.write(args.out, "advise", lines, rows)
 
@@ -233,10 +256,17 @@ def main():
     parser.add_argument("--cells", type=cell_of, nargs="+", default=CELLS, metavar="MODEL:RANKS:RATE:DELAY_MS",
                         help="RATE is a rate of tc; default: those of CELLS")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="ask about the cells of --out again, and measure nothing")
     parser.add_argument("--runs", default="advise.json", help="the file in build/training that keeps the runs")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that hosts are removed
-    write_page([measure_cell(cell, args) for cell in args.cells], args)
+    if args.again:
+        about = (args.out / "advise.md").read_text().partition(f"{ASKED} ")[0].splitlines()
+        measured = json.loads((args.out / "advise.json").read_text())["rows"]
+        write_page(about, [asked_again(args.bin / "tutti", row) for row in measured], args)
+    else:
+        rows = [measure_cell(cell, args) for cell in args.cells]
+        write_page(method(args), rows, args)
 
 
 if __name__ == "__main__":

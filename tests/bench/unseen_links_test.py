@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/training"))
@@ -72,6 +73,37 @@ class Cells(unittest.TestCase):
                 unseen_links.cell_of(text)
 
 
+class AskedAgain(unittest.TestCase):
+    def row_when(self, advised):
+        row = {**CELL._asdict(), "cores": 2, "without_ms": 30, "advised": CAST, "fastest": "bytegrad",
+               "steps_ms": {"bytegrad": 40, CAST: 50}, "left_out_ms": {EXACT: 60}, "predicted_ms": {}, "ratio": 9}
+        with unittest.mock.patch.object(unseen_links, "advice", lambda *_: told(advised)):
+            return unseen_links.asked_again("tutti", row)
+
+    def test_the_advice_of_today_is_judged_by_the_steps_of_then(self):
+        self.assertEqual((self.row_when("bytegrad")["advised"], self.row_when("bytegrad")["ratio"]), ("bytegrad", 1))
+        self.assertEqual(self.row_when(TWIN)["ratio"], 1.25)
+        self.assertEqual(self.row_when("bytegrad")["predicted_ms"][EXACT], 20)
+
+    def test_an_advice_that_was_not_measured_is_shown_as_such(self):
+        text = "\n".join(unseen_links.tables([self.row_when(EXACT)]))
+        self.assertIn(f"| `{EXACT}` | > 60.0 | inf | **no** |", text)
+
+    def test_the_page_keeps_how_it_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder)
+            (out / "advise.md").write_text("# Title\n\nMeasured then.\n\nAsked on 2020-01-01, the advice\n")
+            (out / "advise.json").write_text(json.dumps({"rows": [self.row_when(CAST)]}))
+            words = ["unseen_links.py", "--again", "--out", folder]
+            with unittest.mock.patch.object(unseen_links, "advice", lambda *_: told("bytegrad")), \
+                    unittest.mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(io.StringIO()):
+                unseen_links.main()
+            page = (out / "advise.md").read_text()
+            self.assertTrue(page.startswith("# Title\n\nMeasured then.\n\nAsked on 20"), page)
+            self.assertIn("in 1 of 1 cells", page)
+            self.assertEqual(json.loads((out / "advise.json").read_text())["rows"][0]["advised"], "bytegrad")
+
+
 class Measuring(unittest.TestCase):
     def test_the_fewest_bytes_are_measured_first_and_twins_and_losses_not_at_all(self):
         made, order = measured(EXACT, {EXACT: 50, CAST: 45, "bytegrad": 40})
@@ -122,7 +154,8 @@ class Judgement(unittest.TestCase):
                 self.row(EXACT, {EXACT: 50, CAST: 45, "bytegrad": 40})]
         with tempfile.TemporaryDirectory() as out, contextlib.redirect_stdout(io.StringIO()):
             folder = pathlib.Path(out)
-            unseen_links.write_page(rows, types.SimpleNamespace(out=folder, rounds=1))
+            args = types.SimpleNamespace(out=folder, rounds=1)
+            unseen_links.write_page(unseen_links.method(args), rows, args)
             page = (folder / "advise.md").read_text()
             self.assertEqual(json.loads((folder / "advise.json").read_text())["rows"], rows)
         self.assertIn("in 1 of 2 cells", page)

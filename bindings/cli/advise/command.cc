@@ -85,8 +85,10 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
                   "where two ranks share one; 0: communication has processors of its own, as where a GPU trains")
       ->check(NumberWithin(0, kMaxRanks))
       ->capture_default_str();
-  AddParsed(advise, "--memory-bandwidth", flags.memory_bandwidth, ParseRate, "RATE", "25GB",
-            "Bytes that a processor reads and writes per second, which codecs and reductions are bound by: 25GB");
+  AddParsed(
+      advise, "--memory-bandwidth", flags.memory_bandwidth, ParseRate, "RATE", "25GB",
+      "Bytes that a processor reads and writes per second, which bound reductions, and codecs that do not compute for "
+      "longer; 1.25 times what memcpy copies: 25GB");
   AddParsed(advise, "--bucket-bytes", training.bucket_bytes, ParseBytes, "BYTES", "25M",
             "bucket_bytes of the synchronizer, in binary units: 25M are 26214400 bytes");
   AddParsed(advise, "--first-bucket-bytes", training.first_bucket_bytes, ParseBytes, "BYTES", "1M",

@@ -67,8 +67,8 @@ class StepPredictor {
   StepPredictor(const Strategy& strategy, const AdvisedTraining& training)
       : strategy_(strategy),
         training_(training),
-        model_(WithShareOfProcessor(training.model,
-                                    training.cores_per_rank > 0 ? std::min(training.cores_per_rank, 1.0) : 1)) {
+        share_(training.cores_per_rank > 0 ? std::min(training.cores_per_rank, 1.0) : 1),
+        model_(WithShareOfProcessor(training.model, share_)) {
     options_.peers_mapped = true;
     options_.cost_model = std::make_shared<const CostModel>(model_);
     for (Rank rank = 0; rank < training.ranks && !training.one_node(); ++rank) {
@@ -108,7 +108,6 @@ class StepPredictor {
   absl::StatusOr<double> SlownessOfCodecs(absl::Span<const Plan> plans) const {
     const absl::StatusOr<std::vector<std::vector<StepTime>>> times = TimesOf(plans, model_, options_.nodes);
     if (!times.ok()) return times.status();
-    const double faster = model_.memory_bytes_per_s / DefaultCostModel().memory_bytes_per_s;
     double modelled_s = 0;
     double measured_s = 0;
     for (std::size_t p = 0; p < plans.size(); ++p) {
@@ -122,9 +121,9 @@ class StepPredictor {
           measured_s += seconds;
           continue;
         }
-        const absl::StatusOr<double> of_codec = CodecSeconds(plans[p], step);
+        const absl::StatusOr<double> of_codec = CodecSeconds(plans[p], step, training_.model.copy_bytes_per_s);
         if (!of_codec.ok()) return of_codec.status();
-        measured_s += *of_codec / faster;
+        measured_s += *of_codec / share_;
       }
     }
     return modelled_s > 0 ? measured_s / modelled_s : 1;
@@ -193,6 +192,7 @@ class StepPredictor {
             .communication_s = total_.seconds,
             .step_s = step_s};
   }
+
   // The parameters of all layers that have some of the first `parameters`.
   std::int64_t InWholeLayers(std::int64_t parameters) const {
     const std::int64_t layer = training_.layer_parameters;
@@ -202,9 +202,9 @@ class StepPredictor {
   StepPrediction DuringBackward() const {
     const double backward_s = training_.step_s * kBackwardShare;
     double computed_s = training_.step_s - backward_s;
+    double end_s = 0;
     std::int64_t filled = 0;    // parameters of the buckets so far
     std::int64_t complete = 0;  // parameters whose gradients backward has computed
-    double end_s = 0;
     for (const auto& [count, cost] : buckets_) {
       filled += count;
       const std::int64_t needed = InWholeLayers(filled);
@@ -236,6 +236,7 @@ class StepPredictor {
 
   const Strategy& strategy_;
   const AdvisedTraining& training_;
+  const double share_;  // of a processor, which a rank has
   const CostModel model_;
   PlanOptions options_;
   std::vector<std::pair<std::int64_t, ExchangeCost>> buckets_;  // elements and costs, in the order of backward

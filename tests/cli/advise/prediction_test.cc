@@ -112,13 +112,41 @@ TEST(AdvisePredictionTest, BusyProcessorsMakeCommunicationCostTraining) {
   }
 }
 
-// Both send and touch the same bytes; the rotation was measured to encode and decode at about half the speed.
+// Both send and touch the same bytes; the rotation has nearly twice as much to compute.
 TEST(AdvisePredictionTest, CodecsHaveTheirOwnSpeeds) {
   const AdvisedTraining training = OnLink(1e12);
   const StepPrediction plain = Predict("bytegrad:codec=uint4_block", training);
   const StepPrediction rotated = Predict("bytegrad:codec=uint4_block,rotation=true", training);
   EXPECT_EQ(rotated.wire_bytes, plain.wire_bytes);
   EXPECT_GT(rotated.communication_s, 1.3 * plain.communication_s);
+}
+
+TEST(AdvisePredictionTest, FastMemoryDoesNotHasteWhatCodecsCompute) {
+  const auto communication_s = [](double faster) {
+    AdvisedTraining training = OnLink(1e12);
+    CostModel& model = training.model;
+    for (double* rate : {&model.memory_bytes_per_s, &model.copy_bytes_per_s, &model.scratch_bytes_per_s}) {
+      *rate *= faster;
+    }
+    return Predict("bytegrad:codec=uint4_block,rotation=true", training).communication_s;
+  };
+  EXPECT_GT(communication_s(1000), communication_s(1) / 2);
+  EXPECT_GT(communication_s(0.01), communication_s(1) * 20);
+}
+
+// docs/training.md and the help of --memory-bandwidth say so.
+TEST(AdvisePredictionTest, TheDefaultMemoryIsAQuarterFasterThanItsMemcpy) {
+  const CostModel& model = DefaultCostModel();
+  EXPECT_EQ(model.memory_bytes_per_s, 1.25 * model.copy_bytes_per_s / 2);  // memcpy reads as many bytes as it writes
+}
+
+TEST(AdvisePredictionTest, HalfAProcessorEncodesForTwiceAsLong) {
+  AdvisedTraining training = OnLink(1e12);
+  training.cores_per_rank = 1;
+  const double whole_s = Predict("bytegrad:codec=uint4_block,rotation=true", training).communication_s;
+  training.cores_per_rank = 0.5;
+  const double half_s = Predict("bytegrad:codec=uint4_block,rotation=true", training).communication_s;
+  EXPECT_NEAR(half_s / whole_s, 2, 0.02);
 }
 
 TEST(AdvisePredictionTest, SlowCodecsAreHiddenBehindASlowLink) {
