@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "bindings/cli/nearest.h"
 
 namespace tutti::cli {
 
@@ -38,6 +41,15 @@ inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
             return absl::StrCat("expected a whole number from ", range, ", found ", text);
           },
           absl::StrCat("in ", range)};
+}
+
+// One of `names`. CLI::IsMember would not say which of them was meant.
+inline CLI::Validator OneOf(const std::vector<std::string>& names) {
+  return {[names](const std::string& text) -> std::string {
+            if (absl::c_linear_search(names, text)) return "";
+            return absl::StrCat("'", text, "' is not known", Suggestion(text, names));
+          },
+          absl::StrCat("{", absl::StrJoin(names, ","), "}")};
 }
 
 // The flags among `names` that the user has given, with their dashes.

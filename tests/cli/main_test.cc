@@ -39,7 +39,9 @@ TEST(MainTest, SaysWhatWouldBeRight) {
       {"launch -n 2", "command is required"},
       {"launch -n two -- true", "two"},
       {"launch --rank 2 -- true", "did you mean --ranks?"},
-      {"docs algorithm", "algorithms"},
+      {"docs algorithm", "page: 'algorithm' is not known; did you mean algorithms?"},
+      {"docs nope", "page: 'nope' is not known; there are algorithms, configuration, schedules"},
+      {"bench all_reduce --buffers area", "--buffers: 'area' is not known; did you mean arena?"},
       {"info now", "one argument too many"},
   };
   for (const auto& [arguments, answer] : mistakes) {
@@ -70,6 +72,19 @@ TEST(MainTest, LaunchWorksWithoutStandardDescriptors) {
       EXPECT_EQ(run.out, "0\n") << tags << " " << closed;
     }
   }
+}
+
+TEST(MainTest, LaunchWithTooFewDescriptorsSaysHowToGetMore) {
+  // Fewer descriptors fail earlier, in a loader that finds no library or without a store; more are enough.
+  bool named = false;
+  for (int limit = 4; limit < 40; ++limit) {
+    const CommandRun run = RunTutti("launch --tag-output -n 2 -- true", "ulimit -n " + std::to_string(limit) + "; ");
+    if (run.exit_code == 0) break;
+    if (run.err.find("cannot make a pipe") == std::string::npos) continue;
+    EXPECT_THAT(run.err, HasSubstr("cannot make a pipe: Too many open files; raise ulimit -n"));
+    named = true;
+  }
+  EXPECT_TRUE(named);
 }
 
 TEST(MainTest, LaunchReportsTheRankThatFails) {

@@ -47,18 +47,18 @@ void AddPlaces(CLI::App& bench, BenchOptions& options) {
       ->check(WholeNumberWithin(1, kMaxRanks))
       ->capture_default_str();
   bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
-      ->check(CLI::IsMember({"auto", "ucx", "inproc"}))
+      ->check(OneOf({"auto", "ucx", "inproc"}))
       ->capture_default_str();
   bench.add_option("--device", options.device, "cpu (memory of the host) or cuda (memory of GPUs, one for each rank)")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(OneOf({"cpu", "cuda"}))
       ->capture_default_str();
   bench
       .add_option("--peer", options.peer,
                   "nccl: also measure NCCL as it is without Tutti, in turns; with --device cuda")
-      ->check(CLI::IsMember({"nccl"}));
+      ->check(OneOf({"nccl"}));
   bench.add_flag("--messages", options.messages, "Send messages even where peers' memory could be mapped");
   bench.add_option("--buffers", options.buffers, "arena (peers can map it) or private (ordinary memory)")
-      ->check(CLI::IsMember({"arena", "private"}))
+      ->check(OneOf({"arena", "private"}))
       ->capture_default_str();
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bindings/cli/docs/markdown.h"
+#include "bindings/cli/flags.h"
 #include "tutti/config.h"
 
 namespace tutti::cli {
@@ -14,7 +15,7 @@ void AddDocs(CLI::App& app, Invocation& invocation) {
   auto page = std::make_shared<std::string>();
   docs->add_option("page", *page, "algorithms, configuration or schedules")
       ->required()
-      ->check(CLI::IsMember({"algorithms", "configuration", "schedules"}));
+      ->check(OneOf({"algorithms", "configuration", "schedules"}));
   docs->callback([page, &invocation] {
     invocation.action = [page]() -> absl::StatusOr<int> {
       const std::string text = *page == "algorithms"  ? AlgorithmsMarkdown()

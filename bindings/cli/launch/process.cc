@@ -77,7 +77,9 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 absl::Status Refused(absl::string_view what) {
-  return absl::ResourceExhaustedError(absl::StrCat("tutti launch: ", what, ": ", std::strerror(errno)));
+  const int error = errno;
+  const char* const remedy = error == EMFILE ? "; raise ulimit -n" : error == EAGAIN ? "; raise ulimit -u" : "";
+  return absl::ResourceExhaustedError(absl::StrCat("tutti launch: ", what, ": ", std::strerror(error), remedy));
 }
 
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,

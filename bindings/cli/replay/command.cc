@@ -93,10 +93,10 @@ void AddFlags(CLI::App& replay, ReplayOptions& options) {
   replay
       .add_option("--optimizer", options.optimizer,
                   "What takes the steps: sgd or adam, as torch.optim has them; qadam with that strategy, and no other")
-      ->check(CLI::IsMember(ReplayOptimizerNames()))
+      ->check(OneOf(ReplayOptimizerNames()))
       ->default_str("sgd, or qadam with that strategy");
   replay.add_option("--transport", options.transport, "What moves the bytes between the ranks, which are threads")
-      ->check(CLI::IsMember({"inproc", "ucx"}))
+      ->check(OneOf({"inproc", "ucx"}))
       ->capture_default_str();
 }
 
