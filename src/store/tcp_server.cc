@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <deque>
 #include <list>
+#include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include <asio.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/fork.h"
 #include "base/standard_descriptors.h"
 #include "store/server_session.h"
@@ -29,6 +33,11 @@ std::string ToString(const tcp::endpoint& endpoint) {
   const std::string host = endpoint.address().to_string();
   return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
                                     : absl::StrCat(host, ":", endpoint.port());
+}
+
+absl::Status TooFewDescriptors(absl::string_view refused, const std::error_code& error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("store server: ", refused, ": ", error.message(), "; raise the limit (ulimit -n)"));
 }
 
 // A session on a socket. All functions run in the server's one thread.
@@ -119,6 +128,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 class TcpStoreServer::Impl {
  public:
+  // Throws std::system_error where asio gets no descriptors for its event loop.
   Impl(const JobKey& job, const TcpStoreServerOptions& options) : options_(options), table_(job, options) {}
 
   ~Impl() {
@@ -150,8 +160,9 @@ class TcpStoreServer::Impl {
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
     if (error) {
-      return absl::UnavailableError(
-          absl::StrCat("store server: cannot listen on ", ToString(endpoint), ": ", error.message()));
+      const std::string refused = absl::StrCat("cannot listen on ", ToString(endpoint));
+      if (error.value() == EMFILE) return TooFewDescriptors(refused, error);
+      return absl::UnavailableError(absl::StrCat("store server: ", refused, ": ", error.message()));
     }
     protocol_ = endpoint.protocol();
     address_ = ToString(acceptor_.local_endpoint());
@@ -259,7 +270,12 @@ absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Start(const JobK
         absl::StrCat("store server: max_half_open=", options.max_half_open, ", must be ≥ 1"));
   }
   HoldStandardDescriptors();
-  auto impl = std::make_unique<Impl>(job, options);
+  std::unique_ptr<Impl> impl;
+  try {
+    impl = std::make_unique<Impl>(job, options);
+  } catch (const std::system_error& error) {
+    return TooFewDescriptors("cannot make its event loop", error.code());
+  }
   if (absl::Status status = impl->Start(); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(impl)));
 }
