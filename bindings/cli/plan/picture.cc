@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "bindings/cli/plan/phases.h"
 #include "bindings/cli/plan/timeline.h"
 #include "bindings/cli/plan/timeline_svg.h"
+#include "tutti/verify.h"
 
 namespace tutti::cli {
 namespace {
@@ -18,6 +20,9 @@ namespace {
 // A schedule looks at every rank of the world when it writes a plan: where only some plans are made, their number times
 // the ranks of the world is at most this.
 constexpr std::int64_t kMostLookedAt = 1 << 17;
+
+// The plans of so many ranks at most are verified before they are drawn, which takes seconds.
+constexpr int kMostVerified = 256;
 
 std::int64_t LengthOf(const Plan& plan) { return std::ssize(plan.steps) + std::ssize(plan.refs); }
 
@@ -60,11 +65,20 @@ absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFami
                                       Rank first) {
   const absl::StatusOr<std::vector<Plan>> plans = PlansToSimulate(family, first);
   if (!plans.ok()) return plans.status();
+  const bool verified = family.ranks <= kMostVerified && std::ssize(*plans) == family.ranks;
+  if (verified) {
+    if (absl::Status right = Verify(*plans); !right.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a plan is wrong, and a timeline of it would be, too (--draw-steps draws wrong plans, step by step): ",
+          right.message()));
+    }
+  }
   const absl::StatusOr<Timeline> timeline = TimelineOf(*plans, model, request.options.nodes, first);
   if (!timeline.ok()) return timeline.status();
-  const std::vector<std::string> notes = {
+  std::vector<std::string> notes = {
       absl::StrCat("Predicted to take ", TimeInWords(timeline->seconds), " by ", family.choice, "."),
       absl::StrCat("Assumed: ", ToString(model), ".")};
+  if (!verified) notes.emplace_back("Not verified: --verify proves that the plans are right.");
   return SvgOf(*timeline, TitleOf(request, family, plans->front()), notes);
 }
 
