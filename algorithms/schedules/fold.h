@@ -54,7 +54,7 @@ struct Participation {
 template <typename Arrival>
 Participation AllReduceTakeIn(PlanBuilder& b, const Fold& fold, Arrival arrival) {
   const Ref own = InputAsPartial(b);
-  const Ref partial = PartialsAreWider(b.spec()) ? own : b.out();
+  const Ref partial = PartialsAreWider(b) ? own : b.out();
   const auto extra = fold.ExtraOf(b.rank());
   if (!extra) return {own, partial};
   const Ref theirs = arrival(own.count());

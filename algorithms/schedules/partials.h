@@ -1,6 +1,6 @@
 // Partials: operands that travel between ranks while a result is still incomplete. Sums, averages and products of
 // 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; other partials have
-// the type of the elements.
+// the type of the elements. So have those of two ranks, whose one combination is the last.
 #ifndef ALGORITHMS_SCHEDULES_PARTIALS_H_
 #define ALGORITHMS_SCHEDULES_PARTIALS_H_
 
@@ -12,20 +12,21 @@
 
 namespace tutti::schedules {
 
-inline DType PartialType(const CollectiveSpec& spec) {
-  const bool exact = spec.op == ReduceOp::kMin || spec.op == ReduceOp::kMax;
-  return exact ? spec.dtype : AccumulatorOf(spec.dtype);
+inline DType PartialType(const PlanBuilder& b) {
+  const bool exact = b.spec().op == ReduceOp::kMin || b.spec().op == ReduceOp::kMax;
+  // A premultiplied sum has wider inputs than elements.
+  return exact || b.size() <= 2 ? b.in().dtype : AccumulatorOf(b.spec().dtype);
 }
 
-inline bool PartialsAreWider(const CollectiveSpec& spec) { return PartialType(spec) != spec.dtype; }
+inline bool PartialsAreWider(const PlanBuilder& b) { return PartialType(b) != b.spec().dtype; }
 
 // The operator of every combination but the last, which uses spec.op: an average divides once, at the end.
 inline ReduceOp PartialOp(const CollectiveSpec& spec) { return spec.op == ReduceOp::kAvg ? ReduceOp::kSum : spec.op; }
 
 // This rank's whole input as a partial: the input itself, or a wider copy in scratch.
 inline Ref InputAsPartial(PlanBuilder& b) {
-  if (!PartialsAreWider(b.spec())) return b.in();
-  const Ref wide = b.Scratch(PartialType(b.spec()), b.in().count());
+  if (!PartialsAreWider(b)) return b.in();
+  const Ref wide = b.Scratch(PartialType(b), b.in().count());
   b.Copy(wide, b.in());
   return wide;
 }
@@ -49,13 +50,13 @@ class Slots {
   Ref Next(std::int64_t count) {
     Ref& slot = slots_[turn_];
     turn_ = 1 - turn_;
-    if (slot.bytes == 0) slot = builder_.Scratch(PartialType(builder_.spec()), elements_);
+    if (slot.bytes == 0) slot = builder_.Scratch(PartialType(builder_), elements_);
     return slot.Elements(0, count);
   }
 
   // A slice as a partial: the slice itself, or its wider copy in the next slot.
   Ref AsPartial(const Ref& slice) {
-    if (slice.dtype == PartialType(builder_.spec())) return slice;
+    if (slice.dtype == PartialType(builder_)) return slice;
     const Ref wide = Next(slice.count());
     builder_.Copy(wide, slice);
     return wide;

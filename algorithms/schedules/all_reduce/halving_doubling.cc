@@ -41,7 +41,7 @@ void Build(PlanBuilder& b) {
   const Fold fold(b.size());
   if (fold.IsExtra(b.rank())) return AllReduceAsExtra(b);
 
-  const auto arrival = [&](std::int64_t count) { return b.Scratch(PartialType(b.spec()), count); };
+  const auto arrival = [&](std::int64_t count) { return b.Scratch(PartialType(b), count); };
   const Participation taken = AllReduceTakeIn(b, fold, arrival);
   Ref mine = taken.mine;
 

@@ -25,7 +25,7 @@ void Build(PlanBuilder& b) {
   const GridPlace own(b);
   const int places = own.grid.places();
   const int nodes = own.grid.nodes();
-  const DType partial = PartialType(b.spec());
+  const DType partial = PartialType(b);
   const Stages stages = StagesOfMessages(b, partial, b.in().count(), places * nodes);
   const std::int64_t longest = CacheLineChunk(b.in().dtype, stages.length(), places, 0).count;
   const TwoSlots inputs(b, partial, stages.length());
@@ -46,13 +46,13 @@ void Build(PlanBuilder& b) {
 
   const auto fill = [&](std::int64_t stage) {
     for (const auto& [place, rank] : own.neighbours) b.Copy(slot_of(stage, place), place_in(b.in(), stage, place));
-    if (PartialsAreWider(b.spec())) b.Copy(slot_of(stage, own.place), place_in(b.in(), stage, own.place));
+    if (PartialsAreWider(b)) b.Copy(slot_of(stage, own.place), place_in(b.in(), stage, own.place));
   };
   const auto send = [&](std::int64_t stage) {
     const Ref mine = slot_of(stage, own.place);
     std::vector<Ref> srcs;
     for (const Rank rank : own.row) srcs.push_back(OnRank(b, rank, mine));
-    if (!PartialsAreWider(b.spec())) srcs[static_cast<std::size_t>(own.place)] = place_in(b.in(), stage, own.place);
+    if (!PartialsAreWider(b)) srcs[static_cast<std::size_t>(own.place)] = place_in(b.in(), stage, own.place);
     const Ref sum = sums[stage].Elements(0, mine.count());
     b.Reduce({&sum, 1}, srcs, PartialOp(b.spec()));
     CollectiveSpec between = b.spec();

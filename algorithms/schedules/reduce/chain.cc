@@ -19,7 +19,7 @@ void Build(PlanBuilder& b) {
   if (n == 1) return b.Copy(b.out(), b.in());
 
   const int v = OnRing(b.rank() - b.spec().root, n);  // the distance from the root
-  const std::int64_t piece = ChainPiece(b, PartialType(b.spec()));
+  const std::int64_t piece = ChainPiece(b, PartialType(b));
   // A few pieces at once: one is on its way while others are combined or sent.
   const std::int64_t slice = std::max(piece, Slots::SliceElements(b, b.spec().count) / piece * piece);
   Slots arrivals(b, slice);

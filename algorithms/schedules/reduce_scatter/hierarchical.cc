@@ -22,7 +22,7 @@ void Build(PlanBuilder& b) {
   const GridPlace own(b);
   const int places = own.grid.places();
   const int nodes = own.grid.nodes();
-  const DType partial = PartialType(b.spec());
+  const DType partial = PartialType(b);
   const Stages stages = StagesOfMessages(b, partial, block, 1);
   const SlotsOfParts inputs(b, partial, stages, places * nodes);
   const SlotsOfParts sums(b, partial, stages, nodes);
@@ -39,7 +39,7 @@ void Build(PlanBuilder& b) {
       for (const auto& [place, rank] : own.neighbours) {
         b.Copy(slot_of(stage, node, place), block_of(stage, node, place));
       }
-      if (PartialsAreWider(b.spec())) b.Copy(slot_of(stage, node, own.place), block_of(stage, node, own.place));
+      if (PartialsAreWider(b)) b.Copy(slot_of(stage, node, own.place), block_of(stage, node, own.place));
     }
   };
   const auto send = [&](std::int64_t stage) {
@@ -47,7 +47,7 @@ void Build(PlanBuilder& b) {
     for (int node = 0; node < nodes; ++node) {
       std::vector<Ref> srcs;
       for (const Rank rank : own.row) srcs.push_back(OnRank(b, rank, slot_of(stage, node, own.place)));
-      if (!PartialsAreWider(b.spec())) {
+      if (!PartialsAreWider(b)) {
         srcs[static_cast<std::size_t>(own.place)] = block_of(stage, node, own.place);
       }
       parts.push_back(sums.Part(stage, node));
