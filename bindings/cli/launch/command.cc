@@ -42,6 +42,13 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       ->check(WholeNumberWithin(1, 65535))
       ->needs(hosts)
       ->capture_default_str();
+  launch
+      ->add_option(
+          "--first-rank", options->first_rank,
+          "The rank, in a job on several hosts, of the first process here; the commands that --hosts prints have it")
+      ->check(WholeNumberWithin(0, kMaxRanks - 1))
+      ->needs(ranks)
+      ->capture_default_str();
   launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
   launch->add_option("command", options->command, "-- program and its arguments")->required();
   launch->positionals_at_end();

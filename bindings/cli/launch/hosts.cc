@@ -37,10 +37,12 @@ absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words)
 
 std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
                       const std::vector<std::string>& program) {
-  const std::string script = absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_RANK=$((", first,
-                                          "+TUTTI_RANK)) TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
-                                          " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", kSecretFile, "; exec \"$@\"");
-  std::vector<std::string> words = {"tutti", "launch", "-n", absl::StrCat(one.ranks), "--", "sh", "-c", script, "sh"};
+  const std::string script =
+      absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
+                   " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", kSecretFile, "; exec \"$@\"");
+  std::vector<std::string> words = {
+      "tutti", "launch", "-n", absl::StrCat(one.ranks), "--first-rank", absl::StrCat(first), "--", "sh",
+      "-c",    script,   "sh"};
   words.insert(words.end(), program.begin(), program.end());
   return CommandLine(words);
 }

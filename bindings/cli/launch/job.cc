@@ -51,13 +51,13 @@ Job::~Job() {
 }
 
 absl::Status Job::Start(const ProcessTemplate& common) {
-  for (Rank rank = 0; rank < options_.ranks && !kill_at_ && !front_died_; ++rank) {
-    absl::StatusOr<RankProcess> process = StartRank(common, rank);
+  for (Rank local_rank = 0; local_rank < options_.ranks && !kill_at_ && !front_died_; ++local_rank) {
+    absl::StatusOr<RankProcess> process = StartRank(common, local_rank);
     if (!process.ok()) return process.status();
     ++running_;
     ranks_.push_back(*process);
-    if (process->out >= 0) Follow(rank, process->out, out_);
-    if (process->err >= 0) Follow(rank, process->err, err_);
+    if (process->out >= 0) Follow(process->rank, process->out, out_);
+    if (process->err >= 0) Follow(process->rank, process->err, err_);
     Step(absl::ZeroDuration());
   }
   if (std::ssize(ranks_) < options_.ranks && !first_failure_) first_failure_ = 128 + ended_by_;

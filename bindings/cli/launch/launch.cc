@@ -50,9 +50,10 @@ absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& s
   absl::StatusOr<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::Start(StoreKey(identity, secret));
   if (!server.ok()) return server.status();
 
-  const ProcessTemplate common{options.command,
-                               RankEnvironment(options.ranks, identity.job_id, (*server)->address(), secret_file.fd()),
-                               secret_file.fd(), signals.before(), options.tag_output};
+  const ProcessTemplate common{
+      options.command,    RankEnvironment(options.ranks, identity.job_id, (*server)->address(), secret_file.fd()),
+      secret_file.fd(),   signals.before(),
+      options.tag_output, options.first_rank};
   Job job(options, signals, front, **server);
   if (absl::Status status = job.Start(common); !status.ok()) return status;
   return job.Run();
@@ -63,6 +64,10 @@ absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& s
 absl::StatusOr<int> Launch(const LaunchOptions& options) {
   if (options.ranks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("tutti launch: ranks=", options.ranks, ", must be at least 1"));
+  }
+  if (options.first_rank < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tutti launch: first_rank=", options.first_rank, ", must be at least 0"));
   }
   if (options.command.empty() || options.command[0].empty()) {
     return absl::InvalidArgumentError("tutti launch: no program given");

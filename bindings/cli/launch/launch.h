@@ -12,6 +12,11 @@ namespace tutti {
 
 struct LaunchOptions {
   int ranks = 1;
+  // The rank, in the job, of the first rank that starts here: more than 0 where other launchers start those before it.
+  // TUTTI_RANK, reports and tags count from first_rank; TUTTI_LOCAL_RANK counts from 0. Where it is more than 0, the
+  // command must replace TUTTI_SIZE and what tells the ranks where they meet, which are those of a job of this launcher
+  // alone; the commands of CommandsOfHosts do.
+  int first_rank = 0;
   // Program (found as a shell would find it) and its arguments.
   std::vector<std::string> command;
   // Put "[rank] " in front of every line of output. Standard output and error stay apart.
@@ -24,7 +29,7 @@ struct LaunchOptions {
 // exit code of the first that failed, 128 + the signal's number when a signal ended it. The first failure ends all
 // ranks, and what they have started, and is reported on standard error with its rank. Serves the store of the job and
 // gives each rank its identity (TUTTI_RANK …) and, through an inherited descriptor, the job secret. Of other
-// descriptors the ranks inherit standard input (rank 0), output and error only.
+// descriptors the ranks inherit standard input (the first rank here), output and error only.
 //
 // Signals: SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to the ranks and their process groups; after one
 // of the first three, ranks that still run after `grace` are killed. When this process is killed, also while it starts

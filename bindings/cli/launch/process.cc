@@ -51,13 +51,14 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }
 
 // Makes the child a rank; calls only what is safe between fork and exec in a process with threads.
-[[noreturn]] void Become(const ProcessTemplate& common, Rank rank, pid_t launcher, char** arguments, char** environment,
-                         int out, int err, int failure) {
+[[noreturn]] void Become(const ProcessTemplate& common, Rank local_rank, pid_t launcher, char** arguments,
+                         char** environment, int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(127);  // the launcher died before prctl
-  // Rank 0 may read a file or a pipe. A terminal would stop rank 0, whose process group is not in the foreground.
-  if (rank != 0 || ::isatty(STDIN_FILENO)) {
+  // The first rank here may read a file or a pipe. A terminal would stop the first rank, whose process group is not in
+  // the foreground.
+  if (local_rank != 0 || ::isatty(STDIN_FILENO)) {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
   }
@@ -110,12 +111,14 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
   return result;
 }
 
-absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) {
+absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank local_rank) {
   Pipe out, err, failure;
   if (!failure.Open() || (common.tag_output && (!out.Open() || !err.Open()))) return Refused("cannot make a pipe");
   std::vector<std::string> arguments = common.command;
   std::map<std::string, std::string> variables = common.environment;
-  variables["TUTTI_RANK"] = variables["TUTTI_LOCAL_RANK"] = absl::StrCat(rank);
+  const Rank rank = common.first_rank + local_rank;
+  variables["TUTTI_RANK"] = absl::StrCat(rank);
+  variables["TUTTI_LOCAL_RANK"] = absl::StrCat(local_rank);
   std::vector<std::string> environment;
   environment.reserve(variables.size());
   for (const auto& [name, value] : variables) environment.push_back(absl::StrCat(name, "=", value));
@@ -125,7 +128,7 @@ absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank) 
   const pid_t child = ::fork();
   if (child < 0) return Refused("cannot start a process");
   if (child == 0) {
-    Become(common, rank, launcher, const_cast<char**>(argument_pointers.data()),
+    Become(common, local_rank, launcher, const_cast<char**>(argument_pointers.data()),
            const_cast<char**>(environment_pointers.data()), out.ends[1], err.ends[1], failure.ends[1]);
   }
   ::setpgid(child, child);  // here as well, so that the group exists when we signal it

@@ -23,10 +23,11 @@ struct ProcessTemplate {
   int secret_fd = -1;  // close-on-exec here, and the one descriptor above 2 that is open in the ranks
   sigset_t signals{};  // blocked in the ranks: those that were blocked before HandledSignals
   bool tag_output = false;
+  Rank first_rank = 0;  // LaunchOptions::first_rank
 };
 
 struct RankProcess {
-  Rank rank = 0;
+  Rank rank = 0;  // in the job
   pid_t id = -1;  // the id of the process and of its group; -1 once it has been waited for
   int out = -1;   // with tag_output: the read ends of the rank's standard output and error, non-blocking
   int err = -1;
@@ -35,15 +36,15 @@ struct RankProcess {
 // ResourceExhausted: the system refuses, for the reason in errno, what the launcher needs; `what` is "cannot …".
 absl::Status Refused(absl::string_view what);
 
-// Environment of the ranks of a job, but for the rank itself: this process's, with Tutti's own variables replaced.
+// Environment of the ranks of a job, but for who each is: this process's, with Tutti's own variables replaced.
 // Where OMP_NUM_THREADS is not set, the ranks share the processors, and standard error says so.
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
                                                    const std::string& store_address, int secret_fd);
 
-// Starts `rank` in a process group of its own; the rank is killed when the calling thread ends, so the main thread must
-// be the caller. NotFound when the program cannot be started, ResourceExhausted when the system refuses a process or a
-// descriptor.
-absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank rank);
+// Starts the rank that is number `local_rank` of this machine in a process group of its own; the rank is killed when
+// the calling thread ends, so the main thread must be the caller. NotFound when the program cannot be started,
+// ResourceExhausted when the system refuses a process or a descriptor.
+absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank local_rank);
 
 // What a status of waitpid says: as a text ("exited with code 3", "was ended by SIGKILL"), and as the launcher's exit
 // code.

@@ -58,6 +58,24 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
+// The lines that a user runs on the hosts.
+std::vector<std::string> Commands(const CommandRun& printed) {
+  std::vector<std::string> commands;
+  for (const absl::string_view line : absl::StrSplit(printed.out, '\n', absl::SkipEmpty())) {
+    if (line[0] != '#') commands.emplace_back(line);
+  }
+  return commands;
+}
+
+// Runs `script` in a shell that finds `tutti`.
+CommandRun RunScript(const std::string& script) {
+  const ScratchFile shell(".sh"), out(".out");
+  const std::filesystem::path folder = std::filesystem::path(TUTTI_COMMAND).parent_path();
+  EXPECT_TRUE(WriteFile(shell.path(), absl::StrCat("PATH=\"", folder.string(), ":$PATH\"; ", script)).ok());
+  const int status = std::system(absl::StrCat("sh ", shell.path(), " > ", out.path(), " 2>&1").c_str());
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = out.Read()};
+}
+
 // Two hosts that are both this machine.
 TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   const ScratchFile file(".txt"), json(".json");
@@ -66,33 +84,43 @@ TEST(LaunchHostsTest, TheCommandsStartOneJob) {
       RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", FreePort(),
                             " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()));
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
-  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 -- "));
-  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 2 to 2\ntutti launch -n 1 -- "));
-  std::vector<std::string> commands;
-  for (const absl::string_view line : absl::StrSplit(printed.out, '\n', absl::SkipEmpty())) {
-    if (line[0] != '#') commands.emplace_back(line);
-  }
+  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 --first-rank 0 -- "));
+  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 2 to 2\ntutti launch -n 1 --first-rank 2 -- "));
+  const std::vector<std::string> commands = Commands(printed);
   ASSERT_EQ(commands.size(), 2U);
   const std::string home = testing::TempDir() + "tutti-hosts-" + std::to_string(getpid());
   std::filesystem::create_directory(home);
-  const std::filesystem::path folder = std::filesystem::path(TUTTI_COMMAND).parent_path();
-  const std::string script =
-      absl::StrCat("cd ", home, "; export HOME=", home, " PATH=\"", folder.string(), ":$PATH\" TUTTI_TIMEOUT=60; ",
-                   "(umask 077; printf %064d 7 > .tutti_job_secret); ", commands[1], " & ", commands[0],
-                   "; first=$?; wait $! && exit $first");
-  const ScratchFile shell(".sh");
-  ASSERT_TRUE(WriteFile(shell.path(), script).ok());
-  const ScratchFile out(".out");
-  EXPECT_EQ(std::system(absl::StrCat("sh ", shell.path(), " > ", out.path(), " 2>&1").c_str()), 0) << out.Read();
+  const CommandRun job = RunScript(absl::StrCat("cd ", home, "; export HOME=", home, " TUTTI_TIMEOUT=60; ",
+                                                "(umask 077; printf %064d 7 > .tutti_job_secret); ", commands[1], " & ",
+                                                commands[0], "; first=$?; wait $! && exit $first"));
+  EXPECT_EQ(job.exit_code, 0) << job.out;
   EXPECT_TRUE(std::filesystem::exists(home + "/'a' b.csv"));
   EXPECT_THAT(json.Read(), HasSubstr("\"ranks\":3"));
   std::filesystem::remove_all(home);
+}
+
+TEST(LaunchHostsTest, RanksOfEveryHostAreNamedAsInTheJob) {
+  const ScratchFile file(".txt");
+  ASSERT_TRUE(WriteFile(file.path(), "node1 slots=2\nnode2 slots=2\n").ok());
+  const CommandRun printed =
+      RunTutti(absl::StrCat("launch --hosts ", file.path(),
+                            " -- sh -c 'echo $TUTTI_RANK of $TUTTI_SIZE; [ $TUTTI_RANK = 2 ] || exit $TUTTI_RANK'"));
+  const std::vector<std::string> commands = Commands(printed);
+  ASSERT_EQ(commands.size(), 2U) << printed.err;
+  for (const auto& [command, last] : {std::pair(commands[0], 1), std::pair(commands[1], 3)}) {
+    const CommandRun host = RunScript(command);
+    EXPECT_EQ(host.exit_code, last);
+    EXPECT_THAT(host.out, HasSubstr(absl::StrCat(last, " of 4\n")));
+    EXPECT_THAT(host.out, HasSubstr(absl::StrCat("tutti launch: rank ", last, " exited with code ", last)));
+  }
 }
 
 TEST(LaunchHostsTest, GoesWithoutRanks) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"launch --hosts hosts.txt -n 2 -- true", "--ranks excludes --hosts"},
       {"launch --port 29400 -n 2 -- true", "--port requires --hosts"},
+      {"launch --hosts hosts.txt --first-rank 2 -- true", "--first-rank requires --ranks"},
+      {"launch -n 2 --first-rank -1 -- true", "expected a whole number from 0 to 65535, found -1"},
       {"launch --hosts /nowhere/hosts -- true", "cannot read /nowhere/hosts"},
       {"launch --hosts hosts.txt", "command is required"},
   };

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,7 @@ TEST(DISABLED_LaunchProgram, Launcher) {
   LaunchOptions options{.command = {"sh", "-c", std::getenv("LAUNCH_SCRIPT")}};
   ASSERT_TRUE(absl::SimpleAtoi(std::getenv("LAUNCH_RANKS"), &options.ranks));
   options.tag_output = std::getenv("LAUNCH_TAGS") != nullptr;
+  if (const char* first = std::getenv("LAUNCH_FIRST_RANK")) ASSERT_TRUE(absl::SimpleAtoi(first, &options.first_rank));
   if (std::getenv("LAUNCH_IMPATIENT") != nullptr) options.grace = absl::Milliseconds(50);
   std::optional<StoppedClock> stopped;
   if (std::getenv("LAUNCH_STOPPED_CLOCK") != nullptr) stopped.emplace();
@@ -52,6 +54,24 @@ TEST(LaunchTest, RanksKnowWhoTheyAre) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_THAT(launcher.text, HasSubstr(absl::StrCat("r", rank, "/3 l", rank, "/3\n")));
   }
+}
+
+// Ranks 0 to 3 of the job are other launchers'.
+TEST(LaunchTest, RanksAreNamedAsInTheJobOfSeveralHosts) {
+  const std::vector<std::string> tagged_after_four = {"LAUNCH_FIRST_RANK=4", "LAUNCH_TAGS=1"};
+  Launcher talks(2, "echo r$TUTTI_RANK l$TUTTI_LOCAL_RANK; echo err >&2", tagged_after_four);
+  EXPECT_EQ(talks.Finish(), 0) << talks.text;
+  for (const char* line : {"[4] r4 l0\n", "[5] r5 l1\n", "[4] err\n", "[5] err\n"}) {
+    EXPECT_THAT(talks.text, HasSubstr(line));
+  }
+  Launcher fails(2, absl::StrCat("if [ $TUTTI_RANK = 5 ]; then exit 7; fi; ", kForever), tagged_after_four);
+  EXPECT_EQ(fails.Finish(), 7);
+  EXPECT_THAT(fails.text, HasSubstr("tutti launch: rank 5 exited with code 7; ending the others\n"));
+  Launcher interrupted(1, absl::StrCat("echo ready; ", kForever), tagged_after_four);
+  interrupted.ReadUntil("ready", 1);
+  interrupted.Signal(SIGINT);
+  EXPECT_EQ(interrupted.Finish(), 128 + SIGINT);
+  EXPECT_THAT(interrupted.text, HasSubstr("tutti launch: rank 4 was ended by SIGINT\n"));
 }
 
 TEST(LaunchTest, RanksShareTheProcessorsUnlessTheUserSaysOtherwise) {
@@ -158,6 +178,8 @@ TEST(LaunchTest, RanksInheritNoDescriptorButTheirStreamsAndTheSecret) {
 TEST(LaunchTest, WrongOptionsAreNamed) {
   EXPECT_EQ(Launch({.ranks = 0, .command = {"true"}}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Launch({.ranks = 1, .command = {}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Launch({.ranks = 1, .first_rank = -1, .command = {"true"}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   absl::Status status = Launch({.ranks = 2, .command = {"no-such-program"}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot start 'no-such-program': No such file"));
