@@ -20,7 +20,7 @@ struct LaunchFlags {
 absl::StatusOr<int> PrintCommandsOfHosts(const LaunchFlags& flags) {
   const absl::StatusOr<std::vector<HostRanks>> hosts = ReadHosts(flags.hosts);
   if (!hosts.ok()) return hosts.status();
-  std::fputs(CommandsOfHosts(*hosts, flags.port, flags.options.command).c_str(), stdout);
+  std::fputs(CommandsOfHosts(*hosts, flags.port, flags.options).c_str(), stdout);
   return 0;
 }
 

@@ -36,14 +36,15 @@ absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words)
 }
 
 std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
-                      const std::vector<std::string>& program) {
+                      const LaunchOptions& options) {
   const std::string script =
       absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
                    " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", kSecretFile, "; exec \"$@\"");
-  std::vector<std::string> words = {
-      "tutti", "launch", "-n", absl::StrCat(one.ranks), "--first-rank", absl::StrCat(first), "--", "sh",
-      "-c",    script,   "sh"};
-  words.insert(words.end(), program.begin(), program.end());
+  std::vector<std::string> words = {"tutti",        "launch",           "-n", absl::StrCat(one.ranks),
+                                    "--first-rank", absl::StrCat(first)};
+  if (options.tag_output) words.push_back("--tag-output");
+  words.insert(words.end(), {"--", "sh", "-c", script, "sh"});
+  words.insert(words.end(), options.command.begin(), options.command.end());
   return CommandLine(words);
 }
 
@@ -70,7 +71,7 @@ absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file) {
   return hosts;
 }
 
-std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::vector<std::string>& program) {
+std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const LaunchOptions& options) {
   int size = 0;
   for (const HostRanks& one : hosts) size += one.ranks;
   std::string text = absl::StrCat(
@@ -79,7 +80,7 @@ std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const s
   int first = 0;
   for (const HostRanks& one : hosts) {
     absl::StrAppend(&text, "# ", one.host, ": ranks ", first, " to ", first + one.ranks - 1, "\n",
-                    CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), program), "\n");
+                    CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), options), "\n");
     first += one.ranks;
   }
   return text;

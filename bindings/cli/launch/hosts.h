@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "bindings/cli/launch/launch.h"
 
 namespace tutti::cli {
 
@@ -21,9 +22,10 @@ struct HostRanks {
 // nothing else is said. InvalidArgument names the line. NotFound when the file cannot be read.
 absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file);
 
-// For each host a line "# HOST: ranks A to B" and the command, for `sh`, that starts these ranks of `program` there and
-// supervises them. Ranks meet at `port` of the first host; the job secret is read from a file that every host has.
-std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::vector<std::string>& program);
+// For each host a line "# HOST: ranks A to B" and the command, for `sh`, that starts these ranks of the program of
+// `options` there and supervises them as `options` say, where only the numbers of ranks are the host's own. Ranks meet
+// at `port` of the first host; the job secret is read from a file that every host has.
+std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const LaunchOptions& options);
 
 }  // namespace tutti::cli
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bindings/cli/write_file.h"
@@ -73,7 +74,7 @@ CommandRun RunScript(const std::string& script) {
   const std::filesystem::path folder = std::filesystem::path(TUTTI_COMMAND).parent_path();
   EXPECT_TRUE(WriteFile(shell.path(), absl::StrCat("PATH=\"", folder.string(), ":$PATH\"; ", script)).ok());
   const int status = std::system(absl::StrCat("sh ", shell.path(), " > ", out.path(), " 2>&1").c_str());
-  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = out.Read()};
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = out.Read(), .err = ""};
 }
 
 // Two hosts that are both this machine.
@@ -103,16 +104,33 @@ TEST(LaunchHostsTest, RanksOfEveryHostAreNamedAsInTheJob) {
   const ScratchFile file(".txt");
   ASSERT_TRUE(WriteFile(file.path(), "node1 slots=2\nnode2 slots=2\n").ok());
   const CommandRun printed =
-      RunTutti(absl::StrCat("launch --hosts ", file.path(),
+      RunTutti(absl::StrCat("launch --tag-output --hosts ", file.path(),
                             " -- sh -c 'echo $TUTTI_RANK of $TUTTI_SIZE; [ $TUTTI_RANK = 2 ] || exit $TUTTI_RANK'"));
   const std::vector<std::string> commands = Commands(printed);
   ASSERT_EQ(commands.size(), 2U) << printed.err;
   for (const auto& [command, last] : {std::pair(commands[0], 1), std::pair(commands[1], 3)}) {
     const CommandRun host = RunScript(command);
     EXPECT_EQ(host.exit_code, last);
-    EXPECT_THAT(host.out, HasSubstr(absl::StrCat(last, " of 4\n")));
+    EXPECT_THAT(host.out, HasSubstr(absl::StrCat("[", last, "] ", last, " of 4\n")));
     EXPECT_THAT(host.out, HasSubstr(absl::StrCat("tutti launch: rank ", last, " exited with code ", last)));
   }
+}
+
+// Each of launch's flags either says which ranks are meant, or is in the printed commands. A new flag is neither.
+TEST(LaunchHostsTest, TheCommandsHaveAllFlagsThatHostsShare) {
+  const ScratchFile file(".txt");
+  ASSERT_TRUE(WriteFile(file.path(), "node1\n").ok());
+  const CommandRun plain = RunTutti(absl::StrCat("launch --hosts ", file.path(), " -- true"));
+  EXPECT_THAT(plain.out, HasSubstr("tutti launch -n 1 --first-rank 0 -- sh -c"));
+  const CommandRun tagged = RunTutti(absl::StrCat("launch --tag-output --hosts ", file.path(), " -- true"));
+  EXPECT_THAT(tagged.out, HasSubstr("tutti launch -n 1 --first-rank 0 --tag-output -- sh -c"));
+  std::vector<std::string> flags;
+  for (const absl::string_view line : absl::StrSplit(RunTutti("launch --help").out, '\n')) {
+    if (absl::StartsWith(line, "  -")) flags.emplace_back(*absl::StrSplit(line.substr(2), ' ').begin());
+  }
+  EXPECT_THAT(flags,
+              testing::ElementsAre("-h,--help", "-n,--ranks", "--hosts", "--port", "--first-rank", "--tag-output"))
+      << "CommandsOfHosts must hand a new flag on, and this test must look for that";
 }
 
 TEST(LaunchHostsTest, GoesWithoutRanks) {
