@@ -2,6 +2,7 @@
 #include "bindings/cli/command.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "bindings/cli/flags.h"
@@ -20,7 +21,9 @@ struct LaunchFlags {
 absl::StatusOr<int> PrintCommandsOfHosts(const LaunchFlags& flags) {
   const absl::StatusOr<std::vector<HostRanks>> hosts = ReadHosts(flags.hosts);
   if (!hosts.ok()) return hosts.status();
-  std::fputs(CommandsOfHosts(*hosts, flags.port, flags.options).c_str(), stdout);
+  const char* const secret_file = std::getenv("TUTTI_JOB_SECRET_FILE");
+  std::fputs(CommandsOfHosts(*hosts, flags.port, secret_file != nullptr ? secret_file : "", flags.options).c_str(),
+             stdout);
   return 0;
 }
 

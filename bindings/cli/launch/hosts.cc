@@ -14,7 +14,8 @@
 namespace tutti::cli {
 namespace {
 
-constexpr char kSecretFile[] = "$HOME/.tutti_job_secret";
+// Where a host has the secret when TUTTI_JOB_SECRET_FILE names no file; a word for `sh`.
+constexpr char kUsualSecretFile[] = "\"$HOME/.tutti_job_secret\"";
 
 // A line without its comment, in words.
 absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words) {
@@ -36,10 +37,10 @@ absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words)
 }
 
 std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
-                      const LaunchOptions& options) {
+                      const std::string& secret_file, const LaunchOptions& options) {
   const std::string script =
       absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
-                   " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", kSecretFile, "; exec \"$@\"");
+                   " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", secret_file, "; exec \"$@\"");
   std::vector<std::string> words = {"tutti",        "launch",           "-n", absl::StrCat(one.ranks),
                                     "--first-rank", absl::StrCat(first)};
   if (options.tag_output) words.push_back("--tag-output");
@@ -71,16 +72,23 @@ absl::StatusOr<std::vector<HostRanks>> ReadHosts(const std::string& file) {
   return hosts;
 }
 
-std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const LaunchOptions& options) {
+std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const std::string& secret_file,
+                            const LaunchOptions& options) {
   int size = 0;
   for (const HostRanks& one : hosts) size += one.ranks;
-  std::string text = absl::StrCat(
-      "# Run each command on its host. Before, make the secret of the job, and copy its file to every host:\n",
-      "#   (umask 077; openssl rand -hex 32 > ", kSecretFile, ")\n");
+  std::string text = "# Run each command on its host. Before, ";
+  if (secret_file.empty()) {
+    absl::StrAppend(&text, "make the secret of the job, and copy the file to every host:\n",
+                    "#   (umask 077; openssl rand -hex 32 > ", kUsualSecretFile, ")\n");
+  } else {
+    absl::StrAppend(&text, "copy the file that TUTTI_JOB_SECRET_FILE names to the same path on every host.\n");
+  }
+  const std::string secret_word = secret_file.empty() ? kUsualSecretFile : CommandLine({secret_file});
   int first = 0;
   for (const HostRanks& one : hosts) {
     absl::StrAppend(&text, "# ", one.host, ": ranks ", first, " to ", first + one.ranks - 1, "\n",
-                    CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), options), "\n");
+                    CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), secret_word, options),
+                    "\n");
     first += one.ranks;
   }
   return text;

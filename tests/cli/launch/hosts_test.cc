@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/write_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,6 +23,7 @@ namespace tutti::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(LaunchHostsTest, ReadsTheFilesOfMpis) {
   const ScratchFile file(".txt");
@@ -83,7 +85,8 @@ TEST(LaunchHostsTest, TheCommandsStartOneJob) {
   ASSERT_TRUE(WriteFile(file.path(), "127.0.0.1 slots=2\n127.0.0.1 slots=1\n").ok());
   const CommandRun printed =
       RunTutti(absl::StrCat("launch --hosts ", file.path(), " --port ", FreePort(),
-                            " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()));
+                            " -- tutti bench all_reduce -b 4 -e 4 --iters 2 --csv \"'a' b.csv\" --json ", json.path()),
+               "unset TUTTI_JOB_SECRET_FILE; ");
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 --first-rank 0 -- "));
   EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 2 to 2\ntutti launch -n 1 --first-rank 2 -- "));
@@ -113,6 +116,28 @@ TEST(LaunchHostsTest, RanksOfEveryHostAreNamedAsInTheJob) {
     EXPECT_EQ(host.exit_code, last);
     EXPECT_THAT(host.out, HasSubstr(absl::StrCat("[", last, "] ", last, " of 4\n")));
     EXPECT_THAT(host.out, HasSubstr(absl::StrCat("tutti launch: rank ", last, " exited with code ", last)));
+  }
+}
+
+TEST(LaunchHostsTest, TheCommandsNameTheSecretThatTheUserHas) {
+  const ScratchFile file(".txt");
+  ASSERT_TRUE(WriteFile(file.path(), "node1\n").ok());
+  const std::string print = absl::StrCat("launch --hosts ", file.path(), " -- sh -c 'echo =$TUTTI_JOB_SECRET_FILE='");
+  const std::string usual = "(umask 077; openssl rand -hex 32 > \"$HOME/.tutti_job_secret\")\n";
+  for (const char* none : {"unset TUTTI_JOB_SECRET_FILE; ", "export TUTTI_JOB_SECRET_FILE=; "}) {
+    const CommandRun printed = RunTutti(print, none);
+    EXPECT_THAT(printed.out, HasSubstr(usual));
+    ASSERT_EQ(Commands(printed).size(), 1U) << printed.err;
+    EXPECT_THAT(RunScript("export HOME='/at home'; " + Commands(printed)[0]).out,
+                HasSubstr("=/at home/.tutti_job_secret="));
+  }
+  for (const std::string path : {"/keys/job", "/my keys/job's $HOME; true"}) {
+    const CommandRun printed = RunTutti(print, "export TUTTI_JOB_SECRET_FILE=" + CommandLine({path}) + "; ");
+    EXPECT_THAT(printed.out, Not(HasSubstr(usual)));
+    EXPECT_THAT(printed.out,
+                HasSubstr("copy the file that TUTTI_JOB_SECRET_FILE names to the same path on every host"));
+    ASSERT_EQ(Commands(printed).size(), 1U) << printed.err;
+    EXPECT_THAT(RunScript("unset TUTTI_JOB_SECRET_FILE; " + Commands(printed)[0]).out, HasSubstr("=" + path + "="));
   }
 }
 
