@@ -102,6 +102,16 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
   return text;
 }
 
+// Whether rank 0 could create its files, which all ranks learn: without them nothing is measured. All ranks call
+// FilesAreOpen, the others with OK.
+absl::StatusOr<bool> FilesAreOpen(Communicator& communicator, const absl::Status& opened) {
+  const absl::StatusOr<std::vector<std::string>> answers =
+      ExchangeBlobs(communicator.store(), "bench_files", communicator.rank(), communicator.size(),
+                    opened.ok() ? "open" : "failed", absl::Now() + communicator.timeout());
+  if (!answers.ok()) return answers.status();
+  return answers->front() == "open";
+}
+
 // Runs one rank; rank 0 prints and writes. The number of wrong elements, over all ranks, is in rank 0's result.
 absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob& job) {
   const absl::StatusOr<BenchAbout> about = AboutOf(communicator, job);
@@ -109,13 +119,20 @@ absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob&
   const absl::StatusOr<std::string> beginning = BeginningOf(communicator, job, *about);
   if (!beginning.ok()) return beginning.status();
   if (communicator.rank() != 0) {
+    const absl::StatusOr<bool> open = FilesAreOpen(communicator, absl::OkStatus());
+    if (!open.ok()) return open.status();
+    if (!*open) return 0;  // rank 0 says why
     const absl::Status status = RunBench(communicator, job.cases.cases, job.flags.repeats, {});
     return status.ok() ? absl::StatusOr<std::int64_t>(0) : status;
   }
   FILE* const table = job.flags.outputs.rows_to_output() ? stderr : stdout;
   const TableColumns columns = job.flags.columns();
-  std::fprintf(table, "%s%s\n", beginning->c_str(), TableHeading(columns).c_str());
   BenchRecorder recorder(job.flags.outputs, job.earlier, *about, job.flags.repeats, columns, table);
+  const absl::Status opened = recorder.Open();
+  const absl::StatusOr<bool> told = FilesAreOpen(communicator, opened);
+  if (!opened.ok()) return opened;
+  if (!told.ok()) return told.status();
+  std::fprintf(table, "%s%s\n", beginning->c_str(), TableHeading(columns).c_str());
   const absl::Status measured = RunBench(
       communicator, job.cases.cases, job.flags.repeats,
       {[&](const BenchRow& row) { recorder.Add(row); }, [&](const std::string& note) { recorder.Note(note); }});

@@ -85,19 +85,27 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
   bench.add_flag("--no-check", flags.no_check, "Do not compare results with what they should be");
 }
 
+absl::StatusOr<std::string> ParseFile(absl::string_view file) {
+  if (!file.empty()) return std::string(file);
+  return absl::InvalidArgumentError("'' is the name of no file; write one, or leave the flag out");
+}
+
+absl::StatusOr<std::string> ParsePictureFile(absl::string_view file) {
+  const absl::StatusOr<std::string> named = ParseFile(file);
+  return named.ok() ? ParseSvgFile(file) : named;
+}
+
 void AddOutputs(CLI::App& bench, BenchFlags& flags) {
   BenchOutputs& outputs = flags.outputs;
   bench.add_flag(
       "--latency", flags.latency,
       "Below each line: which call took longest, on which rank, which rank was through it first, how often ranks lost "
       "their processor or slept, and what the engine's threads took of a processor");
-  bench
-      .add_option("--json", outputs.json,
-                  "Also write the rows to this file; -: to standard output, and the table to standard error")
-      ->type_name("FILE");
-  bench.add_option("--jsonl", outputs.jsonl, "The same as JSON Lines: one row per line")->type_name("FILE");
-  bench.add_option("--csv", outputs.csv, "The same as CSV, behind lines that begin with #")->type_name("FILE");
-  AddParsed(bench, "--plot", outputs.plot, ParseSvgFile, "FILE.svg", "",
+  AddParsed(bench, "--json", outputs.json, ParseFile, "FILE", "",
+            "Also write the rows to this file; -: to standard output, and the table to standard error");
+  AddParsed(bench, "--jsonl", outputs.jsonl, ParseFile, "FILE", "", "The same as JSON Lines: one row per line");
+  AddParsed(bench, "--csv", outputs.csv, ParseFile, "FILE", "", "The same as CSV, behind lines that begin with #");
+  AddParsed(bench, "--plot", outputs.plot, ParsePictureFile, "FILE.svg", "",
             "Draw time and bus bandwidth against the size, predicted ones dashed; with --compare all runs in one");
   bench
       .add_option(

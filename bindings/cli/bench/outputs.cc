@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bindings/cli/bench/comparison.h"
 #include "bindings/cli/bench/picture.h"
+#include "bindings/cli/svg_shapes.h"
 #include "bindings/cli/write_file.h"
 
 namespace tutti::cli {
@@ -58,12 +60,24 @@ BenchRecorder::BenchRecorder(const BenchOutputs& outputs, std::vector<BenchRecor
                              int repeats, const TableColumns& columns, std::FILE* table)
     : outputs_(outputs), repeats_(repeats), columns_(columns), table_(table), records_(std::move(earlier)) {
   records_.push_back({.name = NameOf(outputs), .about = about, .rows = {}});
-  const auto open = [&](const std::string& path, RowFormat format) {
-    if (!path.empty()) files_.push_back(std::make_unique<RowFile>(path, format, about));
+}
+
+absl::Status BenchRecorder::Open() {
+  const auto open = [this](const std::string& path, RowFormat format) {
+    if (!path.empty()) files_.push_back(std::make_unique<RowFile>(path, format, records_.back().about));
   };
-  open(outputs.json, RowFormat::kJson);
-  open(outputs.jsonl, RowFormat::kJsonLines);
-  open(outputs.csv, RowFormat::kCsv);
+  open(outputs_.json, RowFormat::kJson);
+  open(outputs_.jsonl, RowFormat::kJsonLines);
+  open(outputs_.csv, RowFormat::kCsv);
+  if (!outputs_.plot.empty()) {
+    picture_.emplace(outputs_.plot);
+    if (picture_->rewinds()) picture_->ReplaceEnd("", SvgPicture(kPictureMargin, "nothing was measured yet", ""));
+  }
+  const absl::Status opened = FileStatus();
+  if (opened.ok()) return opened;
+  for (const std::unique_ptr<RowFile>& file : files_) file->Remove();
+  if (picture_.has_value()) picture_->Remove();
+  return absl::Status(opened.code(), absl::StrCat("nothing was measured: ", opened.message()));
 }
 
 void BenchRecorder::Add(const BenchRow& row) {
@@ -77,7 +91,7 @@ void BenchRecorder::Add(const BenchRow& row) {
   if (columns_.latency) std::fprintf(table_, "%s\n", LatencyLine(row).c_str());
   std::fflush(table_);
   for (const std::unique_ptr<RowFile>& file : files_) file->Append(row);
-  if (!outputs_.plot.empty()) drawn_.Update(WriteFile(outputs_.plot, PictureOf(records_)));
+  if (picture_.has_value() && picture_->rewinds()) picture_->ReplaceEnd("", PictureOf(records_));
 }
 
 void BenchRecorder::Note(const std::string& note) {
@@ -87,14 +101,32 @@ void BenchRecorder::Note(const std::string& note) {
 absl::Status BenchRecorder::Finish() {
   const bool any_rows = !records_.back().rows.empty();
   if (any_rows) std::fprintf(table_, "%s\n", TableFooting(records_.back().rows).c_str());
-  absl::Status status = drawn_;
-  for (const std::unique_ptr<RowFile>& file : files_) status.Update(file->Finish());
+  if (picture_.has_value()) {
+    if (any_rows && !picture_->rewinds()) picture_->ReplaceEnd(PictureOf(records_), "");
+    picture_->Finish().IgnoreError();
+  }
+  for (const std::unique_ptr<RowFile>& file : files_) file->Finish().IgnoreError();
+  absl::Status status = FileStatus();
+  if (!status.ok()) status = absl::Status(status.code(), absl::StrCat("the report is incomplete: ", status.message()));
   if (!any_rows) status.Update(absl::FailedPreconditionError("nothing was measured: no schedule serves these calls"));
   if (outputs_.compare.empty() || !any_rows) return status;
   const absl::StatusOr<std::string> comparison = Comparison(records_);
   status.Update(comparison.status());
   if (comparison.ok()) std::fprintf(table_, "#\n%s", comparison->c_str());
   return status;
+}
+
+absl::Status BenchRecorder::FileStatus() const {
+  std::vector<absl::Status> all;
+  for (const std::unique_ptr<RowFile>& file : files_) all.push_back(file->status());
+  if (picture_.has_value()) all.push_back(picture_->status());
+  absl::Status first;
+  std::vector<absl::string_view> messages;
+  for (const absl::Status& status : all) {
+    first.Update(status);
+    if (!status.ok()) messages.push_back(status.message());
+  }
+  return absl::Status(first.code(), absl::StrJoin(messages, "; "));
 }
 
 std::int64_t BenchRecorder::wrong() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "bindings/cli/bench/record.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/row_file.h"
+#include "bindings/cli/bench/whole_file.h"
 
 namespace tutti::cli {
 
@@ -38,29 +40,37 @@ absl::Status CompareRecords(const BenchOutputs& outputs, absl::Span<const BenchR
 // Takes the rows of a run as they are measured, on rank 0.
 class BenchRecorder {
  public:
-  // Creates the files. `table` gets the table.
+  // `table` gets the table.
   BenchRecorder(const BenchOutputs& outputs, std::vector<BenchRecord> earlier, const BenchAbout& about, int repeats,
                 const TableColumns& columns, std::FILE* table);
 
-  // Prints and writes the row, and both stay when the process is killed.
+  // Creates the files, before anything is measured. When one of them cannot be written, all are removed, and the error
+  // names those that could not.
+  absl::Status Open();
+  // Prints and writes the row, and both stay when the process is killed. A file that cannot be written is left as it
+  // was before the row.
   void Add(const BenchRow& row);
   // Prints what was not said before.
   void Note(const std::string& note);
-  // Ends the table and the files; the first error of a file. FailedPrecondition when there was no row.
+  // Ends the table and the files. The error names every file that is incomplete; FailedPrecondition when there was no
+  // row.
   absl::Status Finish();
 
   // Wrong elements of all rows.
   std::int64_t wrong() const;
 
  private:
+  // OK while every file has all that it was to get; otherwise the errors of all files.
+  absl::Status FileStatus() const;
+
   const BenchOutputs& outputs_;
   const int repeats_;
   const TableColumns columns_;
   std::FILE* const table_;
   std::vector<std::unique_ptr<RowFile>> files_;
+  std::optional<WholeFile> picture_;
   std::vector<BenchRecord> records_;  // earlier ones, then this one
   std::set<std::string> notes_;
-  absl::Status drawn_;
 };
 
 }  // namespace tutti::cli

@@ -2,11 +2,12 @@
 #ifndef TUTTI_BINDINGS_CLI_BENCH_ROW_FILE_H_
 #define TUTTI_BINDINGS_CLI_BENCH_ROW_FILE_H_
 
-#include <cstdio>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "bindings/cli/bench/record.h"
+#include "bindings/cli/bench/whole_file.h"
 
 namespace tutti::cli {
 
@@ -19,26 +20,24 @@ class RowFile {
  public:
   // Creates the file anew, with what comes before the rows; "-" is standard output.
   RowFile(const std::string& path, RowFormat format, const BenchAbout& about);
-  ~RowFile();
-  RowFile(const RowFile&) = delete;
-  RowFile& operator=(const RowFile&) = delete;
 
-  // A row that was appended stays when the process is killed.
+  // A row that was appended stays when the process is killed. A row that cannot be written is left out whole, and so
+  // are all rows after it.
   void Append(const BenchRow& row);
-  // Ends the file. The first error, of any write, names the file and the reason.
+  // The first error, of any write, names the file and the reason.
+  const absl::Status& status() const { return file_.status(); }
+  // Ends the file, and returns the status.
   absl::Status Finish();
+  // Removes a file on a disk.
+  void Remove() { file_.Remove(); }
 
  private:
-  void Write(const std::string& text);
-  // Notes errno for Finish, once.
-  void Fail();
+  // What ends the file between two rows.
+  absl::string_view end() const;
 
-  const std::string path_;
   const RowFormat format_;
-  std::FILE* file_;
-  bool rewinds_ = false;  // the end of a document can be overwritten by the next row
+  WholeFile file_;
   bool any_rows_ = false;
-  absl::Status status_;
 };
 
 }  // namespace tutti::cli

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -166,12 +168,88 @@ TEST(BenchOutputsTest, RefusesFilesBeforeItMeasures) {
   EXPECT_FALSE(std::filesystem::exists(file.path()));
 }
 
-TEST(BenchOutputsTest, AFullDiskEndsBadly) {
+TEST(BenchOutputsTest, AFullDeviceEndsBadly) {
   for (const char* flag : {"--json", "--jsonl", "--csv"}) {
     const CommandRun run = RunTutti("bench all_reduce -b 4 -e 4 " + std::string(flag) + " /dev/full" + kQuick);
     EXPECT_EQ(run.exit_code, 1) << flag;
     EXPECT_THAT(run.err, HasSubstr("cannot write /dev/full: No space left on device")) << flag;
-    EXPECT_THAT(run.out, HasSubstr("# every result was right")) << flag;
+    EXPECT_EQ(run.out, "") << flag;
+  }
+}
+
+// Runs `tutti bench` in a folder that is a disk of 64 KiB, after `before`; FOLDER in either is the folder's name.
+class SmallDisk {
+ public:
+  SmallDisk() : folder_("-disk") { std::filesystem::create_directory(folder_.path()); }
+
+  CommandRun Run(const std::string& before, const std::string& transport, const std::string& more) const {
+    const std::string disk = folder_.path() + "/disk";
+    const std::string files = " --csv a.csv --json a.json --jsonl a.jsonl --plot a.svg";
+    return RunTutti("bench all_reduce -b 4 -e 64 --iters 3 --warmup 1 --transport " + transport + more + files +
+                        "; code=$?; cp a.* ..; exit $code'",
+                    "unshare -rm sh -c 'mkdir " + disk + " && mount -t tmpfs -o size=64k tmpfs " + disk + " && cd " +
+                        disk + " || exit 125; " + before + " ");
+  }
+  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+  ~SmallDisk() {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) std::filesystem::remove(entry);
+  }
+
+ private:
+  const ScratchFile folder_;
+};
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(BenchOutputsTest, AFullDiskKeepsWholeRowsAndNamesEveryIncompleteFile) {
+  const SmallDisk disk;
+  const CommandRun run = disk.Run("", "inproc", " --repeats 40");
+  if (run.exit_code == 125) GTEST_SKIP() << "this user may not mount a disk of 64 KiB";
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.out, HasSubstr("# every result was right"));
+  EXPECT_THAT(run.err, HasSubstr("the report is incomplete: "));
+  for (const char* file : {"a.json", "a.jsonl", "a.csv"}) {
+    const std::string reason = std::string("cannot write ") + file + ": No space left on device";
+    EXPECT_EQ(run.err.find(reason), run.err.rfind(reason)) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(reason));
+  }
+  const nlohmann::json document = nlohmann::json::parse(TextOf(disk.path("a.json")), nullptr, false);
+  ASSERT_TRUE(document.is_object());
+  EXPECT_GE(document["rows"].size(), 1U);
+  EXPECT_LT(document["rows"].size(), 120U);
+  for (const char* name : {"a.jsonl", "a.csv"}) {
+    const std::string text = TextOf(disk.path(name));
+    ASSERT_FALSE(text.empty()) << name;
+    EXPECT_EQ(text.back(), '\n') << name;
+  }
+  EXPECT_THAT(TextOf(disk.path("a.svg")), testing::EndsWith("</svg>\n"));
+}
+
+TEST(BenchOutputsTest, ADiskFullFromTheStartIsAnErrorBeforeAnythingIsMeasured) {
+  for (const char* transport : {"inproc", "ucx"}) {
+    const SmallDisk disk;
+    const CommandRun run = disk.Run("head -c 65536 /dev/zero >filler;", transport, "");
+    if (run.exit_code == 125) GTEST_SKIP() << "this user may not mount a disk of 64 KiB";
+    EXPECT_EQ(run.exit_code, 1) << run.err;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr("nothing was measured: cannot write a.json: No space left on device; cannot write "
+                                   "a.jsonl: No space left on device; cannot write a.csv: "));
+    for (const char* name : {"a.json", "a.jsonl", "a.csv", "a.svg"}) {
+      EXPECT_FALSE(std::filesystem::exists(disk.path(name))) << name;
+    }
+  }
+}
+
+// An unset variable in a script: --csv "$OUT".
+TEST(BenchOutputsTest, RefusesAnEmptyName) {
+  for (const std::string flag : {"--json", "--jsonl", "--csv", "--plot"}) {
+    const CommandRun run = RunTutti("bench all_reduce --transport inproc " + flag + " ''");
+    EXPECT_EQ(run.exit_code, 2) << flag;
+    EXPECT_EQ(run.out, "") << flag;
+    EXPECT_THAT(run.err, HasSubstr(flag + ": '' is the name of no file; write one, or leave the flag out"));
   }
 }
 
