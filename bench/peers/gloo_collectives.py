@@ -136,7 +136,7 @@ class Measurement:
         self.dist.barrier()
         times = sorted(1e6 * time_s for time_s in self.slowest([self.timed_call() for _ in range(calls)]))
         return {"library": "gloo", "version": "torch " + self.torch.__version__, "transport": "tcp",
-                "ranks": self.size, "bytes": self.bytes, "p50_us": round(statistics.median_high(times), 3),
+                "ranks": self.size, "bytes": self.bytes, "p50_us": round(statistics.median(times), 3),
                 "p99_us": round(times[int(len(times) * 0.99)], 3), "max_us": round(times[-1], 3),
                 "calls": len(times), "wrong": wrong}
 

@@ -20,7 +20,7 @@ using kernels::EncodeJob;
 
 constexpr int kRanks = 8;
 
-// The median of a few repetitions, after the first ones, which load the kernel.
+// The mean of a few repetitions, after the first ones, which load the kernel.
 class Measurement {
  public:
   Measurement(const DeviceKernels& kernels, cudaStream_t stream, std::int64_t count)

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bindings/cli/median.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"
 
@@ -193,12 +194,12 @@ absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
 
 absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   std::sort(measured.times.begin(), measured.times.end());
-  std::sort(measured.host_times.begin(), measured.host_times.end());
   const std::size_t windows = measured.times.size();
-  const auto of_a_call = [&](std::int64_t nanoseconds) {
-    return static_cast<double>(nanoseconds) / 1e3 / measured.window;
+  const auto of_a_call = [&](auto nanoseconds) { return static_cast<double>(nanoseconds) / 1e3 / measured.window; };
+  const auto median_of = [&](const std::vector<std::int64_t>& nanoseconds) {
+    return of_a_call(MedianOf({nanoseconds.begin(), nanoseconds.end()}));
   };
-  const double median = of_a_call(measured.times[windows / 2]);
+  const double median = median_of(measured.times);
   // The engine's threads work for all callers, which make equally many calls.
   const double calls_of_all_ranks =
       static_cast<double>(windows) * static_cast<double>(measured_.size()) * measured.window * traffic_.size;
@@ -225,7 +226,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .slept = used_[1],
                   .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
                   .engine_waiting_us = static_cast<double>(used_[3]) / 1e3 / calls_of_all_ranks,
-                  .host_us = options_.on_device() ? of_a_call(measured.host_times[windows / 2]) : 0,
+                  .host_us = options_.on_device() ? median_of(measured.host_times) : 0,
                   .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
                   .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),
                   .wrong = measured.wrong,

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bindings/cli/median.h"
 
 namespace tutti::cli {
 namespace {
@@ -43,10 +45,15 @@ std::string Joined(const std::vector<std::string>& words, absl::string_view sepa
   return absl::StrJoin(said, separator);
 }
 
-SeriesPoint MedianOf(std::vector<const BenchRow*> repeats) {
-  std::sort(repeats.begin(), repeats.end(), [](const BenchRow* a, const BenchRow* b) { return a->p50_us < b->p50_us; });
-  const BenchRow& median = *repeats[repeats.size() / 2];
-  return {median.bytes, median.p50_us, median.busbw_gb_s, median.predicted_us};
+SeriesPoint PointOf(const std::vector<const BenchRow*>& repeats) {
+  std::vector<double> times;
+  for (const BenchRow* repeat : repeats) times.push_back(repeat->p50_us);
+  const BenchRow& any = *repeats.front();
+  SeriesPoint point{
+      .bytes = any.bytes, .time_us = MedianOf(std::move(times)), .busbw_gb_s = 0, .predicted_us = any.predicted_us};
+  // The product of time and bandwidth depends on the size alone.
+  if (point.time_us > 0) point.busbw_gb_s = any.busbw_gb_s * any.p50_us / point.time_us;
+  return point;
 }
 
 }  // namespace
@@ -73,7 +80,7 @@ std::vector<std::vector<Series>> SeriesOf(absl::Span<const BenchRecord> records)
     std::vector<Series>& series = all.emplace_back();
     for (const std::string& label : labels) {
       Series& one = series.emplace_back(Series{.label = label, .points = {}});
-      for (const auto& [bytes, repeats] : rows[label]) one.points.push_back(MedianOf(repeats));
+      for (const auto& [bytes, repeats] : rows[label]) one.points.push_back(PointOf(repeats));
     }
   }
   return all;

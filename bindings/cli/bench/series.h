@@ -11,7 +11,7 @@
 
 namespace tutti::cli {
 
-// The median of the repeats of one size.
+// One size: the median time of its repeats, and the bandwidth that is reached in this time.
 struct SeriesPoint {
   std::int64_t bytes = 0;
   double time_us = 0;

@@ -76,6 +76,13 @@ TEST(BenchComparisonTest, RepeatsCountByTheirMedian) {
   EXPECT_EQ(series[0][0].points[0].time_us, 3);
 }
 
+TEST(BenchComparisonTest, TwoRepeatsCountByTheirMean) {
+  const std::vector<BenchRecord> records = {{.name = "a", .about = {}, .rows = {Row(4, 4), Row(4, 1)}},
+                                            {.name = "b", .about = {}, .rows = {Row(4, 5)}}};
+  const std::string text = Comparison(records).value();
+  EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.50 +5\\.00 +2\\.00 +0\\.40 +0\\.20\n"));
+}
+
 TEST(BenchComparisonTest, RefusesFilesWithNothingInCommon) {
   BenchRow other = Row(4, 1);
   other.collective = "broadcast";
