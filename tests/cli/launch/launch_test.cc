@@ -30,7 +30,9 @@ TEST(DISABLED_LaunchProgram, Launcher) {
   LaunchOptions options{.command = {"sh", "-c", std::getenv("LAUNCH_SCRIPT")}};
   ASSERT_TRUE(absl::SimpleAtoi(std::getenv("LAUNCH_RANKS"), &options.ranks));
   options.tag_output = std::getenv("LAUNCH_TAGS") != nullptr;
-  if (const char* first = std::getenv("LAUNCH_FIRST_RANK")) ASSERT_TRUE(absl::SimpleAtoi(first, &options.first_rank));
+  if (const char* first = std::getenv("LAUNCH_FIRST_RANK")) {
+    ASSERT_TRUE(absl::SimpleAtoi(first, &options.first_rank));
+  }
   if (std::getenv("LAUNCH_IMPATIENT") != nullptr) options.grace = absl::Milliseconds(50);
   std::optional<StoppedClock> stopped;
   if (std::getenv("LAUNCH_STOPPED_CLOCK") != nullptr) stopped.emplace();
