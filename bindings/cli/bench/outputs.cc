@@ -74,7 +74,7 @@ absl::Status BenchRecorder::Open() {
     if (picture_->rewinds()) picture_->ReplaceEnd("", SvgPicture(kPictureMargin, "nothing was measured yet", ""));
   }
   const absl::Status opened = FileStatus();
-  if (opened.ok()) return opened;
+  if (opened.ok()) return absl::OkStatus();
   for (const std::unique_ptr<RowFile>& file : files_) file->Remove();
   if (picture_.has_value()) picture_->Remove();
   return absl::Status(opened.code(), absl::StrCat("nothing was measured: ", opened.message()));

@@ -47,6 +47,7 @@ std::string Joined(const std::vector<std::string>& words, absl::string_view sepa
 
 SeriesPoint PointOf(const std::vector<const BenchRow*>& repeats) {
   std::vector<double> times;
+  times.reserve(repeats.size());
   for (const BenchRow* repeat : repeats) times.push_back(repeat->p50_us);
   const BenchRow& any = *repeats.front();
   SeriesPoint point{

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -56,6 +57,10 @@ void WholeFile::Remove() {
 }
 
 bool WholeFile::WriteAt(off_t place, absl::string_view text) {
+  // The command looks at the state of this stream when it ends.
+  if (file_ == STDOUT_FILENO) {
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  }
   while (!text.empty()) {
     const ssize_t written =
         rewinds_ ? ::pwrite(file_, text.data(), text.size(), place) : ::write(file_, text.data(), text.size());
@@ -74,7 +79,8 @@ bool WholeFile::TakeBack() {
 
 absl::Status WholeFile::Error(absl::string_view what) const {
   const int error = errno;
-  return absl::ErrnoToStatus(error, path_ == "-" ? absl::StrCat(what, "standard output") : absl::StrCat(what, path_));
+  return absl::ErrnoToStatus(error,
+                             path_ == "-" ? absl::StrCat(what, "to standard output") : absl::StrCat(what, path_));
 }
 
 }  // namespace tutti::cli
