@@ -35,9 +35,11 @@ std::string ToString(const tcp::endpoint& endpoint) {
                                     : absl::StrCat(host, ":", endpoint.port());
 }
 
-absl::Status TooFewDescriptors(absl::string_view refused, const std::error_code& error) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("store server: ", refused, ": ", error.message(), "; raise the limit (ulimit -n)"));
+// What the system refuses: `what` is "cannot …".
+absl::Status Refused(absl::string_view what, const std::error_code& error) {
+  const std::string message = absl::StrCat("store server: ", what, ": ", error.message());
+  if (error.value() != EMFILE) return absl::UnavailableError(message);
+  return absl::ResourceExhaustedError(absl::StrCat(message, "; raise the limit (ulimit -n)"));
 }
 
 // A session on a socket. All functions run in the server's one thread.
@@ -159,11 +161,7 @@ class TcpStoreServer::Impl {
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (error) {
-      const std::string refused = absl::StrCat("cannot listen on ", ToString(endpoint));
-      if (error.value() == EMFILE) return TooFewDescriptors(refused, error);
-      return absl::UnavailableError(absl::StrCat("store server: ", refused, ": ", error.message()));
-    }
+    if (error) return Refused(absl::StrCat("cannot listen on ", ToString(endpoint)), error);
     protocol_ = endpoint.protocol();
     address_ = ToString(acceptor_.local_endpoint());
     Accept();
@@ -274,7 +272,7 @@ absl::StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Start(const JobK
   try {
     impl = std::make_unique<Impl>(job, options);
   } catch (const std::system_error& error) {
-    return TooFewDescriptors("cannot make its event loop", error.code());
+    return Refused("cannot make its event loop", error.code());
   }
   if (absl::Status status = impl->Start(); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(impl)));

@@ -20,7 +20,7 @@ inline constexpr bool kShortSweeps = false;
 // The most ranks of a world that a sweep visits.
 inline constexpr int kMostRanksSwept = kShortSweeps ? 5 : 64;
 
-// Those of `sizes` that a sweep visits.
+// The sizes of the worlds that a sweep visits, among `sizes`.
 inline std::vector<int> SweptWorlds(std::initializer_list<int> sizes) {
   std::vector<int> swept;
   for (const int size : sizes) {

@@ -32,7 +32,7 @@ class RowFile {
   void Remove() { file_.Remove(); }
 
  private:
-  // What ends the file between two rows.
+  // The text at the end of the file, after the last row so far.
   absl::string_view end() const;
 
   const RowFormat format_;

@@ -95,7 +95,8 @@ absl::Status VerifyAll(AllPlans& all, const PlanFlags& flags) {
 // The picture that --draw asks for; empty when it asks for none.
 absl::StatusOr<std::string> DrawnTimeline(const PlanFlags& flags, const PlanFamily& family) {
   if (flags.draw.empty()) return std::string();
-  absl::StatusOr<std::string> picture = PictureOf(flags.request, family, flags.model, flags.rank);
+  absl::StatusOr<std::string> picture =
+      PictureOf(flags.request, family, flags.model, flags.rank, /*caller_verifies=*/flags.verify);
   if (picture.ok()) return picture;
   const bool unpredicted = absl::IsFailedPrecondition(picture.status());
   return absl::Status(

@@ -62,11 +62,11 @@ std::string TimeInWords(double seconds) {
 }  // namespace
 
 absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFamily& family, const CostModel& model,
-                                      Rank first) {
+                                      Rank first, bool caller_verifies) {
   const absl::StatusOr<std::vector<Plan>> plans = PlansToSimulate(family, first);
   if (!plans.ok()) return plans.status();
-  const bool verified = family.ranks <= kMostVerified && std::ssize(*plans) == family.ranks;
-  if (verified) {
+  const bool verifies = !caller_verifies && family.ranks <= kMostVerified && std::ssize(*plans) == family.ranks;
+  if (verifies) {
     if (absl::Status right = Verify(*plans); !right.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "a plan is wrong, and a timeline of it would be, too (--draw-steps draws wrong plans, step by step): ",
@@ -78,7 +78,7 @@ absl::StatusOr<std::string> PictureOf(const PlanRequest& request, const PlanFami
   std::vector<std::string> notes = {
       absl::StrCat("Predicted to take ", TimeInWords(timeline->seconds), " by ", family.choice, "."),
       absl::StrCat("Assumed: ", ToString(model), ".")};
-  if (!verified) notes.emplace_back("Not verified: --verify proves that the plans are right.");
+  if (!verifies && !caller_verifies) notes.emplace_back("Not verified: --verify proves that the plans are right.");
   return SvgOf(*timeline, TitleOf(request, family, plans->front()), notes);
 }
 

@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // The picture of a broadcast of 20 elements in a world of `ranks` ranks, each of which writes its plan.
-absl::StatusOr<std::string> PictureBy(int ranks, const std::function<void(PlanBuilder&)>& author) {
+absl::StatusOr<std::string> PictureBy(int ranks, const std::function<void(PlanBuilder&)>& author,
+                                      bool caller_verifies = false) {
   PlanFamily family;
   family.choice = "the test";
   family.ranks = ranks;
@@ -31,7 +32,7 @@ absl::StatusOr<std::string> PictureBy(int ranks, const std::function<void(PlanBu
   PlanRequest request;
   request.ranks = ranks;
   request.count = 20;
-  return PictureOf(request, family, DefaultCostModel(), 0);
+  return PictureOf(request, family, DefaultCostModel(), 0, caller_verifies);
 }
 
 void SendAlong(PlanBuilder& b) {
@@ -50,6 +51,9 @@ TEST(PlanPictureTest, PlansOfManyRanksAreNotVerifiedWhichTheHeadingSays) {
   const absl::StatusOr<std::string> picture = PictureBy(257, SendAlong);
   ASSERT_TRUE(picture.ok()) << picture.status();
   EXPECT_THAT(*picture, HasSubstr("Not verified"));
+  const absl::StatusOr<std::string> verified = PictureBy(257, SendAlong, /*caller_verifies=*/true);
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  EXPECT_THAT(*verified, Not(HasSubstr("Not verified")));
 }
 
 TEST(PlanPictureTest, WrongPlansAreNot) {
