@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "algorithms/schedules/chunks.h"
 #include "tutti/plan_builder.h"
 
 namespace tutti::schedules {
@@ -27,7 +28,7 @@ inline absl::Status ChainCompetes(const CollectiveSpec& /*spec*/, int size, cons
 inline std::int64_t ChainPiece(const PlanBuilder& b, DType dtype) {
   constexpr std::int64_t kLeastBytes = 32 << 10;
   constexpr std::int64_t kMostPieces = 256;
-  const std::int64_t segment = std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1);
+  const std::int64_t segment = ElementsPerSegment(b, dtype);
   const std::int64_t pieces = std::clamp<std::int64_t>(32 * std::int64_t{b.size() - 2}, 1, kMostPieces);
   const std::int64_t short_one = std::max((b.spec().count + pieces - 1) / pieces, kLeastBytes / SizeOf(dtype));
   return std::min(short_one, segment);

@@ -2,6 +2,7 @@
 #ifndef ALGORITHMS_SCHEDULES_CHUNKS_H_
 #define ALGORITHMS_SCHEDULES_CHUNKS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,24 @@ inline std::vector<Ref> ChunksOf(const Ref& whole, int n) {
   chunks.reserve(static_cast<std::size_t>(n));
   for (int c = 0; c < n; ++c) chunks.push_back(RunOfChunks(whole, n, c, 1));
   return chunks;
+}
+
+// As many elements as a segment holds, at least 1.
+inline std::int64_t ElementsPerSegment(const PlanBuilder& b, DType dtype) {
+  return std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1);
+}
+
+// Elements begin … begin+length-1 of `chunk`, as far as the chunk has them: the slices of nearly equal chunks have
+// nearly equal lengths.
+inline Ref SliceOf(const Ref& chunk, std::int64_t begin, std::int64_t length) {
+  return chunk.Elements(std::min(begin, chunk.count()), std::clamp<std::int64_t>(chunk.count() - begin, 0, length));
+}
+
+inline std::vector<Ref> SlicesOf(const std::vector<Ref>& chunks, std::int64_t begin, std::int64_t length) {
+  std::vector<Ref> slices;
+  slices.reserve(chunks.size());
+  for (const Ref& chunk : chunks) slices.push_back(SliceOf(chunk, begin, length));
+  return slices;
 }
 
 // The blocks of counts[0], counts[1] … elements that lie in `whole`, one after the other.

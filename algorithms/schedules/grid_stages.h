@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/node_grid.h"
 #include "algorithms/schedules/stages.h"
 #include "tutti/plan_builder.h"
@@ -22,7 +23,7 @@ namespace tutti::schedules {
 inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) {
   constexpr std::int64_t kStages = 8;
   constexpr std::int64_t kShortMessage = 16 << 10;
-  const std::int64_t longest = std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1) * parts;
+  const std::int64_t longest = ElementsPerSegment(b, dtype) * parts;
   const std::int64_t shortest = std::min(kShortMessage / SizeOf(dtype) * parts, longest);
   const std::int64_t wanted = std::clamp((count + kStages - 1) / kStages, shortest, longest);
   const std::int64_t most = MostStages(b.size());

@@ -3,6 +3,7 @@
 #ifndef TUTTI_ALGORITHMS_SCHEDULES_PAIRWISE_EXCHANGE_H_
 #define TUTTI_ALGORITHMS_SCHEDULES_PAIRWISE_EXCHANGE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "algorithms/schedules/chunks.h"
+#include "algorithms/schedules/partials.h"
 #include "algorithms/schedules/ring_steps.h"
 #include "tutti/plan_builder.h"
 
@@ -32,29 +35,53 @@ inline void ExchangePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, co
   SendPairwise(b, leaving, [&](Rank from) { return arriving[from]; });
 }
 
-// Sends leaving[q] to every rank q, and combines what all ranks sent this rank, in rank order, into the output.
-inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving) {
-  std::vector<Ref> operands = leaving;  // but for this rank's own, places in scratch
-  SendPairwise(b, leaving, [&](Rank from) {
-    operands[from] = b.Scratch(b.in().dtype, b.out().count());
-    return operands[from];
-  });
-  b.Reduce({b.out()}, operands, b.spec().op);
+// Sends leaving[q] to every rank q, and combines what all ranks sent this rank, in rank order, into `result`;
+// leaving[0] is the longest. Long ones travel slice after slice: a slice is reduced while the next ones are on their
+// way.
+inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, const Ref& result) {
+  // For each sender, scratch for as many slices as are on the wire or being reduced at a time, used in turn.
+  constexpr std::int64_t kMostPlaces = 8;
+  const DType dtype = b.in().dtype;
+  const std::int64_t longest = leaving[0].count();
+  if (longest == 0) return;
+  const std::int64_t slice = std::min(ElementsPerSegment(b, dtype), longest);
+  const std::int64_t places = std::min((longest + slice - 1) / slice, kMostPlaces);
+  std::vector<Ref> arrivals(leaving.size());
+  for (Rank from = 0; from < b.size(); ++from) {
+    if (from != b.rank()) arrivals[from] = b.Scratch(dtype, places * slice);
+  }
+  for (std::int64_t i = 0; i * slice < longest; ++i) {
+    const std::vector<Ref> slices = SlicesOf(leaving, i * slice, slice);
+    const Ref reduced = SliceOf(result, i * slice, slice);
+    std::vector<Ref> operands = slices;
+    SendPairwise(b, slices, [&](Rank from) {
+      return operands[from] = arrivals[from].Elements(i % places * slice, reduced.count());
+    });
+    b.Reduce({&reduced, 1}, operands, b.spec().op);
+  }
 }
 
-// Sending a block to all ranks at once is chosen between nodes only, where messages are long on their way; in worlds of
-// few ranks; and for short blocks: long ones would meet in the queues of the links.
-inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+// Sending to all ranks at once is chosen between nodes only, where messages are long on their way, and in worlds of few
+// ranks.
+inline absl::Status FewRanksBetweenNodes(int size, const PlanOptions& options) {
   constexpr int kMostRanks = 64;
-  constexpr std::int64_t kMostBytes = 32 << 10;
   if (options.one_node()) return absl::FailedPreconditionError("the schedule is not chosen inside a node");
-  if (size > kMostRanks) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the schedule is not chosen for more than ", kMostRanks, " ranks"));
-  }
-  if (spec.count <= kMostBytes / SizeOf(spec.dtype)) return absl::OkStatus();
+  if (size <= kMostRanks) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the schedule is not chosen for more than ", kMostRanks, " ranks"));
+}
+
+// And for blocks of few bytes: long ones would meet in the queues of the links.
+inline absl::Status SendsShortBlocks(std::int64_t count, DType dtype) {
+  constexpr std::int64_t kMostBytes = 32 << 10;
+  if (count <= kMostBytes / SizeOf(dtype)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the schedule is not chosen for more than ", kMostBytes, " bytes to each rank"));
+}
+
+// `competes` of schedules that send blocks of spec.count elements.
+inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  const absl::Status few = FewRanksBetweenNodes(size, options);
+  return few.ok() ? SendsShortBlocks(spec.count, spec.dtype) : few;
 }
 
 }  // namespace tutti::schedules

@@ -12,10 +12,15 @@
 
 namespace tutti::schedules {
 
+// Whether partials of `size` ranks have a wider type than elements.
+inline bool AccumulatesWider(const CollectiveSpec& spec, int size) {
+  const bool exact = spec.op == ReduceOp::kMin || spec.op == ReduceOp::kMax;
+  return size > 2 && !exact && AccumulatorOf(spec.dtype) != spec.dtype;
+}
+
 inline DType PartialType(const PlanBuilder& b) {
-  const bool exact = b.spec().op == ReduceOp::kMin || b.spec().op == ReduceOp::kMax;
-  // A premultiplied sum has wider inputs than elements.
-  return exact || b.size() <= 2 ? b.in().dtype : AccumulatorOf(b.spec().dtype);
+  // Not spec().dtype: a premultiplied sum has wider inputs than elements.
+  return AccumulatesWider(b.spec(), b.size()) ? AccumulatorOf(b.spec().dtype) : b.in().dtype;
 }
 
 inline bool PartialsAreWider(const PlanBuilder& b) { return PartialType(b) != b.spec().dtype; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/partials.h"
 #include "tutti/plan_builder.h"
 
@@ -30,9 +31,7 @@ inline void RingReduceScatter(PlanBuilder& b, absl::Span<const Ref> chunks, cons
   const std::int64_t slice = std::min(arrivals.elements(), widened.elements());
 
   for (std::int64_t begin = 0; begin < longest; begin += slice) {
-    const auto slice_of = [&](const Ref& chunk) {
-      return chunk.Elements(std::min(begin, chunk.count()), std::clamp<std::int64_t>(chunk.count() - begin, 0, slice));
-    };
+    const auto slice_of = [&](const Ref& chunk) { return SliceOf(chunk, begin, slice); };
     Ref partial = widened.AsPartial(slice_of(chunks[OnRing(b.rank() - 1, n)]));
     for (int s = 0; s <= n - 2; ++s) {
       const Ref mine = widened.AsPartial(slice_of(chunks[OnRing(b.rank() - 2 - s, n)]));

@@ -87,7 +87,9 @@ std::vector<Candidate> CandidatesOf(const CollectiveSpec& spec, int size, const 
   std::vector<Candidate> candidates;
   for (const Schedule* schedule : AllSchedules()) {
     if (schedule->collective != spec.collective) continue;
-    candidates.push_back({.schedule = schedule, .refusal = schedule->supports(spec, size, options)});
+    candidates.push_back({.schedule = schedule,
+                          .refusal = size < 1 ? absl::InvalidArgumentError("a world has at least 1 rank")
+                                              : schedule->supports(spec, size, options)});
   }
   return candidates;
 }

@@ -45,6 +45,24 @@ TEST(PlayerTest, OnePlanStandsForAllWhereRanksAreAlike) {
   }
 }
 
+// Messages take links in the order of time, whichever ranks they are of: where every rank sends to all others, links
+// stay busy, but for what it costs that senders take turns.
+TEST(PlayerTest, RanksThatAllSendToAllKeepTheirLinksBusy) {
+  CostModel model = DefaultCostModel();
+  model.between_nodes.latency_s = 50e-6;
+  model.between_nodes.bytes_per_s = 1.2e8;
+  for (const int size : {3, 4, 8, 16}) {
+    std::vector<int> nodes;
+    for (Rank rank = 0; rank < size; ++rank) nodes.push_back(rank);
+    const CollectiveSpec spec{.collective = Collective::kAllReduce, .count = 4 << 20};
+    const std::vector<Plan> plans = PlansOf(**FindSchedule(spec.collective, "two_shot"), spec, size, {.nodes = nodes});
+    const double wire = 2.0 * (size - 1) / size * 4 * static_cast<double>(spec.count) / model.between_nodes.bytes_per_s;
+    const double seconds = Play(plans, nodes, model);
+    EXPECT_GE(seconds, wire) << size;
+    EXPECT_LE(seconds, 1.1 * wire) << size;
+  }
+}
+
 // The plan of one rank also stands for the ranks of its node, which send to other nodes at the same time.
 TEST(PlayerTest, OnePlanStandsForAllRanksOfItsNode) {
   const std::vector<int> nodes = {0, 0, 1, 1, 2, 2, 3, 3};

@@ -98,6 +98,27 @@ TEST(AllReduceHalvingDoubling, SendsTheMinimumInLogarithmicallyManySteps) {
   }
 }
 
+TEST(AllReduceTwoShot, SendsTheMinimumInTwoStepsAlsoOf16BitSums) {
+  CollectiveSpec spec = SpecOf(Collective::kAllReduce, 1000);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    spec.dtype = dtype;
+    for (const Plan& plan : PlansOf(spec, "two_shot", 5)) {
+      EXPECT_EQ(StepsOf(plan, StepKind::kSend), 2 * 4);
+      EXPECT_EQ(StepsOf(plan, StepKind::kReduce), 1);
+      EXPECT_EQ(WireBytes(plan), 2 * 4 * 200 * SizeOf(dtype));
+    }
+  }
+}
+
+TEST(AllReduceTwoShot, NeedsEightSegmentsOfScratchForEachPeerHoweverLongTheBuffer) {
+  const CollectiveSpec spec = SpecOf(Collective::kAllReduce, std::int64_t{256} << 20);
+  absl::StatusOr<const Schedule*> two_shot = FindSchedule(Collective::kAllReduce, "two_shot");
+  ASSERT_TRUE(two_shot.ok());
+  absl::StatusOr<Plan> plan = BuildPlan(**two_shot, spec, 0, 4, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->scratch_bytes, 3 * 8 * PlanOptions().segment_bytes);
+}
+
 TEST(AllReduceHierarchical, EveryRankSendsItsShareOfWhatItsNodeSends) {
   const std::vector<int> nodes = {0, 0, 1, 1, 2, 2};
   const std::int64_t count = 960;

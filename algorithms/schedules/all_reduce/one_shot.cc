@@ -13,7 +13,7 @@ namespace {
 
 void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  ReducePairwise(b, std::vector<Ref>(static_cast<std::size_t>(b.size()), b.in()));
+  ReducePairwise(b, std::vector<Ref>(static_cast<std::size_t>(b.size()), b.in()), b.out());
 }
 
 }  // namespace

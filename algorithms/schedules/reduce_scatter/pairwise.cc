@@ -4,9 +4,12 @@
 // The n-1 messages of a rank do not wait for each other. Operands are combined in rank order.
 //
 // Steps per rank: 1, of n-1 messages of one chunk (one rank's output, C bytes) at once. Bytes sent: (n-1)·C, the
-// minimum. The schedule serves chunks of few bytes where the way from node to node is long.
+// minimum, also for 16-bit sums, averages and products: partials (partials.h) never travel. The schedule serves chunks
+// of few bytes where the way from node to node is long, and long chunks of 16-bit types.
+#include "absl/status/status.h"
 #include "algorithms/schedules/chunks.h"
 #include "algorithms/schedules/pairwise_exchange.h"
+#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
 
 namespace tutti::schedules {
@@ -14,7 +17,12 @@ namespace {
 
 void Build(PlanBuilder& b) {
   if (b.size() == 1) return b.Copy(b.out(), b.in());
-  ReducePairwise(b, ChunksOf(b.in(), b.size()));
+  ReducePairwise(b, ChunksOf(b.in(), b.size()), b.out());
+}
+
+// Long chunks compete where partials are wider than elements, because other schedules send more bytes then.
+absl::Status Competes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
+  return AccumulatesWider(spec, size) ? FewRanksBetweenNodes(size, options) : PairwiseCompetes(spec, size, options);
 }
 
 }  // namespace
@@ -27,5 +35,5 @@ TUTTI_SCHEDULE(reduce_scatter, pairwise) = {
     .cost = "1 step of n-1 messages, (n-1)·C bytes (C: one rank's output)",
     .supports = tutti::SupportsAll,
     .build = tutti::schedules::Build,
-    .competes = tutti::schedules::PairwiseCompetes,
+    .competes = tutti::schedules::Competes,
 };
