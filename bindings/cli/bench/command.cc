@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bindings/cli/bench/agreement.h"
 #include "bindings/cli/bench/device.h"
 #include "bindings/cli/bench/flags.h"
 #include "bindings/cli/bench/outputs.h"
@@ -171,6 +172,7 @@ absl::StatusOr<int> RunProcess(const BenchJob& job) {
   if (!devices.ok()) return devices.status();
   const absl::StatusOr<Bootstrap> bootstrap = BootstrapFromEnvironment();
   if (!bootstrap.ok()) return bootstrap.status();
+  if (absl::Status agreed = CheckAgreementOnFlags(*bootstrap, job.flags); !agreed.ok()) return agreed;
   const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
       Communicator::Create(*bootstrap, OptionsOf(options, bootstrap->identity.local_rank, *devices));
   if (!communicator.ok() && options.on_device()) {

@@ -1,0 +1,72 @@
+#include "bindings/cli/bench/agreement.h"
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "bindings/cli/sizes.h"
+#include "tutti/config.h"
+
+namespace tutti::cli {
+namespace {
+
+std::string Given(bool given) { return given ? "yes" : "no"; }
+
+template <typename Values>
+std::string NamesOf(const Values& values) {
+  return absl::StrJoin(values, ",", [](std::string* out, auto value) { absl::StrAppend(out, Name(value)); });
+}
+
+// TUTTI_TIMEOUT as it is in force; ranks have no communicator yet that knows it.
+absl::StatusOr<absl::Duration> Timeout() {
+  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
+  if (!entries.ok()) return entries.status();
+  double seconds = 0;
+  for (const ConfigEntry& entry : *entries) {
+    if (entry.name == "TUTTI_TIMEOUT" && absl::SimpleAtod(entry.value, &seconds)) return absl::Seconds(seconds);
+  }
+  return absl::InternalError("the configuration has no TUTTI_TIMEOUT in seconds");
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flags) {
+  const BenchOptions& options = flags.options;
+  const BenchSweep& sweep = flags.sweep;
+  return {{"collective", absl::StrJoin(sweep.collectives, ",")},
+          {"--transport", options.transport},
+          {"--device", options.device},
+          {"--peer", options.peer},
+          {"--messages", Given(options.messages)},
+          {"--buffers", options.buffers},
+          {"--min-bytes", FormatBytes(options.min_bytes)},
+          {"--max-bytes", FormatBytes(options.max_bytes)},
+          {"--factor", absl::StrCat(options.factor)},
+          {"--dtype", NamesOf(sweep.dtypes)},
+          {"--op", NamesOf(sweep.ops)},
+          {"--root", absl::StrCat(options.traffic.root)},
+          {"--schedule", absl::StrJoin(sweep.schedules, ",")},
+          {"--codec", absl::StrJoin(sweep.codecs, " ")},
+          {"--in-place", Given(flags.in_place || !flags.out_of_place)},
+          {"--out-of-place", Given(flags.out_of_place)},
+          {"--iters", options.calls == 0 ? "" : absl::StrCat(options.calls)},
+          {"--warmup", absl::StrCat(options.warm_ups)},
+          {"--min-time", absl::StrCat(options.min_time)},
+          {"--repeats", absl::StrCat(flags.repeats)},
+          {"--rewrite", Given(options.rewrite)},
+          {"--no-check", Given(flags.no_check)}};
+}
+
+absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags& flags) {
+  const absl::StatusOr<absl::Duration> timeout = Timeout();
+  if (!timeout.ok()) return timeout.status();
+  const absl::Status agreed = CheckAgreement(*bootstrap.store, "tutti bench", bootstrap.identity.rank,
+                                             bootstrap.identity.size, FieldsOf(flags), absl::Now() + *timeout);
+  if (!absl::IsInvalidArgument(agreed)) return agreed;
+  return absl::InvalidArgumentError(absl::StrCat("tutti bench was started with different arguments: ", agreed.message(),
+                                                 "; give all ranks the same arguments (only files may differ)"));
+}
+
+}  // namespace tutti::cli
