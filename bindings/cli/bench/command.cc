@@ -20,6 +20,7 @@
 #include "bindings/cli/bench/device.h"
 #include "bindings/cli/bench/flags.h"
 #include "bindings/cli/bench/outputs.h"
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/run.h"
 #include "bindings/cli/command_line.h"
@@ -66,13 +67,15 @@ absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& j
   if (!hosts.ok()) return hosts.status();
   std::vector<std::string> words = {"tutti"};
   words.insert(words.end(), job.arguments.begin(), job.arguments.end());
+  const PlanOptions& plans = communicator.plan_options(job.options().memory_kind());
   BenchAbout about{.hosts = {},
                    .date = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()),
                    .version = std::string(Version()),
                    .command = CommandLine(words),
                    .ranks = communicator.size(),
+                   .places = PlacesOf(plans.nodes, communicator.size()),
                    .transport = std::string(communicator.transport()),
-                   .links = ToString(*communicator.plan_options(job.options().memory_kind()).cost_model)};
+                   .links = ToString(*plans.cost_model)};
   for (const std::string& host : *hosts) {
     if (std::find(about.hosts.begin(), about.hosts.end(), host) == about.hosts.end()) about.hosts.push_back(host);
   }
@@ -90,9 +93,14 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
   const std::vector<std::string>& collectives = job.flags.sweep.collectives;
   std::string text = absl::StrCat(
       "# tutti bench ", collectives.size() == BenchNames().size() ? "all" : absl::StrJoin(collectives, ","), ": ",
-      about.ranks, " ranks, transport ", about.transport, ", ",
+      InWords(about.ranks, about.places), ", transport ", about.transport, ", ",
       options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
       options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
+  const int processors = communicator.plan_options(options.memory_kind()).cost_model->cores_per_node;
+  if (processors > 0 && about.places.even(about.ranks) && about.places.ranks_per_node > processors) {
+    absl::StrAppend(&text, "# warning: the ", about.places.ranks_per_node, " ranks of a node share ", processors,
+                    processors == 1 ? " processor" : " processors", ": times have the waits for a processor in them\n");
+  }
   if (options.on_device()) {
     const absl::StatusOr<std::vector<std::string>> lines = DescribeDevicesOf(communicator);
     if (!lines.ok()) return lines.status();

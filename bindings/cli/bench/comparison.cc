@@ -1,5 +1,6 @@
 #include "bindings/cli/bench/comparison.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -8,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/series.h"
+#include "bindings/cli/sizes.h"
 
 namespace tutti::cli {
 namespace {
@@ -26,8 +29,8 @@ std::string HeadingOf(absl::Span<const BenchRecord> records) {
     if (!differences[i].empty()) absl::StrAppend(&heading, " (", differences[i], ")");
     if (!about.command.empty()) absl::StrAppend(&heading, ": ", about.command);
     if (!about.date.empty()) {
-      absl::StrAppend(&heading, "\n#    ", about.date, ", ", about.ranks, " ranks on ", absl::StrJoin(about.hosts, " "),
-                      ", tutti ", about.version);
+      absl::StrAppend(&heading, "\n#    ", about.date, ", ", InWords(about.ranks, about.places), ", host",
+                      about.hosts.size() == 1 ? " " : "s ", absl::StrJoin(about.hosts, " "), ", tutti ", about.version);
     }
     absl::StrAppend(&heading, "\n");
   }
@@ -47,7 +50,7 @@ std::string LineOf(const Row& row) {
   for (std::size_t i = 1; i < row.size(); ++i) {
     absl::StrAppendFormat(&line, " %7.2f", row[i].time_us / row.front().time_us);
   }
-  for (const SeriesPoint& point : row) absl::StrAppendFormat(&line, " %10.2f", point.busbw_gb_s);
+  for (const SeriesPoint& point : row) absl::StrAppendFormat(&line, " %10s", GigabytesPerSecond(point.busbw_gb_s));
   return line + "\n";
 }
 
@@ -63,12 +66,26 @@ std::string FootingOf(const std::vector<Row>& rows, std::size_t records, std::si
   return footing;
 }
 
+// What a record has, for an error: "ring has all_reduce of 4 to 64K bytes".
+std::string ContentsOf(const std::string& name, absl::Span<const Series> series) {
+  constexpr std::size_t kMostNamed = 3;
+  std::vector<std::string> named;
+  for (const Series& one : series.first(std::min(series.size(), kMostNamed))) {
+    std::string sizes = FormatBytes(one.points.front().bytes);
+    if (one.points.size() > 1) absl::StrAppend(&sizes, " to ", FormatBytes(one.points.back().bytes));
+    named.push_back(absl::StrCat(one.label, one.label.empty() ? "" : " of ", sizes, " bytes"));
+  }
+  if (series.size() > kMostNamed) named.push_back(absl::StrCat(series.size() - kMostNamed, " more"));
+  return absl::StrCat(name, " has ", absl::StrJoin(named, ", "));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Comparison(absl::Span<const BenchRecord> records) {
   std::vector<std::string> labels;
   std::map<std::string, std::map<std::int64_t, Row>> table;
-  for (const std::vector<Series>& of_record : SeriesOf(records)) {
+  const std::vector<std::vector<Series>> all = SeriesOf(records);
+  for (const std::vector<Series>& of_record : all) {
     for (const Series& series : of_record) {
       if (table.count(series.label) == 0) labels.push_back(series.label);
       for (const SeriesPoint& point : series.points) table[series.label][point.bytes].push_back(point);
@@ -90,9 +107,10 @@ absl::StatusOr<std::string> Comparison(absl::Span<const BenchRecord> records) {
     absl::StrAppend(&text, lines);
   }
   if (compared.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("nothing to compare: no size of ",
-                                                   labels.empty() ? "any series" : labels.front(),
-                                                   " is in every file; measure the same collectives and sizes"));
+    std::vector<std::string> contents;
+    for (std::size_t i = 0; i < records.size(); ++i) contents.push_back(ContentsOf(records[i].name, all[i]));
+    return absl::InvalidArgumentError(absl::StrCat("nothing to compare, as no setting and size is in every file: ",
+                                                   absl::StrJoin(contents, "; "), "; measure the same in every run"));
   }
   return text + FootingOf(compared, records.size(), unmatched);
 }

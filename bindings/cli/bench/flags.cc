@@ -38,7 +38,7 @@ void AddSweep(CLI::App& bench, BenchFlags& flags) {
                   "be given several times; none: values travel as they are; all: none and every codec")
       ->type_name("CODEC")
       ->allow_extra_args(false);
-  bench.add_flag("--in-place", flags.in_place, "One buffer (the default); with --out-of-place both, side by side");
+  bench.add_flag("--in-place", flags.in_place, "One buffer (the default); with --out-of-place both, in two lines");
   bench.add_flag("--out-of-place", flags.out_of_place, "One buffer for input and one for output");
 }
 
@@ -69,7 +69,7 @@ void AddCalls(CLI::App& bench, BenchFlags& flags) {
   bench
       .add_option("-w,--warmup", options.warm_ups,
                   "Calls before the timed ones, at least: without --iters more, until they are steady")
-      ->check(WholeNumberWithin(1, 1 << 30))
+      ->check(WholeNumberWithin(0, 1 << 30))
       ->capture_default_str();
   bench
       .add_option(
@@ -123,15 +123,15 @@ struct FlagOfOthers {
 // Options of nccl-tests and of the OSU benchmarks.
 constexpr FlagOfOthers kFlagsOfOthers[] = {
     {"-n", "the calls of nccl-tests, but the ranks of mpirun and tutti launch: write --iters or --ranks"},
-    {"-g,--ngpus", "GPUs of a process, of which a rank has one here: write --ranks 8 --device cuda"},
-    {"-t,--nthreads", "threads of a process, of which each is a rank: write --ranks 8 --transport inproc"},
+    {"-g,--ngpus", "GPUs of a process, of which a rank has one here: for 8 GPUs write --ranks 8 --device cuda"},
+    {"-t,--nthreads", "threads of a process, of which each is a rank: for 8 write --ranks 8 --transport inproc"},
     {"-i,--stepbytes", "a step in bytes of nccl-tests, but the calls of OSU: write --factor or --iters"},
     {"-m,--agg_iters",
      "calls in one group of nccl-tests, but sizes of OSU: calls on GPUs are timed 16 at a time; for sizes "
      "write --min-bytes and --max-bytes"},
     {"-x", "the warm-up calls of OSU: write --warmup"},
     {"-N,--run_cycles", "how often all is measured: write --repeats"},
-    {"-c,--check", "results are checked at every size; to leave that out write --no-check"},
+    {"-c,--check,--validation", "results are checked at every size: leave -c 1 out; in place of -c 0 write --no-check"},
     {"-a,--average", "the time of a call is the maximum over the ranks, which nccl-tests calls -a 3; leave -a out"},
     {"-C,--report_cputime", "with --device cuda the column host is always there; leave -C out"},
     {"-z,--blocking", "a call on GPUs is waited for once for every 16 of them; for each call write --rewrite"},
@@ -141,11 +141,14 @@ constexpr FlagOfOthers kFlagsOfOthers[] = {
     {"-R,--local_register", "buffers of the arena are always registered; for others write --buffers private"},
     {"-p,--parallel_init", "ranks always join in parallel; leave -p out"},
     {"-J,--output_file", "write --json"},
+    {"--output,--out", "write --json FILE, --jsonl FILE or --csv FILE"},
+    {"--np,--nprocs", "the ranks of mpirun: write --ranks"},
     {"-S,--report_timestamps", "the date of the run is in every file (--json, --jsonl, --csv); leave -S out"},
     {"--warmup_iters", "write --warmup"},
     {"--minbytes", "write --min-bytes"},
     {"--maxbytes", "write --max-bytes"},
     {"--stepfactor", "write --factor"},
+    {"--message-size", "write --min-bytes and --max-bytes"},
     {"--datatype", "write --dtype"},
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/buffer.h"
 #include "tutti/dtype.h"
@@ -50,12 +51,16 @@ struct BenchRow {
   std::string codec;             // that encodes what travels; empty: none
   std::string transport;
   int ranks = 0;
+  BenchPlaces places = {};
   std::int64_t bytes = 0;
   std::int64_t count = 0;
   DType dtype = DType::kF32;
   std::string op;  // "none" for collectives that do not reduce
   double p50_us = 0;
+  double p90_us = 0;
+  double p95_us = 0;
   double p99_us = 0;
+  double p99_9_us = 0;
   double max_us = 0;
   // The longest call: its number, from 1; the rank that took longest, whose time is max_us; the rank that was
   // through first, and its time.

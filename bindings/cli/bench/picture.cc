@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/bench/series.h"
 #include "bindings/cli/bench/svg_chart.h"
 #include "bindings/cli/svg_shapes.h"
@@ -16,16 +17,16 @@ namespace {
 std::string TitleOf(absl::Span<const BenchRecord> records) {
   std::vector<std::string> collectives;
   std::set<std::string> seen;
-  std::set<int> ranks;
+  std::set<std::string> places;
   for (const BenchRecord& record : records) {
     for (const BenchRow& row : record.rows) {
       if (seen.insert(row.collective).second) collectives.push_back(row.collective);
-      ranks.insert(row.ranks);
+      places.insert(InWords(row.ranks, row.places));
     }
   }
   const std::string which =
       collectives.size() > 3 ? absl::StrCat(collectives.size(), " collectives") : absl::StrJoin(collectives, ", ");
-  return absl::StrCat(which, ", ", absl::StrJoin(ranks, " and "), *ranks.rbegin() == 1 ? " rank" : " ranks");
+  return absl::StrCat(which, ", ", absl::StrJoin(places, " and "));
 }
 
 // When and where a record was measured, and by which command.

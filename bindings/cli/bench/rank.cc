@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/median.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"
@@ -145,7 +146,8 @@ absl::StatusOr<double> BenchRank::TimeOfBatch(int windows) {
 
 absl::StatusOr<int> BenchRank::WarmUp() {
   const int window = measured_.front().window;
-  int batch = (options_.warm_ups + window - 1) / window;
+  const int least = options_.calls > 0 ? 0 : 1;  // without --iters warm-up calls tell how many calls fit
+  int batch = std::max(least, (options_.warm_ups + window - 1) / window);
   absl::StatusOr<double> time = TimeOfBatch(batch);
   if (!time.ok()) return time.status();
   if (options_.calls > 0) return (options_.calls + window - 1) / window;
@@ -200,6 +202,9 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
     return of_a_call(MedianOf({nanoseconds.begin(), nanoseconds.end()}));
   };
   const double median = median_of(measured.times);
+  const auto percentile = [&](double percent) {
+    return of_a_call(measured.times[static_cast<std::size_t>(static_cast<double>(windows) * percent / 100)]);
+  };
   // The engine's threads work for all callers, which make equally many calls.
   const double calls_of_all_ranks =
       static_cast<double>(windows) * static_cast<double>(measured_.size()) * measured.window * traffic_.size;
@@ -211,12 +216,16 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .codec = measured.caller->codec(),
                   .transport = std::string(communicator_.transport()),
                   .ranks = traffic_.size,
+                  .places = PlacesOf(communicator_.plan_options(options_.memory_kind()).nodes, traffic_.size),
                   .bytes = traffic_.bytes(),
                   .count = traffic_.count,
                   .dtype = traffic_.spec.dtype,
                   .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
                   .p50_us = median,
-                  .p99_us = of_a_call(measured.times[windows * 99 / 100]),
+                  .p90_us = percentile(90),
+                  .p95_us = percentile(95),
+                  .p99_us = percentile(99),
+                  .p99_9_us = percentile(99.9),
                   .max_us = of_a_call(measured.times.back()),
                   .longest_call = static_cast<int>(measured.longest) * measured.window + 1,
                   .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),

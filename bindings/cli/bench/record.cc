@@ -27,11 +27,16 @@ Json ObjectOf(const BenchRow& row) {
       {"codec", IfAny(!row.codec.empty(), row.codec)},
       {"transport", row.transport},
       {"ranks", row.ranks},
+      {"nodes", IfAny(row.places.nodes > 0, row.places.nodes)},
+      {"ranks_per_node", IfAny(row.places.nodes > 0, row.places.ranks_per_node)},
       {"bytes", row.bytes},
       {"dtype", std::string(Name(row.dtype))},
       {"op", row.op},
       {"p50_us", row.p50_us},
+      {"p90_us", row.p90_us},
+      {"p95_us", row.p95_us},
       {"p99_us", row.p99_us},
+      {"p99_9_us", row.p99_9_us},
       {"max_us", row.max_us},
       {"host_us", IfAny(row.device == "cuda", row.host_us)},
       {"algbw_gb_s", row.algbw_gb_s},
@@ -81,12 +86,17 @@ bool Truth(const Json& object, const char* key, bool otherwise) {
   return found != object.end() && found->is_boolean() ? found->get<bool>() : otherwise;
 }
 
+BenchPlaces PlacesOf(const Json& object) {
+  return {.nodes = Number(object, "nodes", 0), .ranks_per_node = Number(object, "ranks_per_node", 0)};
+}
+
 BenchAbout AboutOf(const Json& object) {
   BenchAbout about{.hosts = {},
                    .date = Text(object, "date"),
                    .version = Text(object, "version"),
                    .command = Text(object, "command"),
                    .ranks = Number(object, "ranks", 0),
+                   .places = PlacesOf(object),
                    .transport = Text(object, "transport"),
                    .links = Text(object, "links")};
   const auto hosts = object.find("hosts");
@@ -108,16 +118,20 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
   BenchRow row = {.collective = Text(object, "collective"),
                   .library = Text(object, "library"),
                   .schedule = Text(object, "schedule"),
-                  .schedule_chosen = Truth(object, "schedule_chosen", true),
+                  .schedule_chosen = Truth(object, "schedule_chosen", !Text(object, "schedule").empty()),
                   .codec = Text(object, "codec"),
                   .transport = Text(object, "transport"),
                   .ranks = Number(object, "ranks", 0),
+                  .places = PlacesOf(object),
                   .bytes = Number<std::int64_t>(object, "bytes", 0),
                   .count = 0,
                   .dtype = ParseDType(Text(object, "dtype")).value_or(DType::kF32),
                   .op = Text(object, "op"),
                   .p50_us = Number(object, "p50_us", 0.0),
+                  .p90_us = Number(object, "p90_us", 0.0),
+                  .p95_us = Number(object, "p95_us", 0.0),
                   .p99_us = Number(object, "p99_us", 0.0),
+                  .p99_9_us = Number(object, "p99_9_us", 0.0),
                   .max_us = Number(object, "max_us", 0.0),
                   .longest_call = Number(object, "longest_call", 0),
                   .slowest_rank = Number(object, "slowest_rank", 0),
@@ -167,13 +181,26 @@ absl::StatusOr<Json> ParseRecord(const std::string& text) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
-  return {{"hosts", absl::StrJoin(hosts, " ")}, {"date", date},           {"version", version}, {"command", command},
-          {"ranks", absl::StrCat(ranks)},       {"transport", transport}, {"links", links}};
+  return {{"hosts", absl::StrJoin(hosts, " ")},
+          {"date", date},
+          {"version", version},
+          {"command", command},
+          {"ranks", absl::StrCat(ranks)},
+          {"nodes", absl::StrCat(places.nodes)},
+          {"ranks_per_node", absl::StrCat(places.ranks_per_node)},
+          {"transport", transport},
+          {"links", links}};
 }
 
 std::string JsonOf(const BenchAbout& about) {
-  return Json{{"hosts", about.hosts},     {"date", about.date},   {"version", about.version},
-              {"command", about.command}, {"ranks", about.ranks}, {"transport", about.transport},
+  return Json{{"hosts", about.hosts},
+              {"date", about.date},
+              {"version", about.version},
+              {"command", about.command},
+              {"ranks", about.ranks},
+              {"nodes", about.places.nodes},
+              {"ranks_per_node", about.places.ranks_per_node},
+              {"transport", about.transport},
               {"links", about.links}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }

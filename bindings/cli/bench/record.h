@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "bindings/cli/bench/options.h"
+#include "bindings/cli/bench/places.h"
 
 namespace tutti::cli {
 
@@ -20,6 +21,7 @@ struct BenchAbout {
   std::string version;             // of Tutti
   std::string command;             // as a shell would read it
   int ranks = 0;
+  BenchPlaces places = {};
   std::string transport;
   std::string links;  // that predictions are made for, in words
 

@@ -1,5 +1,6 @@
 #include "bindings/cli/bench/report.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -18,7 +19,8 @@ std::string AverageOf(absl::Span<const BenchRow> rows, const std::string& librar
     ++count;
   }
   if (count == 0) return "";
-  return absl::StrFormat("\n# Avg bus bandwidth    : %.2f%s", sum / count, library == "nccl" ? " (raw NCCL)" : "");
+  return absl::StrCat("\n# Avg bus bandwidth    : ", GigabytesPerSecond(sum / count),
+                      library == "nccl" ? " (raw NCCL)" : "");
 }
 
 std::string Verdict(absl::Span<const BenchRow> rows) {
@@ -36,11 +38,34 @@ std::string Verdict(absl::Span<const BenchRow> rows) {
                : "# every result was right, or equal on all ranks where a codec encoded it";
 }
 
+// Why the bus bandwidth of some rows is not that of a link; "" where it is.
+std::string NotesOnBandwidth(absl::Span<const BenchRow> rows) {
+  std::string notes;
+  if (absl::c_any_of(rows, [](const BenchRow& row) { return !row.codec.empty(); })) {
+    absl::StrAppend(&notes,
+                    "\n# busbw with a codec counts the bytes of the values, of which fewer travel: it may be above "
+                    "the rate of a link");
+  }
+  if (absl::c_any_of(rows, [](const BenchRow& row) { return row.places.share_links(); })) {
+    absl::StrAppend(&notes,
+                    "\n# busbw is reckoned as if each rank had a link of its own: the ranks of a node share one, so "
+                    "that busbw is not its rate");
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::string Microseconds(double microseconds) {
   const int digits = microseconds < 10 ? 2 : microseconds < 1000 ? 1 : 0;
   return absl::StrFormat("%.*f", digits, microseconds);
+}
+
+std::string GigabytesPerSecond(double bandwidth) {
+  if (bandwidth > 0 && bandwidth < 1e-4) return absl::StrFormat("%.1e", bandwidth);  // the width of a column is 8
+  int decimals = 2;
+  for (double least = 1; bandwidth > 0 && bandwidth < least; least /= 10) ++decimals;
+  return absl::StrFormat("%.*f", decimals, bandwidth);
 }
 
 std::string TableHeading(const TableColumns& columns) {
@@ -59,9 +84,10 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
   const std::string how = row.library == "nccl" ? "(raw NCCL)"
                           : row.codec.empty()   ? row.schedule
                                                 : absl::StrCat("codec=", row.codec);
-  return absl::StrFormat(" %12d %12d %8s %10s %9s %8.2f %8.2f %7s %9s %9s %9s%s  %-18s %9s%s", row.bytes, row.count,
-                         Name(row.dtype), row.op, Microseconds(row.p50_us), row.algbw_gb_s, row.busbw_gb_s, Wrong(row),
-                         Microseconds(row.p50_us), Microseconds(row.p99_us), Microseconds(row.max_us),
+  return absl::StrFormat(" %12d %12d %8s %10s %9s %8s %8s %7s %9s %9s %9s%s  %-18s %9s%s", row.bytes, row.count,
+                         Name(row.dtype), row.op, Microseconds(row.p50_us), GigabytesPerSecond(row.algbw_gb_s),
+                         GigabytesPerSecond(row.busbw_gb_s), Wrong(row), Microseconds(row.p50_us),
+                         Microseconds(row.p99_us), Microseconds(row.max_us),
                          columns.host ? absl::StrFormat(" %9s", Microseconds(row.host_us)) : "", how,
                          row.schedule.empty() ? "-" : Microseconds(row.predicted_us),
                          !columns.place ? ""
@@ -71,16 +97,17 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
 
 std::string LatencyLine(const BenchRow& row) {
   return absl::StrFormat(
-      "#   p50 %s, p99 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us; ranks lost their "
+      "#   p90 %s, p95 %s, p99.9 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us; ranks "
+      "lost their "
       "processor %d times and slept %d times; the engine's threads took %s us of "
       "processor time a call, %s us of it to wait for peers",
-      Microseconds(row.p50_us), Microseconds(row.p99_us), Microseconds(row.max_us), row.slowest_rank, row.longest_call,
-      row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted, row.slept,
-      Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
+      Microseconds(row.p90_us), Microseconds(row.p95_us), Microseconds(row.p99_9_us), Microseconds(row.max_us),
+      row.slowest_rank, row.longest_call, row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted,
+      row.slept, Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {
-  return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"));
+  return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"), NotesOnBandwidth(rows));
 }
 
 }  // namespace tutti::cli

@@ -20,11 +20,13 @@ std::string TableHeading(const TableColumns& columns);
 std::string TableLine(const BenchRow& row, const TableColumns& columns);
 // Why the longest call of a row took as long, in words.
 std::string LatencyLine(const BenchRow& row);
-// Whether all rows were right, and the average of their bus bandwidth.
+// Whether all rows were right, the average of their bus bandwidth, and why that may not be the rate of a link.
 std::string TableFooting(absl::Span<const BenchRow> rows);
 
 // Microseconds with as many digits as are of interest.
 std::string Microseconds(double microseconds);
+// A bandwidth with two decimals, as in nccl-tests, or more where it takes more for three digits that are not zero.
+std::string GigabytesPerSecond(double bandwidth);
 
 }  // namespace tutti::cli
 

@@ -135,7 +135,9 @@ class CaseRun {
   }
 
   absl::Status Measure() {
-    for (const std::int64_t bytes : SizesOf(options_)) {
+    const absl::StatusOr<std::vector<std::int64_t>> sizes = WholeSizes();
+    if (!sizes.ok()) return sizes.status();
+    for (const std::int64_t bytes : *sizes) {
       for (const bool in_place : PlacesOf(options_, subject_.largest.spec.collective)) {
         TrafficOptions place = options_.traffic;
         place.in_place = in_place;
@@ -145,12 +147,26 @@ class CaseRun {
         if (!IsServed(*traffic)) continue;
         if (absl::Status measured = MeasureCalls(*traffic); !measured.ok()) return measured;
       }
-      if (subject_.largest.bytes() == 0) break;  // a barrier: larger sizes are the same
     }
     return absl::OkStatus();
   }
 
  private:
+  // The sizes of calls, each once: two sizes may have the same number of whole elements, and a barrier has one size.
+  absl::StatusOr<std::vector<std::int64_t>> WholeSizes() {
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t bytes : SizesOf(options_)) {
+      const absl::StatusOr<Traffic> traffic =
+          MakeBenchTraffic(options_.collective, options_.traffic, bytes, communicator_.rank(), communicator_.size());
+      if (!traffic.ok()) return traffic.status();
+      if (traffic->bytes() > 0 && traffic->bytes() != bytes) {
+        Note("sizes are rounded down to whole elements, equally many for each rank, and at least one");
+      }
+      if (sizes.empty() || sizes.back() != traffic->bytes()) sizes.push_back(traffic->bytes());
+    }
+    return sizes;
+  }
+
   void Note(const std::string& note) {
     if (communicator_.rank() == 0) report_.note(note);
   }
@@ -204,7 +220,7 @@ absl::Status RunCase(Communicator& communicator, const BenchOptions& options, Ra
   return CaseRun(communicator, options, *std::move(subject), *std::move(memory), nccl, report).Measure();
 }
 
-absl::Status CheckCodec(const BenchOptions& options, int ranks) {
+absl::Status CheckCodecFlag(const BenchOptions& options, int ranks) {
   if (options.codec.empty()) return absl::OkStatus();
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("--codec ", options.codec, ": ", why));
@@ -242,7 +258,7 @@ absl::Status CheckDeviceFlags(const BenchOptions& options) {
 
 absl::Status CheckBench(const BenchOptions& options, int ranks) {
   if (absl::Status flags = CheckDeviceFlags(options); !flags.ok()) return flags;
-  if (absl::Status codec = CheckCodec(options, ranks); !codec.ok()) return codec;
+  if (absl::Status codec = CheckCodecFlag(options, ranks); !codec.ok()) return codec;
   if (options.check) {
     absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;

@@ -7,34 +7,47 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bindings/cli/bench/places.h"
 #include "bindings/cli/median.h"
 
 namespace tutti::cli {
 namespace {
 
+// Whether a record measures several schedules that flags have named.
+bool NamesSchedules(const BenchRecord& record) {
+  std::set<std::string> named;
+  for (const BenchRow& row : record.rows) {
+    if (!row.schedule.empty() && !row.schedule_chosen) named.insert(row.schedule);
+  }
+  return named.size() > 1;
+}
+
 // The settings of a row in words, always the same ones in the same order; "" where a setting means nothing to the row.
-std::vector<std::string> SettingsOf(const BenchRow& row) {
+// With `by_schedule` a chosen schedule is told by its name, as others are.
+std::vector<std::string> SettingsOf(const BenchRow& row, bool by_schedule = false) {
   return {row.collective,
           row.library,
           row.transport,
           row.device,
-          absl::StrCat(row.ranks, " ranks"),
+          InWords(row.ranks, row.places),
           std::string(Name(row.dtype)),
           row.op == "none" ? "" : row.op,
           row.in_place ? "in place" : "out of place",
-          row.schedule_chosen ? "chosen schedule" : row.schedule,
-          row.codec.empty() ? "" : absl::StrCat("codec ", row.codec),
+          row.schedule_chosen && !by_schedule ? "chosen schedule" : row.schedule,
+          row.codec.empty() ? "no codec" : absl::StrCat("codec ", row.codec),
           absl::StrCat(row.buffers, " buffers"),
           row.rewrite ? "rewritten" : "not rewritten",
           row.messages ? "messages" : "memory mapped where it can be"};
 }
 
-// For every setting, the words that the rows of a record have for it.
-std::vector<std::set<std::string>> WordsOf(const BenchRecord& record) {
+// For every setting, the words that those rows of a record have for it to which it means something.
+std::vector<std::set<std::string>> WordsOf(const BenchRecord& record, bool by_schedule = false) {
   std::vector<std::set<std::string>> words(SettingsOf(BenchRow()).size());
   for (const BenchRow& row : record.rows) {
-    const std::vector<std::string> settings = SettingsOf(row);
-    for (std::size_t i = 0; i < settings.size(); ++i) words[i].insert(settings[i]);
+    const std::vector<std::string> settings = SettingsOf(row, by_schedule);
+    for (std::size_t i = 0; i < settings.size(); ++i) {
+      if (!settings[i].empty()) words[i].insert(settings[i]);
+    }
   }
   return words;
 }
@@ -60,9 +73,11 @@ SeriesPoint PointOf(const std::vector<const BenchRow*>& repeats) {
 }  // namespace
 
 std::vector<std::vector<Series>> SeriesOf(absl::Span<const BenchRecord> records) {
+  // Where a record has a series for each schedule, those that another one has chosen are their like.
+  const bool by_schedule = std::any_of(records.begin(), records.end(), NamesSchedules);
   std::vector<bool> varies(SettingsOf(BenchRow()).size());
   for (const BenchRecord& record : records) {
-    const std::vector<std::set<std::string>> words = WordsOf(record);
+    const std::vector<std::set<std::string>> words = WordsOf(record, by_schedule);
     for (std::size_t i = 0; i < words.size(); ++i) varies[i] = varies[i] || words[i].size() > 1;
   }
   std::vector<std::vector<Series>> all;
@@ -70,7 +85,7 @@ std::vector<std::vector<Series>> SeriesOf(absl::Span<const BenchRecord> records)
     std::vector<std::string> labels;  // in the order of the rows
     std::map<std::string, std::map<std::int64_t, std::vector<const BenchRow*>>> rows;
     for (const BenchRow& row : record.rows) {
-      std::vector<std::string> settings = SettingsOf(row);
+      std::vector<std::string> settings = SettingsOf(row, by_schedule);
       for (std::size_t i = 0; i < settings.size(); ++i) {
         if (!varies[i]) settings[i].clear();
       }

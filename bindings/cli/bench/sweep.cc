@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bindings/cli/bench/run.h"
+#include "bindings/cli/dtype_flag.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/codec.h"
 #include "tutti/schedule.h"
@@ -99,7 +100,7 @@ absl::StatusOr<std::vector<std::string>> ParseCollectives(absl::string_view text
 }
 
 absl::StatusOr<std::vector<DType>> ParseDTypes(absl::string_view text) {
-  return ParseNames<DType>(text, kAllDTypes, ParseDType);
+  return ParseNames<DType>(text, kAllDTypes, ParseDTypeFlag);
 }
 
 absl::StatusOr<std::vector<ReduceOp>> ParseReduceOps(absl::string_view text) {

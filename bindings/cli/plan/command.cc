@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bindings/cli/dtype_flag.h"
 #include "bindings/cli/flags.h"
 #include "bindings/cli/plan/cost.h"
 #include "bindings/cli/plan/graph.h"
@@ -246,7 +247,7 @@ void AddFlags(CLI::App& plan, PlanFlags& flags) {
                   "The rank whose steps are printed, and with which --draw begins in a large world")
       ->check(WholeNumberWithin(0, kMaxRanks - 1))
       ->capture_default_str();
-  AddParsed(plan, "--dtype", request.traffic.dtype, ParseDType, "TYPE", "f32", NamesOfDTypes());
+  AddParsed(plan, "--dtype", request.traffic.dtype, ParseDTypeFlag, "TYPE", "f32", NamesOfDTypes());
   AddParsed(plan, "--op", request.traffic.op, ParseReduceOp, "OP", "sum", NamesOfOps());
   plan.add_option("--root", request.traffic.root, "Root of broadcast, reduce, gather and scatter")
       ->check(WholeNumberWithin(0, kMaxRanks - 1))

@@ -1,6 +1,9 @@
 // tutti bench, as a user runs it: the rows it prints and writes.
+#include <sched.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,31 +34,41 @@ TEST(BenchTest, WritesTheRowsItPrints) {
   for (const nlohmann::json& row : rows) {
     std::set<std::string> keys;
     for (const auto& [key, value] : row.items()) keys.insert(key);
-    EXPECT_EQ(keys, (std::set<std::string>{"collective",   "library",         "schedule",
-                                           "codec",        "transport",       "ranks",
-                                           "bytes",        "dtype",           "op",
-                                           "p50_us",       "p99_us",          "max_us",
-                                           "host_us",      "algbw_gb_s",      "wrong",
-                                           "busbw_gb_s",   "device",          "buffers",
-                                           "rewrite",      "in_place",        "calls",
-                                           "predicted_us", "schedule_chosen", "messages",
-                                           "repeat",       "longest_call",    "slowest_rank",
-                                           "fastest_rank", "fastest_us",      "preempted",
-                                           "slept",        "engine_cpu_us",   "engine_waiting_us"}));
+    EXPECT_EQ(keys, (std::set<std::string>{"collective",    "library",
+                                           "schedule",      "codec",
+                                           "transport",     "ranks",
+                                           "nodes",         "ranks_per_node",
+                                           "p90_us",        "p95_us",
+                                           "p99_9_us",      "bytes",
+                                           "dtype",         "op",
+                                           "p50_us",        "p99_us",
+                                           "max_us",        "host_us",
+                                           "algbw_gb_s",    "wrong",
+                                           "busbw_gb_s",    "device",
+                                           "buffers",       "rewrite",
+                                           "in_place",      "calls",
+                                           "predicted_us",  "schedule_chosen",
+                                           "messages",      "repeat",
+                                           "longest_call",  "slowest_rank",
+                                           "fastest_rank",  "fastest_us",
+                                           "preempted",     "slept",
+                                           "engine_cpu_us", "engine_waiting_us"}));
     EXPECT_EQ(row["library"], "tutti");
     EXPECT_EQ(row["device"], "cpu");
     EXPECT_TRUE(row["host_us"].is_null());
     EXPECT_GT(row["predicted_us"].get<double>(), 0);
     EXPECT_EQ(row["collective"], "all_reduce");
     EXPECT_EQ(row["ranks"], 2);
+    EXPECT_EQ(row["nodes"], 1);
+    EXPECT_EQ(row["ranks_per_node"], 2);
     EXPECT_EQ(row["bytes"], bytes);
     EXPECT_EQ(row["dtype"], "f32");
     EXPECT_EQ(row["op"], "sum");
     EXPECT_EQ(row["wrong"], 0);
     EXPECT_EQ(row["calls"], 3);
     EXPECT_GT(row["p50_us"].get<double>(), 0);
-    EXPECT_LE(row["p50_us"], row["p99_us"]);
-    EXPECT_LE(row["p99_us"], row["max_us"]);
+    const char* const ascending[] = {"p50_us", "p90_us", "p95_us", "p99_us", "p99_9_us", "max_us"};
+    for (std::size_t i = 1; i < std::size(ascending); ++i) EXPECT_LE(row[ascending[i - 1]], row[ascending[i]]);
     EXPECT_THAT(row["longest_call"].get<int>(), testing::AllOf(testing::Ge(1), testing::Le(3)));
     for (const char* key : {"slowest_rank", "fastest_rank"}) {
       EXPECT_THAT(row[key].get<int>(), testing::AllOf(testing::Ge(0), testing::Le(1)));
@@ -203,6 +216,70 @@ TEST(BenchTest, GoesOnAfterTheSizeOfNothing) {
   EXPECT_THAT(sizes("all_reduce -b 0 -e 0"), testing::ElementsAre(0));
   EXPECT_THAT(sizes("barrier -b 0 -e 64"), testing::ElementsAre(0));
   EXPECT_THAT(sizes("barrier -b 4 -e 64"), testing::ElementsAre(0));
+}
+
+// Sizes that whole elements, equally many for each rank, do not have.
+TEST(BenchTest, RoundsSizesToWholeElementsAndMeasuresEachOnce) {
+  const auto sizes_of = [](const std::string& arguments, bool rounds) {
+    const CommandRun run = RunTutti("bench " + arguments + " --transport inproc --json -" + kQuick);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const bool says_so = run.err.find("# sizes are rounded down to whole elements") != std::string::npos;
+    EXPECT_EQ(says_so, rounds) << arguments;
+    std::vector<std::int64_t> bytes;
+    const nlohmann::json document = nlohmann::json::parse(run.out);
+    for (const nlohmann::json& row : document["rows"]) bytes.push_back(row["bytes"]);
+    return bytes;
+  };
+  EXPECT_THAT(sizes_of("all_reduce -b 7 -e 100", true), testing::ElementsAre(4, 28));
+  EXPECT_THAT(sizes_of("all_reduce -b 1 -e 8 -f 2", true), testing::ElementsAre(4, 8));
+  EXPECT_THAT(sizes_of("all_reduce -b 1 -e 4 --in-place --out-of-place", true), testing::ElementsAre(4, 4));
+  EXPECT_THAT(sizes_of("all_gather --ranks 3 -b 4 -e 64", true), testing::ElementsAre(12, 60));
+  EXPECT_THAT(sizes_of("all_reduce,barrier -b 4 -e 16", false), testing::ElementsAre(4, 16, 0));
+}
+
+TEST(BenchTest, MeasuresWithoutWarmUp) {
+  const CommandRun run = RunTutti("bench all_reduce --transport inproc -b 64 -e 64 -w 0 --iters 3 --json -");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(nlohmann::json::parse(run.out)["rows"][0]["calls"], 3);
+  EXPECT_EQ(RunTutti("bench all_reduce --transport inproc -b 64 -e 64 -w 0 --min-time 0.001").exit_code, 0);
+}
+
+// Four ranks that take each other for ranks of two nodes.
+TEST(BenchTest, SaysWhereRanksAre) {
+  const std::string command = std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick;
+  const auto run_on = [&](const std::string& node, const std::string& more) {
+    return RunTutti("launch -n 4 -- sh -c 'TUTTI_NODE=" + node + " " + command + more + "'");
+  };
+  const CommandRun two = run_on("node$((TUTTI_RANK/2))", " --json -");
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.err, HasSubstr("# tutti bench all_reduce: 4 ranks on 2 nodes of 2 ranks, transport ucx"));
+  EXPECT_THAT(two.err, HasSubstr("\n# busbw is reckoned as if each rank had a link of its own: "));
+  const nlohmann::json document = nlohmann::json::parse(two.out);
+  for (const nlohmann::json& where : {document["run"], document["rows"][0]}) {
+    EXPECT_EQ(where["nodes"], 2);
+    EXPECT_EQ(where["ranks_per_node"], 2);
+  }
+  const CommandRun uneven = run_on("node$((TUTTI_RANK/3))", "");
+  EXPECT_THAT(uneven.out, HasSubstr("4 ranks on 2 nodes of up to 3 ranks, "));
+  const CommandRun apart = run_on("node$TUTTI_RANK", "");
+  EXPECT_THAT(apart.out, HasSubstr("4 ranks on 4 nodes of 1 rank, "));
+  EXPECT_THAT(apart.out, testing::Not(HasSubstr("busbw is reckoned")));
+}
+
+TEST(BenchTest, WarnsWhereRanksShareProcessors) {
+  cpu_set_t before, first;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) ++processor;
+  CPU_ZERO(&first);
+  CPU_SET(processor, &first);
+  ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
+  const std::string bench = "bench all_reduce -b 4 -e 4 --transport inproc" + std::string(kQuick) + "--ranks ";
+  const CommandRun three = RunTutti(bench + "3"), one = RunTutti(bench + "1");
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_THAT(three.out,
+              HasSubstr("\n# warning: the 3 ranks of a node share 1 processor: times have the waits for a "));
+  EXPECT_THAT(one.out, testing::Not(HasSubstr("# warning")));
 }
 
 TEST(BenchTest, WritesJsonToStandardOutputAndTheTableToStandardError) {

@@ -36,14 +36,18 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
              .version = "1.2.3",
              .command = "tutti bench",
              .ranks = 2,
+             .places = {.nodes = 1, .ranks_per_node = 2},
              .transport = "ucx",
              .links = ""};
-  const BenchRecord b = {.name = "chosen", .about = {}, .rows = {Row(4, 1), Row(8, 8)}};
+  BenchRecord b = {.name = "chosen", .about = {}, .rows = {Row(4, 1), Row(8, 8)}};
+  for (BenchRow& row : b.rows) row.places = {.nodes = 2, .ranks_per_node = 1};
   const std::string text = Comparison(std::vector<BenchRecord>{a, b}).value();
-  EXPECT_THAT(text, HasSubstr("# A: ring (ring): tutti bench\n#    today, 2 ranks on node1, tutti 1.2.3\n"));
-  EXPECT_THAT(text, HasSubstr("# B: chosen (chosen schedule)\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("# A: ring (2 ranks, ring): tutti bench\n#    today, 2 ranks on 1 node, host node1, tutti 1.2.3\n"));
+  EXPECT_THAT(text, HasSubstr("# B: chosen (2 ranks on 2 nodes of 1 rank, chosen schedule)\n"));
   EXPECT_THAT(text, ContainsRegex("size +A \\(us\\) +B \\(us\\) +B/A +A busbw +B busbw\n"));
-  EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.00 +1\\.00 +0\\.50 +0\\.50 +1\\.00\n +8 +4\\.00 +8\\.00 +2\\.00 "));
+  EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.00 +1\\.00 +0\\.50 +0\\.500 +1\\.00\n +8 +4\\.00 +8\\.00 +2\\.00 "));
   EXPECT_THAT(text, HasSubstr("# B takes 1.00 of the time of A: geometric mean over 2 sizes\n"));
   EXPECT_THAT(text, HasSubstr("# 1 sizes are not in all of them"));
 }
@@ -67,6 +71,39 @@ TEST(BenchComparisonTest, ComparesLikeWithLike) {
   EXPECT_THAT(text, ContainsRegex(" +4 +20\\.0 +20\\.0 +1\\.00"));
 }
 
+// A chosen schedule is compared with the same one where the other run has measured several.
+TEST(BenchComparisonTest, ComparesAChosenScheduleWithItsLike) {
+  const std::vector<BenchRecord> records = {
+      {.name = "all", .about = {}, .rows = {Row(4, 2, "direct"), Row(4, 9, "ring"), Row(8, 2, "ring")}},
+      {.name = "chosen", .about = {}, .rows = {Row(4, 1), Row(8, 8)}}};
+  const absl::StatusOr<std::string> text = Comparison(records);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, ContainsRegex("# direct\n +4 +2\\.00 +1\\.00 +0\\.50 "));
+  EXPECT_THAT(*text, HasSubstr("# B takes 0.50 of the time of A: geometric mean over 1 sizes\n# 3 sizes are not in"));
+  EXPECT_THAT(
+      std::string(
+          Comparison({records.front(), {.name = "bytes", .about = {}, .rows = {Row(16, 1)}}}).status().message()),
+      HasSubstr("all has direct of 4 bytes, ring of 4 to 8 bytes; bytes has direct of 16 bytes"));
+}
+
+// A sum of a codec has no schedule.
+TEST(BenchComparisonTest, ACodecIsNoSchedule) {
+  std::vector<BenchRecord> records = {{.name = "plain", .about = {}, .rows = {Row(4, 2)}},
+                                      {.name = "codec", .about = {}, .rows = {Row(4, 1)}}};
+  records[1].rows[0].schedule = "";
+  records[1].rows[0].schedule_chosen = false;
+  records[1].rows[0].codec = "bf16";
+  EXPECT_THAT(DifferencesOf(records), ElementsAre("no codec", "codec bf16"));
+  records[0].rows.push_back(records[1].rows[0]);
+  EXPECT_THAT(SeriesOf(records)[0][0].label, "no codec");
+}
+
+TEST(BenchComparisonTest, SmallBandwidthsHaveDigits) {
+  const std::vector<BenchRecord> records = {{.name = "a", .about = {}, .rows = {Row(4, 800)}},
+                                            {.name = "b", .about = {}, .rows = {Row(4, 80)}}};
+  EXPECT_THAT(Comparison(records).value(), HasSubstr(" 0.10    0.00125     0.0125\n"));
+}
+
 TEST(BenchComparisonTest, RepeatsCountByTheirMedian) {
   const std::vector<BenchRecord> records = {{.name = "a", .about = {}, .rows = {Row(4, 9), Row(4, 2), Row(4, 3)}}};
   const std::vector<std::vector<Series>> series = SeriesOf(records);
@@ -80,7 +117,7 @@ TEST(BenchComparisonTest, TwoRepeatsCountByTheirMean) {
   const std::vector<BenchRecord> records = {{.name = "a", .about = {}, .rows = {Row(4, 4), Row(4, 1)}},
                                             {.name = "b", .about = {}, .rows = {Row(4, 5)}}};
   const std::string text = Comparison(records).value();
-  EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.50 +5\\.00 +2\\.00 +0\\.40 +0\\.20\n"));
+  EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.50 +5\\.00 +2\\.00 +0\\.400 +0\\.200\n"));
 }
 
 TEST(BenchComparisonTest, RefusesFilesWithNothingInCommon) {
@@ -90,7 +127,9 @@ TEST(BenchComparisonTest, RefusesFilesWithNothingInCommon) {
                                             {.name = "b", .about = {}, .rows = {Row(4, 1), other}}};
   const absl::Status status = Comparison(records).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing to compare: no size of all_reduce"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("nothing to compare, as no setting and size is in every file: a has all_reduce of 8 bytes; b "
+                        "has all_reduce of 4 bytes, broadcast of 4 bytes; measure the same in every run"));
 }
 
 }  // namespace

@@ -110,7 +110,12 @@ TEST(BenchFlagsTest, RefusesFlagsOfOthersAndSaysWhatWouldBeRight) {
       {"-m 1", "write --min-bytes and --max-bytes"},
       {"-x 10", "write --warmup"},
       {"-N 3", "write --repeats"},
-      {"-c 0", "write --no-check"},
+      {"-c 0", "in place of -c 0 write --no-check"},
+      {"-c 1", "leave -c 1 out"},
+      {"--validation", "write --no-check"},
+      {"--np 2", "write --ranks"},
+      {"--output rows.json", "write --json FILE"},
+      {"--message-size 4", "write --min-bytes and --max-bytes"},
       {"-a 1", "leave -a out"},
       {"-C 1", "leave -C out"},
       {"-z 1", "write --rewrite"},
@@ -127,7 +132,7 @@ TEST(BenchFlagsTest, RefusesFlagsOfOthersAndSaysWhatWouldBeRight) {
       {"--maxbytes 4", "write --max-bytes"},
       {"--stepfactor 2", "write --factor"},
       {"--datatype float", "write --dtype"},
-      {"-d float", "unknown dtype 'float'"},
+      {"-d float", "unknown dtype 'float'; did you mean f32?"},
   };
   for (const auto& [flag, answer] : mistakes) {
     const CommandRun run = RunTutti(absl::StrCat("bench all_reduce ", flag));

@@ -21,6 +21,7 @@ BenchAbout SomeAbout() {
           .version = "1.2.3",
           .command = CommandLine({"tutti", "bench", "all_reduce", "--plot", "my plot.svg"}),
           .ranks = 2,
+          .places = {.nodes = 2, .ranks_per_node = 1},
           .transport = "ucx",
           .links = "messages take 1 µs, \"always\""};
 }
@@ -32,11 +33,15 @@ BenchRow SomeRow(std::int64_t bytes) {
           .codec = "uint8_block,block=512",
           .transport = "ucx",
           .ranks = 2,
+          .places = {.nodes = 2, .ranks_per_node = 1},
           .bytes = bytes,
           .dtype = DType::kBF16,
           .op = "sum",
           .p50_us = 1.5,
+          .p90_us = 2.1,
+          .p95_us = 2.25,
           .p99_us = 2.5,
+          .p99_9_us = 3.0,
           .max_us = 3.5,
           .busbw_gb_s = 0.25,
           .wrong = -1,
@@ -86,8 +91,10 @@ TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
   for (const char* line :
        {"# hosts: node1 node2\n", "# date: 2026-11-26T10:00:00Z\n", "# version: 1.2.3\n",
         "# command: tutti bench all_reduce --plot 'my plot.svg'\n", "# links: messages take 1 µs, \"always\"\n",
-        "\ncollective,library,schedule,codec,transport,ranks,bytes,dtype,op,p50_us,p99_us,max_us,",
-        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,4,bf16,sum,1.5,2.5,3.5,,"}) {
+        "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
+        "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,dtype,op,p50_us,p90_us,p95_us,"
+        "p99_us,p99_9_us,max_us,",
+        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,bf16,sum,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
@@ -110,6 +117,8 @@ TEST(BenchRecordTest, ReadsRowsOfOtherPrograms) {
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->rows[0].library, "mpich");
   EXPECT_EQ(record->rows[0].p50_us, 2);
+  EXPECT_EQ(record->rows[0].places.nodes, 0);
+  EXPECT_FALSE(record->rows[0].schedule_chosen);
 }
 
 TEST(BenchRecordTest, SaysWhatAFileLacks) {
