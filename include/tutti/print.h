@@ -27,8 +27,8 @@ std::string ToText(const Plan& plan, const Step& step);
 std::string ToText(const Ref& ref);
 
 // A directed graph of the steps of all given ranks, one cluster each: dependencies drawn solid, messages and signals
-// between the given ranks dashed, and dashed lines without arrows between native steps that are one collective. For
-// `dot -Tsvg`.
+// between the given ranks dashed, and dashed lines without arrows between native steps that are one collective; a
+// legend says so. For `dot -Tsvg`.
 std::string ToGraphviz(absl::Span<const Plan> plans);
 
 }  // namespace tutti

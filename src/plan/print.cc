@@ -83,6 +83,21 @@ std::string Padded(absl::string_view text, std::size_t width) {
   return absl::StrCat(text, std::string(width > text.size() ? width - text.size() : 0, ' '));
 }
 
+// What the arrows of a graph mean, as a part of the graph.
+constexpr absl::string_view kLegend = R"(  subgraph cluster_legend {
+    label="legend: a box is a step, a frame is a rank";
+    legend_first [label="a step"];
+    legend_next [label="a step that waits for it"];
+    legend_first -> legend_next;
+    legend_send [label="send or signal"];
+    legend_recv [label="recv or wait of a peer"];
+    legend_send -> legend_recv [style=dashed];
+    legend_native [label="native step"];
+    legend_same [label="native step of a peer, of the same collective"];
+    legend_native -> legend_same [style=dashed, dir=none];
+  }
+)";
+
 }  // namespace
 
 std::string ToText(const Ref& ref) {
@@ -117,7 +132,8 @@ std::string ToText(const Plan& plan) {
 }
 
 std::string ToGraphviz(absl::Span<const Plan> plans) {
-  std::string text = "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n";
+  std::string text =
+      absl::StrCat("digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n", kLegend);
   auto node = [](Rank rank, std::size_t step) { return absl::StrCat("r", rank, "_", step); };
   std::map<std::tuple<StepKind, Rank, Rank, std::uint32_t>, std::string> sources;  // the sends and signals
   for (const Plan& plan : plans) {

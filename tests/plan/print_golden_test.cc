@@ -69,8 +69,17 @@ TEST(GraphvizTest, DrawsStepsDependenciesAndMessages) {
     rank == 0 ? b.Send(1, b.in()) : b.Recv(0, b.out());
     plans[rank] = *std::move(b).Build();
   }
-  EXPECT_EQ(ToGraphviz(plans),
-            "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n"
+  const std::string graph = ToGraphviz(plans);
+  const std::size_t end_of_legend = graph.find("  subgraph cluster_0");
+  ASSERT_NE(end_of_legend, std::string::npos) << graph;
+  const std::string legend = graph.substr(0, end_of_legend);
+  for (const char* text :
+       {"digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace, fontsize=10];\n",
+        "legend: a box is a step, a frame is a rank", "legend_first -> legend_next;",
+        "legend_send -> legend_recv [style=dashed];", "legend_native -> legend_same [style=dashed, dir=none];"}) {
+    EXPECT_NE(legend.find(text), std::string::npos) << text << " in\n" << legend;
+  }
+  EXPECT_EQ(graph.substr(end_of_legend),
             "  subgraph cluster_0 {\n    label=\"test rank 0\";\n"
             "    r0_0 [label=\"0: send in[0,4) f32 to 1 #0\"];\n  }\n"
             "  subgraph cluster_1 {\n    label=\"test rank 1\";\n"
