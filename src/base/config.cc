@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/nearest.h"
 
 namespace tutti {
 namespace {
@@ -208,19 +208,6 @@ constexpr OfOthers kOfOthers[] = {
     {"TUTTI_TEST_LIGHTNING", "Name of the module that tests import as Lightning."},
 };
 
-int EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    int diagonal = std::exchange(row[0], static_cast<int>(i) + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const int substitute = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = std::exchange(row[j + 1], std::min({substitute, row[j] + 1, row[j + 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 absl::StatusOr<Config> ParseConfig(const Environment& environment) {
@@ -262,14 +249,11 @@ std::vector<std::string> UnknownVariables(const Environment& environment) {
   std::vector<std::string> warnings;
   for (const auto& [name, value] : environment) {
     if (!absl::StartsWith(name, kPrefix) || std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto edits = [&, &key = name](absl::string_view other) { return EditDistance(key, other); };
-    const absl::string_view nearest = *std::min_element(
-        known.begin(), known.end(), [&](absl::string_view a, absl::string_view b) { return edits(a) < edits(b); });
     // A name of which more than half is different was hardly meant.
-    const bool is_near = 2 * edits(nearest) <= static_cast<int>(name.size() - kPrefix.size());
+    const absl::string_view nearest = Nearest(name, known, (name.size() - kPrefix.size()) / 2);
     warnings.push_back(absl::StrCat(
         name, " is no variable of Tutti and has no effect; ",
-        is_near ? absl::StrCat("did you mean ", nearest, "?") : "docs/configuration.md lists the variables"));
+        nearest.empty() ? "docs/configuration.md lists the variables" : absl::StrCat("did you mean ", nearest, "?")));
   }
   return warnings;
 }

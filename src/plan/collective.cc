@@ -1,10 +1,12 @@
 #include "tutti/collective.h"
 
 #include <numeric>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/nearest.h"
 #include "plan/limits.h"
 #include "plan/name_of.h"
 
@@ -121,9 +123,12 @@ absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
   for (Collective collective : kAllCollectives) {
     if (Name(collective) == name) return collective;
   }
-  const std::string valid = absl::StrJoin(
-      kAllCollectives, ", ", [](std::string* out, Collective collective) { absl::StrAppend(out, Name(collective)); });
-  return absl::InvalidArgumentError(absl::StrCat("unknown collective '", name, "'; valid: ", valid));
+  std::vector<absl::string_view> names;
+  for (Collective collective : kAllCollectives) names.push_back(Name(collective));
+  const absl::string_view nearest = Nearest(name, names, name.size() / 2);
+  return absl::InvalidArgumentError(absl::StrCat("unknown collective '", name, "'; ",
+                                                 nearest.empty() ? absl::StrCat("valid: ", absl::StrJoin(names, ", "))
+                                                                 : absl::StrCat("did you mean ", nearest, "?")));
 }
 
 std::int64_t InputCount(const CollectiveSpec& spec, Rank rank, int size) {
