@@ -16,6 +16,7 @@ namespace tutti::cli {
 struct Invocation {
   std::vector<std::string> arguments;           // the words of the command line, without the program's name
   std::function<absl::StatusOr<int>()> action;  // returns the exit code
+  bool runs_without_extensions = false;         // although one of them failed, which the action returns as its error
 };
 
 void AddAdvise(CLI::App& app, Invocation& invocation);

@@ -79,7 +79,10 @@ void PrintBuild() {
   Line("CUDA", cuda.ok() ? absl::StrCat(cuda->runtime, " (the driver serves ", cuda->driver, ")")
                          : std::string(cuda.status().message()));
   PrintNcclVersion();
-  Line("extensions", ExtensionNames().empty() ? "none" : ExtensionNames());
+  const std::string extensions = ExtensionNames();
+  if (absl::Status extended = ExtensionStatus(); !extended.ok()) Line("extensions", extended.message());
+  if (!extensions.empty()) Line("extensions", extensions);
+  if (extensions.empty() && ExtensionStatus().ok()) Line("extensions", "none");
   Heading("Transports");
   Line("inproc", "threads of one process");
   if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
@@ -141,6 +144,7 @@ absl::StatusOr<int> Info() {
   PrintBuild();
   PrintRecords();
   if (absl::Status printed = PrintConfiguration(); !printed.ok()) return printed;
+  if (absl::Status extended = ExtensionStatus(); !extended.ok()) return extended;
   return 0;
 }
 
@@ -149,7 +153,10 @@ absl::StatusOr<int> Info() {
 void AddInfo(CLI::App& app, Invocation& invocation) {
   CLI::App* info =
       app.add_subcommand("info", "Versions, transports, devices, schedules and the configuration in force");
-  info->callback([&invocation] { invocation.action = Info; });
+  info->callback([&invocation] {
+    invocation.action = Info;
+    invocation.runs_without_extensions = true;  // to show what there is, and which one failed
+  });
 }
 
 }  // namespace tutti::cli

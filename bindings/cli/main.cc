@@ -41,7 +41,8 @@ int Run(int argc, char** argv) {
   }
   // Without its extensions a command would do something else than what was asked for, if it did anything.
   const absl::Status extended = tutti::ExtensionStatus();
-  const absl::StatusOr<int> code = extended.ok() ? invocation.action() : extended;
+  const bool runs = extended.ok() || invocation.runs_without_extensions;
+  const absl::StatusOr<int> code = runs ? invocation.action() : extended;
   if (code.ok()) return *code;
   std::fprintf(stderr, "tutti: %s\n", std::string(code.status().message()).c_str());
   const bool usage = absl::IsInvalidArgument(code.status()) || absl::IsNotFound(code.status()) ||

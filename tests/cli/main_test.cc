@@ -149,5 +149,18 @@ TEST(MainTest, InfoSaysWhichVariableIsWrong) {
   EXPECT_THAT(scheduled.err, HasSubstr("TUTTI_SCHEDULE=all_reduce=rings: unknown schedule 'rings' of all_reduce"));
 }
 
+TEST(MainTest, InfoShowsEverythingWhereAnExtensionFailed) {
+  const std::string without = "TUTTI_EXTENSIONS=nowhere/libmine.so ";
+  const std::string error = "extension nowhere/libmine.so: the file cannot be read: No such file";
+  const CommandRun info = RunTutti("info", without);
+  EXPECT_EQ(info.exit_code, 2);
+  EXPECT_THAT(info.out, HasSubstr("  extensions             " + error));
+  EXPECT_THAT(info.out, HasSubstr("Configuration (value, where it comes from)"));
+  EXPECT_THAT(info.err, HasSubstr("tutti: " + error));
+  const CommandRun plan = RunTutti("plan all_reduce", without);
+  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_EQ(plan.out, "");
+}
+
 }  // namespace
 }  // namespace tutti::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "bindings/cli/check/checks.h"
@@ -55,10 +56,19 @@ void AddCheck(CLI::App& app, Invocation& invocation) {
       "  TUTTI_EXTENSIONS=./libmine.so tutti check all_gather:mine codec=mine");
   check->callback([names, &invocation] {
     invocation.action = [names]() -> absl::StatusOr<int> {
+      std::vector<std::string> wrong;
       for (const std::string& name : *names) {
-        if (absl::Status status = Check(name); !status.ok()) return status;
+        const absl::Status status = Check(name);
+        if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
+        if (status.ok()) continue;
+        std::fflush(stdout);
+        std::fputs(absl::StrCat("tutti: ", status.message(), "\n").c_str(), stderr);
+        wrong.push_back(name);
       }
-      return 0;
+      if (wrong.empty()) return 0;
+      return absl::FailedPreconditionError(
+          absl::StrCat(wrong.size(), " of ", names->size(), names->size() == 1 ? " name" : " names",
+                       wrong.size() == 1 ? " is wrong: " : " are wrong: ", absl::StrJoin(wrong, ", ")));
     };
   });
 }

@@ -1,13 +1,20 @@
 // tutti check, which tries schedules, algorithms and codecs in many worlds.
+#include "bindings/cli/command.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "bindings/cli/check/checks.h"
 #include "tests/cli/command_run.h"
+#include "tutti/extension.h"
 #include "tutti/plan_builder.h"
+#include "tutti/version.h"
 
 namespace tutti::cli {
 namespace {
@@ -70,6 +77,37 @@ TEST(CheckTest, AScheduleThatServesNothingIsWrong) {
   Schedule schedule = AllGather(BuildWithoutOwnBlock);
   schedule.supports = [](const CollectiveSpec&, int, const PlanOptions&) { return absl::UnimplementedError("no"); };
   ExpectWrong(CheckPlans(schedule), HasSubstr("`supports` refuses all of the "));
+}
+
+constinit const Schedule kWithoutOwnBlock = {.collective = Collective::kAllGather,
+                                             .name = "wrong",
+                                             .summary = "misses a copy",
+                                             .cost = "",
+                                             .supports = SupportsAll,
+                                             .build = BuildWithoutOwnBlock};
+constinit const Schedule* const kSchedules[] = {&kWithoutOwnBlock};
+
+// `tutti check` in a process that has the extension, with what it prints on standard error.
+[[noreturn]] void CheckWithExtension(const std::string& names) {
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  const absl::Status registered =
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = kSchedules});
+  CLI::App app;
+  Invocation invocation;
+  AddCheck(app, invocation);
+  app.parse("check " + names);
+  const absl::StatusOr<int> code = registered.ok() ? invocation.action() : registered;
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", code.status().ToString().c_str());
+  std::exit(code.value_or(1));
+}
+
+TEST(CheckDeathTest, AWrongNameIsCountedAndTheNextOneIsChecked) {
+  EXPECT_EXIT(
+      CheckWithExtension("all_gather:wrong codec=bf16 broadcast:binomial"), testing::ExitedWithCode(1),
+      "tutti: all_gather:wrong: 3 ranks in mapped memory(.|\n)*codec=bf16: (.|\n)*broadcast:binomial: the plans "
+      "of (.|\n)*FAILED_PRECONDITION: 1 of 3 names is wrong: all_gather:wrong");
+  EXPECT_EXIT(CheckWithExtension("codec=bf16"), testing::ExitedWithCode(0), "codec=bf16: .*\nOK");
 }
 
 const Codec& Bf16() { return **FindCodec("bf16"); }
