@@ -1,6 +1,8 @@
 #include "comm/plan_verifier.h"
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <string>
 #include <vector>
@@ -9,7 +11,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/harness/world.h"
+#include "tutti/algorithm.h"
+#include "tutti/extension.h"
 #include "tutti/schedule.h"
+#include "tutti/version.h"
 
 namespace tutti {
 namespace {
@@ -86,6 +91,40 @@ TEST(PlanVerifierTest, AScheduleThatForgetsTheAverageDoesNotRun) {
         << "sums it does right, and the communicator goes on";
     EXPECT_EQ(x, 3);
   });
+}
+
+// Nothing is faster than a schedule that does nothing, so that the selector chooses it.
+constinit const Schedule kDoesNothing = {.collective = Collective::kAllReduce,
+                                         .name = "does_nothing",
+                                         .summary = "a mistake",
+                                         .cost = "",
+                                         .supports = SupportsAll,
+                                         .build = [](PlanBuilder&) {}};
+constinit const Schedule* const kSchedules[] = {&kDoesNothing};
+
+// Binds a bucket of the strategy on two ranks, in a process that has the schedule; exits with the error of rank 0.
+[[noreturn]] void BindWithExtension(const std::string& strategy) {
+  std::string said =
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = kSchedules}).ToString();
+  RunWorld(2, [&](Communicator& comm) {
+    std::vector<float> bucket(1000);
+    const absl::Status bound =
+        comm.Bind(*ParseStrategy(strategy), DType::kF32, 1000, 0, {.out = bucket.data()}).status();
+    if (comm.rank() == 0) said += absl::StrCat(", ", bound.ToString());
+  });
+  std::fprintf(stderr, "%s\n", said.c_str());
+  std::exit(3);
+}
+
+TEST(PlanVerifierDeathTest, AWrongPlanOfAStrategyNamesTheSchedule) {
+  const testing::ExitedWithCode ends(3);
+  EXPECT_EXIT(BindWithExtension("gradient_allreduce"), ends,
+              "OK, FAILED_PRECONDITION: strategy gradient_allreduce:.*schedule=auto.*: plan gradient_allreduce of "
+              "all_reduce f32 avg .* is wrong and does not run: .*; the schedule all_reduce:does_nothing, chosen for "
+              "such buckets, is wrong by itself\n");
+  EXPECT_EXIT(BindWithExtension("gradient_allreduce:schedule=does_nothing"), ends,
+              "FAILED_PRECONDITION: strategy gradient_allreduce:.*schedule=does_nothing.*: plan ");
+  EXPECT_EXIT(BindWithExtension("gradient_allreduce:schedule=ring"), ends, "OK, OK\n");
 }
 
 TEST(PlanVerifierTest, AnAllToAllVIsJudgedByAnExample) {
