@@ -124,6 +124,7 @@ absl::StatusOr<Collective> ParseCollective(absl::string_view name) {
     if (Name(collective) == name) return collective;
   }
   std::vector<absl::string_view> names;
+  names.reserve(kAllCollectives.size());
   for (Collective collective : kAllCollectives) names.push_back(Name(collective));
   const absl::string_view nearest = Nearest(name, names, name.size() / 2);
   return absl::InvalidArgumentError(absl::StrCat("unknown collective '", name, "'; ",

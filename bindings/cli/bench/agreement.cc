@@ -62,8 +62,8 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flag
 absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags& flags) {
   const absl::StatusOr<absl::Duration> timeout = Timeout();
   if (!timeout.ok()) return timeout.status();
-  const absl::Status agreed = CheckAgreement(*bootstrap.store, "tutti bench", bootstrap.identity.rank,
-                                             bootstrap.identity.size, FieldsOf(flags), absl::Now() + *timeout);
+  absl::Status agreed = CheckAgreement(*bootstrap.store, "tutti bench", bootstrap.identity.rank,
+                                       bootstrap.identity.size, FieldsOf(flags), absl::Now() + *timeout);
   if (!absl::IsInvalidArgument(agreed)) return agreed;
   return absl::InvalidArgumentError(absl::StrCat("tutti bench was started with different arguments: ", agreed.message(),
                                                  "; give all ranks the same arguments (only files may differ)"));

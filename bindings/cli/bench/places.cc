@@ -17,7 +17,7 @@ BenchPlaces PlacesOf(absl::Span<const int> nodes, int ranks) {
 }
 
 std::string InWords(int ranks, const BenchPlaces& places) {
-  const std::string some = absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks");
+  std::string some = absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks");
   if (places.nodes == 0) return some;
   if (places.nodes == 1) return absl::StrCat(some, " on 1 node");
   return absl::StrCat(some, " on ", places.nodes, " nodes of ", places.even(ranks) ? "" : "up to ",
