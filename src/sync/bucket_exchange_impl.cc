@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -138,6 +139,16 @@ std::vector<int> BucketExchange::Impl::Emptied(int bucket, const BucketContents&
   return {emptied.begin(), emptied.end()};
 }
 
+std::int64_t BucketExchange::Impl::NextStepOf(const BucketContents& contents) const {
+  std::optional<std::int64_t> next;
+  for (const BucketParameter& parameter : contents.parameters) {
+    if (const auto found = steps_.find(parameter.key); found != steps_.end()) {
+      next = std::max(next.value_or(0), found->second);
+    }
+  }
+  return next.value_or(step_);
+}
+
 absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents, void* data) {
   const absl::Status mistake = Check(bucket, contents, data);
   absl::Status agreed = tutti::Agree(communicator_, "bucket", FieldsOf(bucket, contents), mistake, OwnCall());
@@ -145,7 +156,7 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
   if (bucket == bucket_count()) {
     const absl::StatusOr<Caller> caller = Caller::Create(communicator_);
     if (!caller.ok()) return caller.status();
-    buckets_.push_back({.caller = *caller, .step = step_});
+    buckets_.push_back({.caller = *caller});
   }
   for (const int b : Emptied(bucket, contents)) {
     Bucket& emptied = buckets_[b];
@@ -154,7 +165,10 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
       if (!copied.ok()) return copied;
     }
     emptied.exchange.reset();
-    for (const BucketParameter& parameter : emptied.contents.parameters) bucket_of_.erase(parameter.key);
+    for (const BucketParameter& parameter : emptied.contents.parameters) {
+      bucket_of_.erase(parameter.key);
+      steps_[parameter.key] = emptied.step;
+    }
     emptied.contents = {};
   }
   absl::StatusOr<ExchangeBucket> made =
@@ -162,6 +176,7 @@ absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents
                              {.dtype = contents.dtype, .count = CountOf(contents), .parameters = {}}, bucket, data);
   if (absl::Status on_all = AgreeOnMemory(communicator_, caller_, made.status()); !on_all.ok()) return on_all;
   if (absl::Status moved = MoveIn(kept_, contents, communicator_, OwnCall(), *made); !moved.ok()) return moved;
+  buckets_[bucket].step = std::max(buckets_[bucket].step, NextStepOf(contents));
   for (const BucketParameter& parameter : contents.parameters) {
     counts_[parameter.key] = parameter.count;
     bucket_of_[parameter.key] = bucket;
@@ -254,6 +269,7 @@ absl::Status BucketExchange::Impl::LoadState(absl::Span<const std::string> state
   if (!agreed.ok()) return agreed;
   kept_ = std::move(loaded);
   step_ = OwnerOf(*parsed).step;
+  steps_.clear();
   loss_scale_ = OwnerOf(*parsed).loss_scale;
   for (Bucket& bucket : buckets_) {
     bucket.step = step_;

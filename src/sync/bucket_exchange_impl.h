@@ -64,6 +64,9 @@ class BucketExchange::Impl {
   absl::Status CheckIdle(int bucket);
   // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
   std::vector<int> Emptied(int bucket, const BucketContents& contents) const;
+  // The step of the next exchange of a bucket that gets `contents`: it follows the last exchange of these parameters,
+  // wherever they were, since a framework may set a bucket in the middle of a step in which others have left.
+  std::int64_t NextStepOf(const BucketContents& contents) const;
   CallOptions OwnCall() const { return caller_.Sign(Purpose::kState, 0, {}); }
   CheckpointOwner Owner() const;
 
@@ -75,7 +78,9 @@ class BucketExchange::Impl {
   std::vector<Bucket> buckets_;
   std::map<std::string, std::int64_t> counts_;  // elements of every parameter that was ever in a bucket, by key
   std::map<std::string, int> bucket_of_;        // the bucket of every parameter that is in one, by key
-  Residuals kept_;                              // of parameters in no bucket, or whose bucket has no state for them
+  // The step of the next exchange of every parameter that has left a bucket, by key.
+  std::map<std::string, std::int64_t> steps_;
+  Residuals kept_;  // of parameters in no bucket, or whose bucket has no state for them
   double loss_scale_ = 1;
   std::int64_t step_ = 0;
 };

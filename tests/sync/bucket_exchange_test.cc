@@ -90,6 +90,44 @@ TEST(BucketExchange, GivesTheBitsOfASynchronizer) {
   }
 }
 
+TEST(BucketExchange, CountsTheStepsOfAFrameworkThatCutsItsBucketsWithinAStep) {
+  RunWorld(2, [](Communicator& world) {
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
+    Floats data(4, 1);
+    const auto set = [&](int bucket, std::vector<BucketParameter> parameters) {
+      ASSERT_EQ(exchange->SetBucket(bucket, {DType::kF32, std::move(parameters)}, data.data()), absl::OkStatus());
+    };
+    const auto exchange_all = [&](int buckets) {
+      for (int bucket = 0; bucket < buckets; ++bucket) {
+        ASSERT_EQ(exchange->Exchange(bucket, data.data()).Wait(), absl::OkStatus());
+      }
+    };
+    set(0, {{"a", 1}, {"b", 1}, {"c", 1}});
+    exchange_all(1);
+    EXPECT_EQ(exchange->step(), 1);
+    // As torch's DDP in its second step: each bucket is set when it is full, and leaves at once.
+    for (int bucket = 0; bucket < 3; ++bucket) {
+      set(bucket, {{std::string(1, "cba"[bucket]), 1}});
+      ASSERT_EQ(exchange->Exchange(bucket, data.data()).Wait(), absl::OkStatus());
+      EXPECT_EQ(exchange->step(), 2) << bucket;
+    }
+    exchange_all(3);
+    EXPECT_EQ(exchange->step(), 3);
+    set(0, {{"a", 1}, {"b", 1}, {"c", 1}});
+    set(3, {{"new", 1}});
+    ASSERT_EQ(exchange->Exchange(3, data.data()).Wait(), absl::OkStatus());
+    EXPECT_EQ(exchange->step(), 4);
+    ASSERT_EQ(exchange->Exchange(0, data.data()).Wait(), absl::OkStatus());
+    EXPECT_EQ(exchange->step(), 4);
+    const std::vector<std::string> states = {*exchange->SaveState()};
+    set(1, {{"a", 1}});
+    ASSERT_EQ(exchange->LoadState(states), absl::OkStatus());
+    set(2, {{"b", 1}, {"c", 1}});
+    ASSERT_EQ(exchange->Exchange(2, data.data()).Wait(), absl::OkStatus());
+    EXPECT_EQ(exchange->step(), 5);
+  });
+}
+
 TEST(BucketExchange, RefusesWhatAreNoGradients) {
   RunWorld(2, [](Communicator& world) {
     for (const char* const strategy : {"decentralized", "async", "low_precision_decentralized"}) {
