@@ -44,6 +44,41 @@ def test_both_backends_are_measured(tmp_path):
     assert words[:3] == ["backend", "step", "communication"] and f"{gloo / tutti:.2f}" in words, ended.stdout
 
 
+def test_a_strategy_of_register(tmp_path):
+    ended = compared(tmp_path, 100, "--strategy", "bytegrad:block=64", "--json", tmp_path / "result.json")
+    assert "strategy bytegrad:block=64" in ended.stdout, ended.stdout
+    assert json.loads((tmp_path / "result.json").read_text())["strategy"] == "bytegrad:block=64"
+
+
+@pytest.mark.parametrize("strategy, message", [("decentralized", "strategy decentralized exchanges weights"),
+                                               ("bytegrd", "no algorithm is named")])
+def test_a_strategy_that_register_refuses(tmp_path, strategy, message):
+    ended = compared(tmp_path, 100, "--strategy", strategy, expected=1)
+    assert "under tutti" in ended.stderr and message in ended.stderr, ended.stderr
+
+
+def test_a_strategy_for_a_script_without_models(tmp_path):
+    text = SCRIPT.replace("torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))", "torch.nn.Linear(100, 100)")
+    ended = compared(tmp_path, 100, "--strategy", "bytegrad", text=text, expected=1)
+    assert "made no model of torch.nn.parallel.DistributedDataParallel" in ended.stderr, ended.stderr
+
+
+def result_of(gloo, tutti, strategy=None):
+    runs = {name: [{"step_seconds": ms / 1e3, "communication_share": None} for ms in of]
+            for name, of in (("gloo", gloo), ("tutti", tutti))}
+    return {"script": "train.py", "ranks": 2, "strategy": strategy, "runs": runs, "ratios": [a / b for a, b in zip(gloo, tutti)]}
+
+
+def test_the_sentence_says_what_the_table_says():
+    """Medians of 20 and 30 ms, where two of three pairs have gloo the slower one."""
+    shown = compare.table(result_of([20, 60, 10], [15, 40, 30]))
+    words = shown.split()
+    assert words[words.index("gloo") + 1] == "20.00" and words[words.index("tutti") + 1] == "30.00", shown
+    assert "gloo's step takes 0.67 times as long as tutti's (in single pairs 0.33 to 1.50)" in shown, shown
+    assert "Pairs disagree on which of the two is faster" in shown, shown
+    assert "disagree" not in compare.table(result_of([20, 21], [10, 12]))
+
+
 def test_a_script_that_names_no_backend(tmp_path):
     mesh = """dist.device_mesh.init_device_mesh("cpu", (2,))
 open(f"{__file__}.{dist.get_rank()}.{dist.get_backend_config()}", "w").close()"""
@@ -94,7 +129,7 @@ def test_spans_that_overlap_count_once():
 def test_plot(tmp_path):
     pytest.importorskip("matplotlib")
     run_of = lambda seconds, share: {"step_seconds": seconds, "communication_share": share}
-    result = {"script": "train.py", "ranks": 2, "ratios": [2.0],
+    result = {"script": "train.py", "ranks": 2, "strategy": None, "ratios": [2.0],
               "runs": {"gloo": [run_of(0.02, 0.5)], "tutti": [run_of(0.01, None)]}}
     compare.plot(result, str(tmp_path / "plot.svg"))
     assert (tmp_path / "plot.svg").read_text().startswith("<?xml")

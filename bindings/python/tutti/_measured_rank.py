@@ -1,6 +1,8 @@
 """One rank of a run of ``python -m tutti.compare``: the user's script, with another backend and a clock.
 
-    python -m tutti._measured_rank BACKEND FOLDER WARMUP STEPS script.py [arguments]
+    python -m tutti._measured_rank BACKEND STRATEGY FOLDER WARMUP STEPS script.py [arguments]
+
+STRATEGY, unless it is empty, is that by which models of torch's DistributedDataParallel exchange gradients.
 """
 
 import functools
@@ -13,9 +15,10 @@ import time
 import torch.distributed as dist
 from torch.autograd.profiler import profile
 from torch.distributed import device_mesh
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-import tutti.torch  # noqa: F401  registers the backend
+import tutti.torch  # registers the backend
 
 PROFILED_STEPS = 5  # steps after the measured ones, which the profiler would slow down
 
@@ -58,6 +61,26 @@ def replace_backend(backend: str) -> None:
 
         for module in (core, dist, device_mesh):
             setattr(module, name, patched)
+
+
+class Registration:
+    """Registers a strategy with every model of torch's DistributedDataParallel; none where the strategy is empty."""
+
+    def __init__(self, strategy: str):
+        self.models = 0
+        if strategy:
+            self._wrap(strategy)
+
+    def _wrap(self, strategy: str) -> None:
+        make = DistributedDataParallel.__init__
+
+        @functools.wraps(make)
+        def made_and_registered(model, *arguments, **named):
+            make(model, *arguments, **named)
+            tutti.torch.register(model, strategy)
+            self.models += 1
+
+        DistributedDataParallel.__init__ = made_and_registered
 
 
 def exists_group_of(backend: str) -> bool:
@@ -121,15 +144,16 @@ class Clock:
         self.profiler = None
         self.share = min(1.0, covered(spans) / 1e6 / seconds)
 
-    def result(self) -> dict:
-        return {"rank": int(os.environ["RANK"]), "backend": self.backend, "optimizer_steps": self.count,
+    def result(self, registered: int) -> dict:
+        return {"registered": registered, "rank": int(os.environ["RANK"]), "backend": self.backend, "optimizer_steps": self.count,
                 "had_backend": self.had_backend, "step_seconds": self.step_seconds, "communication_share": self.share}
 
 
 def main() -> None:
-    backend, folder, warmup, steps, script, *arguments = sys.argv[1:]
+    backend, strategy, folder, warmup, steps, script, *arguments = sys.argv[1:]
     clock = Clock(backend, int(warmup), int(steps))
     replace_backend(backend)
+    registration = Registration(strategy)
     register_optimizer_step_post_hook(clock)
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
@@ -139,7 +163,7 @@ def main() -> None:
         pass
     clock.profiler = None  # a script that ended before is measured without the share of communication
     with open(os.path.join(folder, f"rank{os.environ['RANK']}.json"), "w") as file:
-        json.dump(clock.result(), file)
+        json.dump(clock.result(registration.models), file)
     if dist.is_initialized():
         dist.destroy_process_group()
     # Everything is written. Gloo of torch 2.15 sometimes aborts when the interpreter ends, which says nothing of the script.

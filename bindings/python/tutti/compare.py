@@ -2,7 +2,8 @@
 
 The script, one that torchrun starts, is run as it is: the backend that it names is replaced. The two backends take
 turns, so that other work of the machine slows both alike. Printed are the time of a step (from one ``optimizer.step()``
-to the next), the share of that time in which communication was under way, and the ratio of the two.
+to the next), the share of that time in which communication was under way, the ratio of the two steps, and between which
+numbers that ratio lies in single pairs of runs.
 """
 
 import argparse
@@ -23,12 +24,18 @@ class Failure(Exception):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tutti.compare",
-        description="Runs a training script, which torchrun could start, under gloo and under Tutti, and compares.")
+        description="Runs a training script, which torchrun could start, under gloo and under Tutti, and compares.",
+        epilog="A script that calls tutti.torch.register, or uses tutti.torch.DistributedDataParallel, cannot run under "
+        "gloo: leave the call out, and name the strategy by --strategy. Strategies that exchange weights or momentum "
+        "(decentralized, async, qadam) need Tutti's wrapper, and cannot be compared by this command.")
     parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks on this machine (default: 2)")
     parser.add_argument("--pairs", type=int, default=3, metavar="N", help="runs under each backend (default: 3)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="first steps, not counted (default: 5)")
     parser.add_argument("--steps", type=int, default=30, metavar="N",
                         help="steps measured in each run, after which the script is ended (default: 30)")
+    parser.add_argument("--strategy", metavar="NAME",
+                        help="under Tutti, each model of torch's DistributedDataParallel exchanges its gradients by this "
+                        "strategy, as after tutti.torch.register(model, NAME): bytegrad (default: exact averages)")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for one run (default: 600)")
     parser.add_argument("--json", metavar="FILE", help="write all numbers to FILE")
     parser.add_argument("--plot", metavar="FILE", help="draw the numbers with matplotlib into FILE (.svg, .png, .pdf)")
@@ -39,9 +46,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def run_once(options, backend: str) -> list[dict]:
     """Runs the script under ``backend``; returns what each rank has measured, in the order of ranks."""
+    strategy = options.strategy if options.strategy and backend == "tutti" else ""
     with tempfile.TemporaryDirectory(prefix="tutti-compare-") as folder:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.ranks),
-                   "-m", "tutti._measured_rank", backend, folder, str(options.warmup), str(options.steps),
+                   "-m", "tutti._measured_rank", backend, strategy, folder, str(options.warmup), str(options.steps),
                    options.script, *options.arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
@@ -69,6 +77,9 @@ def run_once(options, backend: str) -> list[dict]:
         raise Failure(f"under {backend}, no process group of {options.script} ran on {backend}, so there is nothing to "
                       "compare: let the script make its groups by init_process_group, new_group or init_device_mesh, "
                       "of any backend for the CPU")
+    if strategy and not all(result["registered"] for result in results):
+        raise Failure(f"{options.script} made no model of torch.nn.parallel.DistributedDataParallel, whose gradients "
+                      f"--strategy={strategy} could exchange: leave --strategy out")
     return results
 
 
@@ -82,14 +93,14 @@ def summary(results: list[dict]) -> dict:
 
 
 def compare(options, progress=lambda text: None) -> dict:
-    """Runs all pairs; returns ``{"runs": {backend: [summary, …]}, "ratios": [gloo's step / tutti's, …]}``."""
+    """Runs all pairs; returns ``{"runs": {backend: [summary, …]}, "ratios": [gloo's step / tutti's in each pair, …]}``."""
     runs = {backend: [] for backend in BACKENDS}
     for pair in range(options.pairs):
         for backend in BACKENDS if pair % 2 == 0 else reversed(BACKENDS):
             runs[backend].append(summary(run_once(options, backend)))
             progress(f"pair {pair + 1} of {options.pairs}: {backend} {_milliseconds(runs[backend][-1])}")
     ratios = [gloo["step_seconds"] / tutti["step_seconds"] for gloo, tutti in zip(runs["gloo"], runs["tutti"])]
-    return {"script": options.script, "ranks": options.ranks, "runs": runs, "ratios": ratios}
+    return {"script": options.script, "ranks": options.ranks, "strategy": options.strategy, "runs": runs, "ratios": ratios}
 
 
 def _milliseconds(run: dict) -> str:
@@ -101,16 +112,28 @@ def _median_share(runs: list[dict]) -> float | None:
     return None if None in shares else statistics.median(shares)
 
 
+def _median_step(runs: list[dict]) -> float:
+    return statistics.median(run["step_seconds"] for run in runs)
+
+
+def ratio(result: dict) -> float:
+    """gloo's step / tutti's, of the medians that the table shows; never outside of the ratios of single pairs."""
+    return _median_step(result["runs"]["gloo"]) / _median_step(result["runs"]["tutti"])
+
+
 def table(result: dict) -> str:
     lines = [f"{'backend':10}{'step':>12}{'communication':>16}    medians of {len(result['ratios'])} runs, "
              f"{result['ranks']} ranks"]
     for backend, runs in result["runs"].items():
-        step = statistics.median(run["step_seconds"] for run in runs) * 1e3
         share = _median_share(runs)
-        lines.append(f"{backend:10}{step:>9.2f} ms{'not measured' if share is None else f'{share:.0%}':>16}")
-    ratios = sorted(result["ratios"])
-    lines.append(f"gloo's step takes {statistics.median(ratios):.2f} times as long as tutti's "
-                 f"(pair by pair {ratios[0]:.2f} to {ratios[-1]:.2f})")
+        strategy = f"    strategy {result['strategy']}" if backend == "tutti" and result["strategy"] else ""
+        lines.append(f"{backend:10}{_median_step(runs) * 1e3:>9.2f} ms"
+                     f"{'not measured' if share is None else f'{share:.0%}':>16}{strategy}")
+    low, high = min(result["ratios"]), max(result["ratios"])
+    lines.append(f"gloo's step takes {ratio(result):.2f} times as long as tutti's (in single pairs {low:.2f} to {high:.2f})")
+    if low < 1 < high:
+        lines.append("Pairs disagree on which of the two is faster: other work of the machine changes a step by more than "
+                     "the backend does. Give more --pairs, or a machine that does nothing else.")
     return "\n".join(lines)
 
 
@@ -124,7 +147,7 @@ def plot(result: dict, path: str) -> None:
     figure, axes = pyplot.subplots(figsize=(5, 4), layout="constrained")
     for place, (backend, runs) in enumerate(result["runs"].items()):
         steps = [run["step_seconds"] * 1e3 for run in runs]
-        step = statistics.median(steps)
+        step = _median_step(runs) * 1e3
         share = _median_share(runs)
         axes.bar(place, step, width=0.6, color="#9db8d2", label="step" if place == 0 else None)
         if share is not None:
@@ -135,7 +158,7 @@ def plot(result: dict, path: str) -> None:
     axes.set_ylabel("step [ms]")
     axes.set_ylim(bottom=0)
     axes.set_title(f"{pathlib.Path(result['script']).name} on {result['ranks']} ranks: "
-                   f"{statistics.median(result['ratios']):.2f} x")
+                   f"{ratio(result):.2f} x")
     axes.legend(loc="lower right")
     figure.savefig(path)
     pyplot.close(figure)
