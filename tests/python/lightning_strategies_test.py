@@ -196,6 +196,21 @@ assert isinstance(trainer.strategy, pytorch_lightning.strategies.BaguaStrategy) 
     subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
 
 
+@pytest.mark.parametrize("first", ["", "import lightning.fabric; ", "import pytorch_lightning; "])
+def test_the_classes_of_a_program_that_has_not_imported_the_trainer(first):
+    """Each class is that of the Lightning which the program then imports, or has imported."""
+    package = "pytorch_lightning" if "pytorch" in first else "lightning.pytorch"
+    script = f"""
+{first}import importlib, tutti.lightning
+strategy = tutti.lightning.TuttiStrategy
+assert strategy is importlib.import_module("{package}.strategies").TuttiStrategy
+from tutti.lightning import BaguaStrategy, HorovodStrategy
+base = importlib.import_module("{package}.strategies").DDPStrategy
+assert all(issubclass(one, base) for one in (strategy, BaguaStrategy, HorovodStrategy))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
 def test_importing_imports_no_lightning():
     subprocess.run([sys.executable, "-c", "import sys, tutti.lightning; assert 'lightning' not in sys.modules; "
                     "assert 'pytorch_lightning' not in sys.modules"], check=True, timeout=100)

@@ -21,6 +21,8 @@ _ddp_is_ours = False
 
 def classes_for(package: str) -> ModuleType:
     """The module with the strategies for a Lightning."""
+    # Lightning comes first: once it has been imported it gets the strategies, whose module would be half made then.
+    importlib.import_module(package)
     return importlib.import_module(_CLASSES[package])
 
 
