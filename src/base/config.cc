@@ -149,7 +149,11 @@ constexpr Variable kVariables[] = {
     Variable{"TUTTI_JOB_SECRET", [](absl::string_view text, Config& config) { return Parse(text, config.job_secret); },
              [](const Config& config) -> std::string { return config.job_secret.empty() ? "" : "(set)"; },
              "The job secret itself. Other processes of the same user can see it: prefer the file.", true},
-    Make<&Config::timeout>("TUTTI_TIMEOUT", "Seconds after which waiting for another rank is an error; inf: never."),
+    Make<&Config::timeout>(
+        "TUTTI_TIMEOUT",
+        "Seconds after which waiting for another rank is an error; inf: never. The timeout of a process group of "
+        "PyTorch, where the script names none; without the variable that is torch's default, 30 "
+        "minutes."),
     Make<&Config::arena_bytes>(
         "TUTTI_ARENA_BYTES",
         "Address space of the arena from which shared host buffers come; memory is used as needed."),

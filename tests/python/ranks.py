@@ -22,7 +22,7 @@ def _run(function, rank, size, store, backend, timeout, results, arguments):
     try:
         dist.init_process_group(
             backend, init_method=f"file://{store}", rank=rank, world_size=size,
-            timeout=datetime.timedelta(seconds=timeout))
+            timeout=None if timeout is None else datetime.timedelta(seconds=timeout))
         value = function(rank, *arguments)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -67,7 +67,7 @@ def _check_ends(ranks, end, may_die):
 def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=()):
     """Returns what `function(rank, *arguments)` returned on each rank; None for ranks of `may_die` that ended without.
 
-    `timeout` is the process group's, `limit` that of the whole run, both in seconds.
+    `timeout` is the process group's (None: none is named), `limit` that of the whole run, both in seconds.
     """
     with tempfile.TemporaryDirectory() as directory:
         results = _context.Queue()

@@ -1,9 +1,12 @@
 #include "bindings/torch/process_group/gradient_hook.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "bindings/torch/process_group/errors.h"
 #include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/memory.h"
@@ -53,11 +56,9 @@ GradientExchange::GradientExchange(std::unique_ptr<Communicator> communicator, s
                                    const NamedParameters& parameters, std::optional<c10::Stream> results)
     : live_(std::make_shared<EndsWithInterpreter<Live>>(
           std::make_shared<Live>(Live{std::move(communicator), std::move(exchange)}), "exchange")),
-      results_(results) {
-  for (const auto& [name, parameter] : parameters) {
-    names_[parameter.unsafeGetTensorImpl()] = name;
-    parameters_.push_back(parameter);
-  }
+      results_(results),
+      parameters_(parameters) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) places_[parameters_[i].second.unsafeGetTensorImpl()] = i;
   Track(this, live_);
 }
 
@@ -77,26 +78,45 @@ BucketContents GradientExchange::ContentsOf(const ::c10d::GradBucket& bucket) co
   TORCH_CHECK_TYPE(dtype.has_value(), "tutti: gradients of ", bucket.getBuffer().scalar_type(), " are not supported");
   BucketContents contents = {.dtype = *dtype, .parameters = {}};
   for (const at::Tensor& parameter : bucket.getParameters()) {
-    const auto named = names_.find(parameter.unsafeGetTensorImpl());
-    TORCH_CHECK_VALUE(named != names_.end(), "tutti: DDP exchanges a gradient of shape ", parameter.sizes(),
+    const auto place = places_.find(parameter.unsafeGetTensorImpl());
+    TORCH_CHECK_VALUE(place != places_.end(), "tutti: DDP exchanges a gradient of shape ", parameter.sizes(),
                       " whose parameter was not there at tutti.torch.register");
-    contents.parameters.push_back({.key = named->second, .count = parameter.numel()});
+    contents.parameters.push_back({.key = parameters_[place->second].first, .count = parameter.numel()});
   }
   return contents;
 }
 
-void GradientExchange::SetBucket(int index, BucketContents contents, const at::Tensor& buffer) {
-  nn::ThrowIfError(live()->exchange->SetBucket(index, contents, buffer.mutable_data_ptr()));
+std::string GradientExchange::NamesOf(const ::c10d::GradBucket& bucket) const {
+  std::set<std::size_t> places;
+  for (const at::Tensor& parameter : bucket.getParameters()) places.insert(places_.at(parameter.unsafeGetTensorImpl()));
+  if (places.empty()) return "";
+  const std::string& first = parameters_[*places.begin()].first;
+  return places.size() == 1 ? first : absl::StrCat(first, " … ", parameters_[*places.rbegin()].first);
+}
+
+std::string GradientExchange::WaitedFor(int index, const std::string& names) const {
+  return absl::StrCat("; the training waited for bucket ", index, " (parameters ", names, ") in training step ",
+                      training_step_, " (from 0 on)");
+}
+
+void GradientExchange::SetBucket(::c10d::GradBucket& bucket, BucketContents contents) {
+  const auto index = static_cast<int>(bucket.getIndex());
+  std::string names = NamesOf(bucket);
+  const absl::Status status = live()->exchange->SetBucket(index, contents, bucket.getBuffer().mutable_data_ptr());
+  if (!status.ok()) {
+    std::rethrow_exception(ExceptionOf(status, absl::IsDeadlineExceeded(status) ? WaitedFor(index, names) : ""));
+  }
   // The parameters of this bucket have left the buckets that held them before; these buckets must be set anew.
   if (index >= static_cast<int>(buckets_.size())) buckets_.resize(index + 1);
-  for (BucketContents& other : buckets_) {
-    const bool lost = std::any_of(other.parameters.begin(), other.parameters.end(), [&](const auto& held) {
+  for (Bucket& other : buckets_) {
+    const std::vector<BucketParameter>& before = other.contents.parameters;
+    const bool lost = std::any_of(before.begin(), before.end(), [&](const auto& held) {
       return std::any_of(contents.parameters.begin(), contents.parameters.end(),
                          [&](const auto& taken) { return taken.key == held.key; });
     });
     if (lost) other = {};
   }
-  buckets_[index] = std::move(contents);
+  buckets_[index] = {.contents = std::move(contents), .names = std::move(names)};
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradBucket& bucket) {
@@ -111,15 +131,17 @@ c10::intrusive_ptr<c10::ivalue::Future> GradientExchange::Exchange(::c10d::GradB
   // of its gradients can have seen the old address. Where the arena has no room, SetBucket says so on every rank.
   const std::shared_ptr<Live> live = this->live();
   MoveToArena(*live->communicator, buffer);
-  if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index])) {
-    SetBucket(index, std::move(contents), buffer);
+  if (index == 0) training_step_ = step();  // DDP hands over its buckets in their order
+  if (index >= static_cast<int>(buckets_.size()) || !Equal(contents, buckets_[index].contents)) {
+    SetBucket(bucket, std::move(contents));
   }
   Calls calls = {.outputs = {buffer}};
   calls.works.push_back(live->exchange->Exchange(index, buffer.mutable_data_ptr(), absl::ZeroDuration(),
                                                  nn::CurrentStreamHandle(device)));
-  return c10::make_intrusive<ProcessGroupWork>(std::move(calls), ::c10d::OpType::ALLREDUCE, "tutti:exchange_gradients",
-                                               static_cast<std::uint64_t>(step()),
-                                               std::make_shared<const std::string>(), nullptr, results_)
+  return c10::make_intrusive<ProcessGroupWork>(
+             std::move(calls), ::c10d::OpType::ALLREDUCE, "tutti:exchange_gradients",
+             static_cast<std::uint64_t>(step()),
+             std::make_shared<const std::string>(WaitedFor(index, buckets_[index].names)), nullptr, results_)
       ->getFuture();
 }
 

@@ -55,17 +55,27 @@ class GradientExchange {
     std::unique_ptr<Communicator> communicator;
     std::unique_ptr<BucketExchange> exchange;
   };
-  // Makes `contents` known as those of bucket `index`, whose elements are in `buffer`.
-  void SetBucket(int index, BucketContents contents, const at::Tensor& buffer);
+  // What a bucket was told to hold last. An error names the bucket by `names`, the first and the last of its parameters
+  // in the order of the module: "conv1.weight … conv2.bias".
+  struct Bucket {
+    BucketContents contents;
+    std::string names;
+  };
+  // Makes what `bucket` holds known, which is `contents`.
+  void SetBucket(::c10d::GradBucket& bucket, BucketContents contents);
   BucketContents ContentsOf(const ::c10d::GradBucket& bucket) const;
+  std::string NamesOf(const ::c10d::GradBucket& bucket) const;
+  // The end of an error of bucket `index`, which holds the parameters `names`.
+  std::string WaitedFor(int index, const std::string& names) const;
 
   std::shared_ptr<Live> live() const { return live_->Get(); }
 
   const std::shared_ptr<EndsWithInterpreter<Live>> live_;
   const std::optional<c10::Stream> results_;
-  std::unordered_map<const at::TensorImpl*, std::string> names_;
-  std::vector<at::Tensor> parameters_;   // kept, so that no other tensor takes the address of one of them
-  std::vector<BucketContents> buckets_;  // as they were set last
+  const NamedParameters parameters_;  // in the module's order; kept, so that no other tensor takes the address of one
+  std::unordered_map<const at::TensorImpl*, std::size_t> places_;  // of the parameters in `parameters_`
+  std::vector<Bucket> buckets_;
+  std::int64_t training_step_ = 0;  // that of the buckets which are exchanged now
 };
 
 }  // namespace tutti::dist

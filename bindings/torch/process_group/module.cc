@@ -1,4 +1,5 @@
 // The extension module tutti._C: the core of Tutti and its backend for torch.distributed, for Python.
+#include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -10,6 +11,7 @@
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/model_replicas_python.h"
 #include "bindings/torch/process_group/process_group_tutti.h"
+#include "bindings/torch/process_group/timeout.h"
 #include "tutti/algorithm.h"
 #include "tutti/bootstrap.h"
 #include "tutti/torch/errors.h"
@@ -25,7 +27,8 @@ c10::intrusive_ptr<ProcessGroupTutti> CreateBackend(const ::c10d::DistributedBac
       .store = options.store,
       .rank = options.group_rank,
       .size = options.group_size,
-      .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout),
+      .timeout =
+          nn::ValueOrThrow(TimeoutOfGroup(std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout))),
       .name = options.group_id,
   };
   request.global_ranks.assign(options.global_ranks_in_group.begin(), options.global_ranks_in_group.end());
@@ -56,6 +59,7 @@ PYBIND11_MODULE(_C, module) {
       module, "ProcessGroupTutti", "The backend \"tutti\" of torch.distributed.")
       .def("empty", &ProcessGroupTutti::Empty, py::arg("sizes"), py::arg("dtype"),
            "A tensor in the memory that the ranks of the node map.")
+      .def_property_readonly("timeout", &ProcessGroupTutti::timeout, "How long a call may wait for other ranks.")
       // torch calls this function on the ranks outside of a new group. Tutti makes a group by its members alone, so
       // there is nothing to do.
       .def("perform_nocolor_split", [](ProcessGroupTutti&, const py::object&) {});
@@ -109,6 +113,11 @@ PYBIND11_MODULE(_C, module) {
             tutti::RendezvousAddress(tutti::nn::ValueOrThrow(tutti::IdentityFromEnvironment())));
       },
       "The host:port where rank 0 of a job on several nodes can serve.");
+  module.def(
+      "timeout_of_group",
+      [](std::chrono::milliseconds given) { return tutti::nn::ValueOrThrow(tutti::dist::TimeoutOfGroup(given)); },
+      py::arg("given"),
+      "The timeout of a group for which torch gives this one: TUTTI_TIMEOUT in place of torch's default.");
   module.def("meet", &tutti::dist::Meet, py::arg("value"), py::arg("timeout"),
              "Gives every rank of the launcher's job the values of all ranks.");
   module.def(

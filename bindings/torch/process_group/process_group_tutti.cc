@@ -11,6 +11,7 @@
 #include "bindings/torch/process_group/interpreter_exit.h"
 #include "bindings/torch/process_group/interrupt.h"
 #include "bindings/torch/process_group/memory.h"
+#include "bindings/torch/process_group/timeout.h"
 #include "bindings/torch/process_group/worlds.h"
 #include "tutti/torch/errors.h"
 
@@ -241,7 +242,7 @@ c10::intrusive_ptr<::c10d::Backend> ProcessGroupTutti::split(const c10::intrusiv
   request.rank = static_cast<int>(mine - ranks.begin());
   request.size = static_cast<int>(ranks.size());
   request.name = options->group_name;
-  request.timeout = options->timeout;
+  request.timeout = nn::ValueOrThrow(TimeoutOfGroup(options->timeout));
   request.global_ranks.clear();
   for (const int rank : ranks) {
     CheckRank("split", "ranks", rank);

@@ -123,6 +123,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   std::uint64_t getSequenceNumberForGroup() override { return sequence_number_; }
   void setSequenceNumberForGroup() override {}
   void setTimeout(std::chrono::milliseconds timeout) override;
+  std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_ms_); }
   ::c10d::ErrorType getError() override;
   // Ends every call of the group on all ranks, at once.
   void abort() override;

@@ -1,13 +1,14 @@
 """Ranks that make each step together need as many batches as each other."""
 
 import warnings
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+import tutti.torch
 
-def warn_of_unequal(mine: float, device: torch.device, timeout: timedelta | None) -> None:
+
+def warn_of_unequal(mine: float, device: torch.device) -> None:
     """Warns on rank 0 where the ranks have different numbers of training batches; ``mine`` may be infinite. Collective."""
     counts = [torch.empty(1, dtype=torch.float64, device=device) for _ in range(dist.get_world_size())]
     dist.all_gather(counts, torch.tensor([mine], dtype=torch.float64, device=device))
@@ -15,9 +16,10 @@ def warn_of_unequal(mine: float, device: torch.device, timeout: timedelta | None
     fewest, most = batches.index(min(batches)), batches.index(max(batches))
     if batches[fewest] == batches[most] or dist.get_rank() != 0:
         return
-    limit = "" if timeout is None else f" {timeout.total_seconds():.0f} s later"
+    limit = tutti.torch._backend_of(dist.group.WORLD, "warn_of_unequal").timeout
     warnings.warn(
         f"rank {fewest} has {batches[fewest]:.0f} training batches and rank {most} has {batches[most]:.0f}. The ranks make "
-        f"each step together, so that the training will end with an error of the timeout{limit} once rank {fewest} has no "
-        "more, unless max_steps ends the training before: let the sampler give all ranks as many samples (drop_last=True), "
-        f"or say limit_train_batches={batches[fewest]:.0f}", stacklevel=2)
+        f"each step together, so that the training will end with an error of the timeout {limit.total_seconds():.0f} s "
+        f"after rank {fewest} has no more, unless max_steps ends the training before: let the sampler give all ranks as "
+        "many samples (drop_last=True), or say "
+        f"limit_train_batches={batches[fewest]:.0f}", stacklevel=2)

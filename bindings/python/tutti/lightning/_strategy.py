@@ -272,7 +272,7 @@ class TuttiStrategy(Remade):
         super().on_train_start()
         if self._keeps_step and self.world_size > 1:
             batches = self.lightning_module.trainer.num_training_batches
-            _batches.warn_of_unequal(batches, self.root_device, self._timeout)
+            _batches.warn_of_unequal(batches, self.root_device)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)

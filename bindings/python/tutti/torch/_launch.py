@@ -61,6 +61,7 @@ def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_):
         # The arguments, which torch puts into the address, come first for env://, too.
         yield from dist.rendezvous("env://", given.get("rank", -1), given.get("world_size", -1), timeout=timeout)
         return
+    timeout = _core().timeout_of_group(timeout)
     rank, size, _, local_size, launcher = _core().launcher_identity()
     for name, says in ("rank", rank), ("world_size", size):
         if given.get(name, says) != says:

@@ -1,0 +1,18 @@
+// How long the calls of a process group may wait.
+#ifndef TUTTI_TORCH_PROCESS_GROUP_TIMEOUT_H_
+#define TUTTI_TORCH_PROCESS_GROUP_TIMEOUT_H_
+
+#include <chrono>
+
+#include "absl/status/statusor.h"
+
+namespace tutti::dist {
+
+// The timeout of a group for which torch gives `given`: what TUTTI_TIMEOUT says, where that variable is set and `given`
+// is torch's default, and otherwise `given`. torch gives its default for a program that names no timeout, so that a
+// program which names 30 minutes looks the same. InvalidArgument names a variable of Tutti whose value is wrong.
+absl::StatusOr<std::chrono::milliseconds> TimeoutOfGroup(std::chrono::milliseconds given);
+
+}  // namespace tutti::dist
+
+#endif  // TUTTI_TORCH_PROCESS_GROUP_TIMEOUT_H_

@@ -1,0 +1,107 @@
+"""How long a rank waits for the others: the timeout that the program names, or that of TUTTI_TIMEOUT, or torch's."""
+
+import datetime
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import ranks
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch
+
+
+def timeout_of(group):
+    return tutti.torch._backend_of(group, "timeout_of").timeout.total_seconds()
+
+
+def timeouts(rank, own):
+    """The timeouts of the default group, and of two groups inside it, of which the second one has its own."""
+    halves = [dist.new_group([0, 1]), dist.new_group([0, 1], timeout=datetime.timedelta(seconds=own))]
+    return [timeout_of(group) for group in (dist.group.WORLD, *halves)]
+
+
+@pytest.mark.parametrize("variable, of_default_group, expected", [
+    (None, None, [1800, 1800, 77]),
+    ("", None, [1800, 1800, 77]),
+    ("7.5", None, [7.5, 7.5, 77]),
+    ("7.5", 50, [50, 7.5, 77]),
+    ("7.5", 1800, [7.5, 7.5, 77]),  # torch's default, which cannot be told from none
+    ("1e-9", 50, [50, 0.001, 77]),
+    ("inf", None, [100 * 365 * 86400, 100 * 365 * 86400, 77]),
+])
+def test_a_timeout_that_is_named_counts_then_the_variable_then_torchs_default(
+        monkeypatch, variable, of_default_group, expected):
+    if variable is None:
+        monkeypatch.delenv("TUTTI_TIMEOUT", raising=False)
+    else:
+        monkeypatch.setenv("TUTTI_TIMEOUT", variable)
+    assert ranks.run_ranks(2, timeouts, 77, timeout=of_default_group) == [expected, expected]
+
+
+def test_a_wrong_variable_is_an_error_of_the_group(monkeypatch):
+    monkeypatch.setenv("TUTTI_TIMEOUT", "soon")
+    with pytest.raises(AssertionError, match="ValueError: .*TUTTI_TIMEOUT=soon: expected seconds"):
+        ranks.run_ranks(1, timeouts, 77, timeout=None)
+
+
+def split(rank):
+    half = dist.group.WORLD.split_group([0, 1], timeout=datetime.timedelta(minutes=30), group_name="half", group_desc="")
+    return timeout_of(half)
+
+
+def test_a_group_that_is_split_off_knows_the_variable(monkeypatch):
+    monkeypatch.setenv("TUTTI_TIMEOUT", "9")
+    assert ranks.run_ranks(2, split, timeout=None) == [9, 9]
+
+
+STEPS = 4
+
+
+def a_rank_that_stops_training(rank, steps_of_rank_1):
+    """The error of rank 0, whose peer makes fewer steps and then waits until rank 0 has ended."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(6)))
+    model = DistributedDataParallel(net, bucket_cap_mb=2 * 64 * 65 * 4 / 2**20)  # two layers
+    exchange = tutti.torch.register(model, "gradient_allreduce")
+    both = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
+    error = None
+    try:
+        for _ in range(STEPS if rank == 0 else steps_of_rank_1):
+            model(torch.ones(2, 64)).sum().backward()
+    except dist.DistBackendError as caught:
+        error = str(caught)
+    dist.barrier(both)
+    return error, exchange.step
+
+
+# DDP has one bucket in the first step. In the second one it makes others, by a call of its own group.
+@pytest.mark.parametrize("steps, names", [(0, "0.weight … 5.bias"), (2, "4.weight … 5.bias"), (3, "4.weight … 5.bias")])
+def test_a_timeout_of_register_names_the_bucket_its_parameters_and_the_step(monkeypatch, steps, names):
+    monkeypatch.setenv("TUTTI_TIMEOUT", "2")
+    (error, _), (of_peer, made) = ranks.run_ranks(2, a_rank_that_stops_training, steps, timeout=None)
+    assert of_peer is None and made == steps
+    assert re.search(r"timeout.*rank 0 waited .* for rank 1 .*; the training waited for bucket 0 \(parameters "
+                     rf"{re.escape(names)}\) in training step {steps} \(from 0 on\)", error), error
+
+
+def test_a_rank_that_meets_by_tutti_waits_as_long_as_the_variable_says(tmp_path):
+    """Rank 1 of two on this machine, whose rank 0 was never started."""
+    program = """
+import time, tutti.torch, torch.distributed as dist
+begin = time.monotonic()
+try:
+    dist.init_process_group("tutti", init_method="tutti://")
+except dist.DistBackendError as error:
+    assert "rank 1 has not found rank 0" in str(error), error
+    assert time.monotonic() - begin < 60, "torch's default is 30 minutes"
+else:
+    raise AssertionError("nobody could be met")
+"""
+    variables = {"TUTTI_RANK": "1", "TUTTI_SIZE": "2", "TUTTI_TIMEOUT": "1", "TUTTI_JOB_ID": "alone",
+                 "XDG_RUNTIME_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100, env=os.environ | variables)
