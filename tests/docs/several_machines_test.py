@@ -35,6 +35,12 @@ def scripts(recipe):
                 lines[name].append(line)
     return {name: "\n".join(of) for name, of in lines.items() if of}
 
+# Both machines have one name, which each looks up as its own.
+ONE_NAME = """
+printf '127.0.0.1 localhost\\n127.0.1.1 box\\n10.77.0.1 node1\\n10.77.0.2 node2\\n' > own
+mount --bind own /etc/hosts
+hostname box
+"""
 # Packets leave the machine only for these ports. The system's range is that of this machine, a network namespace.
 FIREWALL = """
 echo 29700 29799 > /proc/sys/net/ipv4/ip_local_port_range
@@ -58,6 +64,10 @@ class OnMachines(unittest.TestCase):
         entered = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         return entered
+
+    def need_torch(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+            self.skipTest(f"{PYTHON} has no torch")
 
     def check(self, by_machine, ranks=None, **more):
         """Runs the scripts, which end well, and whose table is of `ranks` ranks; returns what node1 has printed."""
@@ -88,9 +98,13 @@ class Recipes(OnMachines):
         self.check(dict(commands), 3)
 
     def test_torchrun(self):
-        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
-            self.skipTest(f"{PYTHON} has no torch")
+        self.need_torch()
         self.check(scripts("torchrun"), 4)
+
+    def test_torchrun_static(self):
+        self.need_torch()
+        self.check(scripts("torchrun_static"), 4)
+        self.check({name: f"{ONE_NAME}\n{script}" for name, script in scripts("torchrun_static").items()}, 4)
 
     def test_open_mpi(self):
         self.need("mpirun", "mpirun.openmpi")
@@ -200,6 +214,9 @@ MISTAKES = {
     "an interface that one machine does not have": (by_hand(), PLACE | {"TUTTI_INTERFACE": "eth0"}),
     "`TUTTI_INTERFACE` names loopback": (by_hand(), PLACE | {"TUTTI_INTERFACE": "lo"}),
     "one `TUTTI_NODE` for several machines": (by_hand(), PLACE | {"TUTTI_NODE": "same"}),
+    "torchrun's c10d on machines whose own names do not lead to them, or that share one name":
+        ({name: f"{ONE_NAME}\ntorchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint node1:29400 "
+                "--rdzv-conf read_timeout=2,timeout=3 --no-python tutti info" for name in Machines.NAMES}, {}),
     "`RANK` and `WORLD_SIZE` from yesterday, under mpirun":
         ({name: f"OMPI_COMM_WORLD_RANK={rank} tutti info" for rank, name in enumerate(Machines.NAMES)}, MPIRUN),
     "`MASTER_PORT` is no number": ({"node1": "tutti info"}, {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "abc"}),
@@ -210,6 +227,8 @@ MISTAKES = {
 class Mistakes(OnMachines):
     def make(self, mistake, beginning):
         by_machine, variables = MISTAKES[mistake]
+        if "torchrun" in mistake:
+            self.need_torch()
         ended = self.machines.run(by_machine, **variables)
         pattern = ".*".join(map(re.escape, beginning.split("…")))
         self.assertRegex("".join(errors for *_, errors in ended.values()), pattern)
