@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,7 +19,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "base/unique_fd.h"
 
 namespace tutti {
@@ -146,6 +150,27 @@ absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host) {
     if (address) return FindNetworkInterface(*address, "the route to " + host);
   }
   return absl::UnavailableError(absl::StrCat("no route leads to the host ", host));
+}
+
+absl::Status AwaitRunning(const std::string& device, std::int64_t end_ns) {
+  constexpr absl::Duration kPause = absl::Milliseconds(10);
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request = {};
+  device.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+  while (socket.valid() && ::ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0) {
+    const bool is_up = (request.ifr_flags & IFF_UP) != 0;
+    if (is_up && (request.ifr_flags & IFF_RUNNING) != 0) break;
+    if (MonotonicNanos() >= end_ns) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "interface ", device,
+          is_up ? " is up, but does not run: no cable or peer is at its other end, or its link is not ready"
+                : " is down",
+          "; ip link show ", device, " tells more, ip link set ", device,
+          " up brings it up, and TUTTI_INTERFACE names another interface"));
+    }
+    absl::SleepFor(kPause);
+  }
+  return absl::OkStatus();
 }
 
 bool IsLoopbackAddress(absl::string_view address) {

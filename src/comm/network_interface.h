@@ -3,8 +3,10 @@
 #ifndef TUTTI_COMM_NETWORK_INTERFACE_H_
 #define TUTTI_COMM_NETWORK_INTERFACE_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -26,6 +28,11 @@ absl::StatusOr<NetworkInterface> FindNetworkInterface(const std::string& text,
 // name for itself. Nothing is sent but what it takes to look the name up. NotFound, Unavailable: the name means nothing
 // here, or no route leads there.
 absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host);
+
+// Waits until the kernel says that `device` runs, which after a link has come up can take a second: until then UCX
+// takes no message for the device, though its packets get through. DeadlineExceeded, at `end_ns` (MonotonicNanos),
+// names the device and what keeps it from running. OK for a device that does not exist.
+absl::Status AwaitRunning(const std::string& device, std::int64_t end_ns);
 
 // Whether a numeric address is one that only this node can reach.
 bool IsLoopbackAddress(absl::string_view address);

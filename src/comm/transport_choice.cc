@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
 #include "comm/interface_choice.h"
+#include "comm/network_interface.h"
 #include "comm/node_name.h"
 
 namespace tutti {
@@ -26,6 +27,9 @@ absl::StatusOr<std::unique_ptr<Transport>> ChooseTransport(const Bootstrap& boot
 #ifdef TUTTI_WITH_UCX
   absl::StatusOr<std::string> interface = ChooseInterface(bootstrap, end_ns);
   if (!interface.ok()) return interface.status();
+  if (absl::Status runs = AwaitRunning(*interface, end_ns); !runs.ok()) {
+    return absl::Status(runs.code(), absl::StrCat("rank ", bootstrap.identity.rank, ": ", runs.message()));
+  }
   absl::StatusOr<std::string> node = NodeName();
   if (!node.ok()) return node.status();
   return MakeUcxTransport(

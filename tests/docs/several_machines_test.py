@@ -163,6 +163,11 @@ class Recipes(OnMachines):
     def test_subnet(self):
         self.check(scripts("subnet"), 2)
 
+    def test_a_link_that_is_ready_later(self):
+        """A second goes by until the kernel says of an interface that it runs: UCX takes no message for it before."""
+        first, second = by_hand(before2=f"{NOT_READY}; (sleep 1; {READY}) &").values()
+        self.check({"node1": first, "node2": second}, 2, **PLACE | {"TUTTI_TIMEOUT": "60"})
+
 def by_hand(before1="", before2="", rank1=1):
     """The scripts of a rank on each machine, and what each machine does before."""
     measure = "tutti bench all_reduce -e 4"
@@ -193,6 +198,9 @@ ip rule add priority 12 iif "$(ls /sys/class/net | grep -v lo)" ipproto tcp blac
 ip rule add priority 13 lookup local
 ip rule del priority 0
 """
+# The kernel lets packets through, and says that the interface does not run.
+NOT_READY = "ip link set ens5 down; ip link set ens5 mode dormant; ip link set ens5 up"
+READY = "ip link set ens5 mode default state up"
 MISTAKES = {
     "no secret": (by_hand(), without("TUTTI_JOB_SECRET_FILE")),
     "another secret on one machine": (by_hand(before2="printf %064d 1 > .tutti_job_secret"), PLACE),
@@ -212,6 +220,8 @@ MISTAKES = {
         (by_hand(before2=LOSES_ALL_BUT_THE_MEETING), PLACE),
     "the number of ranks differs": (by_hand(before2="export TUTTI_SIZE=3"), PLACE),
     "an interface that one machine does not have": (by_hand(), PLACE | {"TUTTI_INTERFACE": "eth0"}),
+    "an interface whose link is not ready, as in the first second after it was brought up, and then still not within "
+    "`TUTTI_TIMEOUT`": (by_hand(before2=NOT_READY), PLACE),
     "`TUTTI_INTERFACE` names loopback": (by_hand(), PLACE | {"TUTTI_INTERFACE": "lo"}),
     "one `TUTTI_NODE` for several machines": (by_hand(), PLACE | {"TUTTI_NODE": "same"}),
     "torchrun's c10d on machines whose own names do not lead to them, or that share one name":
