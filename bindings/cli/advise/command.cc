@@ -62,8 +62,9 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
       ->capture_default_str();
   AddParsed(
       advise, "--link", flags.link, ParseRate, "RATE", "",
-      "What the link of a node carries in each direction: bits per second as 100M, 1G or 25Gbit; bytes per second, "
-      "with a capital B, as 125MB or 3GB");
+      "Needed where the ranks are on several nodes: what the link of a node carries in each direction, headers of TCP "
+      "left out (5 % on Ethernet): bits per second as 100M, 1G, 25Gbit or 100Mb/s; bytes per second, with a capital B, "
+      "as 125MB or 3GB/s");
   AddParsed(advise, "--delay", flags.delay, ParseDelay, "TIME", "1.5us",
             "How long a message of no bytes is on its way between nodes: 50us, 2ms");
   AddParsed(advise, "--parameters", training.parameters, ParseCount, "COUNT", "",
@@ -76,9 +77,17 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
       "become complete at an even pace");
   advise
       .add_option("--step-ms", flags.step_ms,
-                  "Milliseconds of a step on one rank when nothing is exchanged: forward, backward and optimizer")
+                  "Milliseconds of a step on one rank when nothing is exchanged: forward, backward and optimizer; all "
+                  "forwards and backwards of the step, where several come before one optimizer step (--accumulate)")
       ->required()
       ->check(NumberWithin(1e-3, 1e9));
+  advise
+      .add_option(
+          "--accumulate", training.backwards,
+          "Backwards in a step, whose gradients are added up and exchanged once: only the last backward hides what "
+          "travels. Strategies that exchange weights do so once in a step, and may hide them behind all of it")
+      ->check(WholeNumberWithin(1, 1'000'000))
+      ->capture_default_str();
   advise
       .add_option("--cores-per-rank", training.cores_per_rank,
                   "Processors of a rank that training keeps busy, so that communication takes time from training; 0.5 "

@@ -200,7 +200,7 @@ class StepPredictor {
   }
 
   StepPrediction DuringBackward() const {
-    const double backward_s = training_.step_s * kBackwardShare;
+    const double backward_s = training_.step_s * kBackwardShare / training_.backwards;
     double computed_s = training_.step_s - backward_s;
     double end_s = 0;
     std::int64_t filled = 0;    // parameters of the buckets so far

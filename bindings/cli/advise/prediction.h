@@ -20,7 +20,8 @@ struct StepPrediction {
   double hidden(const AdvisedTraining& training) const;
 };
 
-// Backward takes two thirds of a step, spends as long on each parameter, and completes gradients layer by layer.
+// Backward takes two thirds of a step, or of each of the parts of a step that accumulates gradients, spends as long on
+// each parameter, and completes gradients layer by layer.
 // Buckets travel one after the other, as soon as they are full; weights travel from the moment on at which the
 // synchronizer sends them. Unimplemented with the reason where the strategy does not serve the training.
 absl::StatusOr<StepPrediction> PredictStep(const Strategy& strategy, const AdvisedTraining& training);

@@ -1,8 +1,11 @@
 #include "bindings/cli/advise/quantities.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -30,18 +33,32 @@ bool ParseThousands(absl::string_view text, double& value) {
 }  // namespace
 
 absl::StatusOr<double> ParseRate(absl::string_view text) {
-  absl::string_view rest = text;
-  double unit = 1.0 / 8;
-  (void)absl::ConsumeSuffix(&rest, "/s");
-  if (absl::ConsumeSuffix(&rest, "B")) {
-    unit = 1;
-  } else {
-    (void)absl::ConsumeSuffix(&rest, "bit");
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const absl::string_view number = text.substr(0, digits);
+  absl::string_view unit = absl::StripLeadingAsciiWhitespace(text.substr(digits));
+  const bool has_unit = !unit.empty();
+  const bool per_second = absl::ConsumeSuffix(&unit, "/s") || absl::ConsumeSuffix(&unit, "ps");
+  double bytes = 1.0 / 8;
+  const bool is_bits = absl::EndsWithIgnoreCase(unit, "bit");
+  if (is_bits) {
+    unit.remove_suffix(3);
+  } else if (absl::ConsumeSuffix(&unit, "B")) {
+    bytes = 1;
+  } else if (!absl::ConsumeSuffix(&unit, "b") && per_second && unit.empty()) {
+    unit = "?";  // "100/s" of what?
   }
+  // What is left is the letter of thousands, of which bits and bytes themselves have none.
   double value = 0;
-  if (ParseThousands(rest, value)) return value * unit;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "' is no rate; write bits per second as 100M, 1G or 25Gbit, bytes per second as 125MB or 3GB"));
+  const bool is_letter = unit.empty() || (unit.size() == 1 && absl::StrContains("kKmMgGtT", unit));
+  if (has_unit && is_letter && ParseThousands(absl::StrCat(number, absl::AsciiStrToUpper(unit)), value)) {
+    return value * bytes;
+  }
+  constexpr absl::string_view kExamples =
+      "write bits per second as 100M, 1G, 25Gbit or 100Mb/s, bytes per second, with a capital B, as 125MB or 3GB/s";
+  return absl::InvalidArgumentError(
+      has_unit || number.empty()
+          ? absl::StrCat("'", text, "' is no rate; ", kExamples)
+          : absl::StrCat("'", text, "' has no unit: ", text, "M would be megabits per second; ", kExamples));
 }
 
 absl::StatusOr<std::int64_t> ParseCount(absl::string_view text) {

@@ -13,8 +13,8 @@ namespace tutti::cli {
 
 // Parsers of quantities above 0; InvalidArgument shows how each is written.
 //
-// Parses a rate into bytes per second. Links are sold by bits: 100M, 1G, 2.5Gbit and 25Gbit/s are bits per second; with
-// a capital B, 125MB and 1.25GB/s are bytes.
+// Parses a rate into bytes per second. Links are sold by bits: 100M, 1G, 2.5Gbit, 25Gbit/s, 100Mb/s and 10 Gbps are
+// bits per second; with a capital B, 125MB, 1.25GB/s and 3GBps are bytes. A number without a unit is refused.
 absl::StatusOr<double> ParseRate(absl::string_view text);
 // Parses a number of things: 350K, 20M, 1.5G; B is a billion, as in names of models.
 absl::StatusOr<std::int64_t> ParseCount(absl::string_view text);

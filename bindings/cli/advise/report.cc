@@ -77,7 +77,9 @@ std::string About(const AdvisedTraining& training) {
   }
   absl::StrAppend(&text, "; ", training.parameters, " parameters of fp32");
   if (training.layer_parameters > 1) absl::StrAppend(&text, " in layers of up to ", training.layer_parameters);
-  absl::StrAppend(&text, "; a step takes ", Milliseconds(training.step_s), " ms when nothing is exchanged");
+  absl::StrAppend(&text, "; a step",
+                  training.backwards > 1 ? absl::StrCat(" of ", training.backwards, " backwards") : "", " takes ",
+                  Milliseconds(training.step_s), " ms when nothing is exchanged");
   if (training.cores_per_rank > 0) {
     absl::StrAppend(&text, ", and keeps the ", training.cores_per_rank, " processors of a rank busy");
   }
@@ -176,6 +178,7 @@ std::string ToJson(const Advice& advice) {
                            {"parameters", training.parameters},
                            {"layer_parameters", training.layer_parameters},
                            {"step_s", training.step_s},
+                           {"backwards", training.backwards},
                            {"cores_per_rank", training.cores_per_rank}}},
                          {"advice", advice.rows.front().strategy->name},
                          {"in_words", InWords(advice)},

@@ -6,12 +6,16 @@ namespace {
 // Measured: in docs/results/training.md, on 4 ranks. "Points" are percentage points of accuracy on the test data.
 constexpr AdvisedStrategy kStrategies[] = {
     {"gradient_allreduce", Asks::kNothing, "nothing: gradients are averaged exactly"},
-    {"gradient_allreduce:codec=bf16", Asks::kNothing, "none measured; gradients are rounded to 8 significant bits"},
-    {"gradient_allreduce:codec=fp16", Asks::kNothing, "none measured; gradients beyond 65504 become infinite"},
-    {"bytegrad", Asks::kNothing, "none measured; gradients are rounded to 8 bits"},
-    {"bytegrad:codec=uint4_block", Asks::kNothing, "at most 0.1 points measured; gradients are rounded to 4 bits"},
+    {"gradient_allreduce:codec=bf16", Asks::kNothing,
+     "none measured; gradients, and their average, are rounded by up to 0.2 %"},
+    {"gradient_allreduce:codec=fp16", Asks::kNothing,
+     "none measured; gradients, and their average, are rounded by up to 0.05 % (more below 0.00006), infinite beyond "
+     "65504"},
+    {"bytegrad", Asks::kNothing, "none measured; 8 bits: a gradient is off by up to 0.4 % of its block's range"},
+    {"bytegrad:codec=uint4_block", Asks::kNothing,
+     "at most 0.1 points measured; 4 bits: a gradient is off by up to 7 % of its block's range"},
     {"bytegrad:codec=uint4_block,rotation=true,error_feedback=true", Asks::kNothing,
-     "at most 0.1 points measured; gradients of 4 bits, and what they lose is sent later"},
+     "at most 0.1 points measured; 4 bits, and what they lose is sent later"},
     {"decentralized:peer_selection_mode=shift_one", Asks::kNothing,
      "at most 0.2 points measured; replicas differ until Flush, and more so on more ranks"},
     {"decentralized", Asks::kNothing, "at most 0.1 points measured; replicas differ until Flush"},

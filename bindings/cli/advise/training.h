@@ -17,6 +17,7 @@ struct AdvisedTraining {
   // as one of this size. 1: gradients become complete one after the other.
   std::int64_t layer_parameters = 1;
   double step_s = 0;  // a step of a rank, its optimizer included, when nothing is exchanged
+  int backwards = 1;  // in a step; gradients are exchanged in the last of them
   // The processors of a rank, which training keeps busy: what communication computes then makes the training slower. 0:
   // communication has processors of its own, as where a GPU trains.
   double cores_per_rank = 0;

@@ -53,6 +53,17 @@ TEST(AdviseTest, LayersAreShown) {
   EXPECT_EQ(Advise("--link 1G --layer-parameters 250K")["training"]["layer_parameters"], 250'000);
 }
 
+TEST(AdviseTest, BackwardsThatAreAccumulatedAreShown) {
+  const CommandRun run = RunTutti(std::string(kTraining) + "--link 1G --accumulate 4");
+  EXPECT_THAT(run.out, HasSubstr("; a step of 4 backwards takes 50.0 ms when nothing is exchanged\n"));
+  EXPECT_EQ(Advise("--link 1G --accumulate 4")["training"]["backwards"], 4);
+}
+
+TEST(AdviseTest, HelpSaysWhenTheLinkIsNeeded) {
+  const std::string help = RunTutti("advise --help").out;
+  EXPECT_THAT(help, HasSubstr("Needed where the ranks are on several nodes"));
+}
+
 TEST(AdviseTest, EveryAlgorithmIsCompared) {
   const std::string names = Advise("--link 1G")["strategies"].dump();
   for (const Algorithm* algorithm : AllAlgorithms()) EXPECT_THAT(names, HasSubstr(std::string(algorithm->name)));
@@ -112,6 +123,8 @@ TEST(AdviseTest, EveryFlagCounts) {
   EXPECT_GT(StepOf("--link 10G --cores-per-rank 0.5", "bytegrad"), StepOf("--link 10G", "bytegrad"));
   EXPECT_GT(StepOf("--link 10G --first-bucket-bytes 4M", exact), StepOf("--link 10G --first-bucket-bytes 2M", exact));
   EXPECT_GT(StepOf("--link 1G --layer-parameters 900K", exact), StepOf("--link 1G", exact));
+  EXPECT_GT(StepOf("--link 1G --accumulate 4", exact), StepOf("--link 1G", exact));
+  EXPECT_EQ(StepOf("--link 1G --accumulate 4", "decentralized"), StepOf("--link 1G", "decentralized"));
   EXPECT_GT(StepOf("--link 10G --bucket-bytes 4M", exact), StepOf("--link 10G --bucket-bytes 1M", exact));
 }
 
@@ -132,6 +145,7 @@ TEST(AdviseTest, MistakesNameTheFlag) {
   expect("--link 1G" + rest, "--ranks");
   expect("--ranks 1 --link 1G" + rest, "--ranks");
   expect("--ranks 4 --link 1X" + rest, "'1X' is no rate");
+  expect("--ranks 4 --link 100" + rest, "'100' has no unit: 100M would be megabits per second");
   expect("--ranks 4 --link 1G --delay 5" + rest, "'5' is no time");
   expect("--ranks 4 --link 1G --parameters 1Q --step-ms 5", "'1Q' is no count");
   expect("--ranks 4 --link 1G --parameters 1M --step-ms 0", "--step-ms");
