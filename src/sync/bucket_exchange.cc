@@ -13,13 +13,13 @@ namespace {
 // OK when the algorithm exchanges gradients, and nothing else.
 absl::Status CheckGradients(const Algorithm& algorithm) {
   if (algorithm.exchanges == Exchanges::kGradients) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("strategy ", algorithm.name, " exchanges ", Name(algorithm.exchanges),
-                   ", which a bucket of gradients is not: use ",
-                   "a Synchronizer (tutti/synchronizer.h), DataParallel (tutti/torch/data_parallel.h) or, in Python, "
-                   "tutti.torch.DistributedDataParallel",
-                   algorithm.optimizer.empty() ? "" : absl::StrCat(" with ", algorithm.optimizer),
-                   ", or a strategy that exchanges gradients"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "strategy ", algorithm.name,
+      ": use tutti.torch.DistributedDataParallel in Python, or, in C++, DataParallel "
+      "(tutti/torch/data_parallel.h) or a Synchronizer (tutti/synchronizer.h)",
+      algorithm.optimizer.empty() ? "" : absl::StrCat(", with ", algorithm.optimizer),
+      "; or name a strategy that exchanges gradients, such as bytegrad. ", algorithm.name, " exchanges ",
+      Name(algorithm.exchanges), ", and a hook of torch's DDP sees gradients alone, as a BucketExchange does"));
 }
 
 }  // namespace

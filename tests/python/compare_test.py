@@ -50,7 +50,7 @@ def test_a_strategy_of_register(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["strategy"] == "bytegrad:block=64"
 
 
-@pytest.mark.parametrize("strategy, message", [("decentralized", "strategy decentralized exchanges weights"),
+@pytest.mark.parametrize("strategy, message", [("decentralized", "strategy decentralized: use tutti.torch.DistributedDataParallel"),
                                                ("bytegrd", "no algorithm is named")])
 def test_a_strategy_that_register_refuses(tmp_path, strategy, message):
     ended = compared(tmp_path, 100, "--strategy", strategy, expected=1)

@@ -1,6 +1,7 @@
 """Scripts under the launchers that people have, the launchers themselves being the real ones."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -123,6 +124,16 @@ def test_torchrun_restarts_after_a_killed_worker(tmp_path):
     ended = run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "--monitor-interval", 0.1,
                  write(tmp_path, KILLED)])
     check_sums(ended.stdout, 2)
+
+
+def test_torchrun_reports_a_killed_worker(tmp_path):
+    """The survivors' errors may be missing, since torchrun ends them; its report has the killed worker, and them."""
+    ended = run([*TORCHRUN, "--standalone", "--nproc-per-node", 2, write(tmp_path, KILLED)], expected=1)
+    report = ended.stderr.partition("FAILED")[2]
+    codes = dict(re.findall(r"rank +: (\d) .*\n +exitcode +: (-?\d+)", report))
+    assert codes["1"] == "-9" and codes.get("0") in ("1", "-15", None), ended.stderr
+    if codes.get("0") == "1":
+        assert "DistBackendError: tutti: UNAVAILABLE: rank 1 died" in ended.stderr, ended.stderr
 
 
 # Every life of a worker leaves a file <rank>-<size>-<process id>. The job ends well in a world of one that comes after a

@@ -134,7 +134,7 @@ TEST(BucketExchange, RefusesWhatAreNoGradients) {
       const absl::Status refused = BucketExchange::Create(world, strategy).status();
       EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(MessageOf(refused), AllOf(HasSubstr(strategy), HasSubstr("exchanges weight"),
-                                            HasSubstr("use a Synchronizer (tutti/synchronizer.h)")));
+                                            HasSubstr("or a Synchronizer (tutti/synchronizer.h); or name")));
     }
     EXPECT_THAT(MessageOf(BucketExchange::Create(world, "qadam").status()),
                 AllOf(HasSubstr("exchanges momentum"), HasSubstr("with QAdam (tutti/qadam.h")));
