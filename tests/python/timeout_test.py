@@ -62,17 +62,32 @@ def test_a_group_that_is_split_off_knows_the_variable(monkeypatch):
 STEPS = 4
 
 
-def a_rank_that_stops_training(rank, steps_of_rank_1):
-    """The error of rank 0, whose peer makes fewer steps and then waits until rank 0 has ended."""
+class Stops(Exception):
+    """What a rank raises in the middle of a backward."""
+
+
+def a_rank_that_stops_training(rank, steps_of_rank_1, stops_before=None):
+    """The error of rank 0, whose peer makes fewer steps and then waits until rank 0 has ended.
+
+    With `stops_before` the peer begins one step more, and leaves that backward before this layer has its gradients.
+    """
     torch.manual_seed(1)
     net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(6)))
     model = DistributedDataParallel(net, bucket_cap_mb=2 * 64 * 65 * 4 / 2**20)  # two layers
     exchange = tutti.torch.register(model, "gradient_allreduce")
     both = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
     error = None
+
+    def stop(_):
+        raise Stops
+
     try:
-        for _ in range(STEPS if rank == 0 else steps_of_rank_1):
+        for step in range(STEPS if rank == 0 else steps_of_rank_1 + (stops_before is not None)):
+            if rank == 1 and step == steps_of_rank_1:
+                net[stops_before].weight.register_hook(stop)
             model(torch.ones(2, 64)).sum().backward()
+    except Stops:
+        pass
     except dist.DistBackendError as caught:
         error = str(caught)
     dist.barrier(both)
@@ -87,6 +102,12 @@ def test_a_timeout_of_register_names_the_bucket_its_parameters_and_the_step(monk
     assert of_peer is None and made == steps
     assert re.search(r"timeout.*rank 0 waited .* for rank 1 .*; the training waited for bucket 0 \(parameters "
                      rf"{re.escape(names)}\) in training step {steps} \(from 0 on\)", error), error
+
+
+def test_a_timeout_of_a_later_bucket_names_the_same_step(monkeypatch):
+    monkeypatch.setenv("TUTTI_TIMEOUT", "2")
+    (error, _), _ = ranks.run_ranks(2, a_rank_that_stops_training, 3, 1, timeout=None)
+    assert re.search(r"waited for bucket 2 \(parameters 0.weight … 1.bias\) in training step 3 \(from 0 on\)", error), error
 
 
 def test_a_rank_that_meets_by_tutti_waits_as_long_as_the_variable_says(tmp_path):
