@@ -50,7 +50,8 @@ void ExpectNoHarm(const Endings& endings);
 // that `victim` died.
 void ExpectDeathOf(Rank victim, const Endings& endings);
 // kDrop, kHalfOpen: the rank to which a message was lost does not end well; who does not end well has waited for
-// another rank for the whole timeout, or says that another rank has left.
+// another rank for the whole timeout, or says that another rank has left, or that a message has another length than its
+// receive: the one that follows the lost one, of send and recv with one tag.
 void ExpectLoss(const FaultyWorld& world, const Endings& endings);
 // kTruncate: all who do not end well have the one error that names the sender and both lengths.
 void ExpectTruncation(const Endings& endings);
