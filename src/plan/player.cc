@@ -21,11 +21,6 @@ using Number = std::uint32_t;  // the number of a step; all steps are numbered i
 constexpr Number kNone = ~Number{0};
 constexpr int kNoNode = -1;
 
-// How much longer a message takes that comes in between nodes after one of another node: those of several senders do
-// not follow each other as closely as those of one. Measured on 4 hosts at 1 Gb/s, 4 to 16 MiB: `two_shot`, in which
-// senders alternate, took 1.04 to 1.07 times as long as `ring`.
-constexpr double kAfterOtherNode = 1.05;
-
 // Lists of numbers, one list for each of `size` owners, filled in two passes: Count every entry, then Add every entry.
 class Lists {
  public:

@@ -38,7 +38,8 @@ absl::Status Competes(const CollectiveSpec& spec, int size, const PlanOptions& o
   constexpr std::int64_t kLeastBytes = 4 << 10;
   if (absl::Status few = FewRanksBetweenNodes(size, options); !few.ok()) return few;
   if (!AccumulatesWider(spec, size)) {
-    return absl::FailedPreconditionError("the schedule is chosen for sums, averages and products of 16-bit types only");
+    return absl::FailedPreconditionError(
+        "the schedule is chosen for sums, averages and products of 16-bit types on 3 ranks or more");
   }
   if (ChunkOf(spec.count, size, 0).count >= kLeastBytes / SizeOf(spec.dtype)) return absl::OkStatus();
   return absl::FailedPreconditionError(
