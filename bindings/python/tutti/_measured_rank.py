@@ -35,8 +35,8 @@ def replaced(named: str | None, backend: str) -> str:
         return backend
     parts = dict(part.split(":", 1) for part in named.split(",") if ":" in part)
     if "cpu" not in parts:
-        raise ValueError(f"tutti.compare: the script names the backend {named}, which has no part for the CPU; both gloo "
-                         "and Tutti exchange tensors of the CPU")
+        raise ValueError(f"tutti.compare: the script names the backend {named}, which has no part for the CPU; both "
+                         "gloo and Tutti exchange tensors of the CPU")
     return ",".join(f"{device}:{backend if device == 'cpu' else name}" for device, name in parts.items())
 
 
@@ -145,8 +145,9 @@ class Clock:
         self.share = min(1.0, covered(spans) / 1e6 / seconds)
 
     def result(self, registered: int) -> dict:
-        return {"registered": registered, "rank": int(os.environ["RANK"]), "backend": self.backend, "optimizer_steps": self.count,
-                "had_backend": self.had_backend, "step_seconds": self.step_seconds, "communication_share": self.share}
+        return {"registered": registered, "rank": int(os.environ["RANK"]), "backend": self.backend,
+                "optimizer_steps": self.count, "had_backend": self.had_backend, "step_seconds": self.step_seconds,
+                "communication_share": self.share}
 
 
 def main() -> None:
@@ -166,7 +167,8 @@ def main() -> None:
         json.dump(clock.result(registration.models), file)
     if dist.is_initialized():
         dist.destroy_process_group()
-    # Everything is written. Gloo of torch 2.15 sometimes aborts when the interpreter ends, which says nothing of the script.
+    # Everything is written. Gloo of torch 2.15 sometimes aborts when the interpreter ends, which says nothing of the
+    # script.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
