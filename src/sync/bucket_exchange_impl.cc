@@ -140,13 +140,11 @@ std::vector<int> BucketExchange::Impl::Emptied(int bucket, const BucketContents&
 }
 
 std::int64_t BucketExchange::Impl::NextStepOf(const BucketContents& contents) const {
-  std::optional<std::int64_t> next;
+  std::int64_t next = first_step_;
   for (const BucketParameter& parameter : contents.parameters) {
-    if (const auto found = steps_.find(parameter.key); found != steps_.end()) {
-      next = std::max(next.value_or(0), found->second);
-    }
+    if (const auto found = steps_.find(parameter.key); found != steps_.end()) next = std::max(next, found->second);
   }
-  return next.value_or(step_);
+  return next;
 }
 
 absl::Status BucketExchange::Impl::SetBucket(int bucket, BucketContents contents, void* data) {
@@ -268,7 +266,7 @@ absl::Status BucketExchange::Impl::LoadState(absl::Span<const std::string> state
   absl::Status agreed = tutti::Agree(communicator_, "states", std::move(fields), mistake, OwnCall());
   if (!agreed.ok()) return agreed;
   kept_ = std::move(loaded);
-  step_ = OwnerOf(*parsed).step;
+  first_step_ = step_ = OwnerOf(*parsed).step;
   steps_.clear();
   loss_scale_ = OwnerOf(*parsed).loss_scale;
   for (Bucket& bucket : buckets_) {

@@ -65,7 +65,8 @@ class BucketExchange::Impl {
   // The buckets from which `contents` of `bucket` take parameters, and `bucket` itself.
   std::vector<int> Emptied(int bucket, const BucketContents& contents) const;
   // The step of the next exchange of a bucket that gets `contents`: it follows the last exchange of these parameters,
-  // wherever they were, since a framework may set a bucket in the middle of a step in which others have left.
+  // wherever they were, and is `first_step_` for parameters that were never exchanged. It does not follow from `step_`,
+  // since a framework may set a bucket in the middle of a step in which others have left, the first step included.
   std::int64_t NextStepOf(const BucketContents& contents) const;
   CallOptions OwnCall() const { return caller_.Sign(Purpose::kState, 0, {}); }
   CheckpointOwner Owner() const;
@@ -83,6 +84,7 @@ class BucketExchange::Impl {
   Residuals kept_;  // of parameters in no bucket, or whose bucket has no state for them
   double loss_scale_ = 1;
   std::int64_t step_ = 0;
+  std::int64_t first_step_ = 0;  // the step of a parameter's first exchange: that of the loaded state, if any
 };
 
 }  // namespace tutti

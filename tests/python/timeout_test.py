@@ -66,14 +66,49 @@ class Stops(Exception):
     """What a rank raises in the middle of a backward."""
 
 
-def a_rank_that_stops_training(rank, steps_of_rank_1, stops_before=None):
+def six_layers():
+    return torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(6)))
+
+
+BUCKET_MB = 2 * 64 * 65 * 4 / 2**20  # two of these layers
+
+
+class OfTwoDtypes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.narrow, self.wide = torch.nn.Linear(64, 8), torch.nn.Linear(8, 8).double()
+
+    def forward(self, inputs):
+        return self.wide(self.narrow(inputs).double())
+
+
+def steps_counted(rank, make, options):
+    model = DistributedDataParallel(make(), bucket_cap_mb=BUCKET_MB, **options)
+    exchange = tutti.torch.register(model, "gradient_allreduce")
+    counted = []
+    for _ in range(STEPS):
+        model(torch.ones(2, 64)).sum().backward()
+        counted.append(exchange.step)
+    return counted
+
+
+# Where DDP is told to find unused parameters, or a model has two dtypes, DDP has several buckets in its first step.
+@pytest.mark.parametrize("make, options", [
+    (six_layers, {}), (six_layers, {"find_unused_parameters": True}), (six_layers, {"static_graph": True}),
+    (OfTwoDtypes, {}), (OfTwoDtypes, {"find_unused_parameters": True})])
+def test_steps_are_counted_once_however_many_buckets_ddp_has_in_the_first_one(make, options):
+    counted = list(range(1, STEPS + 1))
+    assert ranks.run_ranks(2, steps_counted, make, options) == [counted, counted]
+
+
+def a_rank_that_stops_training(rank, steps_of_rank_1, stops_before=None, find_unused=False):
     """The error of rank 0, whose peer makes fewer steps and then waits until rank 0 has ended.
 
     With `stops_before` the peer begins one step more, and leaves that backward before this layer has its gradients.
     """
     torch.manual_seed(1)
-    net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(6)))
-    model = DistributedDataParallel(net, bucket_cap_mb=2 * 64 * 65 * 4 / 2**20)  # two layers
+    net = six_layers()
+    model = DistributedDataParallel(net, bucket_cap_mb=BUCKET_MB, find_unused_parameters=find_unused)
     exchange = tutti.torch.register(model, "gradient_allreduce")
     both = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
     error = None
@@ -104,9 +139,10 @@ def test_a_timeout_of_register_names_the_bucket_its_parameters_and_the_step(monk
                      rf"{re.escape(names)}\) in training step {steps} \(from 0 on\)", error), error
 
 
-def test_a_timeout_of_a_later_bucket_names_the_same_step(monkeypatch):
+@pytest.mark.parametrize("find_unused", [False, True])
+def test_a_timeout_of_a_later_bucket_names_the_same_step(monkeypatch, find_unused):
     monkeypatch.setenv("TUTTI_TIMEOUT", "2")
-    (error, _), _ = ranks.run_ranks(2, a_rank_that_stops_training, 3, 1, timeout=None)
+    (error, _), _ = ranks.run_ranks(2, a_rank_that_stops_training, 3, 1, find_unused, timeout=None)
     assert re.search(r"waited for bucket 2 \(parameters 0.weight … 1.bias\) in training step 3 \(from 0 on\)", error), error
 
 

@@ -116,7 +116,7 @@ TEST(BucketExchange, CountsTheStepsOfAFrameworkThatCutsItsBucketsWithinAStep) {
     set(0, {{"a", 1}, {"b", 1}, {"c", 1}});
     set(3, {{"new", 1}});
     ASSERT_EQ(exchange->Exchange(3, data.data()).Wait(), absl::OkStatus());
-    EXPECT_EQ(exchange->step(), 4);
+    EXPECT_EQ(exchange->step(), 3) << "the first exchange of bucket 3, the fourth of no bucket";
     ASSERT_EQ(exchange->Exchange(0, data.data()).Wait(), absl::OkStatus());
     EXPECT_EQ(exchange->step(), 4);
     const std::vector<std::string> states = {*exchange->SaveState()};
@@ -125,6 +125,30 @@ TEST(BucketExchange, CountsTheStepsOfAFrameworkThatCutsItsBucketsWithinAStep) {
     set(2, {{"b", 1}, {"c", 1}});
     ASSERT_EQ(exchange->Exchange(2, data.data()).Wait(), absl::OkStatus());
     EXPECT_EQ(exchange->step(), 5);
+  });
+}
+
+// As torch's DDP does with find_unused_parameters=True, or for parameters of several dtypes.
+TEST(BucketExchange, CountsAFirstStepInWhichBucketsAreSetOneAfterTheOther) {
+  RunWorld(2, [](Communicator& world) {
+    Floats data(1, 1);
+    const auto make_steps = [&](BucketExchange& exchange, std::int64_t first) {
+      for (std::int64_t step = first; step < first + 3; ++step) {
+        for (int bucket = 0; bucket < 3; ++bucket) {
+          if (step == first) {
+            BucketContents contents = {.dtype = DType::kF32, .parameters = {{std::string(1, "abc"[bucket]), 1}}};
+            ASSERT_EQ(exchange.SetBucket(bucket, std::move(contents), data.data()), absl::OkStatus());
+          }
+          ASSERT_EQ(exchange.Exchange(bucket, data.data()).Wait(), absl::OkStatus());
+          EXPECT_EQ(exchange.step(), step + 1) << bucket;
+        }
+      }
+    };
+    const auto exchange = MakeBucketExchange(world, "gradient_allreduce");
+    make_steps(*exchange, 0);
+    const auto resumed = MakeBucketExchange(world, "gradient_allreduce");
+    ASSERT_EQ(resumed->LoadState({*exchange->SaveState()}), absl::OkStatus());
+    make_steps(*resumed, 3);
   });
 }
 
