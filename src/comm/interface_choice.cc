@@ -44,14 +44,15 @@ absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Ra
       "ranks 0 and ", other, " are on different nodes, and nothing says which network interface joins them: ", remedy));
 }
 
-absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns) {
+absl::StatusOr<InterfaceChoice> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns) {
   const absl::StatusOr<Config>& config = LoadConfig();
   if (!config.ok()) return config.status();
   if (!bootstrap.route.has_value()) {
-    if (config->interface.empty()) return "";
+    const bool spans_nodes = bootstrap.identity.local_size != bootstrap.identity.size;
+    if (config->interface.empty()) return InterfaceChoice{.device = "", .spans_nodes = spans_nodes};
     absl::StatusOr<NetworkInterface> found = FindNetworkInterface(config->interface);
     if (!found.ok()) return found.status();
-    return std::move(found->device);
+    return InterfaceChoice{.device = std::move(found->device), .spans_nodes = spans_nodes};
   }
   const absl::StatusOr<NetworkInterface> own = OwnInterface(*bootstrap.route, config->interface);
   const absl::StatusOr<std::string> node = NodeName();
@@ -79,10 +80,15 @@ absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int
   const std::string remedy = absl::StrCat("set TUTTI_INTERFACE", setting.empty() ? "" : " or ", setting);
   const absl::StatusOr<std::string> way = WayToOthers(places, rank, remedy);
   if (!way.ok()) return way.status();
-  if (own.ok() && (!config->interface.empty() || (!way->empty() && *way == own->address))) return own->device;
-  if (way->empty()) return "";
+  const bool spans_nodes = !way->empty();
+  if (own.ok() && (!config->interface.empty() || (spans_nodes && *way == own->address))) {
+    return InterfaceChoice{.device = own->device, .spans_nodes = spans_nodes};
+  }
+  if (!spans_nodes) return InterfaceChoice();
   const absl::StatusOr<NetworkInterface> found = InterfaceTowards(*way);
-  if (found.ok() && !IsLoopbackAddress(found->address)) return found->device;
+  if (found.ok() && !IsLoopbackAddress(found->address)) {
+    return InterfaceChoice{.device = found->device, .spans_nodes = true};
+  }
   return absl::FailedPreconditionError(absl::StrCat("rank ", rank, " has no route to ", *way,
                                                     ", an address of another node of the job",
                                                     found.ok() ? "" : absl::StrCat(" (", found.status().message(), ")"),

@@ -26,10 +26,16 @@ struct RankPlace {
 // no rank knows an address that other nodes could reach, where `remedy` ("set TUTTI_INTERFACE") says what to do.
 absl::StatusOr<std::string> WayToOthers(const std::vector<RankPlace>& places, Rank rank, absl::string_view remedy);
 
-// The device that messages between nodes use; empty (loopback) when all ranks are on one node and TUTTI_INTERFACE names
-// nothing. Collective when `bootstrap` has a route: the ranks tell each other their places, so that a world on one node
-// listens on loopback alone.
-absl::StatusOr<std::string> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns);
+struct InterfaceChoice {
+  // The device that messages between nodes use; empty (loopback) when all ranks are on one node and TUTTI_INTERFACE
+  // names nothing.
+  std::string device;
+  bool spans_nodes = false;  // whether the ranks are on several nodes, or may be
+};
+
+// Collective when `bootstrap` has a route: the ranks tell each other their places, so that a world on one node listens
+// on loopback alone.
+absl::StatusOr<InterfaceChoice> ChooseInterface(const Bootstrap& bootstrap, std::int64_t end_ns);
 
 }  // namespace tutti
 

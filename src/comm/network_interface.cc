@@ -163,10 +163,11 @@ absl::Status AwaitRunning(const std::string& device, std::int64_t end_ns) {
     if (MonotonicNanos() >= end_ns) {
       return absl::DeadlineExceededError(absl::StrCat(
           "interface ", device,
-          is_up ? " is up, but does not run: no cable or peer is at its other end, or its link is not ready"
-                : " is down",
-          "; ip link show ", device, " tells more, ip link set ", device,
-          " up brings it up, and TUTTI_INTERFACE names another interface"));
+          is_up ? " is up, but does not run: no cable or peer is at its other end, or its link is not ready; "
+                : " is down; ",
+          is_up ? absl::StrCat("ip link show ", device, " tells more")
+                : absl::StrCat("ip link set ", device, " up brings it up"),
+          ", and TUTTI_INTERFACE names another interface"));
     }
     absl::SleepFor(kPause);
   }

@@ -31,7 +31,7 @@ absl::StatusOr<NetworkInterface> InterfaceTowards(const std::string& host);
 
 // Waits until the kernel says that `device` runs, which after a link has come up can take a second: until then UCX
 // takes no message for the device, though its packets get through. DeadlineExceeded, at `end_ns` (MonotonicNanos),
-// names the device and what keeps it from running. OK for a device that does not exist.
+// names the device, what keeps it from running, and what to do. OK for a device that does not exist.
 absl::Status AwaitRunning(const std::string& device, std::int64_t end_ns);
 
 // Whether a numeric address is one that only this node can reach.

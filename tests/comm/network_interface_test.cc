@@ -1,5 +1,10 @@
 #include "comm/network_interface.h"
 
+#include <sched.h>
+
+#include <thread>
+
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -77,6 +82,23 @@ TEST(InterfaceTowardsTest, ThisNodeIsReachedByLoopback) {
   EXPECT_FALSE(IsLoopbackAddress("10.0.0.1"));
   EXPECT_TRUE(IsLoopbackAddress("::1"));
 }
+
+// In a new network namespace, where loopback is down.
+TEST(AwaitRunningTest, AnInterfaceThatIsDownIsToldHowItIsBroughtUp) {
+  absl::Status existing, missing;
+  bool has_namespace = false;
+  std::thread([&] {
+    has_namespace = ::unshare(CLONE_NEWNET) == 0;
+    existing = AwaitRunning("lo", MonotonicNanos());
+    missing = AwaitRunning("nosuch0", MonotonicNanos());
+  }).join();
+  if (!has_namespace) GTEST_SKIP() << "making a network namespace needs root";
+  EXPECT_EQ(existing, absl::DeadlineExceededError("interface lo is down; ip link set lo up brings it up, and "
+                                                  "TUTTI_INTERFACE names another interface"));
+  EXPECT_TRUE(missing.ok()) << missing;
+}
+
+TEST(AwaitRunningTest, LoopbackRuns) { EXPECT_TRUE(AwaitRunning("lo", MonotonicNanos()).ok()); }
 
 TEST(InterfaceTowardsTest, AHostWithoutANameIsAnError) {
   for (const char* host : {"", "no host has this name", "300.0.0.1"}) {
