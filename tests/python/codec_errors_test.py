@@ -1,4 +1,4 @@
-"""What codecs do to an average of gradients: the table of docs/training.md, measured."""
+"""What codecs do to an average of gradients: what docs/training.md says of it, measured."""
 
 import pathlib
 import re
@@ -29,6 +29,18 @@ def gradients(kind):
     if kind == "outliers":
         made[::128] *= 30
     return made
+
+
+def roundings(rank, strategies):
+    """By how much of itself one rounding changes an element at most: ranks with equal gradients have an exact average."""
+    measured = []
+    for strategy in strategies:
+        net = torch.nn.Linear(COUNT, 1, bias=False)
+        tutti.torch.register(model := DistributedDataParallel(net), strategy)
+        mine = torch.linspace(1, 2, COUNT)  # just above a power of two, rounding takes the largest part of an element
+        model(mine.view(1, -1)).sum().backward()
+        measured.append(((net.weight.grad.view(-1) - mine) / mine).abs().max().item())
+    return measured
 
 
 def errors(rank, strategies):
@@ -62,3 +74,16 @@ def test_the_errors_that_the_page_names():
                 assert 100 * of_range < float(limit[1]), (strategy, kind)
         if strategy in BLOCKS:  # the bound is no more than twice what happens
             assert 200 * max(of_range for _, of_range in measured[strategy]) > float(re.search(r"[\d.]+", bound)[0])
+
+
+def test_the_bounds_of_casts():
+    """The advice's column and the table name the bound alike, which is no more than twice what happens."""
+    casts = "gradient_allreduce:codec=bf16", "gradient_allreduce:codec=fp16"
+    table = rows()
+    for strategy, measured in zip(casts, ranks.run_ranks(RANKS, roundings, casts, timeout=60)[0], strict=True):
+        named = re.findall(rf"^ *{strategy} .* are rounded by up to ([\d.]+) %", PAGE, re.M)
+        assert len(named) >= 2, strategy
+        if strategy in table:
+            named.append(re.fullmatch(r"up to ([\d.]+) %, twice", table[strategy][0])[1])
+        for bound in map(float, named):
+            assert bound / 2 < 100 * measured <= bound, strategy

@@ -33,6 +33,7 @@ bool ParseThousands(absl::string_view text, double& value) {
 }  // namespace
 
 absl::StatusOr<double> ParseRate(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const absl::string_view number = text.substr(0, digits);
   absl::string_view unit = absl::StripLeadingAsciiWhitespace(text.substr(digits));
@@ -55,10 +56,12 @@ absl::StatusOr<double> ParseRate(absl::string_view text) {
   }
   constexpr absl::string_view kExamples =
       "write bits per second as 100M, 1G, 25Gbit or 100Mb/s, bytes per second, with a capital B, as 125MB or 3GB/s";
-  return absl::InvalidArgumentError(
-      has_unit || number.empty()
-          ? absl::StrCat("'", text, "' is no rate; ", kExamples)
-          : absl::StrCat("'", text, "' has no unit: ", text, "M would be megabits per second; ", kExamples));
+  if (has_unit || !ParseThousands(number, value)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no rate; ", kExamples));
+  }
+  constexpr double kMostMegabits = 100'000;  // a larger number was hardly meant as megabits
+  const std::string guess = value < kMostMegabits ? absl::StrCat(": ", text, "M would be megabits per second") : "";
+  return absl::InvalidArgumentError(absl::StrCat("'", text, "' has no unit", guess, "; ", kExamples));
 }
 
 absl::StatusOr<std::int64_t> ParseCount(absl::string_view text) {

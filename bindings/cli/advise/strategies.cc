@@ -7,7 +7,7 @@ namespace {
 constexpr AdvisedStrategy kStrategies[] = {
     {"gradient_allreduce", Asks::kNothing, "nothing: gradients are averaged exactly"},
     {"gradient_allreduce:codec=bf16", Asks::kNothing,
-     "none measured; gradients, and their average, are rounded by up to 0.2 %"},
+     "none measured; gradients, and their average, are rounded by up to 0.4 %"},
     {"gradient_allreduce:codec=fp16", Asks::kNothing,
      "none measured; gradients, and their average, are rounded by up to 0.05 % (more below 0.00006), infinite beyond "
      "65504"},

@@ -19,8 +19,9 @@ TEST(QuantitiesTest, RatesAreBitsUnlessTheySayBytes) {
   EXPECT_EQ(*ParseRate("800k"), 1e5);
   EXPECT_EQ(*ParseRate("125MB"), 125e6);
   EXPECT_EQ(*ParseRate("1.25GB/s"), 1.25e9);
-  for (const char* text : {"100m", "100Mb", "100Mb/s", "100mb/s", "100Mbps", "100mbit", "100Mbit/s", "100MBit/s",
-                           "100 Mbit/s", "100MBIT", "100M/s", "0.1G", "100000kbit", "100000000bit/s", "100000000b/s"}) {
+  for (const char* text :
+       {"100m", "100Mb", "100Mb/s", "100mb/s", "100Mbps", "100mbit", "100Mbit/s", "100MBit/s", "100 Mbit/s", " 100M ",
+        "100MBIT", "100M/s", "0.1G", "100000kbit", "100000000bit/s", "100000000b/s"}) {
     ASSERT_TRUE(ParseRate(text).ok()) << ParseRate(text).status();
     EXPECT_EQ(*ParseRate(text), 12.5e6) << text;
   }
@@ -45,13 +46,16 @@ TEST(QuantitiesTest, DelaysHaveUnits) {
 }
 
 TEST(QuantitiesTest, WhatIsNoQuantityIsRefusedWithAnExample) {
-  for (const char* text : {"", "G", "0G", "-1G", "1X", "1G G", "1e9", "inf", "nan", "B", "1.2.3G", "1Gbyte", "100/s",
-                           "100ps", "1GiB", "1Gs", "1KM"}) {
+  for (const char* text : {"",       "G",     "0G",    "-1G",   "1X", "1G G", "1e9", "inf",  "nan", "B",  "1.2.3G",
+                           "1Gbyte", "100/s", "100ps", "1.2.3", "0",  ".",    " ",   "1GiB", "1Gs", "1KM"}) {
     EXPECT_THAT(std::string(ParseRate(text).status().message()), HasSubstr("is no rate; write bits per second as 100M"))
         << text;
   }
   EXPECT_THAT(std::string(ParseRate("100").status().message()),
               HasSubstr("'100' has no unit: 100M would be megabits per second; write bits per second as 100M"));
+  EXPECT_THAT(std::string(ParseRate(" 100 ").status().message()), HasSubstr("'100' has no unit: 100M would be "));
+  EXPECT_THAT(std::string(ParseRate("1000000000").status().message()),
+              HasSubstr("'1000000000' has no unit; write bits per second as 100M"));
   for (const char* text : {"", "0", "0.1", "M", "20MB", "-3", "1e6", "9999T"}) {
     EXPECT_THAT(std::string(ParseCount(text).status().message()), HasSubstr("write it as 350000, 350K, 20M or 1.5B"))
         << text;
