@@ -1,5 +1,7 @@
 #include "bindings/cli/bench/agreement.h"
 
+#include <utility>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -64,9 +66,15 @@ absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags&
   if (!timeout.ok()) return timeout.status();
   absl::Status agreed = CheckAgreement(*bootstrap.store, "tutti bench", bootstrap.identity.rank,
                                        bootstrap.identity.size, FieldsOf(flags), absl::Now() + *timeout);
-  if (!absl::IsInvalidArgument(agreed)) return agreed;
+  if (!absl::IsInvalidArgument(agreed)) return WithHintOnRefusal(std::move(agreed));
   return absl::InvalidArgumentError(absl::StrCat("tutti bench was started with different arguments: ", agreed.message(),
                                                  "; give all ranks the same arguments (only files may differ)"));
+}
+
+absl::Status WithHintOnRefusal(absl::Status status) {
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat(
+      status.message(), "; a missing rank may have refused its own arguments or files: see the output of that rank"));
 }
 
 }  // namespace tutti::cli

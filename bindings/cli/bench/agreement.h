@@ -17,8 +17,12 @@ namespace tutti::cli {
 std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flags);
 
 // InvalidArgument, the same on every rank, names the flags that differ, the ranks and both values. All ranks call
-// CheckAgreementOnFlags, before one of them acts on its flags.
+// CheckAgreementOnFlags before they measure, except ranks that refuse their own flags or files and end: the others then
+// wait in vain, here or in BootstrapFromEnvironment.
 absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags& flags);
+
+// The error of a wait for other ranks; DeadlineExceeded says then that a missing rank may have refused its arguments.
+absl::Status WithHintOnRefusal(absl::Status status);
 
 }  // namespace tutti::cli
 

@@ -97,8 +97,9 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
       options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
       options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
   const int processors = communicator.plan_options(options.memory_kind()).cost_model->cores_per_node;
-  if (processors > 0 && about.places.even(about.ranks) && about.places.ranks_per_node > processors) {
-    absl::StrAppend(&text, "# warning: the ", about.places.ranks_per_node, " ranks of a node share ", processors,
+  if (processors > 0 && about.places.ranks_per_node > processors) {
+    absl::StrAppend(&text, "# warning: ", about.places.even(about.ranks) ? "the " : "up to ",
+                    about.places.ranks_per_node, " ranks of a node share ", processors,
                     processors == 1 ? " processor" : " processors", ": times have the waits for a processor in them\n");
   }
   if (options.on_device()) {
@@ -179,7 +180,7 @@ absl::StatusOr<int> RunProcess(const BenchJob& job) {
   if (options.on_device()) devices = CheckDevices(1);
   if (!devices.ok()) return devices.status();
   const absl::StatusOr<Bootstrap> bootstrap = BootstrapFromEnvironment();
-  if (!bootstrap.ok()) return bootstrap.status();
+  if (!bootstrap.ok()) return WithHintOnRefusal(bootstrap.status());
   if (absl::Status agreed = CheckAgreementOnFlags(*bootstrap, job.flags); !agreed.ok()) return agreed;
   const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
       Communicator::Create(*bootstrap, OptionsOf(options, bootstrap->identity.local_rank, *devices));

@@ -2,6 +2,7 @@
 #ifndef TUTTI_BINDINGS_CLI_BENCH_PLACES_H_
 #define TUTTI_BINDINGS_CLI_BENCH_PLACES_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/types/span.h"
@@ -13,7 +14,7 @@ struct BenchPlaces {
   int ranks_per_node = 0;  // of the node that has most
 
   // Whether every node has as many of `ranks` ranks as the others.
-  bool even(int ranks) const { return nodes * ranks_per_node == ranks; }
+  bool even(int ranks) const { return std::int64_t{nodes} * ranks_per_node == ranks; }
   // Whether ranks share the link that leads to other nodes.
   bool share_links() const { return nodes > 1 && ranks_per_node > 1; }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bindings/cli/bench/percentile.h"
 #include "bindings/cli/bench/places.h"
 #include "bindings/cli/median.h"
 #include "tutti/schedule.h"
@@ -202,9 +203,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
     return of_a_call(MedianOf({nanoseconds.begin(), nanoseconds.end()}));
   };
   const double median = median_of(measured.times);
-  const auto percentile = [&](double percent) {
-    return of_a_call(measured.times[static_cast<std::size_t>(static_cast<double>(windows) * percent / 100)]);
-  };
+  const auto percentile = [&](std::size_t per_mille) { return of_a_call(PercentileOf(measured.times, per_mille)); };
   // The engine's threads work for all callers, which make equally many calls.
   const double calls_of_all_ranks =
       static_cast<double>(windows) * static_cast<double>(measured_.size()) * measured.window * traffic_.size;
@@ -222,10 +221,10 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .dtype = traffic_.spec.dtype,
                   .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
                   .p50_us = median,
-                  .p90_us = percentile(90),
-                  .p95_us = percentile(95),
-                  .p99_us = percentile(99),
-                  .p99_9_us = percentile(99.9),
+                  .p90_us = percentile(900),
+                  .p95_us = percentile(950),
+                  .p99_us = percentile(990),
+                  .p99_9_us = percentile(999),
                   .max_us = of_a_call(measured.times.back()),
                   .longest_call = static_cast<int>(measured.longest) * measured.window + 1,
                   .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),

@@ -94,6 +94,16 @@ TEST(BenchAgreementTest, RanksWithOtherArgumentsAreToldBeforeAnythingIsMeasured)
   }
 }
 
+TEST(BenchAgreementTest, ARankThatWaitsInVainSaysWhereToLook) {
+  const CommandRun run =
+      RunTutti("launch -n 2 -- sh -c 'export TUTTI_TIMEOUT=1; if [ $TUTTI_RANK = 1 ]; then sleep 4; exit; fi; exec " +
+               std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4'");
+  EXPECT_THAT(run.err,
+              HasSubstr("missing ranks: 1; a missing rank may have refused its own arguments or files: see the "
+                        "output of that rank"));
+  EXPECT_EQ(WithHintOnRefusal(absl::UnavailableError("gone")), absl::UnavailableError("gone"));
+}
+
 TEST(BenchAgreementTest, RanksMayNameOtherFilesAndWriteSizesInOtherWays) {
   const ScratchFile mine(".json"), other("-1.json");
   const CommandRun run = RunTutti("launch -n 2 -- sh -c 'case $TUTTI_RANK in 0) HOW=\"-e 1K --json " + mine.path() +

@@ -276,9 +276,12 @@ TEST(BenchTest, WarnsWhereRanksShareProcessors) {
   ASSERT_EQ(sched_setaffinity(0, sizeof first, &first), 0);
   const std::string bench = "bench all_reduce -b 4 -e 4 --transport inproc" + std::string(kQuick) + "--ranks ";
   const CommandRun three = RunTutti(bench + "3"), one = RunTutti(bench + "1");
+  const CommandRun uneven = RunTutti("launch -n 4 -- sh -c 'TUTTI_NODE=node$((TUTTI_RANK/3)) " +
+                                     std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick + "'");
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_THAT(three.out,
               HasSubstr("\n# warning: the 3 ranks of a node share 1 processor: times have the waits for a "));
+  EXPECT_THAT(uneven.out, HasSubstr("\n# warning: up to 3 ranks of a node share 1 processor: times "));
   EXPECT_THAT(one.out, testing::Not(HasSubstr("# warning")));
 }
 

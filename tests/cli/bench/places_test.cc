@@ -22,6 +22,12 @@ TEST(BenchPlacesTest, SaysWhereRanksAre) {
   EXPECT_EQ(InWords(5, {.nodes = 2, .ranks_per_node = 3}), "5 ranks on 2 nodes of up to 3 ranks");
 }
 
+// The numbers of a file that --compare reads may be any.
+TEST(BenchPlacesTest, LargeNumbersAreNotTakenForEvenOnes) {
+  EXPECT_FALSE((BenchPlaces{.nodes = 1 << 16, .ranks_per_node = 1 << 16}).even(0));
+  EXPECT_EQ(InWords(4, {.nodes = (1 << 30) + 1, .ranks_per_node = 4}), "4 ranks on 1073741825 nodes of up to 4 ranks");
+}
+
 TEST(BenchPlacesTest, RanksShareALinkWhereANodeHasSeveralOfThem) {
   EXPECT_FALSE((BenchPlaces{.nodes = 1, .ranks_per_node = 4}).share_links());
   EXPECT_FALSE((BenchPlaces{.nodes = 4, .ranks_per_node = 1}).share_links());
