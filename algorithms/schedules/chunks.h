@@ -28,7 +28,7 @@ inline std::vector<Ref> ChunksOf(const Ref& whole, int n) {
   return chunks;
 }
 
-// As many elements as a segment holds, at least 1.
+// The number of elements that a segment holds, at least 1.
 inline std::int64_t ElementsPerSegment(const PlanBuilder& b, DType dtype) {
   return std::max<std::int64_t>(b.options().segment_bytes / SizeOf(dtype), 1);
 }

@@ -70,18 +70,14 @@ inline absl::Status FewRanksBetweenNodes(int size, const PlanOptions& options) {
   return absl::FailedPreconditionError(absl::StrCat("the schedule is not chosen for more than ", kMostRanks, " ranks"));
 }
 
-// And for blocks of few bytes: long ones would meet in the queues of the links.
-inline absl::Status SendsShortBlocks(std::int64_t count, DType dtype) {
+// `competes` of schedules that send blocks of spec.count elements: they are chosen for short blocks, because long ones
+// would meet in the queues of the links.
+inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
   constexpr std::int64_t kMostBytes = 32 << 10;
-  if (count <= kMostBytes / SizeOf(dtype)) return absl::OkStatus();
+  if (absl::Status few = FewRanksBetweenNodes(size, options); !few.ok()) return few;
+  if (spec.count <= kMostBytes / SizeOf(spec.dtype)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the schedule is not chosen for more than ", kMostBytes, " bytes to each rank"));
-}
-
-// `competes` of schedules that send blocks of spec.count elements.
-inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const PlanOptions& options) {
-  const absl::Status few = FewRanksBetweenNodes(size, options);
-  return few.ok() ? SendsShortBlocks(spec.count, spec.dtype) : few;
 }
 
 }  // namespace tutti::schedules

@@ -1,4 +1,4 @@
-// What a mistyped name was probably meant to be.
+// The name that was probably meant by a mistyped one.
 #ifndef TUTTI_BASE_NEAREST_H_
 #define TUTTI_BASE_NEAREST_H_
 

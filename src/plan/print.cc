@@ -83,7 +83,7 @@ std::string Padded(absl::string_view text, std::size_t width) {
   return absl::StrCat(text, std::string(width > text.size() ? width - text.size() : 0, ' '));
 }
 
-// What the arrows of a graph mean, as a part of the graph.
+// The legend of a graph, which says what arrows mean; a part of the graph.
 constexpr absl::string_view kLegend = R"(  subgraph cluster_legend {
     label="legend: a box is a step, a frame is a rank";
     legend_first [label="a step"];

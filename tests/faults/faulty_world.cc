@@ -77,7 +77,7 @@ Endings RunOnce(const FaultyWorld& world, const std::function<Outcome(Communicat
   return endings;
 }
 
-// What an error says of a message that has another length than its receive.
+// The lengths that an error names, of a message that has another length than its receive.
 struct Lengths {
   Rank sender = -1;
   std::int64_t holds = 0, expected = 0;

@@ -48,7 +48,7 @@ absl::StatusOr<double> ParseRate(absl::string_view text) {
   } else if (!absl::ConsumeSuffix(&unit, "b") && per_second && unit.empty()) {
     unit = "?";  // "100/s" of what?
   }
-  // What is left is the letter of thousands, of which bits and bytes themselves have none.
+  // The letter of thousands is left; bits and bytes themselves have none.
   double value = 0;
   const bool is_letter = unit.empty() || (unit.size() == 1 && absl::StrContains("kKmMgGtT", unit));
   if (has_unit && is_letter && ParseThousands(absl::StrCat(number, absl::AsciiStrToUpper(unit)), value)) {

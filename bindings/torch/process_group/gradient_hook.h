@@ -55,8 +55,8 @@ class GradientExchange {
     std::unique_ptr<Communicator> communicator;
     std::unique_ptr<BucketExchange> exchange;
   };
-  // What a bucket was told to hold last. An error names the bucket by `names`, the first and the last of its parameters
-  // in the order of the module: "conv1.weight … conv2.bias".
+  // The contents that a bucket was given last. An error names the bucket by `names`, the first and the last of its
+  // parameters in the order of the module: "conv1.weight … conv2.bias".
   struct Bucket {
     BucketContents contents;
     std::string names;

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What a group without a timeout gets: torch counts nanoseconds in 64 bits, and adds them to the time of day.
+// The timeout of a group that is to have none: torch counts nanoseconds in 64 bits, and adds them to the time of day.
 constexpr milliseconds kCentury = std::chrono::hours(100 * 365 * 24);
 
 }  // namespace
