@@ -36,6 +36,7 @@ void UcxTransport::CutLost() {
     abort.cause = cause;
     links_.Tell(abort, peer);
     CloseByForce(endpoints_[static_cast<std::size_t>(peer)]);
+    EndUnansweredSends(peer);
     for (Operation& operation : operations_) {
       const bool receives = operation.completion != nullptr && operation.receives && operation.request != nullptr;
       if (!receives || operation.peer != peer) continue;
@@ -61,9 +62,19 @@ void UcxTransport::CloseByForce(UcxEndpoint& endpoint) {
   Leave(ucp_.ucp_ep_close_nbx(std::exchange(endpoint.ep, nullptr), &param));
 }
 
+// A longer send within a node waits for the peer's answer. After CloseByForce, UCX ends such a send only once the
+// peer's memory for messages has room again, and a stopped peer makes no room. But the connection is closed: whatever
+// the peer answers later, UCX reads the payload no more.
+void UcxTransport::EndUnansweredSends(Rank peer) {
+  if (endpoints_[static_cast<std::size_t>(peer)].region().base == nullptr) return;
+  for (Operation& operation : operations_) {
+    const bool waits = operation.completion != nullptr && operation.request != nullptr && !operation.receives;
+    if (waits && operation.peer == peer) EndBeforeUcx(operation);
+  }
+}
+
 // UCX does not cancel a receive whose message has begun to arrive, and never ends it when its sender dies in the
-// middle. Once all that the dead process had written is taken in, UCX touches the memory of such a receive no more: its
-// completion ends, and its operation stays allocated, because UCX may call back when the worker is destroyed.
+// middle. Once all that the dead process had written is taken in, UCX touches the memory of such a receive no more.
 void UcxTransport::EndWhatNeverComes() {
   const auto never_comes = [this](const Operation& operation) {
     return operation.completion != nullptr && operation.request != nullptr && operation.receives &&
@@ -72,10 +83,14 @@ void UcxTransport::EndWhatNeverComes() {
   if (health_.losses().empty() || std::none_of(operations_.begin(), operations_.end(), never_comes)) return;
   if (!ProgressAll()) return;  // more is left to take in: the next Check goes on
   for (Operation& operation : operations_) {
-    if (!never_comes(operation)) continue;
-    ended_.End(std::exchange(operation.completion, nullptr), health_.cause(operation.peer));
-    ++orphans_;
+    if (never_comes(operation)) EndBeforeUcx(operation);
   }
+}
+
+// The operation stays allocated, because UCX may call back later, at the latest when the worker is destroyed.
+void UcxTransport::EndBeforeUcx(Operation& operation) {
+  ended_.End(std::exchange(operation.completion, nullptr), health_.cause(operation.peer));
+  ++orphans_;
 }
 
 void UcxTransport::Leave(ucs_status_ptr_t request) {

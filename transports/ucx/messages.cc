@@ -156,6 +156,7 @@ void UcxTransport::OnReceived(void* request, ucs_status_t status, const ucp_tag_
 
 void UcxTransport::SendEnded(Operation* operation, ucs_status_t status) {
   Completion* completion = operation->completion;
+  if (completion == nullptr) return Release(operation);  // the completion has ended: see EndBeforeUcx
   const Rank peer = operation->peer;
   operation->request = nullptr;
   operation->sent = true;

@@ -204,8 +204,12 @@ class UcxTransport final : public Transport {
   // Closes the endpoints of peers that are newly lost, which ends the sends to them, and ends the receives from them.
   void CutLost();
   void CloseByForce(UcxEndpoint& endpoint);
+  // Ends the sends to `peer`, whose endpoint has been closed, that UCX keeps until `peer` has room for messages.
+  void EndUnansweredSends(Rank peer);
   // Ends receives that were being filled by a process that has ended.
   void EndWhatNeverComes();
+  // Ends the completion of `operation`, whose peer is lost, though UCX has not ended the operation.
+  void EndBeforeUcx(Operation& operation);
   // Throws messages away that have come for discarded groups and from lost peers: a bounded number in each call.
   void ThrowAwayUnwanted();
   // Throws the messages away whose tags are `tag` in the bits of `mask`, at most `most`; returns how many messages were
@@ -295,7 +299,7 @@ class UcxTransport final : public Transport {
   std::vector<Operation*> free_operations_;
   std::vector<Read> reads_;                            // the oldest read is the first
   std::vector<absl::Span<const std::byte>> secluded_;  // parts of the region that peers no longer see
-  // Receives whose completions have ended though UCX has not ended them: see EndWhatNeverComes.
+  // Operations whose completions have ended though UCX has not ended the operations: see EndBeforeUcx.
   std::size_t orphans_ = 0;
   std::vector<ucs_status_ptr_t> left_;  // requests of UCX for which nobody waits
   EndedQueue ended_;                    // to be called by the next Progress
