@@ -5,12 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace tutti {
 namespace {
 
 // The time that peers have to take what was sent to them, before the native transport is aborted.
 constexpr absl::Duration kFinalizeTime = absl::Seconds(2);
+// The time that the host has to hear of a rank that has gone: the engine looks for such ranks every 50 ms, and takes
+// two looks to be sure of one that has left.
+constexpr absl::Duration kNewsTime = absl::Seconds(1);
 
 }  // namespace
 
@@ -96,6 +100,12 @@ absl::StatusOr<bool> ChannelOnDevice::Ready() {
     *ready = *ready && *its;
   }
   return ready;
+}
+
+bool ChannelOnDevice::HasAwaitedNews() {
+  const std::int64_t now_ns = MonotonicNanos();
+  if (news_end_ns_ == 0) news_end_ns_ = NanosAfter(now_ns, kNewsTime);
+  return now_ns >= news_end_ns_;
 }
 
 void ChannelOnDevice::Abort(const absl::Status& cause, absl::Time deadline) {

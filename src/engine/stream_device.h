@@ -79,6 +79,9 @@ class ChannelOnDevice {
   // False while what was enqueued last may not be on the stream (NativeTransport::Ready). Also tells errors of what
   // runs there.
   absl::StatusOr<bool> Ready();
+  // Whether a second has passed since the first call: long enough for the host to hear which rank has gone, where the
+  // native transport only says that one has.
+  bool HasAwaitedNews();
   // Aborts all transports.
   void Abort(const absl::Status& cause, absl::Time deadline);
   // After Abort: the ranks of the channel of which messages are under way; see NativeTransport::Unfinished.
@@ -97,6 +100,7 @@ class ChannelOnDevice {
   const std::unique_ptr<NativeTransport> native_;
   std::vector<Group> groups_;  // in the order in which they were made, which is the same on all ranks of two of them
   CUstream_st* stream_ = nullptr;
+  std::int64_t news_end_ns_ = 0;  // of HasAwaitedNews, on CLOCK_MONOTONIC; 0: it has not been called
   std::vector<CUstream_st*> graph_streams_;
   std::uint32_t* graph_error_ = nullptr;
   std::uint32_t* graph_error_here_ = nullptr;

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/call.h"
+#include "engine/hang.h"
 #include "engine/run_lists.h"
 #include "tutti/print.h"
 
@@ -354,9 +355,32 @@ Executor::Polled StreamExecutor::Fail(const StreamRun& run, absl::Status error) 
 }
 
 // What the native transport finds wrong may come from ranks that have made different calls, which the channel can tell.
+// And NCCL is often the first to notice that a rank has gone, but does not say which. The engine meanwhile looks at its
+// peers: its error, also that of a deadline, names the rank.
 Executor::Polled StreamExecutor::FailByNative(const StreamRun& run, const absl::Status& error) {
-  const absl::Status calls = run.channel.CompareCalls(run);
-  return Fail(run, calls.ok() ? error : calls);
+  if (absl::Status calls = run.channel.CompareCalls(run); !calls.ok()) return Fail(run, std::move(calls));
+  ChannelOnDevice& on_device = *run.channel.on_device();
+  // The transport repeats its errors; one that it does not repeat comes from elsewhere.
+  if (!absl::IsUnavailable(error) || on_device.Ready().ok()) return Fail(run, error);
+  if (!on_device.HasAwaitedNews()) return Polled::kNothing;
+  return Fail(run, WithRanksThatLeft(run, error));
+}
+
+// Ranks that have left after they made all calls which are under way here are not the engine's to name.
+absl::Status StreamExecutor::WithRanksThatLeft(const StreamRun& run, const absl::Status& error) {
+  const Channel& channel = run.channel;
+  std::string known;
+  for (Rank rank = 0; rank < channel.size(); ++rank) {
+    if (rank == channel.rank() || !channel.HasLeft(rank)) continue;
+    known = TextOfLeaver(channel.peer(rank).world_rank);
+    break;
+  }
+  if (known.empty()) {
+    known = absl::StrCat("rank ", channel.peer(channel.rank()).world_rank,
+                         " has heard of no rank that died or left: look at the output of the other ranks, and at the "
+                         "network between their nodes");
+  }
+  return absl::Status(error.code(), absl::StrCat(error.message(), ", in ", run.Text(), "; ", known));
 }
 
 absl::Status StreamExecutor::StatusOf(CudaError error, const StreamRun& run, absl::string_view what) const {

@@ -70,7 +70,10 @@ class StreamExecutor final : public Executor {
   static absl::Status GraphHasFailed(const StreamRun& run);
   void Finish(StreamRun& run, const absl::Status& status);
   Polled Fail(const StreamRun& run, absl::Status error);
+  // Fails with `error` of the native transport, or with what the channel knows of its cause. kNothing while the engine
+  // may still hear which rank is the cause, and fail the channel first.
   Polled FailByNative(const StreamRun& run, const absl::Status& error);
+  static absl::Status WithRanksThatLeft(const StreamRun& run, const absl::Status& error);
   absl::Status StatusOf(CudaError error, const StreamRun& run, absl::string_view what) const;
 
   static StreamRun& StreamRunOf(Run* run) { return static_cast<StreamRun&>(*run); }

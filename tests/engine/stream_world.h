@@ -62,9 +62,11 @@ class StreamWorld {
   enum class On : std::uint8_t { kStreams, kStaged, kHost };
 
   // Rank r uses device r; with kStaged, where messages go through the host, all ranks use device 0. `timeout`: of the
-  // engines.
-  explicit StreamWorld(int size, On on = On::kStreams, absl::Duration timeout = absl::Seconds(60))
+  // engines. `faults`: of the NCCL communicator of all ranks.
+  explicit StreamWorld(int size, On on = On::kStreams, absl::Duration timeout = absl::Seconds(60),
+                       const std::vector<FakeFault>& faults = {})
       : ranks_(static_cast<std::size_t>(size)), on_(on), id_(nccl::NewUniqueId(FakeNccl::Table()).value()) {
+    for (const FakeFault& fault : faults) FakeNccl::Inject(id_, fault);
     const auto hub = MakeInprocHub(size);
     std::vector<std::string> addresses;
     for (StreamRank& rank : ranks_) {

@@ -10,6 +10,7 @@
 #include "tests/gpu/rank_report.h"
 #include "tests/harness/fake_cuda.h"
 #include "tests/harness/fake_device.h"
+#include "tests/harness/fake_nccl.h"
 #include "tests/harness/world.h"
 
 namespace tutti::gpu {
@@ -38,6 +39,7 @@ void DestroyGraph(void* graph) { delete static_cast<FakeGraph*>(graph); }
 
 absl::Status RunOnFakes(const RankCheck& check, int size) {
   UseFakeDevices();
+  const FakeNccl::With sockets({.peers_notice_ends = true});
   const DeviceParts parts = PartsOfThisProcess().value();
   WorldOptions options;
   options.on_devices = true;

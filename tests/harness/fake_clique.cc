@@ -117,14 +117,21 @@ void FakeClique::Perform(int rank, std::int64_t launch, const FakeGroup& group, 
       Arrive(rank, key, call);
     }
   }
-  const auto is_done = [&]() TUTTI_REQUIRES(mutex_) {
-    return has_ended() ||
-           std::all_of(under_way.begin(), under_way.end(), [](const auto& each) { return each.second->is_done; });
+  const auto is_done = [](const auto& each) { return each.second->is_done; };
+  const auto is_lost = [&](const auto& each) TUTTI_REQUIRES(mutex_) {
+    return !is_done(each) && LacksAClosedRank(each.first, *each.second);
   };
-  if (!changed_.WaitUntil(mutex_, end_ns, is_done)) {
+  const auto is_over = [&]() TUTTI_REQUIRES(mutex_) {
+    return has_ended() || std::all_of(under_way.begin(), under_way.end(), is_done) ||
+           std::any_of(under_way.begin(), under_way.end(), is_lost);
+  };
+  if (!changed_.WaitUntil(mutex_, end_ns, is_over)) {
     SetErrorLocked(rank, nccl::Result::kInternalError,
                    absl::StrCat("rank ", rank, " waits in launch ", launch, " (", Name(group.front().collective),
                                 ") for a peer that does not come: a deadlock"));
+    changed_.Wait(mutex_, has_ended);
+  } else if (!has_ended() && std::any_of(under_way.begin(), under_way.end(), is_lost)) {
+    SetErrorLocked(rank, nccl::Result::kRemoteError, "Connection closed by remote peer");
     changed_.Wait(mutex_, has_ended);
   }
   // A peer that comes later must not touch the memory of a launch that has ended.
@@ -137,6 +144,18 @@ void FakeClique::Perform(int rank, std::int64_t launch, const FakeGroup& group, 
   }
   ++member.ended;
   changed_.NotifyAll();
+}
+
+bool FakeClique::LacksAClosedRank(const Key& key, const Meeting& meeting) {
+  const auto& [is_message, number, sender, receiver] = key;
+  if (is_message == 1) {
+    return (members_[sender].is_closed && !meeting.calls.contains(0)) ||
+           (members_[receiver].is_closed && !meeting.calls.contains(1));
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    if (members_[rank].is_closed && !meeting.calls.contains(rank)) return true;
+  }
+  return false;
 }
 
 FakeClique::Kind FakeClique::KindOf(int rank, const FakeCall& call) {
@@ -174,6 +193,12 @@ void FakeClique::Abort(int rank, bool for_good) {
   MutexLock lock(mutex_);
   members_[rank].is_aborted |= for_good;
   members_[rank].aborted_before = members_[rank].launches;
+  changed_.NotifyAll();
+}
+
+void FakeClique::Close(int rank) {
+  MutexLock lock(mutex_);
+  members_[rank].is_closed = true;
   changed_.NotifyAll();
 }
 

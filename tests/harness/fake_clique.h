@@ -68,6 +68,8 @@ class FakeClique {
 
   // Ends the launches so far, and if `for_good` later ones, and waits in calls, too.
   void Abort(int rank, bool for_good);
+  // The rank's connections are closed: kRemoteError becomes the error of peers whose launches lack a call of the rank.
+  void Close(int rank);
   bool is_aborted(int rank);
   void AwaitIdle(int rank);
 
@@ -93,6 +95,7 @@ class FakeClique {
   struct Member {
     bool has_joined = false;
     bool is_aborted = false;
+    bool is_closed = false;
     std::int64_t aborted_before = 0;  // launches with lower numbers end at once
     std::int64_t launches = 0;
     std::int64_t ended = 0;
@@ -123,6 +126,8 @@ class FakeClique {
   Key KeyOf(int rank, const FakeCall& call) TUTTI_REQUIRES(mutex_);
   void Arrive(int rank, const Key& key, const FakeCall& call) TUTTI_REQUIRES(mutex_);
   bool HasEnded(int rank, std::int64_t launch) TUTTI_REQUIRES(mutex_);
+  // Whether a rank that is closed has not come to `meeting`.
+  bool LacksAClosedRank(const Key& key, const Meeting& meeting) TUTTI_REQUIRES(mutex_);
   void SetErrorLocked(int rank, nccl::Result error, const std::string& text) TUTTI_REQUIRES(mutex_);
   static Kind KindOf(int rank, const FakeCall& call);
   bool HasMet(const Kind& kind) TUTTI_REQUIRES(mutex_);

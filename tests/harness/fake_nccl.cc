@@ -195,6 +195,7 @@ Result InitRank(Comm* comm, int size, UniqueId id, int rank, nccl::Config* confi
 Result Destroy(Comm comm) {
   const std::shared_ptr<Member> member = Find(comm);
   if (member == nullptr) return Result::kInvalidArgument;
+  if (Current().peers_notice_ends) member->clique->Close(member->rank);
   State& state = TheState();
   MutexLock lock(state.mutex);
   state.left_behind += member->belongings();
@@ -224,6 +225,7 @@ Result Abort(Comm comm) {
   if (member == nullptr) return Result::kInvalidArgument;
   member->launch = nullptr;
   member->clique->Abort(member->rank, /*for_good=*/true);
+  if (Current().peers_notice_ends) member->clique->Close(member->rank);
   if (group_depth > 0) {
     group_aborts.push_back(comm);
   } else {

@@ -30,6 +30,9 @@ class FakeNccl {
     absl::Duration patience = absl::Seconds(30);
     // comm_abort does not return while this is true.
     bool aborts_hang = false;
+    // The end of a communicator is a remote error of the peers whose launches wait for it, as over NCCL's sockets; they
+    // hear nothing of it otherwise, as over memory that they share.
+    bool peers_notice_ends = false;
   };
   class With {
    public:

@@ -1,0 +1,134 @@
+// A remote error of NCCL, which names no rank and often comes before the host knows who has gone: the error of the call
+// names the rank, or says that none is known.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/engine/stream_results.h"
+#include "tests/engine/stream_world.h"
+#include "tests/harness/fake_nccl.h"
+#include "tutti/schedule.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using On = StreamWorld::On;
+
+void Leave(StreamRank& rank) {
+  rank.engine->Close(*rank.channel);
+  rank.channel.reset();
+}
+
+// A world where a launch of rank 0 meets a remote error.
+StreamWorld WithRemoteError(int size, int launch) {
+  return StreamWorld(size, On::kStreams, absl::Seconds(60),
+                     {{.rank = 0, .launch = launch, .error = nccl::Result::kRemoteError}});
+}
+
+// Two ranks that have made a call together, so that NCCL waits for nobody within its calls. The next launch of rank 0
+// meets a remote error, although its peer lives.
+class AfterARemoteError {
+ public:
+  AfterARemoteError() : programs_(world_.Programs(AllReducePlans(2, 8))) {
+    world_.OnEveryRank([this](StreamRank& rank) {
+      const FakeMemory memory(rank.rank, 32);
+      const auto& program = programs_[static_cast<std::size_t>(rank.rank)];
+      EXPECT_EQ(rank.Start(program, {.out = memory.data()}).Wait(), absl::OkStatus());
+    });
+  }
+
+  StreamRank& other() { return world_.At(1); }
+  // A call of rank 0, which its peer does not make.
+  Work Call(absl::Duration timeout = absl::ZeroDuration()) {
+    return world_.At(0).Start(programs_[0], {.out = memory_.data()}, {.timeout = timeout});
+  }
+
+ private:
+  const FakeMemory memory_{0, 32};
+  StreamWorld world_ = WithRemoteError(2, /*launch=*/2);  // a call is two launches
+  const std::vector<std::shared_ptr<const Program>> programs_;
+};
+
+TEST(StreamLossesTest, ARankThatLeavesAfterTheRemoteErrorIsNamed) {
+  AfterARemoteError ranks;
+  Work work = ranks.Call();
+  Leave(ranks.other());
+  const absl::Status status = work.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has left"));
+}
+
+TEST(StreamLossesTest, TheCauseThatAPeerTellsCounts) {
+  AfterARemoteError ranks;
+  Work work = ranks.Call();
+  ranks.other().engine->Abort(*ranks.other().channel, absl::AbortedError("enough"));
+  EXPECT_EQ(work.Wait(), absl::AbortedError("enough (told by rank 1)"));
+}
+
+TEST(StreamLossesTest, ADeadlineIsNotPutOff) {
+  AfterARemoteError ranks;
+  const absl::Status status = ranks.Call(absl::Milliseconds(1)).Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for rank 1"));
+}
+
+TEST(StreamLossesSlowTest, WithoutNewsTheErrorSaysWhereToLook) {
+  const absl::Status status = AfterARemoteError().Call().Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("remote process exited"), HasSubstr("an injected fault"), HasSubstr("all_reduce"),
+                    HasSubstr("rank 0 has heard of no rank that died or left: look at")));
+}
+
+// Rank 1 has nothing to send and nothing to receive, so it has taken part in the call, and leaves.
+TEST(StreamLossesSlowTest, ARankThatHasTakenPartIsNamedToo) {
+  StreamWorld world = WithRemoteError(3, /*launch=*/0);
+  std::vector<Plan> plans;
+  for (Rank rank = 0; rank < 3; ++rank) {
+    const CollectiveSpec spec = {
+        .collective = Collective::kAllToAllV,
+        .send_counts = rank == 1 ? std::vector<std::int64_t>{0, 0, 0} : std::vector<std::int64_t>{1, 0, 1},
+        .recv_counts = rank == 1 ? std::vector<std::int64_t>{0, 0, 0} : std::vector<std::int64_t>{1, 0, 1}};
+    plans.push_back(BuildPlan(**FindSchedule(Collective::kAllToAllV, "pairwise"), spec, rank, 3, kWhole).value());
+  }
+  const auto programs = world.Programs(plans);
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory in(rank.rank, 8);
+    const FakeMemory out(rank.rank, 8);
+    const absl::Status status =
+        rank.Start(programs[static_cast<std::size_t>(rank.rank)], {.in = in.data(), .out = out.data()}).Wait();
+    if (rank.rank == 1) {
+      EXPECT_EQ(status, absl::OkStatus());
+      Leave(rank);
+      return;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("remote process exited"), HasSubstr("; rank 1 has left"), Not(HasSubstr("no rank"))));
+  });
+}
+
+// As over sockets: the end of the communicator of the rank that leaves is what breaks the others' launches.
+TEST(StreamLossesTest, AnEndThatNcclNoticesFirst) {
+  const FakeNccl::With sockets({.peers_notice_ends = true});
+  StreamWorld world(3);
+  const auto programs = world.Programs(AllReducePlans(3, 8));
+  world.OnEveryRank([&](StreamRank& rank) {
+    const FakeMemory memory(rank.rank, 32);
+    const auto& program = programs[static_cast<std::size_t>(rank.rank)];
+    EXPECT_EQ(rank.Start(program, {.out = memory.data()}).Wait(), absl::OkStatus());
+    if (rank.rank == 2) return Leave(rank);
+    const absl::Status status = rank.Start(program, {.out = memory.data()}).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 has left"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti
