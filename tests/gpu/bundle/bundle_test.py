@@ -7,11 +7,14 @@ The real bundle runs with all GPUs hidden. Then programs that say what a GPU's w
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import page as results_page
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD, FOLDER = pathlib.Path(), pathlib.Path()
@@ -123,6 +126,13 @@ class BundleTest(unittest.TestCase):
         for part in ("NVIDIA Test", "CUDA 13.1", "| ranks/good, 1 | passed |", "| bf16: encode | 600 GB/s, 80 % |",
                      "| Tutti's `AllReduce` | 4.2 us | not measured |", "| unshaped | 30 ms | not measured | 10 ms | 3.00 |"):
             self.assertIn(part, text)
+
+    def test_the_page_has_every_way_of_calling(self):
+        printed = run([BUILD / "bin" / "gpu_bench", "--fake", "host_time", "1"]).stdout
+        names = re.findall(r"figure: (host_time_\w+_1) =", printed)
+        self.assertIn("host_time_nccl_alone_1", names)
+        rows = results_page.host_time({name: {"value": 7, "unit": "us"} for name in names})
+        self.assertEqual(sum("| 7 us |" in row for row in rows), len(names), rows)
 
     def test_a_wrong_check_fails_the_suite(self):
         bundle = self.with_programs(gpu_ranks=RANKS.replace("slow 1 1 It hangs.\\n", ""), gpu_kernels="")

@@ -43,8 +43,9 @@ def kernels(figures):
 
 def host_time(figures):
     ways = (("Tutti's `AllReduce`", "tutti"), ("with `WaitOnStream`", "tutti_and_wait_on_stream"),
-            ("`BoundPlan::Start`", "tutti_bound"), ("`ncclAllReduce`", "nccl"),
-            ("`ncclAllReduce` between two events", "nccl_and_two_events"))
+            ("`ncclAllReduce`", "nccl"), ("`ncclAllReduce` between two events", "nccl_and_two_events"),
+            ("`BoundPlan::Start`, once the call before has ended", "tutti_bound"),
+            ("`ncclAllReduce`, once the call before has ended", "nccl_alone"))
     return table(["call", "1 rank", "2 ranks"],
                  [[way] + [text_of(figures, f"host_time_{name}_{size}") for size in (1, 2)] for way, name in ways])
 
