@@ -50,8 +50,9 @@ absl::StatusOr<bool> Communicator::Impl::IsOnDevice(absl::Span<const void* const
   if (!runtime->device.has_value()) return false;
   int on_device = 0;
   int on_host = 0;
+  const void* last = nullptr;
   for (const void* const memory : buffers) {
-    if (memory == nullptr) continue;
+    if (memory == std::exchange(last, memory) || memory == nullptr) continue;  // in place: asked already
     CudaPointer found;
     const CudaRuntime& cuda = *runtime->device->cuda;
     if (const CudaError error = cuda.pointer(&found, memory); error != kCudaSuccess) {

@@ -72,42 +72,49 @@ bool StreamExecutor::RunAtOnce(Run& run) {
 Executor::Polled StreamExecutor::Poll() {
   const CudaOutsideCapture outside(*device_.cuda);
   bool moved = false;
-  std::vector<const Channel*> full;  // channels whose oldest pending run has no room
+  const auto lists = [this](const Channel& channel) {
+    return std::find(channels_.begin(), channels_.end(), &channel) != channels_.end();
+  };
+  channels_.clear();  // those whose oldest pending run has no room
   std::erase_if(pending_, [&](Run* run) {
-    if (std::find(full.begin(), full.end(), &run->channel) != full.end()) return false;
+    if (lists(run->channel)) return false;
     const bool admitted = Admit(*run);
     if (admitted) {
       active_.push_back(run);
     } else {
-      full.push_back(&run->channel);
+      channels_.push_back(&run->channel);
     }
     moved |= admitted;
     return admitted;
   });
-  std::vector<Run*> ended;
-  std::vector<const Channel*> waiting;  // channels whose oldest run that is not enqueued cannot go on
-  for (Run* const its_run : active_) {
-    StreamRun& run = StreamRunOf(its_run);
-    if (run.channel.failure.begun) continue;
-    if (run.stage_ != StreamRun::Stage::kEnqueued) {
-      if (std::find(waiting.begin(), waiting.end(), &run.channel) != waiting.end()) continue;
-      const Polled polled = Enqueue(run);
-      if (polled == Polled::kFailed) return polled;
-      moved |= polled == Polled::kMoved;
-      if (run.stage_ != StreamRun::Stage::kEnqueued) waiting.push_back(&run.channel);
-    }
-  }
+  // Ends come before beginnings: the device has hardly come to the end of what has just been enqueued.
+  ended_.clear();
+  channels_.clear();  // those whose stream has not come to the end of their oldest run, nor then to that of a later one
   for (Run* const its_run : active_) {
     StreamRun& run = StreamRunOf(its_run);
     if (run.channel.failure.begun || run.stage_ != StreamRun::Stage::kEnqueued) continue;
+    if (!run.captured_ && lists(run.channel)) continue;
     const Polled polled = EndIfReached(run);
     if (polled == Polled::kFailed) return polled;
-    if (polled == Polled::kMoved) ended.push_back(its_run);
+    if (polled == Polled::kMoved) {
+      ended_.push_back(its_run);
+    } else if (!run.captured_) {
+      channels_.push_back(&run.channel);
+    }
   }
-  std::erase_if(active_, [&](Run* run) { return std::find(ended.begin(), ended.end(), run) != ended.end(); });
+  channels_.clear();  // those whose oldest run that is not enqueued cannot go on
+  for (Run* const its_run : active_) {
+    StreamRun& run = StreamRunOf(its_run);
+    if (run.channel.failure.begun || run.stage_ == StreamRun::Stage::kEnqueued || lists(run.channel)) continue;
+    const Polled polled = Enqueue(run);
+    if (polled == Polled::kFailed) return polled;
+    moved |= polled == Polled::kMoved;
+    if (run.stage_ != StreamRun::Stage::kEnqueued) channels_.push_back(&run.channel);
+  }
+  std::erase_if(active_, [&](Run* run) { return std::find(ended_.begin(), ended_.end(), run) != ended_.end(); });
   // The call may go to its pool, and be submitted again, as soon as Finish tells its end.
-  for (Run* const run : ended) Finish(StreamRunOf(run), absl::OkStatus());
-  return moved || !ended.empty() ? Polled::kMoved : Polled::kNothing;
+  for (Run* const run : ended_) Finish(StreamRunOf(run), absl::OkStatus());
+  return moved || !ended_.empty() ? Polled::kMoved : Polled::kNothing;
 }
 
 Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
@@ -120,13 +127,8 @@ Executor::Polled StreamExecutor::Enqueue(StreamRun& run) {
     if (!ready.ok()) return FailByNative(run, ready.status());
     if (!*ready) return moved ? Polled::kMoved : Polled::kNothing;
     absl::Status status;
-    if (run.stage_ == StreamRun::Stage::kQueued) {
-      status = Begin(run);
-    } else if (run.next_launch_ < run.launches()) {
-      status = LaunchNext(run);
-    } else {
-      status = MarkEnd(run);
-    }
+    if (run.stage_ == StreamRun::Stage::kQueued) status = Begin(run);
+    if (status.ok()) status = run.next_launch_ < run.launches() ? LaunchNext(run) : MarkEnd(run);
     if (!status.ok()) return FailByNative(run, status);
     moved = true;
   }
