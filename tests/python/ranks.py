@@ -17,12 +17,12 @@ import tutti.torch
 _context = multiprocessing.get_context("fork")
 
 
-def _run(function, rank, size, store, backend, timeout, results, arguments):
+def _run(function, rank, size, store, backend, timeout, prepare, results, arguments):
     torch.set_num_threads(1)
     try:
         dist.init_process_group(
             backend, init_method=f"file://{store}", rank=rank, world_size=size,
-            timeout=None if timeout is None else datetime.timedelta(seconds=timeout))
+            timeout=None if timeout is None else datetime.timedelta(seconds=timeout), **(prepare(rank) if prepare else {}))
         value = function(rank, *arguments)
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -64,17 +64,20 @@ def _check_ends(ranks, end, may_die):
             f"rank {rank} has reported its result, and ended with {process.exitcode} afterwards")
 
 
-def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=()):
+def run_ranks(size, function, *arguments, backend="tutti", timeout=30, limit=90, may_die=(),
+              prepare=None):
     """Returns what `function(rank, *arguments)` returned on each rank; None for ranks of `may_die` that ended without.
 
-    `timeout` is the process group's (None: none is named), `limit` that of the whole run, both in seconds.
+    `timeout` is the process group's (None: none is named), `limit` that of the whole run, both in seconds. `prepare(rank)`
+    is called before the process group is made, and returns more arguments of init_process_group.
     """
     with tempfile.TemporaryDirectory() as directory:
         results = _context.Queue()
         ranks = [
             _context.Process(
                 target=_run,
-                args=(function, rank, size, os.path.join(directory, "store"), backend, timeout, results, arguments))
+                args=(function, rank, size, os.path.join(directory, "store"), backend, timeout, prepare, results,
+                      arguments))
             for rank in range(size)
         ]
         for process in ranks:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The bundle, rehearsed as far as a machine without a GPU allows: bundle_test.py BUILD_DIRECTORY FOLDER
+"""The bundle, rehearsed as far as a machine without a GPU allows: bundle_test.py BUILD_DIRECTORY FOLDER [PYTHON]
 
 The real bundle runs with all GPUs hidden. Then programs that say what a GPU's would say take the place of the real ones.
+PYTHON has the torch that the bundle's Python package is for.
 """
 
 import json
@@ -18,6 +19,7 @@ import page as results_page
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD, FOLDER = pathlib.Path(), pathlib.Path()
+OF_TORCH = []  # the folder with the Python that has torch
 
 RANKS = """case "$*" in
   list) printf 'good 1,2 60 It passes.\\nbad 2 60 It fails.\\nslow 1 1 It hangs.\\n' ;;
@@ -60,14 +62,15 @@ class BundleTest(unittest.TestCase):
         (self.tools / name).write_text("#!/bin/sh\n" + text)
         (self.tools / name).chmod(0o755)
 
-    def run_entry(self, entry, *more):
-        return run([entry, "--results", self.results, *more], CUDA_VISIBLE_DEVICES="",
-                   PATH=f"{self.tools}:{os.environ['PATH']}")
+    def run_entry(self, *entry):
+        return run([*entry, "--results", self.results], CUDA_VISIBLE_DEVICES="",
+                   PATH=":".join([str(self.tools), *OF_TORCH, os.environ["PATH"]]))
 
     def with_programs(self, **programs):
         """A bundle whose programs are these shell scripts."""
         bundle = self.results / "bundle"
-        shutil.copytree(FOLDER, bundle, ignore=shutil.ignore_patterns("libraries", "cxx", "gpu_ranks", "gpu_kernels"))
+        shutil.copytree(FOLDER, bundle, ignore=shutil.ignore_patterns(
+            "libraries", "cxx", "gpu_ranks", "gpu_kernels", "python", "torch"))
         for name, text in programs.items():
             (bundle / "bin" / name).write_text("#!/bin/sh\n" + text)
             (bundle / "bin" / name).chmod(0o755)
@@ -82,6 +85,8 @@ class BundleTest(unittest.TestCase):
             self.assertEqual(results["figures"], {})
             statuses = {leg["name"]: leg["status"] for leg in results["legs"]}
             self.assertEqual(statuses.pop("gpu"), "skipped")
+            if kind == "suite" and (FOLDER / "torch").exists():
+                self.assertEqual(statuses.pop("cpu/torch"), "passed" if OF_TORCH else "skipped")
             self.assertEqual(set(statuses.values()), {"passed"})
             self.assertIn("no GPU", (self.results / f"{kind}.txt").read_text())
         page = self.results / "gpu.md"
@@ -143,6 +148,28 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(legs["ranks/bad, 2"]["tail"], ["wrong bits"])
         self.assertEqual(legs["ranks/good, 2"]["status"], "passed")
 
+    def test_the_tests_of_the_python_package_run_where_torch_finds_the_gpu(self):
+        bundle = self.with_programs(gpu_ranks=RANKS)
+        (bundle / "torch").mkdir()
+        for name in ("host", "good", "bad"):
+            (bundle / "torch" / f"{name}_test.py").touch()
+        suite = (sys.executable, bundle / "gpu_suite", "--only", "torch")
+        for found, code, statuses in (("False", 1, {"cpu/torch": "skipped"}),
+                                      ("True", 1, {"cpu/torch": "passed", "torch/bad": "FAILED", "torch/good": "passed"})):
+            self.with_tool("python3", f"""case "$*" in
+  -c*) printf '2.11.0\\nGPU {found}\\n' ;;
+  *bad_test.py) echo wrong bits; exit 1 ;;
+esac
+""")
+            done = self.run_entry(*suite)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            results = results_of(self.results, "suite")
+            self.assertEqual({leg["name"]: leg["status"] for leg in results["legs"]}, statuses)
+        self.assertEqual(results["machine"]["torch"], "2.11.0")
+        self.assertIn("torch/bad ends with\n    wrong bits\n", done.stdout)
+        self.with_tool("python3", "printf '2.11.0\\nGPU True\\n'\n")
+        self.assertEqual(self.run_entry(*suite).returncode, 0)
+
     def test_what_compute_sanitizer_finds_fails_the_suite(self):
         ranks = RANKS.replace("bad 2 60 It fails.\\nslow 1 1 It hangs.\\n", "")
         bundle = self.with_programs(gpu_ranks=ranks, gpu_kernels="")
@@ -157,5 +184,6 @@ class BundleTest(unittest.TestCase):
 
 if __name__ == "__main__":
     BUILD, FOLDER = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+    OF_TORCH = [str(pathlib.Path(python).parent) for python in sys.argv[3:]]
     subprocess.run([sys.executable, HERE / "make_bundle.py", BUILD, FOLDER], check=True)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks Tutti on the GPU of this machine, within ten minutes: gpu_suite [--results FOLDER] [--minutes N]
+"""Checks Tutti on the GPU of this machine, within ten minutes: gpu_suite [--results FOLDER] [--minutes N] [--only WORD]
 
 Writes suite.json, suite.txt and the output of every leg to the folder (./results). Exits with 0 when all has passed,
 with 1 when something has not, and with 77 where there is no GPU and what needs none has passed.
@@ -11,6 +11,8 @@ import sys
 
 import legs
 import machine
+
+ON_HOST = "host_test.py"  # the one test of the Python package that needs no GPU
 
 
 def rank_checks(environment):
@@ -41,16 +43,23 @@ def check_by_mps(run, environment):
                     environment=served)
 
 
-def check_torch(run):
-    scripts = sorted((machine.BUNDLE / "torch").glob("*.py"))
-    if not scripts:
+def check_torch(run, environment, here, has_gpu):
+    """The tests of the Python package: those on the GPU, where there is one, and one on the host."""
+    tests = machine.BUNDLE / "torch"
+    if not tests.exists():
         return
-    python, version = machine.find_torch()
-    for script in scripts:
-        if python:
-            run.run(f"torch {version}/{script.stem}", [python, script], 120)
-        else:
-            run.note(f"torch/{script.stem}", legs.SKIP, f"no Python whose torch finds the GPU: {version}")
+    places = filter(None, [str(machine.BUNDLE / "python"), environment.get("PYTHONPATH")])
+    environment = {**environment, "PYTHONPATH": ":".join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+    python, here["torch"] = machine.find_torch(environment, has_gpu)
+    if python is None:
+        run.note("cpu/torch", legs.SKIP, here["torch"])
+        return
+    pytest = [python, "-m", "pytest", "-v", "--tb=short", "--disable-warnings", "-p", "no:cacheprovider", "-o",
+              "faulthandler_timeout=100"]
+    run.run("cpu/torch", [*pytest, tests / ON_HOST], 60, environment=environment)
+    for test in sorted(tests.glob("*_test.py")) if has_gpu else []:
+        if test.name != ON_HOST:
+            run.run(f"torch/{test.stem.removesuffix('_test')}", [*pytest, test], 150, environment=environment)
 
 
 def check_by_sanitizer(run):
@@ -67,16 +76,18 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--results", default="results")
     arguments.add_argument("--minutes", type=float, default=10)
+    arguments.add_argument("--only", default="", metavar="WORD", help="run the legs whose names have this in them")
     asked = arguments.parse_args()
     environment = machine.environment_of_programs()
-    run = legs.Legs("suite", asked.results, 60 * asked.minutes - 10, environment)
+    run = legs.Legs("suite", asked.results, 60 * asked.minutes - 10, environment, asked.only)
     here = machine.describe(environment)
     has_gpu = "gpu" in here
     run.run("cpu/ranks on fakes", [machine.BIN / "gpu_ranks", "--fake"], 200)
     run.run("cpu/a process over UCX", [machine.BIN / "gpu_ranks", "--fake-process", "collectives"], 60)
     if has_gpu:
         check_gpu(run, environment)
-        check_torch(run)
+    check_torch(run, environment, here, has_gpu)
+    if has_gpu:
         check_by_mps(run, environment)
         check_by_sanitizer(run)
     else:

@@ -17,12 +17,14 @@ OPTIONAL = "optional/"  # legs whose names begin so may be left out, or not end 
 
 
 class Legs:
-    def __init__(self, kind, folder, total_s, environment):
+    def __init__(self, kind, folder, total_s, environment, only=""):
+        """`only`: what the name of a leg has to contain, or the leg is not one of this run."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = environment
         self.end = time.monotonic() + total_s
         self.kind = kind
+        self.only = only
         self.date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         self.legs = []
         self.figures = {}
@@ -32,11 +34,15 @@ class Legs:
 
     def note(self, name, status, why):
         """Adds a leg that is not run."""
+        if self.only not in name:
+            return
         self.legs.append({"name": name, "status": status, "why": why, "seconds": 0})
         print(f"{status:8} {name}: {why}", flush=True)
 
     def run(self, name, command, timeout_s, slow_is_failure=True, environment=None, suffix=""):
         """Runs a command, whose output goes to a file of its own; returns the output. `suffix`: of the figures' names."""
+        if self.only not in name:
+            return ""
         limit = min(timeout_s, self.left_s())
         if limit < 5:
             self.note(name, NOT_RUN, "no time was left")
@@ -92,5 +98,7 @@ class Legs:
         lines.append({0: "all passed", 1: f"{len(bad)} of {len(self.legs)} legs have not passed",
                       SKIPPED: "no GPU: only what needs none was run, and has passed"}[code])
         (self.folder / f"{self.kind}.txt").write_text("\n".join(lines) + "\n")
+        for leg in bad:
+            print("\n    ".join([f"{leg['name']} ends with", *leg.get("tail", [])]))
         print("\n".join(lines[-1 - len(self.figures):]))
         return code

@@ -71,16 +71,19 @@ def mps(environment):
             subprocess.run([control], env=served, input="quit\n", text=True, capture_output=True, check=False)
 
 
-def find_torch():
-    """A Python whose torch finds a GPU, and the version of torch; (None, why not) otherwise."""
+def find_torch(environment, has_gpu):
+    """A Python that has pytest, and torch that the bundle's Python package fits, which finds a GPU where there is one; and
+    the version of torch. (None, why not) otherwise. `environment` leads to the package."""
+    ask = ("import pytest, torch, tutti.torch; tutti.torch._extension.load(); print(torch.__version__); "
+           "print('GPU', torch.cuda.is_available())")
     reasons = []
     for python in pythons():
-        ask = "import torch; print(torch.__version__, torch.cuda.is_available())"
-        status, text = output_of([python, "-c", ask], timeout_s=120)
-        if status == 0 and text.split()[-1:] == ["True"]:
-            return python, text.split()[-2]
-        reasons.append(f"{python}: {(text.strip().splitlines() or ['nothing'])[-1]}")
-    return None, "; ".join(reasons)
+        status, text = output_of([python, "-c", ask], environment, timeout_s=120)
+        lines = text.strip().splitlines() or ["nothing"]
+        if status == 0 and (not has_gpu or lines[-1] == "GPU True"):
+            return python, lines[-2]
+        reasons.append(f"{python}: {lines[-1]}")
+    return None, "no Python fits: " + "; ".join(reasons)
 
 
 def environment_of_programs():

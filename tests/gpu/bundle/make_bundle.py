@@ -24,6 +24,7 @@ ENTRIES = ("gpu_suite", "gpu_bench")
 MODULES = ("legs.py", "machine.py", "shaped.py")
 # The C library belongs to the machine; so does, where it will do, the C++ library, which is kept apart.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv))\.so")
+OF_TORCH = re.compile(r"^lib(torch|c10)")  # which are in the process before the extension module
 OF_CXX = re.compile(r"^lib(stdc\+\+|gcc_s)\.so")
 GLIBC = re.compile(r"GLIBC_(\d+)\.(\d+)")
 
@@ -31,7 +32,7 @@ GLIBC = re.compile(r"GLIBC_(\d+)\.(\d+)")
 def libraries_of(program):
     """{name: path} of all shared libraries that a program or library needs."""
     text = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
-    if missing := re.findall(r"(\S+) => not found", text):
+    if missing := [name for name in re.findall(r"(\S+) => not found", text) if not OF_TORCH.match(name)]:
         sys.exit(f"make_bundle: {program} needs {', '.join(missing)}, which is not on this machine")
     return dict(re.findall(r"(\S+) => (/\S+)", text))
 
@@ -61,6 +62,31 @@ def add_ucx(libraries):
         shutil.copy(libraries / "ucx" / module.name, libraries / "ucx" / "libuct_cma.so")
         needed |= libraries_of(module)
     return needed
+
+
+def find_module(build):
+    """The Python package's extension module for the bundle (package.cmake); None where it is not built."""
+    return next((build / "bundled_python" / "tutti").glob("_C.*.so"), None)
+
+
+def add_package(build, module, folder):
+    """The Python package, and the tests of it that run on a real GPU."""
+    package = folder / "python" / "tutti"
+    shutil.copytree(ROOT / "bindings" / "python" / "tutti", package, ignore=shutil.ignore_patterns("__pycache__"))
+    add(build / "python" / "tutti" / "_version.py", package / "_version.py", strip=False)
+    add(module, package / module.name)
+    tests = ROOT / "tests" / "python"
+    for script in [*(HERE.parent / "torch").glob("*.py"), *(tests / "gpu").glob("*_test.py"),
+                   *(tests / name for name in ("ranks.py", "lightning_model.py"))]:
+        add(script, folder / "torch" / script.name, strip=False)
+
+
+def check_libraries(binary, folder):
+    """Ends with an error where a program or module takes a library of this machine instead of the bundle's."""
+    for name, path in libraries_of(binary).items():
+        belongs_elsewhere = OF_THE_SYSTEM.match(name) or OF_CXX.match(name)
+        if not belongs_elsewhere and folder.resolve() not in pathlib.Path(path).resolve().parents:
+            sys.exit(f"make_bundle: {binary} takes {path} instead of the {name} in {folder}: link it with an RPATH to that")
 
 
 def glibc_needed(folder):
@@ -102,9 +128,11 @@ def make(build, folder, more):
         (folder / name).chmod(0o755)
     for name in MODULES:
         add(HERE / name, folder / name, strip=False)
-    (folder / "torch").mkdir()
-    for script in sorted((HERE.parent / "torch").glob("*.py")):
-        add(script, folder / "torch" / script.name, strip=False)
+    if module := find_module(build):
+        needed |= libraries_of(module)
+        add_package(build, module, folder)
+    for binary in [*(binaries / name for name in PROGRAMS), *(folder / "python").rglob("*.so")]:
+        check_libraries(binary, folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     about = {"commit": commit(), "bytes": size, "c_library": glibc_needed(binaries)}
     (folder / "bundle.json").write_text(json.dumps(about, indent=1) + "\n")

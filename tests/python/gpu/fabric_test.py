@@ -1,4 +1,4 @@
-"""Fabric of Lightning with the strategies of Tutti on a GPU, which works in memory of the host."""
+"""Fabric of Lightning with the strategies of Tutti on a GPU."""
 
 import pytest
 import torch
@@ -7,9 +7,10 @@ from lightning.fabric import Fabric
 
 import tutti.lightning  # noqa: F401  registers the strategies
 import tutti.torch
+from gpus import gpu
 from lightning_model import EVERY, Model, loader, weights_of
 
-GPU = torch.device("cuda", 5)
+GPU = gpu(5)
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,6 @@ _extension = ctypes.CDLL(next(map(str, _folder.glob("_C.*.so"))))
 
 import torch  # noqa: E402
 
-set_devices = []  # what set_device has been called with
-
 
 def _index(device):
     if device is None:
@@ -25,7 +23,6 @@ def _index(device):
 
 
 def _set_device(device):
-    set_devices.append(_index(device))
     torch.accelerator.set_device_index(_index(device))
 
 

@@ -1,4 +1,4 @@
-"""Accelerate and the Trainer of transformers on a GPU, which works in memory of the host, in a world of one rank."""
+"""Accelerate and the Trainer of transformers on a GPU, in a world of one rank."""
 
 import socket
 

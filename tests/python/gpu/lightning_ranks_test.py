@@ -1,4 +1,4 @@
-"""A Trainer of Lightning on two ranks, each with a GPU of its own, which works in memory of the host."""
+"""A Trainer of Lightning on two ranks, whose models are on GPUs."""
 
 import tempfile
 
@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from lightning_model import GRADIENTS, WEIGHTS, loader, model_for, pl, weights_of
-from rank_threads import run_ranks
+from gpus import place, run_ranks
 
 
 class OfThread(LightningEnvironment):
@@ -23,7 +23,7 @@ class OfThread(LightningEnvironment):
         return self._rank
 
     def local_rank(self):
-        return self._rank
+        return place(self._rank, self._size)[0]
 
     def world_size(self):
         return self._size
@@ -35,9 +35,10 @@ def fits(strategy, **options):
     def on_a_rank(rank, gpu):
         model, seen = model_of[rank], set()
         model.on_train_batch_end = lambda *_: seen.update(parameter.device for parameter in model.parameters())
+        _, devices, machines = place(rank, 2)
         trainer = pl.Trainer(
-            strategy=strategy, accelerator="gpu", devices=2, plugins=[OfThread(rank, 2)], max_epochs=3, logger=False,
-            enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+            strategy=strategy, accelerator="gpu", devices=devices, num_nodes=machines, plugins=[OfThread(rank, 2)],
+            max_epochs=3, logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
             default_root_dir=tempfile.gettempdir(), **options)
         trainer.fit(model, loader(), loader(16))
         assert trainer.strategy.root_device == gpu and seen == {gpu}

@@ -1,4 +1,4 @@
-"""Strategies of tutti.lightning in a Trainer on a GPU, which works in memory of the host, in a world of one rank."""
+"""Strategies of tutti.lightning in a Trainer on a GPU, in a world of one rank."""
 
 import tempfile
 
@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import fake_cuda
+import gpus
 from lightning_model import EVERY, loader, model_for, pl, weights_of
 
-GPU = torch.device("cuda", 3)
+GPU = gpus.gpu(3)
 NAMES = [f"tutti:{name}" for name in EVERY] + ["tutti", "bagua", "horovod", "ddp_sharded", "ddp2"]
 
 
@@ -34,11 +34,12 @@ def fitted(strategy, accelerator="gpu", ckpt_path=None, **options):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_a_strategy_trains_on_the_gpu_of_its_rank(strategy):
-    fake_cuda.set_devices.clear()
+def test_a_strategy_trains_on_the_gpu_of_its_rank(strategy, monkeypatch):
+    chosen, choose = [], torch.cuda.set_device
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: (chosen.append(torch.device(device)), choose(device)))
     trainer, model = fitted(strategy)
     assert trainer.strategy.root_device == GPU
-    assert fake_cuda.set_devices and set(fake_cuda.set_devices) == {GPU.index}
+    assert set(chosen) == {GPU}
     assert dist.get_backend() == "tutti" and dist.group.WORLD.bound_device_id == GPU
     assert model.seen == [{GPU}] * 16
     assert trainer.validate(model, loader(16), verbose=False)[0]["validation"] < 1
@@ -47,7 +48,7 @@ def test_a_strategy_trains_on_the_gpu_of_its_rank(strategy):
     on_host = weights_of(fitted(strategy, accelerator="cpu")[1])
     assert dist.group.WORLD.bound_device_id is None
     if "async" not in strategy:  # whose rounds are made at any time
-        assert torch.equal(on_gpu, on_host)
+        gpus.assert_same_as_on_host(on_gpu, on_host)
 
 
 def test_ddp_trains_over_tutti_on_a_gpu():
@@ -82,7 +83,8 @@ def test_a_checkpoint_goes_to_another_kind_of_device(strategy, first, second, tm
     fitted(strategy, accelerator=first)[0].save_checkpoint(tmp_path / "half.ckpt")
     dist.destroy_process_group()
     trainer, model = fitted(strategy, accelerator=second, max_epochs=4, ckpt_path=tmp_path / "half.ckpt")
-    assert len(model.seen) == 16 and torch.equal(weights_of(model).cpu(), whole)
+    assert len(model.seen) == 16
+    gpus.assert_same_as_on_host(weights_of(model), whole)
 
 
 @pytest.mark.parametrize("strategy", ["tutti:bytegrad", "tutti:decentralized"])
@@ -115,6 +117,7 @@ def test_autotune_has_nothing_to_tune():
     assert model.seen == [{GPU}] * 16
 
 
+@pytest.mark.skipif(gpus.REAL, reason="needs two GPUs")
 @pytest.mark.parametrize("strategy", ["dp", "ddp2"])
 def test_a_strategy_that_splits_batches_takes_one_gpu(strategy):
     with pytest.raises(Exception, match=f"the strategy {strategy} splits .* 2 GPUs.*use strategy=\"ddp\"") as raised:
@@ -131,6 +134,7 @@ def of_launcher(monkeypatch, rank, size):
     return strategy
 
 
+@pytest.mark.skipif(gpus.REAL, reason="needs several GPUs")
 def test_ranks_of_horovod_have_one_gpu_each(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert of_launcher(monkeypatch, 2, 4).root_device == torch.device("cuda", 2)

@@ -11,11 +11,11 @@ from torch.testing._internal.distributed import multi_threaded_pg
 multi_threaded_pg.ThreadLocalWorld.comms = []  # destroy_process_group looks at them, and torch's class has none
 
 
-def _run(function, rank, size, store, values, errors, all_have_ended):
+def _run(function, rank, size, backend, store, values, errors, all_have_ended):
     try:
         gpu = torch.device("cuda", rank)
         torch.cuda.set_device(gpu)
-        dist.init_process_group("tutti", store=store, rank=rank, world_size=size, device_id=gpu)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, device_id=gpu)
         values[rank] = function(rank, gpu)
     except BaseException:
         errors.append(f"rank {rank}:\n{traceback.format_exc()}")
@@ -27,7 +27,7 @@ def _run(function, rank, size, store, values, errors, all_have_ended):
         pass  # another rank has failed
 
 
-def run_ranks(size, function):
+def run_ranks(size, function, backend):
     """Returns what `function(rank, gpu)` returned on each rank."""
     # A rank must not collect what another rank has left: cudaFree waits for that rank's GPU, which may wait for this rank.
     gc.collect()
@@ -37,7 +37,7 @@ def run_ranks(size, function):
     try:
         values, errors, all_have_ended = [None] * size, [], threading.Barrier(size)
         store = dist.HashStore()
-        ranks = [threading.Thread(target=_run, args=(function, rank, size, store, values, errors, all_have_ended))
+        ranks = [threading.Thread(target=_run, args=(function, rank, size, backend, store, values, errors, all_have_ended))
                  for rank in range(size)]
         for rank in ranks:
             rank.start()

@@ -1,4 +1,4 @@
-"""Several ranks, each with a GPU of its own, which works in memory of the host."""
+"""Several ranks, whose tensors are on GPUs."""
 
 import pytest
 import torch
@@ -6,28 +6,16 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch
-from rank_threads import run_ranks
-
-
-def adds(rank, gpu):
-    tensor = torch.full([5], rank + 1.0, device=gpu)
-    dist.all_reduce(tensor)
-    gathered = [torch.empty(5, device=gpu) for _ in range(3)]
-    dist.all_gather(gathered, torch.full([5], float(rank), device=gpu))
-    return tensor.tolist(), [float(one[0]) for one in gathered]
-
-
-def test_collectives():
-    assert run_ranks(3, adds) == [([6] * 5, [0, 1, 2])] * 3
+from gpus import run_ranks
 
 
 def inputs_of(rank, step=0):
     return torch.arange(12.0).view(4, 3).add(5 * rank + step) / 10
 
 
-def module_on(device):
+def new_module():
     torch.random.manual_seed(1)
-    return torch.nn.Linear(3, 2, device=device)
+    return torch.nn.Linear(3, 2)
 
 
 def optimizer_for(strategy, module):
@@ -36,10 +24,10 @@ def optimizer_for(strategy, module):
 
 
 def trains(strategy, makes):
-    modules = [module_on(torch.device("cuda", rank)) for rank in range(2)]
+    modules = [new_module() for _ in range(2)]  # here, because ranks may be threads, which share the seed
 
     def on_a_rank(rank, gpu):
-        module = modules[gpu.index]
+        module = modules[rank].to(gpu)
         optimizer = optimizer_for(strategy, module)
         model = makes(module, optimizer, strategy)
         for step in range(4):
@@ -54,8 +42,8 @@ def trains(strategy, makes):
     return run_ranks(2, on_a_rank)
 
 
-def trained_alone():
-    module = module_on("cpu")
+def trains_alone(rank, gpu):
+    module = new_module()
     optimizer = torch.optim.Adam(module.parameters(), 0.1)
     for step in range(4):
         optimizer.zero_grad()
@@ -64,12 +52,21 @@ def trained_alone():
     return module.weight.detach()
 
 
+def trained_alone():
+    """The weight after the same steps on the host, in a rank, because a process that has done a backward has used CUDA."""
+    return run_ranks(1, trains_alone)[0]
+
+
 def wrap(module, optimizer, strategy):
     return tutti.torch.DistributedDataParallel(module, optimizer, strategy)
 
 
+def torchs_own(module, optimizer, strategy):
+    return DistributedDataParallel(module, device_ids=[module.weight.device.index])
+
+
 def register(module, optimizer, strategy):
-    model = DistributedDataParallel(module, device_ids=[module.weight.device.index])
+    model = torchs_own(module, optimizer, strategy)
     tutti.torch.register(model, strategy)
     return model
 
@@ -78,9 +75,15 @@ def register(module, optimizer, strategy):
                                       "async:sync_interval_ms=1,warmup_steps=2", "qadam:warmup_steps=2"])
 def test_a_strategy_keeps_the_replicas_equal(strategy):
     first, second = trains(strategy, wrap)
-    assert torch.equal(first, second) and not torch.equal(first, module_on("cpu").weight)
+    assert torch.equal(first, second) and not torch.equal(first, new_module().weight)
     if strategy == "gradient_allreduce":
         torch.testing.assert_close(first, trained_alone())
+
+
+def test_ddp_over_the_backend():
+    first, second = trains("none", torchs_own)
+    assert torch.equal(first, second)
+    torch.testing.assert_close(first, trained_alone())
 
 
 @pytest.mark.parametrize("strategy", ["gradient_allreduce", "bytegrad"])

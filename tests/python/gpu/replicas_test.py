@@ -1,12 +1,13 @@
-"""What tutti.torch and the old names do with tensors on a GPU, which works in memory of the host, in a world of one rank."""
+"""What tutti.torch and the old names do with tensors on a GPU, in a world of one rank."""
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import tutti.torch
+from gpus import gpu
 
-GPU = torch.device("cuda", 2)
+GPU = gpu(2)
 
 
 @pytest.fixture(autouse=True)
