@@ -56,7 +56,7 @@ def check_torch(run, environment, here, has_gpu):
         return
     pytest = [python, "-m", "pytest", "-v", "--tb=short", "--disable-warnings", "-p", "no:cacheprovider", "-o",
               "faulthandler_timeout=100"]
-    run.run("cpu/torch", [*pytest, tests / ON_HOST], 60, environment=environment)
+    run.run("cpu/torch", [*pytest, tests / ON_HOST], 120, environment=environment)
     for test in sorted(tests.glob("*_test.py")) if has_gpu else []:
         if test.name != ON_HOST:
             run.run(f"torch/{test.stem.removesuffix('_test')}", [*pytest, test], 150, environment=environment)

@@ -15,12 +15,11 @@ if(TUTTI_BUNDLE_PYTHON)
 endif()
 execute_process(COMMAND ${bundled_python} -c
   "import sysconfig as s; print(s.get_path('include'), s.get_config_var('EXT_SUFFIX'), sep=';')"
-  OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-list(GET answer 0 headers)
-list(GET answer 1 suffix)
-if(NOT EXISTS ${headers}/Python.h)
-  message(FATAL_ERROR "TUTTI_BUNDLE_PYTHON is ${bundled_python}, which has no Python.h in ${headers}: name a Python that \
-was installed with its headers")
+  OUTPUT_VARIABLE answer RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+list(POP_FRONT answer headers suffix)
+if(failed OR NOT EXISTS ${headers}/Python.h)
+  message(FATAL_ERROR "TUTTI_BUNDLE_PYTHON is ${bundled_python}, which is no Python, or has no Python.h in '${headers}': \
+name a Python that was installed with its headers")
 endif()
 
 file(GLOB stale ${package}/_C.*)  # of a Python that TUTTI_BUNDLE_PYTHON named before

@@ -44,7 +44,8 @@ def layers(gpu):
     return torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).to(gpu)  # 8 MB
 
 
-def calls_with(strategy, rank, gpu):
+def calls_with(strategy, gpu):
+    """The calls of training with Tutti, and those of the same training without it."""
     torch.manual_seed(1)
     module = layers(gpu)
     kind = tutti.torch.QAdam if strategy.startswith("qadam") else torch.optim.SGD
@@ -57,13 +58,14 @@ def calls_with(strategy, rank, gpu):
     return with_tutti, without
 
 
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("strategy", ["gradient_allreduce", "gradient_allreduce:codec=bf16", "bytegrad", "decentralized",
-                                      "low_precision_decentralized", "qadam:warmup_steps=2"])
-def test_the_host_waits_for_nothing_and_takes_no_memory(strategy, size):
-    for rank, (with_tutti, without) in enumerate(run_ranks(size, lambda rank, gpu: calls_with(strategy, rank, gpu))):
-        print(f"rank {rank} of {size}, {strategy}: with Tutti {dict(with_tutti)}, without {dict(without)}")
-        assert with_tutti["cudaLaunchKernel"] > STEPS, "the trace has no calls of the host"
+@pytest.mark.parametrize("strategy, size", [
+    ("gradient_allreduce", 1), ("gradient_allreduce", 2), ("gradient_allreduce:codec=bf16", 2), ("bytegrad", 2),
+    ("decentralized", 2), ("low_precision_decentralized", 2), ("qadam:warmup_steps=2", 2)])
+def test_the_host_waits_for_nothing_and_takes_no_memory(strategy, size, capsys):
+    for rank, (with_tutti, without) in enumerate(run_ranks(size, lambda rank, gpu: calls_with(strategy, gpu))):
+        with capsys.disabled():
+            print(f"\nrank {rank} of {size}, {strategy}: with Tutti {dict(with_tutti)}, without {dict(without)}")
+        assert sum(count for name, count in with_tutti.items() if "Launch" in name) > STEPS, "calls are not in the trace"
         more = {name: with_tutti[name] - without[name] for name in (*WAITS, *ALLOCATIONS)
                 if with_tutti[name] > without[name]}
         assert not more, f"rank {rank} of {size}: more calls than torch alone in {STEPS} steps: {more}"
@@ -78,7 +80,7 @@ def test_a_call_returns_before_the_gpu_has_come_to_it():
         work = dist.all_reduce(tensor, async_op=True)
         work.wait()
         total = tensor.sum()
-        waited = torch.cuda.current_stream().query()
-        return waited, float(total)
+        has_ended = torch.cuda.current_stream().query()
+        return has_ended, float(total)
 
     assert run_ranks(2, on_a_rank) == [(False, 6.0 * (1 << 20))] * 2
