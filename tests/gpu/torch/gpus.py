@@ -12,9 +12,12 @@ import ranks
 
 REAL = True
 # NCCL refuses two ranks on one GPU unless their hosts have different names; ranks on different hosts talk over sockets.
-NCCL = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
+for name, value in {
+        "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
         "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_RAS_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0",
-        "NCCL_MAX_CTAS": "4"}  # kernels of several ranks fit on the GPU together
+        "NCCL_MAX_CTAS": "4",  # kernels of several ranks fit on the GPU together
+}.items():
+    os.environ.setdefault(name, value)
 
 
 def gpu(index):
@@ -25,8 +28,6 @@ def gpu(index):
 def _use_gpu(rank):
     """Prepares the process of a rank; returns what init_process_group is told."""
     os.environ["NCCL_HOSTID"] = f"tutti-rank-{rank}"
-    for name, value in NCCL.items():
-        os.environ.setdefault(name, value)
     torch.cuda.set_device(gpu(0))
     return {"device_id": gpu(0)}
 
