@@ -13,8 +13,8 @@
 namespace tutti::gpu {
 
 absl::Status MeasureSteps(CheckedRank& rank, const std::string& link) {
-  const std::int64_t count = rank.device.is_fake ? 1 << 12 : 1 << 22;
-  const int rounds = rank.device.is_fake ? 2 : 11;
+  const std::int64_t count = rank.device.is_fake ? 1 << 12 : 1 << 24;
+  const int rounds = rank.device.is_fake ? 2 : 7;
   struct Measured {
     Measured(const RankDevice& device, std::string name, std::int64_t bytes)
         : series(std::move(name)), values(device, bytes) {}

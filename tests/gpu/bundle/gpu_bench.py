@@ -38,14 +38,21 @@ def measure_gpu(run):
     run.figures.update(kernel_figures(run.run("kernels", [machine.BIN / "gpu_kernels", "speed"], 150)))
     for size in (1, 2):
         run.run(f"host time, {size} ranks", [bench, "host_time", size], 130)
-    run.run("steps, unshaped loopback", [bench, "steps", "unshaped"], 130)
+    measure_steps(run, "steps")
+
+
+def measure_steps(run, name, **options):
+    """The exchange of a step over the loopback as it is, and over links that are made of it."""
+    bench = machine.BIN / "gpu_bench"
+    run.run(f"{name}, unshaped loopback", [bench, "steps", "unshaped"], 130, **options)
     for link in LINKS:
         shaped = [sys.executable, machine.BUNDLE / "shaped.py", link]
         status, why = machine.output_of([*shaped, "true"], run.environment)
         if status == 0:
-            run.run(f"steps, {link}", [*shaped, bench, "steps", link], 130)
+            run.run(f"{name}, {link}", [*shaped, bench, "steps", link], 130, **options)
         else:
-            run.note(f"optional/steps, {link}", legs.SKIP, f"no such link can be made here: {why.strip().splitlines()[-1:]}")
+            name = f"optional/{name.removeprefix('optional/')}"
+            run.note(f"{name}, {link}", legs.SKIP, f"no such link can be made here: {why.strip().splitlines()[-1:]}")
 
 
 def measure_by_mps(run):
@@ -54,8 +61,7 @@ def measure_by_mps(run):
         if served is None:
             run.note("optional/MPS", legs.SKIP, "not on this machine, or it does not start")
             return
-        run.run("optional/steps by MPS", [machine.BIN / "gpu_bench", "steps", "unshaped"], 130, slow_is_failure=False,
-                environment=served, suffix=" by MPS")
+        measure_steps(run, "optional/steps by MPS", slow_is_failure=False, environment=served, suffix=" by MPS")
 
 
 def main():

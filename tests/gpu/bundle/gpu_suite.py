@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks Tutti on the GPU of this machine, within ten minutes: gpu_suite [--results FOLDER] [--minutes N] [--only WORD]
+"""Checks Tutti on the GPU of this machine, within ten minutes: gpu_suite [--results FOLDER] [--minutes N] [--only WORD]...
 
 Writes suite.json, suite.txt and the output of every leg to the folder (./results). Exits with 0 when all has passed,
 with 1 when something has not, and with 77 where there is no GPU and what needs none has passed.
@@ -76,7 +76,8 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--results", default="results")
     arguments.add_argument("--minutes", type=float, default=10)
-    arguments.add_argument("--only", default="", metavar="WORD", help="run the legs whose names have this in them")
+    arguments.add_argument("--only", default=[], action="append", metavar="WORD",
+                           help="run the legs whose names have this, or another such word, in them")
     asked = arguments.parse_args()
     environment = machine.environment_of_programs()
     run = legs.Legs("suite", asked.results, 60 * asked.minutes - 10, environment, asked.only)

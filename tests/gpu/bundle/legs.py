@@ -17,8 +17,8 @@ OPTIONAL = "optional/"  # legs whose names begin so may be left out, or not end 
 
 
 class Legs:
-    def __init__(self, kind, folder, total_s, environment, only=""):
-        """`only`: what the name of a leg has to contain, or the leg is not one of this run."""
+    def __init__(self, kind, folder, total_s, environment, only=()):
+        """`only`: words of which a leg has one in its name, or is not one of this run; none: every leg is."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = environment
@@ -32,16 +32,19 @@ class Legs:
     def left_s(self):
         return self.end - time.monotonic()
 
+    def _wants(self, name):
+        return not self.only or any(word in name for word in self.only)
+
     def note(self, name, status, why):
         """Adds a leg that is not run."""
-        if self.only not in name:
+        if not self._wants(name):
             return
         self.legs.append({"name": name, "status": status, "why": why, "seconds": 0})
         print(f"{status:8} {name}: {why}", flush=True)
 
     def run(self, name, command, timeout_s, slow_is_failure=True, environment=None, suffix=""):
         """Runs a command, whose output goes to a file of its own; returns the output. `suffix`: of the figures' names."""
-        if self.only not in name:
+        if not self._wants(name):
             return ""
         limit = min(timeout_s, self.left_s())
         if limit < 5:

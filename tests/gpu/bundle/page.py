@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes docs/results/gpu.md from what gpu_suite and gpu_bench have measured:
 
-    tests/gpu/bundle/page.py suite.json bench.json [PAGE]
+    tests/gpu/bundle/page.py suite.json... bench.json [PAGE]
+
+The legs of several suites, which ran a part each, are put together.
 
 Results of a machine without a GPU are refused, and the page stays as it is.
 """
@@ -79,7 +81,7 @@ def page_of(suite, bench):
     lines += ["## Time of the host for a call", "",
               "Medians, of an all_reduce of 1 KB. The ranks share the GPU; a world of one rank uses no NCCL.", ""]
     lines += host_time(bench["figures"])
-    lines += ["## Exchange of a step", "", "Medians, of 16 MB of f32 between two processes over NCCL's sockets. "
+    lines += ["## Exchange of a step", "", "Medians, of 64 MB of f32 between two processes over NCCL's sockets. "
               f"`{UNSHAPED}`: the loopback interface as it is; other links are that interface at twice the speed of the link, "
               "because the bytes of both directions pass it.", ""] + steps(bench["figures"])
     missing = [leg for leg in bench["legs"] if leg["status"] != "passed"]
@@ -88,9 +90,13 @@ def page_of(suite, bench):
 
 
 def main():
-    suite, bench = (json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:3])
-    text = page_of(suite, bench)
-    (pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else PAGE).write_text(text, encoding="utf-8")
+    pages = [path for path in sys.argv[1:] if not path.endswith(".json")] or [PAGE]
+    *suites, bench = (json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:] if path.endswith(".json"))
+    for more in suites[1:]:
+        if more["bundle"] != suites[0]["bundle"] or more["machine"].get("gpu") != suites[0]["machine"].get("gpu"):
+            sys.exit("page.py: the suites are of different bundles, or ran on different GPUs")
+        suites[0]["legs"] += more["legs"]
+    pathlib.Path(pages[0]).write_text(page_of(suites[0], bench), encoding="utf-8")
 
 
 if __name__ == "__main__":
