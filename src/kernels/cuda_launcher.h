@@ -13,10 +13,14 @@
 namespace tutti::kernels {
 
 inline constexpr int kThreadsOfOctets = 256;
-inline constexpr int kWarpsOfUnits = 8;               // of a thread block whose warps work on a unit each
+inline constexpr int kThreadsOfTeams = 256;           // of a thread block whose warps or parts of them take a unit each
+inline constexpr int kBlocksOfTeams = 4;              // of those, whose registers a multiprocessor has room for
 inline constexpr int kThreadsOfUnit = 512;            // of a thread block that works on a unit
+inline constexpr int kThreadsOfSmallUnit = 64;        // of one whose unit is small
 inline constexpr std::int64_t kMostBlocks = 1 << 16;  // of a launch; threads loop over what is more
-inline constexpr std::int64_t kMostOfWarp = 1024;     // elements of a unit that a warp holds in registers
+inline constexpr std::int64_t kMostOfWarp = 1024;     // elements of a unit that a warp works on
+inline constexpr int kFewLanes = 8;                   // of a team for small units
+inline constexpr std::int64_t kMostOfFewLanes = 256;  // elements of a unit that so few lanes work on
 
 template <class Octets>
 __global__ void __launch_bounds__(kThreadsOfOctets)
@@ -25,23 +29,23 @@ __global__ void __launch_bounds__(kThreadsOfOctets)
   RunOctets(octets, count, thread, std::int64_t{gridDim.x} * kThreadsOfOctets);
 }
 
-template <class Coder, class Runner, class Batch>
-__global__ void __launch_bounds__(kWarpsOfUnits* kWarp)
-    WarpKernel(const __grid_constant__ Batch batch, std::int64_t units) {
-  __shared__ typename Coder::Scratch scratch[kWarpsOfUnits];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const std::int64_t stride = std::int64_t{gridDim.x} * kWarpsOfUnits;
-  for (std::int64_t unit = std::int64_t{blockIdx.x} * kWarpsOfUnits + warp; unit < units; unit += stride) {
-    RunUnit<Coder, Runner>(WarpTeam(), scratch[warp], batch, unit);
+template <class Coder, class Runner, int kLanes, class Batch>
+__global__ void __launch_bounds__(kThreadsOfTeams, kBlocksOfTeams)
+    LanesKernel(const __grid_constant__ Batch batch, std::int64_t units) {
+  constexpr int kTeams = kThreadsOfTeams / kLanes;
+  __shared__ typename Coder::Scratch scratch[kTeams];
+  const int team = static_cast<int>(threadIdx.x) / kLanes;
+  const std::int64_t stride = std::int64_t{gridDim.x} * kTeams;
+  for (std::int64_t unit = std::int64_t{blockIdx.x} * kTeams + team; unit < units; unit += stride) {
+    RunUnit<Coder, Runner>(LanesTeam<kLanes>(), scratch[team], batch, unit);
   }
 }
 
-template <class Coder, class Runner, class Batch>
-__global__ void __launch_bounds__(kThreadsOfUnit)
-    ThreadBlockKernel(const __grid_constant__ Batch batch, std::int64_t units) {
+template <class Coder, class Runner, int kThreads, class Batch>
+__global__ void __launch_bounds__(kThreads) ThreadBlockKernel(const __grid_constant__ Batch batch, std::int64_t units) {
   __shared__ typename Coder::Scratch scratch;
   for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    RunUnit<Coder, Runner>(ThreadBlockTeam<kThreadsOfUnit>(), scratch, batch, unit);
+    RunUnit<Coder, Runner>(ThreadBlockTeam<kThreads>(), scratch, batch, unit);
   }
 }
 
@@ -58,24 +62,38 @@ class CudaLauncher {
     return StatusOfLaunch();
   }
 
-  // Small blocks get a warp each; so do the coders whose elements are decoded alone.
+  // The smaller its blocks are, the fewer threads work on one.
   template <class Coder, class Runner, class Batch>
   absl::Status EnqueueUnits(const Batch& batch) const {
-    const std::int64_t units = batch.ends[batch.num_jobs - 1];
-    ForgetReportedError();
+    std::int64_t block = 0;
+    for (int i = 0; i < batch.num_jobs; ++i) block = std::max(block, Runner::LayoutOf(batch.jobs[i]).block);
     if constexpr (Coder::kAlone) {
-      bool small = true;
-      for (int i = 0; i < batch.num_jobs; ++i) small = small && Runner::LayoutOf(batch.jobs[i]).block <= kMostOfWarp;
-      if (small) {
-        WarpKernel<Coder, Runner><<<BlocksFor(units, kWarpsOfUnits), kWarpsOfUnits * kWarp, 0, stream_>>>(batch, units);
-        return StatusOfLaunch();
+      if constexpr (Coder::kOnePass && Coder::kHasBlocks) {
+        if (block <= kMostOfFewLanes) return EnqueueLanes<Coder, Runner, kFewLanes>(batch);
       }
+      if (block <= kMostOfWarp) return EnqueueLanes<Coder, Runner, kWarp>(batch);
+    } else if (block <= kMostOfWarp) {
+      return EnqueueThreadBlocks<Coder, Runner, kThreadsOfSmallUnit>(batch);
     }
-    ThreadBlockKernel<Coder, Runner><<<BlocksFor(units, 1), kThreadsOfUnit, 0, stream_>>>(batch, units);
-    return StatusOfLaunch();
+    return EnqueueThreadBlocks<Coder, Runner, kThreadsOfUnit>(batch);
   }
 
  private:
+  template <class Coder, class Runner, int kLanes, class Batch>
+  absl::Status EnqueueLanes(const Batch& batch) const {
+    const std::int64_t units = batch.ends[batch.num_jobs - 1];
+    ForgetReportedError();
+    LanesKernel<Coder, Runner, kLanes>
+        <<<BlocksFor(units, kThreadsOfTeams / kLanes), kThreadsOfTeams, 0, stream_>>>(batch, units);
+    return StatusOfLaunch();
+  }
+  template <class Coder, class Runner, int kThreads, class Batch>
+  absl::Status EnqueueThreadBlocks(const Batch& batch) const {
+    const std::int64_t units = batch.ends[batch.num_jobs - 1];
+    ForgetReportedError();
+    ThreadBlockKernel<Coder, Runner, kThreads><<<BlocksFor(units, 1), kThreads, 0, stream_>>>(batch, units);
+    return StatusOfLaunch();
+  }
   static unsigned BlocksFor(std::int64_t work, std::int64_t of_block) {
     return static_cast<unsigned>(std::min((work + of_block - 1) / of_block, kMostBlocks));
   }

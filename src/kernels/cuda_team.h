@@ -10,25 +10,25 @@
 namespace tutti::kernels {
 
 inline constexpr int kWarp = 32;
-inline constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 
-// team.h says what the functions do.
-struct WarpTeam {
-  __device__ static int rank() { return static_cast<int>(threadIdx.x % kWarp); }
-  static constexpr int size() { return kWarp; }
-  __device__ void Sync() const { __syncwarp(); }
-  __device__ bool All(bool value) const { return __all_sync(kWholeWarp, value) != 0; }
-  __device__ bool Any(bool value) const { return __any_sync(kWholeWarp, value) != 0; }
+// kLanes threads of a warp, a power of two; team.h says what the functions do.
+template <int kLanes>
+struct LanesTeam {
+  __device__ static int rank() { return static_cast<int>(threadIdx.x % kLanes); }
+  static constexpr int size() { return kLanes; }
+  __device__ void Sync() const { __syncwarp(mask()); }
+  __device__ bool All(bool value) const { return __all_sync(mask(), value) != 0; }
+  __device__ bool Any(bool value) const { return __any_sync(mask(), value) != 0; }
   template <class T>
   __device__ T Combine(T value) const {
     constexpr int kWords = sizeof(T) / sizeof(std::uint32_t);
     static_assert(sizeof(T) % sizeof(std::uint32_t) == 0);
 #pragma unroll
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
       std::uint32_t words[kWords];
       memcpy(words, &value, sizeof(value));
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(kWholeWarp, words[i], distance);
+      for (int i = 0; i < kWords; ++i) words[i] = __shfl_xor_sync(mask(), words[i], distance);
       T other;
       memcpy(&other, words, sizeof(other));
       value.Add(other);
@@ -38,20 +38,28 @@ struct WarpTeam {
   __device__ std::uint64_t SumBefore(std::uint64_t value, std::uint64_t& total) const {
     std::uint64_t sum = value;
 #pragma unroll
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const std::uint64_t before = __shfl_up_sync(kWholeWarp, sum, distance);
+    for (int distance = 1; distance < kLanes; distance *= 2) {
+      const std::uint64_t before = __shfl_up_sync(mask(), sum, distance, kLanes);
       if (rank() >= distance) sum += before;
     }
-    total = __shfl_sync(kWholeWarp, sum, kWarp - 1);
+    total = __shfl_sync(mask(), sum, kLanes - 1, kLanes);
     return sum - value;
   }
+
+ private:
+  // The threads of the team among those of its warp.
+  __device__ static unsigned mask() {
+    constexpr unsigned kTeam = static_cast<unsigned>((std::uint64_t{1} << kLanes) - 1);
+    return kTeam << (threadIdx.x % kWarp / kLanes * kLanes);
+  }
 };
+
+using WarpTeam = LanesTeam<kWarp>;
 
 // A thread block of kThreads threads.
 template <int kThreads>
 struct ThreadBlockTeam {
   static constexpr int kWarps = kThreads / kWarp;
-
   __device__ static int rank() { return static_cast<int>(threadIdx.x); }
   static constexpr int size() { return kThreads; }
   __device__ void Sync() const { __syncthreads(); }

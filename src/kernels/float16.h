@@ -21,6 +21,13 @@ TUTTI_HOST_DEVICE inline std::uint16_t BFloat16FromFloat(float value) {
 }
 
 TUTTI_HOST_DEVICE inline float FloatFromFloat16(std::uint16_t bits) {
+#ifdef __CUDA_ARCH__
+  if ((bits & 0x7FFFu) <= 0x7C00u) {  // the instruction makes all NaNs alike
+    float value = 0;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+#endif
   const std::uint32_t sign = std::uint32_t{bits & 0x8000u} << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
   const std::uint32_t mantissa = bits & 0x3FFu;
@@ -36,6 +43,13 @@ TUTTI_HOST_DEVICE inline float FloatFromFloat16(std::uint16_t bits) {
 }
 
 TUTTI_HOST_DEVICE inline std::uint16_t Float16FromFloat(float value) {
+#ifdef __CUDA_ARCH__
+  if (value == value) {
+    std::uint16_t rounded = 0;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+    return rounded;
+  }
+#endif
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;

@@ -5,7 +5,6 @@
 #define TUTTI_KERNELS_HADAMARD_H_
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,14 +17,21 @@ namespace tutti::kernels {
 // differences of elements 1, 2, 4 … apart; `count` is a power of two.
 void Hadamard(float* values, std::size_t count);
 
+// The logarithm, rounded down, of a positive number. (nvcc makes of std::bit_width code that gives wrong numbers.)
+constexpr int FloorLog2(std::size_t count) {
+  int log = 0;
+  while ((count >>= 1) != 0) ++log;
+  return log;
+}
+
 // What a rotation multiplies the values of a piece of `count` elements by, before H and, on the way back, after it: the
 // factor 1/√count of each direction is rounded to a power of two, so that no value is rounded; the product of both is
 // 1/count.
 constexpr float RotationFactorThere(std::size_t count) {
-  return 1.0f / static_cast<float>(1u << (std::bit_width(count) / 2));
+  return 1.0f / static_cast<float>(1u << ((FloorLog2(count) + 1) / 2));
 }
 constexpr float RotationFactorBack(std::size_t count) {
-  return 1.0f / static_cast<float>(1u << ((std::bit_width(count) - 1) / 2));
+  return 1.0f / static_cast<float>(1u << (FloorLog2(count) / 2));
 }
 
 // The random signs of a rotation, and the sign bit of element `index`: set where the factor is −1.

@@ -18,4 +18,27 @@
 #define TUTTI_UNROLL
 #endif
 
+// In front of a loop that a GPU runs as a loop, and of one of which it runs four rounds at a time, so that the memory
+// that they read need not be waited for in each.
+#ifdef __CUDA_ARCH__
+#define TUTTI_KEEP_LOOP _Pragma("unroll 1")
+#define TUTTI_UNROLL_BY_FOUR _Pragma("unroll 4")
+#else
+#define TUTTI_KEEP_LOOP
+#define TUTTI_UNROLL_BY_FOUR
+#endif
+
+namespace tutti::kernels {
+
+// sum + a · b, where the product is exact, so that it makes no difference whether the product is rounded by itself.
+TUTTI_HOST_DEVICE inline float PlusExactProduct(float sum, float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, sum);
+#else
+  return sum + a * b;
+#endif
+}
+
+}  // namespace tutti::kernels
+
 #endif  // TUTTI_KERNELS_HOST_DEVICE_H_

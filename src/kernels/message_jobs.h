@@ -9,7 +9,9 @@
 #include "kernels/floating_element.h"
 #include "kernels/message_layout.h"
 #include "kernels/operand_list.h"
+#include "kernels/single_coders.h"
 #include "kernels/team.h"
+#include "kernels/value_range.h"
 
 namespace tutti::kernels {
 
@@ -42,6 +44,12 @@ struct RecodeJob {
   int num_versions;
   bool divides;
   Quotients<float> quotients;
+
+  TUTTI_HOST_DEVICE void Divide(float (&octet)[kOctet]) const {
+    if (!divides) return;
+    TUTTI_UNROLL
+    for (int i = 0; i < kOctet; ++i) octet[i] = quotients.Of(octet[i]);
+  }
 };
 
 // The threads' access to the word for faults; null: nobody wants to know.
@@ -57,35 +65,106 @@ TUTTI_HOST_DEVICE inline std::int64_t UnitsOf(const MessageLayout& layout) {
   return layout.blocks > 0 ? layout.blocks : 1;
 }
 
+// The number of the first of the messages that has not the header of `layout`; `count` when all have it. The same for
+// all threads, even while a peer changes a message.
 template <class Team>
-TUTTI_HOST_DEVICE bool HasHeader(const Team& team, const MessageLayout& layout, const std::uint8_t* message) {
+TUTTI_HOST_DEVICE int FirstWithoutHeader(const Team& team, const MessageLayout& layout,
+                                         const std::uint8_t* const* messages, int count) {
   bool equal = true;
-  for (int i = team.rank(); i < layout.header_bytes; i += team.size()) {
-    equal = equal && message[i] == layout.header[i];
+  TUTTI_UNROLL_BY_FOUR
+  for (int m = 0; m < count; ++m) {
+    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) {
+      equal &= messages[m][i] == layout.header[i];  // not &&, which would wait for each byte
+    }
   }
-  return team.All(equal);  // the same for all threads, even while a peer changes the message
+  if (team.All(equal)) return count;
+  for (int m = 0; m < count - 1; ++m) {
+    equal = true;
+    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) {
+      equal = equal && messages[m][i] == layout.header[i];
+    }
+    if (!team.All(equal)) return m;
+  }
+  return count - 1;
 }
 
-// Encodes block `unit` of `values`, which begin with element 0 of the message.
-template <class Coder, class Team>
-TUTTI_HOST_DEVICE void EncodeUnit(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
-                                  ValueSource values, std::int64_t unit) {
-  const MessageLayout& layout = job.layout;
-  if (unit == 0) {
-    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) job.message[i] = layout.header[i];
+// `values` of an encoder plus, unless null, a residual.
+template <class Values>
+struct CorrectedValues {
+  TUTTI_HOST_DEVICE void LoadOctet(std::int64_t begin, int n, float (&octet)[kOctet]) const {
+    values.LoadOctet(begin, n, octet);
+    Correct(begin, n, octet);
   }
-  if (layout.blocks == 0) return;
-  const auto place = PlaceOf(layout, unit, job.message);
-  values = values.From(place.begin);
-  float* const residual = job.residual == nullptr ? nullptr : job.residual + place.begin;
+  TUTTI_HOST_DEVICE void ReloadOctet(std::int64_t begin, int n, float (&octet)[kOctet]) const {
+    values.ReloadOctet(begin, n, octet);
+    Correct(begin, n, octet);
+  }
+  TUTTI_HOST_DEVICE void Correct(std::int64_t begin, int n, float (&octet)[kOctet]) const {
+    if (residual == nullptr) return;
+    float addend[kOctet];
+    LoadElements(residual + begin, n, addend);
+    TUTTI_UNROLL
+    for (int i = 0; i < kOctet; ++i) octet[i] = octet[i] + addend[i];
+  }
+
+  Values values;
+  const float* residual;
+};
+
+// Values of an encoder: the sum of a job's versions in block `unit`, which is stored when it is loaded.
+template <class Coder>
+struct SumOfVersions {
+  TUTTI_HOST_DEVICE SumOfVersions(const RecodeJob& its_job, std::int64_t its_unit)
+      : job(its_job), unit(its_unit), sum(job.sum + PlaceOf(job.encode.layout, unit, job.versions[0]).begin) {}
+
+  TUTTI_HOST_DEVICE void LoadOctet(std::int64_t begin, int n, float (&octet)[kOctet]) const {
+    TUTTI_UNROLL
+    for (int i = 0; i < kOctet; ++i) octet[i] = -0.0f;  // which leaves what is added as it is
+    // What several versions have in memory is on its way before the first of them is waited for.
+    constexpr int kAtOnce = 4;
+    TUTTI_KEEP_LOOP
+    for (int first = 0; first < job.num_versions; first += kAtOnce) {
+      const int count = job.num_versions - first;
+      typename Coder::Numbers numbers[kAtOnce];
+      typename Coder::Code codes[kAtOnce];
+      TUTTI_UNROLL
+      for (int v = 0; v < kAtOnce; ++v) {
+        if (v >= count) continue;
+        const auto place = PlaceOf(job.encode.layout, unit, job.versions[first + v]);
+        Coder::LoadNumbers(place, numbers[v]);
+        Coder::LoadCode(place.code, begin, n, codes[v]);
+      }
+      TUTTI_UNROLL
+      for (int v = 0; v < kAtOnce; ++v) {
+        if (v >= count) continue;
+        float addend[kOctet];
+        Coder::ValuesOf(Coder::LevelsOf(numbers[v]), codes[v], addend);
+        TUTTI_UNROLL
+        for (int i = 0; i < kOctet; ++i) octet[i] += addend[i];
+      }
+    }
+    job.Divide(octet);
+    StoreElements(octet, n, sum + begin);
+  }
+  TUTTI_HOST_DEVICE void ReloadOctet(std::int64_t begin, int n, float (&octet)[kOctet]) const {
+    LoadElements(sum + begin, n, octet);
+  }
+
+  const RecodeJob& job;
+  const std::int64_t unit;
+  float* const sum;  // of the block
+};
+
+// Encodes the block at `place`. With a residual the corrected values take its place, until they are encoded.
+template <class Coder, class Team>
+TUTTI_HOST_DEVICE void EncodeInPasses(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
+                                      const BlockPlace<std::uint8_t>& place, ValueSource values, float* residual) {
+  const MessageLayout& layout = job.layout;
   if (residual != nullptr) {
+    const CorrectedValues<ValueSource> corrected{values, residual};
     ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
       float octet[kOctet];
-      LoadElements(residual + begin, n, octet);
-      float gradient[kOctet];
-      values.LoadOctet(begin, n, gradient);
-      TUTTI_UNROLL
-      for (int i = 0; i < kOctet; ++i) octet[i] = gradient[i] + octet[i];
+      corrected.LoadOctet(begin, n, octet);
       StoreElements(octet, n, residual + begin);
     });
     team.Sync();
@@ -94,9 +173,28 @@ TUTTI_HOST_DEVICE void EncodeUnit(const Team& team, typename Coder::Scratch& scr
   Coder::Encode(team, scratch, layout, place, values, job.draw);
   team.Sync();
   if (residual == nullptr) return;
-  Coder::Decode(team, scratch, layout, PlaceOf<const std::uint8_t>(layout, unit, job.message), Output::kRemainder,
-                ValueSink(residual));
+  Coder::Decode(team, scratch, layout, PlaceOf<const std::uint8_t>(layout, place.index, job.message),
+                Output::kRemainder, ValueSink(residual));
   team.Sync();
+}
+
+// Encodes block `unit`, whose values are `values`. Those of a coder of more than one pass lie in memory.
+template <class Coder, class Team, class Values>
+TUTTI_HOST_DEVICE void EncodeUnit(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
+                                  const Values& values, std::int64_t unit) {
+  const MessageLayout& layout = job.layout;
+  if (unit == 0) {
+    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) job.message[i] = layout.header[i];
+  }
+  if (layout.blocks == 0) return;
+  const auto place = PlaceOf(layout, unit, job.message);
+  float* const residual = job.residual == nullptr ? nullptr : job.residual + place.begin;
+  if constexpr (Coder::kOnePass) {
+    Coder::Encode(team, layout, place, CorrectedValues<Values>{values, residual}, job.draw, residual);
+    team.Sync();
+  } else {
+    EncodeInPasses<Coder>(team, scratch, job, place, values, residual);
+  }
 }
 
 // A job has `layout()`, by which its units are counted, and Run, which works on one unit; `number` is that of the job's
@@ -107,7 +205,8 @@ struct RunEncode {
   template <class Coder, class Team>
   TUTTI_HOST_DEVICE static void Run(const Team& team, typename Coder::Scratch& scratch, const EncodeJob& job,
                                     std::int64_t unit, int /*number*/, FaultReport /*report*/) {
-    EncodeUnit<Coder>(team, scratch, job, ValueSource(job.values, job.type), unit);
+    const ValueSource values(job.values, job.type);
+    EncodeUnit<Coder>(team, scratch, job, values.From(unit * job.layout.block), unit);
   }
 };
 
@@ -118,7 +217,7 @@ struct RunDecode {
   TUTTI_HOST_DEVICE static void Run(const Team& team, typename Coder::Scratch& scratch, const DecodeJob& job,
                                     std::int64_t unit, int number, FaultReport report) {
     const MessageLayout& layout = job.layout;
-    if (!HasHeader(team, layout, job.message)) return report.Raise(FaultKind::kHeader, number);
+    if (FirstWithoutHeader(team, layout, &job.message, 1) == 0) return report.Raise(FaultKind::kHeader, number);
     if (layout.blocks == 0) return;
     const auto place = PlaceOf(layout, unit, job.message);
     const Output output = job.accumulate ? Output::kAdd : Output::kSet;
@@ -136,38 +235,34 @@ struct RunRecode {
   TUTTI_HOST_DEVICE static void Run(const Team& team, typename Coder::Scratch& scratch, const RecodeJob& job,
                                     std::int64_t unit, int /*number*/, FaultReport report) {
     const MessageLayout& layout = job.encode.layout;
-    for (int v = 0; v < job.num_versions; ++v) {
-      if (!HasHeader(team, layout, job.versions[v])) return report.Raise(FaultKind::kHeader, v);
+    const int v = FirstWithoutHeader(team, layout, job.versions, job.num_versions);
+    if (v < job.num_versions) return report.Raise(FaultKind::kHeader, v);
+    if constexpr (Coder::kOnePass) {
+      EncodeUnit<Coder>(team, scratch, job.encode, SumOfVersions<Coder>(job, unit), unit);
+    } else {
+      if (layout.blocks > 0) {
+        AddUp<Coder>(team, scratch, job, unit, report);
+        team.Sync();
+      }
+      EncodeUnit<Coder>(team, scratch, job.encode, ValueSource(job.sum).From(unit * layout.block), unit);
     }
-    if (layout.blocks > 0) {
-      AddUp<Coder>(team, scratch, job, unit, report);
-      team.Sync();
-    }
-    EncodeUnit<Coder>(team, scratch, job.encode, ValueSource(job.sum), unit);
   }
 
  private:
+  // Sets the sum, in memory.
   template <class Coder, class Team>
   TUTTI_HOST_DEVICE static void AddUp(const Team& team, typename Coder::Scratch& scratch, const RecodeJob& job,
                                       std::int64_t unit, FaultReport report) {
     const MessageLayout& layout = job.encode.layout;
     const auto first = PlaceOf(layout, unit, job.versions[0]);
-    float* const sum = job.sum + first.begin;
     if constexpr (Coder::kAlone) {
+      const SumOfVersions<Coder> sum(job, unit);
       ForEachOctet(team, first.elements, [&](std::int64_t begin, int n) {
         float octet[kOctet];
-        Coder::DecodeOctet(Coder::LevelsOf(first), first.code, begin, n, octet);
-        for (int v = 1; v < job.num_versions; ++v) {
-          const auto place = PlaceOf(layout, unit, job.versions[v]);
-          float addend[kOctet];
-          Coder::DecodeOctet(Coder::LevelsOf(place), place.code, begin, n, addend);
-          TUTTI_UNROLL
-          for (int i = 0; i < kOctet; ++i) octet[i] += addend[i];
-        }
-        Divide(job, octet);
-        StoreElements(octet, n, sum + begin);
+        sum.LoadOctet(begin, n, octet);
       });
     } else {
+      float* const sum = job.sum + first.begin;
       for (int v = 0; v < job.num_versions; ++v) {
         const auto place = PlaceOf(layout, unit, job.versions[v]);
         if (!Coder::Decode(team, scratch, layout, place, v == 0 ? Output::kSet : Output::kAdd, ValueSink(sum))) {
@@ -178,16 +273,10 @@ struct RunRecode {
       ForEachOctet(team, first.elements, [&](std::int64_t begin, int n) {
         float octet[kOctet];
         LoadElements(sum + begin, n, octet);
-        Divide(job, octet);
+        job.Divide(octet);
         StoreElements(octet, n, sum + begin);
       });
     }
-  }
-
-  TUTTI_HOST_DEVICE static void Divide(const RecodeJob& job, float (&octet)[kOctet]) {
-    if (!job.divides) return;
-    TUTTI_UNROLL
-    for (int i = 0; i < kOctet; ++i) octet[i] = job.quotients.Of(octet[i]);
   }
 };
 

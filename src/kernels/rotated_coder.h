@@ -13,6 +13,7 @@ namespace tutti::kernels {
 
 struct RotatedGrid4Coder {
   static constexpr bool kAlone = false;
+  static constexpr bool kOnePass = false;
   struct Scratch {
     float values[Rotation::kMaxElements];  // one rotated block
   };
@@ -23,7 +24,7 @@ struct RotatedGrid4Coder {
                                        std::uint64_t draw) {
     const RandomStream signs = RotationSigns(layout.seed);
     for (std::int64_t begin = 0; begin < place.elements;) {
-      const auto n = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(place.elements - begin)));
+      const std::int64_t n = PieceOf(place.elements - begin);
       const float factor = RotationFactorThere(static_cast<std::size_t>(n));
       for (std::int64_t i = begin + team.rank(); i < begin + n; i += team.size()) {
         scratch.values[i] = Signed(signs, i, values.At(i) * factor);
@@ -31,7 +32,7 @@ struct RotatedGrid4Coder {
       Hadamard(team, scratch.values + begin, n);
       begin += n;
     }
-    EncodeRange<GridScheme<4>>(team, layout, place, ValueSource(scratch.values), draw);
+    EncodeRange<GridScheme<4>>(team, layout, place, ValueSource(scratch.values), draw, /*residual=*/nullptr);
   }
 
   template <class Team>
@@ -42,7 +43,7 @@ struct RotatedGrid4Coder {
     Grid4Coder::Scratch none;
     Grid4Coder::Decode(team, none, layout, place, Output::kSet, ValueSink(scratch.values));
     for (std::int64_t begin = 0; begin < place.elements;) {
-      const auto n = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(place.elements - begin)));
+      const std::int64_t n = PieceOf(place.elements - begin);
       const float factor = RotationFactorBack(static_cast<std::size_t>(n));
       Hadamard(team, scratch.values + begin, n);
       for (std::int64_t i = begin + team.rank(); i < begin + n; i += team.size()) {
@@ -54,6 +55,10 @@ struct RotatedGrid4Coder {
   }
 
  private:
+  // The length of the first piece of what is left of a block.
+  TUTTI_HOST_DEVICE static std::int64_t PieceOf(std::int64_t left) {
+    return std::int64_t{1} << FloorLog2(static_cast<std::size_t>(left));
+  }
   TUTTI_HOST_DEVICE static float Signed(RandomStream signs, std::int64_t index, float value) {
     const std::uint32_t sign = RotationSign(signs, static_cast<std::size_t>(index));
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ sign);
@@ -66,7 +71,7 @@ struct RotatedGrid4Coder {
     team.Sync();
     for (std::int64_t distance = 1; distance < count; distance *= 2) {
       for (std::int64_t pair = team.rank(); pair < count / 2; pair += team.size()) {
-        const std::int64_t i = pair / distance * 2 * distance + pair % distance;
+        const std::int64_t i = 2 * pair - (pair & (distance - 1));
         const float a = values[i];
         const float b = values[i + distance];
         values[i] = a + b;

@@ -10,35 +10,29 @@
 
 namespace tutti::kernels {
 
-struct SignCoder {
-  static constexpr bool kAlone = true;
+struct SignCoder : AloneCoder<SignCoder> {
+  static constexpr bool kOnePass = false;
   using Levels = float;  // the scale
+  struct Numbers {
+    float scale[1];
+  };
+  struct Code {
+    std::uint32_t bits;
+  };
   struct Scratch {
     double sums[kPartialSums];
   };
 
-  TUTTI_HOST_DEVICE static Levels LevelsOf(const BlockPlace<const std::uint8_t>& place) {
-    float numbers[1];
-    LoadElements(place.numbers, 1, numbers);
-    return numbers[0];
+  TUTTI_HOST_DEVICE static void LoadNumbers(const BlockPlace<const std::uint8_t>& place, Numbers& numbers) {
+    LoadElements(place.numbers, 1, numbers.scale);
   }
-  TUTTI_HOST_DEVICE static void DecodeOctet(float scale, const std::uint8_t* code, std::int64_t begin, int /*n*/,
-                                            float (&octet)[kOctet]) {
-    const std::uint32_t bits = code[begin / kOctet];
+  TUTTI_HOST_DEVICE static Levels LevelsOf(const Numbers& numbers) { return numbers.scale[0]; }
+  TUTTI_HOST_DEVICE static void LoadCode(const std::uint8_t* code, std::int64_t begin, int /*n*/, Code& of_octet) {
+    of_octet.bits = code[begin / kOctet];
+  }
+  TUTTI_HOST_DEVICE static void ValuesOf(float scale, Code of_octet, float (&octet)[kOctet]) {
     TUTTI_UNROLL
-    for (int i = 0; i < kOctet; ++i) octet[i] = (bits >> i & 1u) != 0 ? -scale : scale;
-  }
-  template <class Team>
-  TUTTI_HOST_DEVICE static bool Decode(const Team& team, Scratch& /*scratch*/, const MessageLayout& /*layout*/,
-                                       const BlockPlace<const std::uint8_t>& place, Output output,
-                                       const ValueSink& values) {
-    const float scale = LevelsOf(place);
-    ForEachOctet(team, place.elements, [&](std::int64_t begin, int n) {
-      float octet[kOctet];
-      DecodeOctet(scale, place.code, begin, n, octet);
-      values.PutOctet(output, octet, begin, n);
-    });
-    return true;
+    for (int i = 0; i < kOctet; ++i) octet[i] = (of_octet.bits >> i & 1u) != 0 ? -scale : scale;
   }
 
   template <class Team>

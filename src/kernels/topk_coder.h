@@ -8,12 +8,14 @@
 #include "kernels/message_layout.h"
 #include "kernels/select_largest.h"
 #include "kernels/team.h"
+#include "kernels/value_range.h"
 
 namespace tutti::kernels {
 
 class TopKCoder {
  public:
   static constexpr bool kAlone = false;
+  static constexpr bool kOnePass = false;
   struct Scratch {
     std::uint64_t bins[kMostBins];  // how many values of the block fall into each bin of a round
     std::uint64_t ties;

@@ -44,7 +44,7 @@ TUTTI_HOST_DEVICE inline float OutputOf(Output output, float present, float valu
   return IsFinite(remainder) ? remainder : 0.0f;
 }
 
-// Values in memory that are read.
+// Values in memory that are read. All values that an encoder is given have LoadOctet and ReloadOctet.
 class ValueSource {
  public:
   ValueSource() = default;
@@ -58,6 +58,10 @@ class ValueSource {
     if (type_ == DType::kF32) return LoadElements(AddressOf(begin), count, octet);
     if (type_ == DType::kF16) return LoadLanes<Float16Element>(AddressOf(begin), count, octet);
     LoadLanes<BFloat16Element>(AddressOf(begin), count, octet);
+  }
+  // The same once more.
+  TUTTI_HOST_DEVICE void ReloadOctet(std::int64_t begin, int count, float (&octet)[kOctet]) const {
+    LoadOctet(begin, count, octet);
   }
   TUTTI_HOST_DEVICE float At(std::int64_t index) const {
     if (type_ == DType::kF32) return static_cast<const float*>(data_)[index];

@@ -80,7 +80,16 @@ inline float* FloatsAt(std::uint8_t* memory, std::int64_t offset) { return reint
 
 // A buffer for a message, which begins `offset` bytes behind the beginning.
 inline CaseBuffer MessageBuffer(const CodecChoice& choice, std::int64_t count, std::int64_t offset) {
-  return BufferOf(DType::kU8, choice.codec->encoded_bytes(count, choice.options), offset);
+  const std::int64_t length = choice.codec->encoded_bytes(count, choice.options);
+  CaseBuffer buffer = BufferOf(DType::kU8, length, offset);
+  buffer.decode = [=](const std::vector<std::uint8_t>& bytes) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    const absl::Span<const std::uint8_t> message(bytes.data() + offset, static_cast<std::size_t>(length));
+    // Nothing is decoded from bytes that are no message; zeros are no NaN.
+    return choice.codec->decode(message, choice.options, false, absl::MakeSpan(values)).ok() ? values
+                                                                                             : std::vector<float>();
+  };
+  return buffer;
 }
 
 // The codec and the kernels of the CPU, on the memory of a case.

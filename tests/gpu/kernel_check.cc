@@ -62,16 +62,18 @@ class Checker {
     std::printf("%-60s %6d cases, %d of all failed\n", what.c_str(), cases_, failures_);
     std::fflush(stdout);
     cases_ = 0;
+    printed_ = 0;
     return failures_;
   }
 
  private:
   static constexpr std::size_t kAlignment = 256;
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-  static constexpr int kMostPrinted = 30;
+  static constexpr int kMostPrinted = 4;  // of those between two reports
 
   void Fail(const DeviceCase& the_case, const std::string& why) {
-    if (++failures_ <= kMostPrinted) std::printf("FAILED %s: %s\n", the_case.name.c_str(), why.c_str());
+    ++failures_;
+    if (++printed_ <= kMostPrinted) std::printf("FAILED %s: %s\n", the_case.name.c_str(), why.c_str());
   }
 
   const DeviceKernels& on_gpu_;
@@ -80,6 +82,7 @@ class Checker {
   std::vector<std::uint8_t> image_;
   int cases_ = 0;
   int failures_ = 0;
+  int printed_ = 0;
 };
 
 }  // namespace

@@ -14,6 +14,8 @@ SUITES = {"harness", "install", "lint", "sanitizers", "worlds", "processes", "co
           "gpu", "devices"}
 MIRRORED = ("src", ".", "algorithms", "bindings")
 PRINTS = re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w.:>])(std::)?(printf|puts|putchar)\s*\(")
+ON_DEVICE = re.compile(r"TUTTI_HOST_DEVICE|__device__")
+BITS = re.compile(r"\bstd::(bit_(?:floor|ceil|width)|count[lr]_(?:zero|one)|popcount|has_single_bit)\b")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
 
@@ -47,6 +49,14 @@ def quiet(path, text):
             yield f"{path}:{number}: {match.group().strip('( ')} in the library; return a status or use base/logging"
 
 
+def on_device(path, text):
+    if not ON_DEVICE.search(text):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := BITS.search(line.split("//")[0]):
+            yield f"{path}:{number}: nvcc makes of {match.group()} code that gives wrong numbers; write a loop"
+
+
 def mirrored(path, root):
     """tests/F/x_test.cc tests files of the folder F of src, algorithms, bindings or the top whose names share a word with x;
     conformance_test.cc and every_y_test.cc test all of F."""
@@ -66,7 +76,7 @@ def mirrored(path, root):
 
 
 def violations_of(path, content, root=tree.ROOT):
-    for rule in (size, names, text, quiet):
+    for rule in (size, names, text, quiet, on_device):
         yield from rule(path, content)
     yield from mirrored(path, root)
 

@@ -145,6 +145,7 @@ class Files(unittest.TestCase):
             ("src/plan/x.cc", "// TODO: the rest\n"),
             ("src/plan/x.cc", "std::cout << 1;\n"),
             ("src/plan/x.cc", 'printf("1");\n'),
+            ("src/kernels/x.h", "TUTTI_HOST_DEVICE int F(unsigned n) { return std::bit_width(n); }\n"),
         ]:
             self.assertEqual(len(self.violations(path, content)), 1, (path, content[:20]))
 
@@ -153,6 +154,7 @@ class Files(unittest.TestCase):
             ("src/plan/x.cc", "\n" * 600),
             ("src/base/logging.cc", 'std::fprintf(stderr, "x");\nstd::snprintf(b, 1, "x");\nabsl::SNPrintF();\n'),
             ("bindings/cli/main.cc", 'printf("1");\n'),
+            ("src/kernels/x.h", "inline int F(unsigned n) { return std::bit_width(n); }\n"),
         ]:
             self.assertEqual(self.violations(path, content), [])
 
