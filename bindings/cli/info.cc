@@ -73,8 +73,8 @@ void PrintBuild() {
   Heading("Versions");
   Line("tutti", Version());
   Line("compiler", CompilerVersion());
-  const absl::StatusOr<std::string> ucx = UcxVersion();
-  Line("UCX", ucx.ok() ? *ucx : std::string(ucx.status().message()));
+  const absl::StatusOr<UcxSummary> ucx = DescribeUcx();
+  Line("UCX", ucx.ok() ? absl::StrCat(ucx->version, " (", ucx->path, ")") : std::string(ucx.status().message()));
   const absl::StatusOr<CudaSummary> cuda = DescribeCuda();
   Line("CUDA", cuda.ok() ? absl::StrCat(cuda->runtime, " (the driver serves ", cuda->driver, ")")
                          : std::string(cuda.status().message()));

@@ -15,9 +15,14 @@ absl::string_view Version();
 // The compiler that built the library: "g++ 12.2.0".
 absl::string_view CompilerVersion();
 
-// The UCX that processes of this machine use, which may be newer than the one Tutti was built with; loads it.
-// Unimplemented when the build has no UCX transport, NotFound when UCX cannot be loaded.
-absl::StatusOr<std::string> UcxVersion();
+struct UcxSummary {
+  std::string version;  // "1.13.1"
+  std::string path;     // the file of libucp
+};
+
+// The UCX that this process uses, which may be newer than the one Tutti was built with, and the UCX of an MPI in the
+// process; loads it. Unimplemented when the build has no UCX transport, NotFound when UCX cannot be loaded.
+absl::StatusOr<UcxSummary> DescribeUcx();
 
 }  // namespace tutti
 

@@ -15,7 +15,7 @@ absl::string_view CompilerVersion() {
 }
 
 #ifndef TUTTI_WITH_UCX
-absl::StatusOr<std::string> UcxVersion() { return absl::UnimplementedError("this build has no UCX transport"); }
+absl::StatusOr<UcxSummary> DescribeUcx() { return absl::UnimplementedError("this build has no UCX transport"); }
 #endif
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "transports/ucx/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <string>
@@ -26,10 +27,11 @@ void SetDirectoryOfSharedFiles() {
   }
 }
 
-// Sets variables, because libucs reads them as it loads; the last six, from UCX_POSIX_ERROR_HANDLING to UCX_POSIX_DIR,
-// are no settings of a context in UCX 1.13. Variables that the user has set stay.
-void SetProcessWideDefaults() {
-  constexpr int kKeep = 0;
+constexpr int kKeep = 0;  // variables that the user has set stay
+
+// Sets the variables that libucs reads as it loads. A libucs that has been loaded already would only warn that nothing
+// uses them: signals, memory hooks and logs are then as the program wants them that loaded it.
+void SetDefaultsOfLoading() {
   setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // else UCX takes over SIGSEGV, SIGBUS, SIGILL and SIGFPE
   setenv("UCX_DEBUG_SIGNO", "0", kKeep);       // else UCX takes over SIGHUP to write a log, and SIGHUP ends nothing
   setenv("UCX_MEM_EVENTS", "n", kKeep);     // else UCX patches mmap and its kin; all of Tutti's memory is host memory
@@ -37,6 +39,10 @@ void SetProcessWideDefaults() {
   setenv("UCX_WARN_UNUSED_ENV_VARS", "n", kKeep);  // variables of other versions are normal
   setenv("UCX_LOG_FILE", "stderr", kKeep);         // stdout belongs to the user
   setenv("UCX_LOG_LEVEL", "fatal", kKeep);         // dead peers are reported as statuses
+}
+
+// Sets variables that are no settings of a context in UCX 1.13; UCX reads them as it makes a worker.
+void SetDefaultsOfWorkers() {
   // Without these two variables, asking for errors of dead peers silently moves all messages from shared memory to TCP.
   setenv("UCX_POSIX_ERROR_HANDLING", "y", kKeep);
   setenv("UCX_SYSV_ERROR_HANDLING", "y", kKeep);
@@ -48,22 +54,56 @@ void SetProcessWideDefaults() {
   SetDirectoryOfSharedFiles();
 }
 
-absl::StatusOr<Library> Load() {
-  SetProcessWideDefaults();
-  // Loads the library against which this one was compiled, or if that file has moved, the library that the system
-  // finds.
-  void* handle = dlopen(TUTTI_UCP_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
-        "UCX cannot be loaded: ", dlerror(),
-        "; install UCX 1.13 or later (libucx0 of Debian and Ubuntu), or name its folder in LD_LIBRARY_PATH"));
+constexpr char kUcp[] = "libucp.so.0";
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+
+std::string PathOf(void* handle) {
+  const link_map* map = nullptr;
+  return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name != nullptr ? map->l_name : "";
+}
+
+// Loads the libucp of the UCX whose `libucs` an MPI or another library has brought into this process: the loader gives
+// that libucs to every libucp, and one of another version would lack symbols there. libuct is loaded by its path first,
+// because to libucp the loader would give the libuct of Tutti's RPATH or of LD_LIBRARY_PATH.
+absl::StatusOr<void*> OpenBeside(void* libucs) {
+  const std::string path = PathOf(libucs);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  void* handle = dlopen(absl::StrCat(folder, "libuct.so.0").c_str(), kFlags);
+  if (handle != nullptr) handle = dlopen(absl::StrCat(folder, kUcp).c_str(), kFlags);
+  if (handle != nullptr) return handle;
+  return absl::NotFoundError(absl::StrCat(
+      "UCX cannot be loaded: this process has loaded ", path, ", and not the ", kUcp, " beside that file: ", dlerror(),
+      "; install all libraries of one UCX, 1.13 or later, in one folder, and let the process load no other"));
+}
+
+absl::StatusOr<void*> Open() {
+  constexpr int kOnlyIfLoaded = kFlags | RTLD_NOLOAD;
+  if (void* const loaded = dlopen(kUcp, kOnlyIfLoaded)) return loaded;
+  if (void* const libucs = dlopen("libucs.so.0", kOnlyIfLoaded)) return OpenBeside(libucs);
+  SetDefaultsOfLoading();
+  // The library against which this one was compiled, or if that file has moved, the library that the system finds.
+  if (void* const handle = dlopen(TUTTI_UCP_LIBRARY, kFlags)) return handle;
+  std::string errors = dlerror();
+  if (absl::string_view(TUTTI_UCP_LIBRARY) != kUcp) {
+    if (void* const handle = dlopen(kUcp, kFlags)) return handle;
+    absl::StrAppend(&errors, ", and ", dlerror());
   }
+  return absl::NotFoundError(absl::StrCat(
+      "UCX cannot be loaded: ", errors,
+      "; install UCX 1.13 or later (libucx0 of Debian and Ubuntu), or name its folder in LD_LIBRARY_PATH"));
+}
+
+absl::StatusOr<Library> Load() {
+  SetDefaultsOfWorkers();
+  const absl::StatusOr<void*> handle = Open();
+  if (!handle.ok()) return handle.status();
   Library library;
-#define TUTTI_UCP_LOAD(function)                                                                    \
-  library.function = reinterpret_cast<decltype(library.function)>(dlsym(handle, #function));        \
-  if (library.function == nullptr) {                                                                \
-    return absl::NotFoundError(absl::StrCat("UCX lacks ", #function, "; needed is 1.13 or later")); \
+  library.path = PathOf(*handle);
+#define TUTTI_UCP_LOAD(function)                                                                       \
+  library.function = reinterpret_cast<decltype(library.function)>(dlsym(*handle, #function));          \
+  if (library.function == nullptr) {                                                                   \
+    return absl::NotFoundError(                                                                        \
+        absl::StrCat("UCX of ", library.path, " lacks ", #function, "; needed is UCX 1.13 or later")); \
   }
   TUTTI_UCP_FUNCTIONS(TUTTI_UCP_LOAD)
 #undef TUTTI_UCP_LOAD

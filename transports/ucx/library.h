@@ -6,6 +6,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include <string>
+
 #include "absl/status/statusor.h"
 
 // The functions of libucp that Tutti calls: only such as exist from UCX 1.13 to 1.22.
@@ -43,9 +45,13 @@ struct Library {
 #define TUTTI_UCP_MEMBER(function) decltype(&::function) function = nullptr;
   TUTTI_UCP_FUNCTIONS(TUTTI_UCP_MEMBER)
 #undef TUTTI_UCP_MEMBER
+
+  std::string path;  // the file of libucp
 };
 
-// The library, loaded at the first call and never unloaded. NotFound says what could not be loaded. Thread-safe, except
+// The library, loaded at the first call and never unloaded. A libucp that the process has loaded already is taken, and
+// where there is only a libucs (which an MPI leaves behind), the libucp that lies beside that libucs: one process can
+// have the libraries of one UCX only. NotFound says what could not be loaded. Thread-safe, except
 // that the first call sets UCX_* variables that are not set: no other thread may read the environment meanwhile.
 const absl::StatusOr<Library>& LoadLibrary();
 

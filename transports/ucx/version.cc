@@ -4,10 +4,10 @@
 
 namespace tutti {
 
-absl::StatusOr<std::string> UcxVersion() {
+absl::StatusOr<UcxSummary> DescribeUcx() {
   const absl::StatusOr<ucx::Library>& library = ucx::LoadLibrary();
   if (!library.ok()) return library.status();
-  return library->ucp_get_version_string();
+  return UcxSummary{.version = library->ucp_get_version_string(), .path = library->path};
 }
 
 }  // namespace tutti
