@@ -260,6 +260,14 @@ bool InSlurmStep(const Environment& environment) {
   return Find(environment, "SLURM_PROCID") != nullptr && Find(environment, "SLURM_STEP_ID") != nullptr;
 }
 
+// Whether a launcher of PMIx started this process. Open MPI 4 sets PMIX_RANK=0 by itself in a process that no launcher
+// has started and that calls MPI_Init, as Lightning does by way of mpi4py to look for an MPI.
+bool StartedByPmix(const Environment& environment) {
+  const std::string* const rank = Find(environment, "PMIX_RANK");
+  return rank != nullptr && !InSlurmStep(environment) &&
+         (*rank != "0" || Find(environment, "PRTE_LAUNCHED") != nullptr);
+}
+
 // The launchers in the order in which they are asked: a launcher that runs inside another launcher's job comes first.
 // srun sets PMIX_RANK or PMI_RANK too when srun serves an MPI; Slurm's own variables then tell more.
 constexpr Launcher kLaunchers[] = {
@@ -269,7 +277,7 @@ constexpr Launcher kLaunchers[] = {
      "WORLD_SIZE"},
     {"openmpi", [](const Environment& e) { return Find(e, "OMPI_COMM_WORLD_RANK") != nullptr; }, FromOpenMpi,
      "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"pmix", [](const Environment& e) { return Find(e, "PMIX_RANK") && !InSlurmStep(e); }, FromPmix, "PMIX_RANK", ""},
+    {"pmix", StartedByPmix, FromPmix, "PMIX_RANK", ""},
     {"pmi", [](const Environment& e) { return Find(e, "PMI_RANK") && (Find(e, "MPI_LOCALNRANKS") || !InSlurmStep(e)); },
      FromPmi, "PMI_RANK", "PMI_SIZE"},
     {"slurm", InSlurmStep, FromSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},

@@ -38,6 +38,14 @@ const Environment kHorovod = {{"HOROVOD_RANK", "0"},
                               {"HOROVOD_GLOO_RENDEZVOUS_PORT", "9"}};
 const Environment kOwn = {{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB_ID", "mine"}, {"TUTTI_EPOCH", "3"}};
 
+// What Open MPI 4.1 leaves in a process that no mpirun has started, between MPI_Init and MPI_Finalize.
+const Environment kSingleton = {{"PMIX_RANK", "0"},
+                                {"PMIX_NAMESPACE", "275120129"},
+                                {"OMPI_COMMAND", "./script"},
+                                {"OMPI_APP_CTX_NUM_PROCS", "1"},
+                                {"OMPI_MCA_ess", "singleton"},
+                                {"OMPI_MCA_orte_ess_num_procs", "1"}};
+
 const Environment kByHand = {{"RANK", "3"}, {"WORLD_SIZE", "4"}};
 
 Environment operator+(Environment a, const Environment& b) {
@@ -115,6 +123,11 @@ INSTANTIATE_TEST_SUITE_P(
              kSlurm + Environment{{"PMI_RANK", "4"}, {"PMI_SIZE", "5"}},
              {4, 5, 0, 1, "slurm 77.0", "slurm", 1}},
         Case{"BatchScriptOutsideAStep", Without(kSlurm, "SLURM_STEP_ID"), {0, 1, 0, 1, "single", "single", 0}},
+        Case{"SingletonOfOpenMpi", kSingleton, {0, 1, 0, 1, "single", "single", 0}},
+        Case{"SingletonOfOpenMpiThatTellsItsRankAlone", {{"PMIX_RANK", "0"}}, {0, 1, 0, 1, "single", "single", 0}},
+        Case{"SingletonOfOpenMpiInAStepOfSlurm", kSlurm + kSingleton, {4, 5, 0, 1, "slurm 77.0", "slurm", 1}},
+        Case{"SingletonOfOpenMpiUnderHydra", kHydra + kSingleton, {1, 2, 1, 2, "", "pmi", 0}},
+        Case{"SingletonOfOpenMpiWithRanksByHand", kByHand + kSingleton, {3, 4, 3, 4, "", "torchrun", 0}},
         Case{"JobIdIsOverridden", kOpenMpi + Environment{{"TUTTI_JOB_ID", "x"}}, {3, 4, 1, 2, "x", "openmpi", 0}}),
     [](const auto& test) { return test.param.name; });
 
@@ -149,6 +162,7 @@ TEST(IdentityErrorTest, NamesTheVariable) {
       {Without(kOpenMpi, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE is not"},
       {Without(kHydra, "PMI_SIZE"), "PMI_SIZE is not"},
       {Environment{{"PMIX_RANK", "1"}}, "set TUTTI_RANK and TUTTI_SIZE"},
+      {Environment{{"PMIX_RANK", "0"}, {"PRTE_LAUNCHED", "1"}}, "PMIX_RANK=0 is set, but no variable tells the number"},
       {kSlurm + Environment{{"SLURM_STEP_TASKS_PER_NODE", "2(x2"}}, "SLURM_STEP_TASKS_PER_NODE=2(x2"},
       {kSlurm + Environment{{"SLURM_LOCALID", "7"}}, "SLURM_LOCALID"},
       {Without(kHorovod, "HOROVOD_SIZE"), "HOROVOD_SIZE is not"},

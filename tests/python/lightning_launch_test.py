@@ -60,6 +60,11 @@ def test_a_script_starts_its_other_rank(strategy, tmp_path):
     check(forked_python.run([write(tmp_path, SCRIPT), strategy, 2]).stdout, strategy, 2, 8)
 
 
+def test_a_script_in_which_an_mpi_has_begun_without_mpirun(tmp_path):
+    ended = forked_python.run([write(tmp_path, SCRIPT), "bagua", 2], PMIX_RANK="0")  # as mpi4py with Open MPI 4 leaves it
+    check(ended.stdout, "bagua", 2, 8)
+
+
 @pytest.mark.parametrize("strategy", ["bagua_spawn", "tutti_fork:decentralized"])
 def test_processes_of_python(strategy, tmp_path):
     text = forked_python.run([write(tmp_path, SCRIPT), strategy, 2]).stdout
