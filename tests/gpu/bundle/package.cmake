@@ -38,7 +38,8 @@ add_library(tutti_bundled_python MODULE ${of_interpreter} $<TARGET_OBJECTS:tutti
 target_include_directories(tutti_bundled_python PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(tutti_bundled_python SYSTEM PRIVATE ${headers})
 target_link_libraries(tutti_bundled_python PRIVATE tutti_torch tutti_flags tutti_torch_python absl::inlined_vector)
-# torch is in the process before this module. An RPATH holds for UCX, which is loaded late, too.
+# torch is in the process before this module. An RPATH holds for libucp, which is loaded late, too, but not for what libucp
+# needs: gpu_suite names the folder.
 target_link_options(tutti_bundled_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--disable-new-dtags)
 set_target_properties(tutti_bundled_python PROPERTIES PREFIX "" OUTPUT_NAME _C SUFFIX ${suffix}
   LIBRARY_OUTPUT_DIRECTORY ${package} BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN/../../bin/libraries)
