@@ -5,6 +5,7 @@
 #define TUTTI_KERNELS_HADAMARD_H_
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,11 +18,16 @@ namespace tutti::kernels {
 // differences of elements 1, 2, 4 … apart; `count` is a power of two.
 void Hadamard(float* values, std::size_t count);
 
-// The logarithm, rounded down, of a positive number. (nvcc makes of std::bit_width code that gives wrong numbers.)
+// The logarithm, rounded down, of a positive number. For GPUs nvcc makes of std::bit_width code that gives wrong
+// numbers.
 constexpr int FloorLog2(std::size_t count) {
+#ifdef __CUDA_ARCH__
   int log = 0;
   while ((count >>= 1) != 0) ++log;
   return log;
+#else
+  return static_cast<int>(std::bit_width(count)) - 1;
+#endif
 }
 
 // What a rotation multiplies the values of a piece of `count` elements by, before H and, on the way back, after it: the

@@ -54,7 +54,8 @@ fs::path FolderOf(const char* name) {
 class UcxLoadedAlreadyDeathTest : public testing::TestWithParam<Loaded> {};
 
 TEST_P(UcxLoadedAlreadyDeathTest, MessagesTravelOverThatUcx) {
-  const auto& [folder, libraries] = GetParam();
+  const fs::path folder = GetParam().folder;
+  const int libraries = GetParam().libraries;
   const auto make = [&](int, const TransportOptions& options) {
     for (int i = 0; i < libraries; ++i) Load(folder / kLibraries[i], folder);
     std::vector<std::unique_ptr<Transport>> transports;
