@@ -85,7 +85,7 @@ class StreamExecutor final : public Executor {
   const StreamDevice device_;
   std::vector<Run*> active_;
   std::vector<Run*> pending_;
-  // Of Poll, which allocates nothing after the first calls.
+  // Lists of Poll, which keep their memory, so that Poll allocates nothing after the first calls.
   std::vector<const Channel*> channels_;
   std::vector<Run*> ended_;
   int in_foreground_ = 0;

@@ -70,22 +70,19 @@ TUTTI_HOST_DEVICE inline std::int64_t UnitsOf(const MessageLayout& layout) {
 template <class Team>
 TUTTI_HOST_DEVICE int FirstWithoutHeader(const Team& team, const MessageLayout& layout,
                                          const std::uint8_t* const* messages, int count) {
-  bool equal = true;
+  // What this thread has seen of a message's header; no &&, which would wait for each byte.
+  const auto equals = [&](int m) {
+    bool equal = true;
+    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) equal &= messages[m][i] == layout.header[i];
+    return equal;
+  };
+  bool all_equal = true;
   TUTTI_UNROLL_BY_FOUR
-  for (int m = 0; m < count; ++m) {
-    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) {
-      equal &= messages[m][i] == layout.header[i];  // not &&, which would wait for each byte
-    }
-  }
-  if (team.All(equal)) return count;
-  for (int m = 0; m < count - 1; ++m) {
-    equal = true;
-    for (int i = team.rank(); i < layout.header_bytes; i += team.size()) {
-      equal = equal && messages[m][i] == layout.header[i];
-    }
-    if (!team.All(equal)) return m;
-  }
-  return count - 1;
+  for (int m = 0; m < count; ++m) all_equal &= equals(m);
+  if (team.All(all_equal)) return count;
+  int first = 0;
+  while (first < count - 1 && team.All(equals(first))) ++first;
+  return first;
 }
 
 // `values` of an encoder plus, unless null, a residual.
@@ -120,7 +117,7 @@ struct SumOfVersions {
   TUTTI_HOST_DEVICE void LoadOctet(std::int64_t begin, int n, float (&octet)[kOctet]) const {
     TUTTI_UNROLL
     for (int i = 0; i < kOctet; ++i) octet[i] = -0.0f;  // which leaves what is added as it is
-    // What several versions have in memory is on its way before the first of them is waited for.
+    // Loads of several versions are under way before the first of them is waited for.
     constexpr int kAtOnce = 4;
     TUTTI_KEEP_LOOP
     for (int first = 0; first < job.num_versions; first += kAtOnce) {

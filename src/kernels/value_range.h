@@ -59,7 +59,7 @@ class ValueSource {
     if (type_ == DType::kF16) return LoadLanes<Float16Element>(AddressOf(begin), count, octet);
     LoadLanes<BFloat16Element>(AddressOf(begin), count, octet);
   }
-  // The same once more.
+  // The octet that LoadOctet gives, for an encoder that passes over its values twice.
   TUTTI_HOST_DEVICE void ReloadOctet(std::int64_t begin, int count, float (&octet)[kOctet]) const {
     LoadOctet(begin, count, octet);
   }

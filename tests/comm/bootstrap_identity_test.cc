@@ -38,7 +38,7 @@ const Environment kHorovod = {{"HOROVOD_RANK", "0"},
                               {"HOROVOD_GLOO_RENDEZVOUS_PORT", "9"}};
 const Environment kOwn = {{"TUTTI_RANK", "0"}, {"TUTTI_SIZE", "2"}, {"TUTTI_JOB_ID", "mine"}, {"TUTTI_EPOCH", "3"}};
 
-// What Open MPI 4.1 leaves in a process that no mpirun has started, between MPI_Init and MPI_Finalize.
+// The variables that Open MPI 4.1 leaves in a process that no mpirun has started, between MPI_Init and MPI_Finalize.
 const Environment kSingleton = {{"PMIX_RANK", "0"},
                                 {"PMIX_NAMESPACE", "275120129"},
                                 {"OMPI_COMMAND", "./script"},

@@ -72,6 +72,15 @@ class RankDriver {
   void Recv(Rank from, std::uint64_t tag, std::string* data, Op* op) {
     transport.endpoint(from).Recv(tag, data->data(), static_cast<std::int64_t>(data->size()), op);
   }
+  // Sends `out` to a peer that makes this call, too, and returns as many bytes of that peer.
+  std::string Exchange(Rank peer, std::uint64_t tag, const std::string& out) {
+    std::string in(out.size(), '?');
+    Op sent, received;
+    Send(peer, tag, out, &sent);
+    Recv(peer, tag, &in, &received);
+    Await({&sent, &received});
+    return in;
+  }
 
   const Rank rank;
   Transport& transport;

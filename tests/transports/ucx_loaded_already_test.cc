@@ -65,12 +65,7 @@ TEST_P(UcxLoadedAlreadyDeathTest, MessagesTravelOverThatUcx) {
   ForkedRanks ranks(2, {.name = "one_node", .make = make}, [&](Child& me) {
     const Rank peer = 1 - me.rank;
     const std::string out = Payload(1'000'003, static_cast<unsigned>(me.rank));
-    std::string in(out.size(), '?');
-    Op sent, received;
-    me.Send(peer, 1, out, &sent);
-    me.Recv(peer, 1, &in, &received);
-    me.Await({&sent, &received});
-    EXPECT_TRUE(in == Payload(in.size(), static_cast<unsigned>(peer)));
+    EXPECT_TRUE(me.Exchange(peer, 1, out) == Payload(out.size(), static_cast<unsigned>(peer)));
     for (const char* const library : kLibraries) EXPECT_EQ(FolderOf(library), folder) << library;
     EXPECT_EQ(fs::canonical(DescribeUcx()->path).parent_path(), folder);
     me.transport.Shutdown(absl::OkStatus());

@@ -35,12 +35,7 @@ TEST_P(UcxProcessDeathTest, CarriesMessagesAndMapsRegions) {
     const Rank peer = 1 - me.rank;
     me.transport.region().base[77] = static_cast<std::byte>(me.rank + 1);
     const std::string out = Payload((1 << 20) + 3, static_cast<unsigned>(me.rank));
-    std::string in(out.size(), '?');
-    Op sent, received;
-    me.Send(peer, 1, out, &sent);
-    me.Recv(peer, 1, &in, &received);
-    me.Await({&sent, &received});
-    EXPECT_TRUE(in == Payload(in.size(), static_cast<unsigned>(peer)));
+    EXPECT_TRUE(me.Exchange(peer, 1, out) == Payload(out.size(), static_cast<unsigned>(peer)));
     const MappedRegion theirs = me.transport.endpoint(peer).region();
     EXPECT_EQ(theirs.base != nullptr, GetParam().maps_peers);
     if (theirs.base != nullptr) {
