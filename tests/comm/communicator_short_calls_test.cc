@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "algorithms/schedules/mapped_peers.h"
 #include "engine/control_block.h"
 #include "tests/harness/world.h"
 #include "tutti/communicator.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti {
 namespace {

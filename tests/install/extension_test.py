@@ -90,10 +90,10 @@ class Pages(unittest.TestCase):
         example = cls.folder / "docs/examples/extension"
         shutil.copytree(ROOT / "docs/examples/extension", example)
         for name in PAGES:
-            (block,) = BLOCK.finditer(page(name))
-            file = cls.folder / block["file"]
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(block["code"], encoding="utf-8")
+            for block in BLOCK.finditer(page(name)):
+                file = cls.folder / block["file"]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(block["code"], encoding="utf-8")
         cls.printed = {}
         environment = {}
         for command in COMMAND.findall(page("extensions")):
@@ -122,9 +122,10 @@ class Pages(unittest.TestCase):
                           self.printed_by("launch"))
 
     def test_plans_of_the_loaded_library_are_verified(self):
-        self.assertIn("all_gather:toy", self.printed_by("plan all_gather:toy"))
+        for schedule in ("all_gather:toy", "all_reduce:toy"):
+            self.assertIn(schedule, self.printed_by(f"plan {schedule}"))
         self.assertIn("toy", self.printed_by("plan bytegrad:codec=toy"))
-        for name in ("all_gather:toy: the results of", "codec=toy: ", "toy:interval=2: the plans of"):
+        for name in ("all_gather:toy: the results of", "all_reduce:toy: the results of", "codec=toy: ", "toy:interval=2: the plans of"):
             self.assertIn(name, self.printed_by("check "))
         for command, text in self.printed.items():
             if "--verify" in command:
@@ -133,7 +134,7 @@ class Pages(unittest.TestCase):
     def test_the_bench_measures_and_the_listing_has_the_names(self):
         self.assertRegex(self.printed_by("bench"), r"65536.* toy")
         info = self.printed_by("info")
-        self.assertIn("algorithm toy, codec toy, schedule all_gather:toy", info)
+        self.assertIn("algorithm toy, codec toy, schedule all_gather:toy, schedule all_reduce:toy", info)
         self.assertRegex(info, r"all_gather +.*\btoy\b")
 
     def test_a_schedule_from_outside_competes(self):
@@ -178,7 +179,7 @@ class Pages(unittest.TestCase):
         script = f'[ "$TUTTI_RANK" = 0 ] || export TUTTI_EXTENSIONS={self.library}; exec {tutti} bench all_gather -e 4'
         ran = run(tutti, "launch", "-n", "2", "--", "sh", "-c", script)
         self.assertNotEqual(ran.returncode, 0)
-        self.assertIn("rank 1 has extensions=algorithm toy, codec toy, schedule all_gather:toy, rank 0 has ", ran.stderr)
+        self.assertIn("rank 1 has extensions=algorithm toy, codec toy, schedule all_gather:toy, schedule all_reduce:toy, rank 0 has ", ran.stderr)
 
     def expect_error(self, extensions, *parts):
         printed = self.tutti("plan", "all_gather:toy", "--ranks", "2", "--bytes", "1K", extensions=extensions)

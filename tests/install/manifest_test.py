@@ -44,7 +44,7 @@ class Manifest(unittest.TestCase):
     def test_the_toys_of_the_pages_are_found_where_the_pages_put_them(self):
         pages = [(ROOT / f"docs/adding_{name}.md").read_text(encoding="utf-8")
                  for name in ("a_schedule", "a_codec", "an_algorithm")]
-        places = [PLACE.search(text) for text in pages]
+        places = [place for text in pages for place in PLACE.finditer(text)]
 
         def change(algorithms):
             for place in places:
@@ -52,7 +52,7 @@ class Manifest(unittest.TestCase):
 
         said, manifest = self.configure(change)
         self.assertIsNotNone(manifest, said)
-        for symbol in ("tutti_schedule_all_gather_toy", "tutti_codec_toy", "tutti_algorithm_toy"):
+        for symbol in ("tutti_schedule_all_gather_toy", "tutti_schedule_all_reduce_toy", "tutti_codec_toy", "tutti_algorithm_toy"):
             self.assertIn(f"    &{symbol},\n", manifest)
 
     def test_every_own_file_is_listed_once(self):

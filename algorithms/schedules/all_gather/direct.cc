@@ -5,8 +5,8 @@
 // all outputs, all ranks meet again.
 //
 // Steps per rank: 2n+1 for n ranks, one-shot or not. Bytes read from or written to peers: (n-1)·C, C being one block.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -4,9 +4,9 @@
 //
 // Steps per rank: 1, of n-1 messages of one block (C bytes) at once. Bytes sent: (n-1)·C, the minimum. The schedule
 // serves blocks of few bytes where the way from node to node is long.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
 
 namespace tutti::schedules {
 namespace {

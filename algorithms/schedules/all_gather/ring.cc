@@ -4,9 +4,9 @@
 // block that it receives, until all blocks have gone around.
 //
 // Steps per rank: n-1 for n ranks, each one block sent and one received. Bytes sent: (n-1)·C, the minimum.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

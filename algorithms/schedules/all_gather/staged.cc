@@ -3,8 +3,8 @@
 // In every stage each rank copies a part of its block to its slot, all meet, and each rank reads the slots of all
 // others. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, (n-1)·C bytes read
 // from peers and C bytes copied to slots.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

@@ -9,8 +9,8 @@
 // Operands are combined in rank order, so every rank ends with the same bits.
 // Steps per rank, with n ranks: one-shot n+2, two-shot 2n+1; all but 2 (one-shot) or 1 (two-shot) of them are signals
 // and waits. Bytes read from and written to peers: one-shot (n-1)·S, two-shot 2·(n-1)/n·S.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -19,10 +19,10 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/fold.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/fold.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 namespace {

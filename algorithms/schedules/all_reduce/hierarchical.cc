@@ -11,11 +11,11 @@
 // Messages per rank and stage: 2(N-1). Bytes sent by a rank between nodes: 2·(N-1)/N·S/L (16-bit sums, averages and
 // products: 3·(N-1)/N·S/L, since partials are fp32); by a node, what one rank for each node would send. Bytes read from
 // the ranks of the node: 2·(L-1)/L·S.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/grid_stages.h"
-#include "algorithms/schedules/partials.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/grid_stages.h"
+#include "tutti/schedules/partials.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -5,8 +5,8 @@
 //
 // Steps per rank: 1, of n-1 messages at once. Bytes sent: (n-1)·S. No other schedule of messages waits only once for
 // the way from node to node; the schedule serves buffers of few bytes where that way is long.
-#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/pairwise_exchange.h"
 
 namespace tutti::schedules {
 namespace {

@@ -8,9 +8,9 @@
 // Steps per rank: log2 p (and 2 more where n is not a power of two). Bytes sent, unless partials are wider than
 // elements (partials.h): log2 p · S (participants with an extra: S more; extras: S). With few steps and many bytes the
 // schedule serves small buffers.
-#include "algorithms/schedules/fold.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/fold.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 namespace {

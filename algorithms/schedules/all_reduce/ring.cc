@@ -6,9 +6,9 @@
 // Steps per rank: 2(n-1) for n ranks, each one chunk sent and one received. Bytes sent: 2·(n-1)/n·S, the minimum for
 // messages (16-bit sums, averages and products: 3·(n-1)/n·S, since partials are fp32). Latency grows with n, so
 // the ring serves large buffers; all links carry equal load.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -3,8 +3,8 @@
 // The steps are those of ReduceInStages (stages.h). Operands are combined in rank order, so every rank ends with the
 // same bits. With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals, 2·(n-1)/n·S bytes
 // read from peers, and S bytes copied to slots.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

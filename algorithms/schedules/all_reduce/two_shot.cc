@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 namespace {

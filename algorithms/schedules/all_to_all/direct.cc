@@ -5,9 +5,9 @@
 // all ranks meet again. Rank r begins with the block of rank r+1, so that the ranks read from different memories.
 //
 // Steps per rank: 2n+1 (one-shot) or 3n for n ranks. Bytes read from peers: (n-1)·C, C being one block.
-#include "algorithms/schedules/mapped_peers.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

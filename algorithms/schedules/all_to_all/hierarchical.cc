@@ -8,9 +8,9 @@
 //
 // Messages per rank and stage: N-1, in place of the (N-1)·L of a schedule of messages alone. Bytes sent by a rank
 // between nodes: (N-1)·L·C. Bytes read from the ranks of the node: (L-1)·N·C.
-#include "algorithms/schedules/grid_stages.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/grid_stages.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

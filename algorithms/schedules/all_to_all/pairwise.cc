@@ -2,9 +2,9 @@
 // rank r+s and receives from rank r-s, so that at every step each rank is the target of one message only.
 //
 // Steps per rank: n-1, each one block of C bytes sent and one received. Bytes sent: (n-1)·C, the minimum.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
 
 namespace tutti::schedules {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "algorithms/schedules/all_to_all_v/short_blocks.h"
-#include "algorithms/schedules/chunks.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
 
 namespace tutti::schedules {
 namespace {

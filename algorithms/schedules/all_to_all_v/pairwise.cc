@@ -3,9 +3,9 @@
 // message only. Blocks are packed in rank order; an empty block makes no message.
 //
 // Steps per rank: n-1. Bytes sent: all blocks but the rank's own, the minimum.
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
 
 namespace tutti::schedules {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "algorithms/schedules/all_to_all_v/short_blocks.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

@@ -1,8 +1,8 @@
 // Barrier, direct: every rank signals, then waits for the signals of all others, in mapped memory.
 //
 // Steps per rank: n for n ranks. Nothing but signals travels.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

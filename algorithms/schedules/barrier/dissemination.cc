@@ -5,8 +5,8 @@
 // first or second hand, of the 2d-1 ranks before it, and after the last step of all ranks.
 //
 // Steps per rank: ⌈log2 n⌉ for n ranks, each one byte sent and one received.
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

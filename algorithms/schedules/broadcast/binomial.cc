@@ -5,8 +5,8 @@
 //
 // Steps: ⌈log2 n⌉ on the longest path between n ranks. Bytes sent: S per child, ⌈log2 n⌉·S by the root. The tree
 // serves small buffers.
-#include "algorithms/schedules/binomial_tree.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/binomial_tree.h"
 
 namespace tutti::schedules {
 namespace {

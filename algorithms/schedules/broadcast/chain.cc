@@ -3,9 +3,9 @@
 //
 // Steps: n-1 on the longest path between n ranks. Bytes sent: S, the whole buffer, by every rank but the last, the
 // minimum for messages. The chain serves large buffers: with k pieces it takes (k+n-2)/k of the time that S bytes take.
-#include "algorithms/schedules/chain_pieces.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chain_pieces.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -6,8 +6,8 @@
 //
 // Steps per rank, with n ranks: one-shot n+1 (root: n+2), otherwise 2n+1. Bytes read from the root: S by every other
 // rank, at the same time.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

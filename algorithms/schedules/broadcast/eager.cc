@@ -3,8 +3,8 @@
 //
 // Steps of the root: 2 or, out of place, 3; of every other rank 2. Bytes copied by the root: S, the buffer, and read
 // from the root: S by every other rank.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -9,8 +9,8 @@
 //
 // Messages per rank and stage: one received and one sent, at most. Bytes sent by a rank between nodes: S/L. A stage
 // takes N-1 messages to reach the last node.
-#include "algorithms/schedules/grid_stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/grid_stages.h"
 
 namespace tutti::schedules {
 namespace {

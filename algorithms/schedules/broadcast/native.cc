@@ -1,8 +1,8 @@
 // Broadcast, native: a transport beside the messages, such as NCCL on GPUs, performs the whole call.
 //
 // Steps per rank: 1. Bytes that must enter or leave a rank, at least: S bytes.
-#include "algorithms/schedules/native_call.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/native_call.h"
 
 TUTTI_SCHEDULE(broadcast, native) = {
     .collective = tutti::Collective::kBroadcast,

@@ -6,10 +6,10 @@
 //
 // Steps per rank: ⌈log2 n⌉ + n-1. Bytes sent: less than 2S by any rank but the root, at most ⌈log2 n⌉/2·S + S by the
 // root. The schedule serves large buffers.
-#include "algorithms/schedules/binomial_tree.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/binomial_tree.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -3,8 +3,8 @@
 // In every stage the root copies a part of its buffer to its slot, all meet, and every other rank reads the part.
 // With buffers of S bytes and k = S / (2 segments) stages: k+1 rounds of signals, S bytes copied to slots by the root,
 // and S bytes read by every other rank.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

@@ -3,8 +3,8 @@
 //
 // Steps of the root, with n ranks: 2n-1; of every other rank 2. Bytes copied by every rank but the root: C, one block,
 // and read by the root: (n-1)·C.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

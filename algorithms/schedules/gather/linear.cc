@@ -3,8 +3,8 @@
 //
 // Steps: 1 by every rank but the root, n-1 at the root, all at once. Bytes sent: C, one block, by every rank but the
 // root.
-#include "algorithms/schedules/chunks.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
 
 namespace tutti::schedules {
 namespace {

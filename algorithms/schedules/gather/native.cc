@@ -1,8 +1,8 @@
 // Gather, native: a transport beside the messages, such as NCCL on GPUs, performs the whole call.
 //
 // Steps per rank: 1. Bytes that must enter or leave a rank, at least: C bytes (root: (n-1)·C; C: one block).
-#include "algorithms/schedules/native_call.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/native_call.h"
 
 TUTTI_SCHEDULE(gather, native) = {
     .collective = tutti::Collective::kGather,

@@ -3,8 +3,8 @@
 // In every stage each rank but the root copies a part of its block to its slot, all meet, and the root reads the parts.
 // With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, C bytes copied to slots by
 // every rank but the root, and (n-1)·C bytes read by the root.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

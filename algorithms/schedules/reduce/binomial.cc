@@ -8,9 +8,9 @@
 // (16-bit sums, averages and products: 2S, since partials are fp32).
 #include <algorithm>
 
-#include "algorithms/schedules/binomial_tree.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/binomial_tree.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 namespace {

@@ -6,10 +6,10 @@
 // sent: S, the whole buffer, by every rank but the root, the minimum for messages (16-bit sums, averages and products:
 // 2S, since partials are fp32). The chain serves large buffers: with k pieces it takes (k+n-2)/k of the time that S
 // bytes take.
-#include "algorithms/schedules/chain_pieces.h"
-#include "algorithms/schedules/partials.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chain_pieces.h"
+#include "tutti/schedules/partials.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

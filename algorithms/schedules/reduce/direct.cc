@@ -6,8 +6,8 @@
 //
 // Operands are combined in rank order. Steps per rank, with n ranks: one-shot up to n+2, otherwise 2n+1. Bytes read
 // from peers: one-shot (n-1)·S by the root, otherwise (n-1)/n·S by each rank; bytes written to the root: S/n by each.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

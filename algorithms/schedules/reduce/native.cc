@@ -4,8 +4,8 @@
 // (docs/decisions/0030-native-steps.md).
 //
 // Steps per rank: 1. Bytes that must enter or leave a rank, at least: S bytes.
-#include "algorithms/schedules/native_call.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/native_call.h"
 
 TUTTI_SCHEDULE(reduce, native) = {
     .collective = tutti::Collective::kReduce,

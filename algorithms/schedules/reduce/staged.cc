@@ -3,8 +3,8 @@
 // The steps are those of ReduceInStages (stages.h); only the root reads the chunks of the result.
 // With n ranks, inputs of S bytes and k = S / (2 segments) stages: k+2 rounds of signals; (n-1)/n·S bytes read from
 // peers, at the root twice as many, and S bytes copied to slots, at the root (n-1)/n·S.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

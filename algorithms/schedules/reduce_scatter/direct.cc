@@ -6,8 +6,8 @@
 //
 // Operands are combined in rank order. Steps per rank, with n ranks: one-shot n+2, otherwise 2n+1. Bytes read from
 // peers: (n-1)·C, C being one rank's output.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -8,10 +8,10 @@
 //
 // Messages per rank and stage: N-1. Bytes sent by a rank between nodes: (N-1)·C (16-bit sums, averages and products:
 // twice as many, since partials are fp32). Bytes read from the ranks of the node: (L-1)·N·C.
-#include "algorithms/schedules/grid_stages.h"
-#include "algorithms/schedules/partials.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/grid_stages.h"
+#include "tutti/schedules/partials.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -4,8 +4,8 @@
 // (docs/decisions/0030-native-steps.md).
 //
 // Steps per rank: 1. Bytes that must enter or leave a rank, at least: (n-1)·C bytes (C: one rank's output).
-#include "algorithms/schedules/native_call.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/native_call.h"
 
 TUTTI_SCHEDULE(reduce_scatter, native) = {
     .collective = tutti::Collective::kReduceScatter,

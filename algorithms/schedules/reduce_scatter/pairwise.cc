@@ -7,10 +7,10 @@
 // minimum, also for 16-bit sums, averages and products: partials (partials.h) never travel. The schedule serves chunks
 // of few bytes where the way from node to node is long, and long chunks of 16-bit types.
 #include "absl/status/status.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/pairwise_exchange.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/pairwise_exchange.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 namespace {

@@ -5,9 +5,9 @@
 //
 // Steps per rank: n-1 for n ranks, each one chunk (one rank's output, C bytes) sent and one received. Bytes sent:
 // (n-1)·C (16-bit sums, averages and products: 2(n-1)·C, since partials are fp32).
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 namespace {

@@ -4,8 +4,8 @@
 // part of its block from all slots, and its own part from where it lies, into its output. Operands are combined in rank
 // order. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, (n-1)·C bytes read
 // from peers and as many copied to slots.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

@@ -2,8 +2,8 @@
 //
 // All ranks meet, every rank copies its block, all meet again. Steps per rank: 2n+1 for n ranks. Bytes read from the
 // root: C, one block, by every other rank, at the same time.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -3,8 +3,8 @@
 //
 // Steps of the root, with n ranks: n+1; of every other rank 2. Bytes copied by the root: (n-1)·C, C being one block,
 // and read from the root: C by every other rank.
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 namespace {

@@ -3,8 +3,8 @@
 //
 // Steps: 1 by every rank but the root, n-1 at the root, all at once. Bytes sent: (n-1)·C by the root, C being one
 // block.
-#include "algorithms/schedules/chunks.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/chunks.h"
 
 namespace tutti::schedules {
 namespace {

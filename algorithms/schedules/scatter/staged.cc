@@ -3,8 +3,8 @@
 // In every stage the root copies a part of every other rank's block to its slot, all meet, and each rank reads its
 // part. With n ranks, blocks of C bytes and k = n·C / (2 segments) stages: k+1 rounds of signals, (n-1)·C bytes copied
 // to slots by the root, and C bytes read by every other rank.
-#include "algorithms/schedules/stages.h"
 #include "tutti/schedule.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 namespace {

@@ -1,8 +1,8 @@
 // The ranks of several nodes as a grid: a row for each node, and in it the ranks of the node at places 0, 1, 2 … Ranks
 // of one row reach each other's scratch; ranks of one column, which have the same place on their nodes, exchange
 // messages, so that all ranks of a node share the work of the wire.
-#ifndef ALGORITHMS_SCHEDULES_NODE_GRID_H_
-#define ALGORITHMS_SCHEDULES_NODE_GRID_H_
+#ifndef TUTTI_SCHEDULES_NODE_GRID_H_
+#define TUTTI_SCHEDULES_NODE_GRID_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -95,4 +95,4 @@ inline absl::Status SupportsGrid(const CollectiveSpec& /*spec*/, int /*size*/, c
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_NODE_GRID_H_
+#endif  // TUTTI_SCHEDULES_NODE_GRID_H_

@@ -1,8 +1,8 @@
 // Schedules over a grid of ranks (node_grid.h), stage after stage: in each stage the ranks of a node pass their parts
 // to each other through scratch, and the ranks of a column exchange messages. While the messages of a stage travel, the
 // nodes work on the next one.
-#ifndef ALGORITHMS_SCHEDULES_GRID_STAGES_H_
-#define ALGORITHMS_SCHEDULES_GRID_STAGES_H_
+#ifndef TUTTI_SCHEDULES_GRID_STAGES_H_
+#define TUTTI_SCHEDULES_GRID_STAGES_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/node_grid.h"
-#include "algorithms/schedules/stages.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/node_grid.h"
+#include "tutti/schedules/stages.h"
 
 namespace tutti::schedules {
 
@@ -95,4 +95,4 @@ inline void RunStages(PlanBuilder& b, const GridPlace& own, std::int64_t number,
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_GRID_STAGES_H_
+#endif  // TUTTI_SCHEDULES_GRID_STAGES_H_

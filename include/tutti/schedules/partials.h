@@ -1,8 +1,8 @@
 // Partials: operands that travel between ranks while a result is still incomplete. Sums, averages and products of
 // 16-bit types travel and accumulate in fp32 and are rounded once, by the last combination; other partials have
 // the type of the elements. So have those of two ranks, whose one combination is the last.
-#ifndef ALGORITHMS_SCHEDULES_PARTIALS_H_
-#define ALGORITHMS_SCHEDULES_PARTIALS_H_
+#ifndef TUTTI_SCHEDULES_PARTIALS_H_
+#define TUTTI_SCHEDULES_PARTIALS_H_
 
 #include <algorithm>
 #include <array>
@@ -76,4 +76,4 @@ class Slots {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_PARTIALS_H_
+#endif  // TUTTI_SCHEDULES_PARTIALS_H_

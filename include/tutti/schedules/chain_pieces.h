@@ -1,15 +1,15 @@
 // Chains: ranks in the order of their distance from the root, each of which passes a buffer on to its neighbour piece
 // by piece, so that all links of the chain carry pieces at the same time.
-#ifndef ALGORITHMS_SCHEDULES_CHAIN_PIECES_H_
-#define ALGORITHMS_SCHEDULES_CHAIN_PIECES_H_
+#ifndef TUTTI_SCHEDULES_CHAIN_PIECES_H_
+#define TUTTI_SCHEDULES_CHAIN_PIECES_H_
 
 #include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/schedules/chunks.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/chunks.h"
 
 namespace tutti::schedules {
 
@@ -36,4 +36,4 @@ inline std::int64_t ChainPiece(const PlanBuilder& b, DType dtype) {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_CHAIN_PIECES_H_
+#endif  // TUTTI_SCHEDULES_CHAIN_PIECES_H_

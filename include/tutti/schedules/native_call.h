@@ -1,6 +1,6 @@
 // Functions that all native schedules use: the whole call is one native step of every rank (tutti/native.h).
-#ifndef ALGORITHMS_SCHEDULES_NATIVE_CALL_H_
-#define ALGORITHMS_SCHEDULES_NATIVE_CALL_H_
+#ifndef TUTTI_SCHEDULES_NATIVE_CALL_H_
+#define TUTTI_SCHEDULES_NATIVE_CALL_H_
 
 #include "tutti/plan_builder.h"
 
@@ -36,4 +36,4 @@ inline void BuildNative(PlanBuilder& b) {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_NATIVE_CALL_H_
+#endif  // TUTTI_SCHEDULES_NATIVE_CALL_H_

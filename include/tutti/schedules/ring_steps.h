@@ -1,15 +1,15 @@
 // The two halves of every ring schedule. n ranks stand in a ring; each sends only to the next rank and receives only
 // from the previous one, so every link carries one chunk per step, at full bandwidth, whatever n is.
-#ifndef ALGORITHMS_SCHEDULES_RING_STEPS_H_
-#define ALGORITHMS_SCHEDULES_RING_STEPS_H_
+#ifndef TUTTI_SCHEDULES_RING_STEPS_H_
+#define TUTTI_SCHEDULES_RING_STEPS_H_
 
 #include <algorithm>
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/partials.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 
@@ -68,4 +68,4 @@ inline void RingAllGather(PlanBuilder& b, absl::Span<const Ref> chunks) {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_RING_STEPS_H_
+#endif  // TUTTI_SCHEDULES_RING_STEPS_H_

@@ -1,13 +1,13 @@
 // Fold: any number of ranks becomes a power of two. Of n = p + e ranks (p the largest power of two up to n), e are
 // extras: each hands its data to a partner before the schedule proper and gets the result from it afterwards.
-#ifndef ALGORITHMS_SCHEDULES_FOLD_H_
-#define ALGORITHMS_SCHEDULES_FOLD_H_
+#ifndef TUTTI_SCHEDULES_FOLD_H_
+#define TUTTI_SCHEDULES_FOLD_H_
 
 #include <cstdint>
 #include <optional>
 
-#include "algorithms/schedules/partials.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/partials.h"
 
 namespace tutti::schedules {
 
@@ -70,4 +70,4 @@ inline void AllReduceHandBack(PlanBuilder& b, const Fold& fold) {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_FOLD_H_
+#endif  // TUTTI_SCHEDULES_FOLD_H_

@@ -1,7 +1,7 @@
 // Every rank gives each rank a block, pair by pair: step s sends to the rank s places ahead and receives from the rank
 // s places behind, so that at every step each rank is the target of one message only. No step waits for another.
-#ifndef TUTTI_ALGORITHMS_SCHEDULES_PAIRWISE_EXCHANGE_H_
-#define TUTTI_ALGORITHMS_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#ifndef TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#define TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -11,10 +11,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "algorithms/schedules/chunks.h"
-#include "algorithms/schedules/partials.h"
-#include "algorithms/schedules/ring_steps.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/chunks.h"
+#include "tutti/schedules/partials.h"
+#include "tutti/schedules/ring_steps.h"
 
 namespace tutti::schedules {
 
@@ -82,4 +82,4 @@ inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const
 
 }  // namespace tutti::schedules
 
-#endif  // TUTTI_ALGORITHMS_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#endif  // TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_

@@ -1,6 +1,6 @@
 // The binomial tree over n ranks: it has ⌈log2 n⌉ levels, and the root sends (or receives) once per level.
-#ifndef ALGORITHMS_SCHEDULES_BINOMIAL_TREE_H_
-#define ALGORITHMS_SCHEDULES_BINOMIAL_TREE_H_
+#ifndef TUTTI_SCHEDULES_BINOMIAL_TREE_H_
+#define TUTTI_SCHEDULES_BINOMIAL_TREE_H_
 
 #include <algorithm>
 #include <vector>
@@ -45,4 +45,4 @@ class BinomialTree {
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_BINOMIAL_TREE_H_
+#endif  // TUTTI_SCHEDULES_BINOMIAL_TREE_H_

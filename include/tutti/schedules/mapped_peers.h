@@ -1,6 +1,6 @@
 // Parts of schedules over mapped memory, in which every rank reads and writes the memory of all, without messages.
-#ifndef ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
-#define ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
+#ifndef TUTTI_SCHEDULES_MAPPED_PEERS_H_
+#define TUTTI_SCHEDULES_MAPPED_PEERS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -84,4 +84,4 @@ inline Range CacheLineChunk(DType dtype, std::int64_t count, int parts, int inde
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_MAPPED_PEERS_H_
+#endif  // TUTTI_SCHEDULES_MAPPED_PEERS_H_

@@ -4,8 +4,8 @@
 // All ranks meet before the first stage, as they do at the beginning of the collective's plans for buffers that peers
 // can map: until then both plans are the same, and then all ranks know which of the two serves their buffers
 // (docs/decisions/0022).
-#ifndef ALGORITHMS_SCHEDULES_STAGES_H_
-#define ALGORITHMS_SCHEDULES_STAGES_H_
+#ifndef TUTTI_SCHEDULES_STAGES_H_
+#define TUTTI_SCHEDULES_STAGES_H_
 
 #include <algorithm>
 #include <array>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "algorithms/schedules/mapped_peers.h"
 #include "tutti/plan_builder.h"
+#include "tutti/schedules/mapped_peers.h"
 
 namespace tutti::schedules {
 
@@ -175,4 +175,4 @@ inline void ReduceInStages(PlanBuilder& b, std::optional<Rank> reader = std::nul
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_STAGES_H_
+#endif  // TUTTI_SCHEDULES_STAGES_H_

@@ -1,6 +1,6 @@
 // Chunks and blocks: the parts of a buffer, one per rank.
-#ifndef ALGORITHMS_SCHEDULES_CHUNKS_H_
-#define ALGORITHMS_SCHEDULES_CHUNKS_H_
+#ifndef TUTTI_SCHEDULES_CHUNKS_H_
+#define TUTTI_SCHEDULES_CHUNKS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -60,4 +60,4 @@ inline std::vector<Ref> PackedBlocks(const Ref& whole, absl::Span<const std::int
 
 }  // namespace tutti::schedules
 
-#endif  // ALGORITHMS_SCHEDULES_CHUNKS_H_
+#endif  // TUTTI_SCHEDULES_CHUNKS_H_
