@@ -2,7 +2,7 @@
 """Every algorithm and codec on Fashion-MNIST: accuracy, bytes, and time on loopback and on slower links.
 
     bench/training/compare.py [--models cnn mlp] [--links loopback 1gbit 100mbit] [--seeds 1 2 3]
-                              [--strategies gradient_allreduce bytegrad]
+                              [--strategies gradient_allreduce bytegrad] [--learned docs/results/training.json]
 
 Two kinds of runs. Whole trainings on loopback, one per seed, measure what an algorithm learns; the link changes that only
 for async, because the rounds of async follow the clock. Short trainings on each link, interleaved, measure the time of a
@@ -11,17 +11,23 @@ as a whole on each link with the cnn; with the mlp on loopback alone (on other l
 learns and sends with the mlp is not known). qadam is timed in either phase; a step of the warm-up takes as long as one of
 gradient_allreduce with Adam.
 
+With --learned no training is made anew of which the earlier results have what it learned; steps are timed anew, and so
+are the trainings of async on each link.
+
 Writes training.json, training.md and plots into docs/results. Runs are kept in build/training/runs.json; a run that the
 file holds is not run again. Links need root (network namespaces, tc). Needs build/release (`make build`).
 """
 
 import argparse
+import json
+import pathlib
 import statistics
 
 import results
 from page import write_page
 from runs import EPOCH_STEPS, LOOPBACK, MODELS, Runs, run_of, train
 
+WHOLE = ("model", "strategy", "optimizer", "seed", "link")  # which training a row tells of
 NO_COMMUNICATION = "async:sync_interval_ms=250000"  # rounds so rare that a short run has none
 STRATEGIES = [
     ("gradient_allreduce", "sgd"),
@@ -60,6 +66,10 @@ def trained_on_each_link(model, strategy):
 
 def whole(runs, model, strategy, optimizer, seed, link):
     settings = MODELS[model]
+    if not trained_on_each_link(model, strategy):
+        for row in runs.args.learned:
+            if [row[name] for name in WHOLE] == [model, strategy, optimizer, seed, link]:
+                return row
     if strategy == "qadam":
         strategy += f":warmup_steps={settings['qadam_warm_up']}"
     return runs.get(**run_of(model, strategy, optimizer, seed=seed, link=link, epochs=settings["evaluations"],
@@ -147,6 +157,8 @@ def main():
                         help="strategies to train, beside the exact ones to compare with; default: all",
                         choices=[strategy for strategy, _ in STRATEGIES])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--learned", type=lambda file: json.loads(pathlib.Path(file).read_text())["rows"], default=[],
+                        metavar="FILE", help="a training.json: what these trainings learned is taken from there")
     args = parser.parse_args()
     runs = Runs(args, "runs.json", train)
     rows, steps = [], {}

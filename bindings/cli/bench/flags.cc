@@ -99,8 +99,8 @@ void AddOutputs(CLI::App& bench, BenchFlags& flags) {
   BenchOutputs& outputs = flags.outputs;
   bench.add_flag(
       "--latency", flags.latency,
-      "Below each line: which call took longest, on which rank, which rank was through it first, how often ranks lost "
-      "their processor or slept, and what the engine's threads took of a processor");
+      "Below each line: which call took longest, on which rank, which rank was through it first, whether long calls "
+      "waited for a processor, and what the engine's threads took of one");
   AddParsed(bench, "--json", outputs.json, ParseFile, "FILE", "",
             "Also write the rows to this file; -: to standard output, and the table to standard error");
   AddParsed(bench, "--jsonl", outputs.jsonl, ParseFile, "FILE", "", "The same as JSON Lines: one row per line");
@@ -178,6 +178,7 @@ void RefuseFlagsOfOthers(CLI::App& bench) {
 absl::StatusOr<BenchCases> CasesOfFlags(const BenchFlags& flags, int ranks) {
   BenchOptions options = flags.options;
   options.check = !flags.no_check;
+  options.latency = flags.latency;
   options.traffic.in_place = !flags.out_of_place;
   options.both_places = flags.in_place && flags.out_of_place;
   return CasesOf(flags.sweep, options, ranks);

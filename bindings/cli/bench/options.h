@@ -3,6 +3,7 @@
 #define TUTTI_BINDINGS_CLI_BENCH_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bindings/cli/bench/places.h"
@@ -37,9 +38,21 @@ struct BenchOptions {
   bool rewrite = false;
   std::string buffers = "arena";  // or "private"
   bool check = true;
+  bool latency = false;  // ranks tell for each call how long they stood in line for a processor
 
   bool on_device() const { return device == "cuda"; }
   MemoryKind memory_kind() const { return on_device() ? MemoryKind::kDevice : MemoryKind::kHost; }
+};
+
+// How long ranks stood in line for a processor while calls were timed.
+struct ProcessorWaits {
+  // In the longest call: the rank that stood in line longest, and its time there.
+  Rank rank = 0;
+  double longest_us = 0;
+  // The longest calls, a hundredth of all and at least one, and in how many of them some rank stood in line for half of
+  // what the call took beyond the median, or longer.
+  int slow_calls = 0;
+  int slow_calls_in_line = 0;
 };
 
 // One line of the table. `wrong` is -1 when results were not checked.
@@ -68,6 +81,7 @@ struct BenchRow {
   Rank slowest_rank = 0;
   Rank fastest_rank = 0;
   double fastest_us = 0;
+  std::optional<ProcessorWaits> waits = std::nullopt;  // with --latency, on the host, where the kernel tells
   // How often, during all timed calls, ranks lost their processor to others, and slept.
   std::int64_t preempted = 0;
   std::int64_t slept = 0;

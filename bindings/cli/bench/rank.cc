@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "bindings/cli/bench/percentile.h"
 #include "bindings/cli/bench/places.h"
 #include "bindings/cli/median.h"
@@ -23,6 +25,8 @@ constexpr double kMaxCalls = 20000;
 // bench/peers/mpi_collectives.c: the first calls of a program take far longer than later ones, and few of them say
 // little about how many calls fit into the time.
 constexpr double kWarmUpShare = 0.1;
+// The time in line for a processor of a rank whose kernel does not tell.
+constexpr std::int64_t kUnknown = -1;
 
 std::int64_t Now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -102,6 +106,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   }
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
+  const std::int64_t in_line = line_.has_value() ? line_->Nanos() : 0;
   const std::int64_t start = Now();
   for (int i = 0; i < measured.window; ++i) {
     if (absl::Status made = measured.caller->Enqueue(in, out); !made.ok()) return made;
@@ -110,6 +115,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   if (absl::Status ended = measured.caller->Wait(); !ended.ok()) return ended;
   measured.times.push_back(Now() - start);
   measured.host_times.push_back(made - start);
+  if (line_.has_value()) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
   return absl::OkStatus();
 }
 
@@ -117,8 +123,10 @@ absl::Status BenchRank::TimeWindows(int windows) {
   for (Measured& one : measured_) {
     one.times.clear();
     one.host_times.clear();
+    one.in_line.clear();
     one.times.reserve(static_cast<std::size_t>(windows));
     one.host_times.reserve(static_cast<std::size_t>(windows));
+    one.in_line.reserve(static_cast<std::size_t>(windows));
   }
   const std::size_t callers = measured_.size();
   const std::vector<std::int64_t> before = UsedSoFar(communicator_);
@@ -175,6 +183,7 @@ absl::Status BenchRank::TimeCalls() {
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = GatherLongest(one, own);
+    if (status.ok() && line_.has_value()) status = GatherInLine(one);
   }
   return status;
 }
@@ -184,6 +193,34 @@ absl::Status BenchRank::GatherLongest(Measured& measured, const std::vector<std:
   measured.longest = static_cast<std::size_t>(longest - measured.times.begin());
   measured.of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
   return communicator_.AllGather(&own[measured.longest], measured.of_ranks.data(), 1, DType::kI64).Wait();
+}
+
+absl::Status BenchRank::GatherInLine(Measured& measured) {
+  measured.in_line_of_ranks.resize(static_cast<std::size_t>(communicator_.size()));
+  absl::Status status =
+      communicator_.AllGather(&measured.in_line[measured.longest], measured.in_line_of_ranks.data(), 1, DType::kI64)
+          .Wait();
+  if (status.ok()) status = ReduceOverRanks(measured.in_line, DType::kI64, ReduceOp::kMax);
+  return status;
+}
+
+std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured, double median) const {
+  const std::vector<std::int64_t>& of_ranks = measured.in_line_of_ranks;
+  if (of_ranks.empty() || absl::c_linear_search(of_ranks, kUnknown)) return std::nullopt;
+  std::vector<std::size_t> longest_first(measured.times.size());
+  std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});
+  std::stable_sort(longest_first.begin(), longest_first.end(),
+                   [&](std::size_t a, std::size_t b) { return measured.times[a] > measured.times[b]; });
+  longest_first.resize(std::max<std::size_t>(longest_first.size() / 100, 1));
+  const auto in_line = [&](std::size_t call) {
+    return 2 * static_cast<double>(measured.in_line[call]) >= static_cast<double>(measured.times[call]) - median;
+  };
+  const auto most = std::max_element(of_ranks.begin(), of_ranks.end());
+  return ProcessorWaits{
+      .rank = static_cast<Rank>(most - of_ranks.begin()),
+      .longest_us = static_cast<double>(*most) / 1e3,
+      .slow_calls = static_cast<int>(longest_first.size()),
+      .slow_calls_in_line = static_cast<int>(std::count_if(longest_first.begin(), longest_first.end(), in_line))};
 }
 
 absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
@@ -196,6 +233,8 @@ absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
 }
 
 absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
+  const std::optional<ProcessorWaits> waits =
+      WaitsOf(measured, MedianOf({measured.times.begin(), measured.times.end()}));
   std::sort(measured.times.begin(), measured.times.end());
   const std::size_t windows = measured.times.size();
   const auto of_a_call = [&](auto nanoseconds) { return static_cast<double>(nanoseconds) / 1e3 / measured.window; };
@@ -230,6 +269,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .slowest_rank = static_cast<Rank>(slowest - measured.of_ranks.begin()),
                   .fastest_rank = static_cast<Rank>(fastest - measured.of_ranks.begin()),
                   .fastest_us = of_a_call(*fastest),
+                  .waits = waits,
                   .preempted = used_[0],
                   .slept = used_[1],
                   .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
@@ -267,6 +307,8 @@ absl::Status BenchRank::CheckAll() {
 
 absl::StatusOr<std::vector<BenchRow>> BenchRank::Measure(absl::Span<BenchCaller* const> callers) {
   measured_.clear();
+  line_.reset();
+  if (options_.latency && !options_.on_device()) line_.emplace();
   for (BenchCaller* const caller : callers) {
     const bool in_windows = options_.on_device() && !options_.rewrite;  // a rewritten input serves one call
     measured_.push_back({.caller = caller, .window = in_windows ? caller->most_calls() : 1});

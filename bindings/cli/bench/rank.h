@@ -3,6 +3,7 @@
 #define TUTTI_BINDINGS_CLI_BENCH_RANK_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "bindings/cli/bench/caller.h"
 #include "bindings/cli/bench/memory.h"
 #include "bindings/cli/bench/options.h"
+#include "bindings/cli/bench/processor_line.h"
 #include "bindings/cli/pattern.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/communicator.h"
@@ -42,9 +44,13 @@ class BenchRank {
     // Nanoseconds of windows: until all their calls have ended, and until the host has made them.
     std::vector<std::int64_t> times = {};
     std::vector<std::int64_t> host_times = {};
-    // The longest window: its number, and the times that the ranks took.
+    // Nanoseconds that this rank, and then the rank that stood longest, stood in line for a processor in each window;
+    // with options.latency on the host.
+    std::vector<std::int64_t> in_line = {};
+    // The longest window: its number, and the times that the ranks took, and stood in line.
     std::size_t longest = 0;
     std::vector<std::int64_t> of_ranks = {};
+    std::vector<std::int64_t> in_line_of_ranks = {};
   };
 
   // Makes one call and waits for it.
@@ -67,12 +73,16 @@ class BenchRank {
   // Gathers what all ranks took in the longest window of a caller, whose times are now the maxima over the ranks; `own`
   // are those of this rank.
   absl::Status GatherLongest(Measured& measured, const std::vector<std::int64_t>& own);
+  // The same of the times in line for a processor, where all ranks know them.
+  absl::Status GatherInLine(Measured& measured);
   // Seconds that so many windows of the first caller take together, the maximum over the ranks.
   absl::StatusOr<double> TimeOfBatch(int windows);
   // Makes the warm-up calls; returns the number of timed windows, which is equal on all ranks: those of the calls asked
   // for, or as many as fit into the time.
   absl::StatusOr<int> WarmUp();
   absl::StatusOr<BenchRow> RowOf(Measured& measured);
+  // `median` in nanoseconds, of measured.times, which are in the order of the calls.
+  std::optional<ProcessorWaits> WaitsOf(const Measured& measured, double median) const;
   // Microseconds that a call is predicted to take with the schedule of that name.
   absl::StatusOr<double> Predict(const std::string& name);
   template <typename T>
@@ -86,6 +96,7 @@ class BenchRank {
   const CallOptions& call_;
   const std::int64_t element_;
   std::vector<Measured> measured_;
+  std::optional<ProcessorLine> line_;  // of this rank's thread; nullopt where nothing is to be told of it
   // What this rank, and then all ranks together, used in the windows that were timed last: see UsedSoFar.
   std::vector<std::int64_t> used_ = {0, 0, 0, 0};
 };

@@ -20,6 +20,7 @@ Json IfAny(bool any, const Json& value) { return any ? value : Json(nullptr); }
 
 Json ObjectOf(const BenchRow& row) {
   const bool has_schedule = !row.schedule.empty();
+  const ProcessorWaits waits = row.waits.value_or(ProcessorWaits());
   return {
       {"collective", row.collective},
       {"library", row.library},
@@ -55,6 +56,10 @@ Json ObjectOf(const BenchRow& row) {
       {"slowest_rank", row.slowest_rank},
       {"fastest_rank", row.fastest_rank},
       {"fastest_us", row.fastest_us},
+      {"waiting_rank", IfAny(row.waits.has_value(), waits.rank)},
+      {"waited_us", IfAny(row.waits.has_value(), waits.longest_us)},
+      {"slow_calls", IfAny(row.waits.has_value(), waits.slow_calls)},
+      {"slow_calls_waited", IfAny(row.waits.has_value(), waits.slow_calls_in_line)},
       {"preempted", row.preempted},
       {"slept", row.slept},
       {"engine_cpu_us", row.engine_cpu_us},

@@ -54,6 +54,19 @@ std::string NotesOnBandwidth(absl::Span<const BenchRow> rows) {
   return notes;
 }
 
+// Whether processors were what long calls waited for.
+std::string CauseLine(const BenchRow& row, const ProcessorWaits& waits) {
+  const bool in_line = 2 * waits.longest_us >= row.max_us - row.p50_us;
+  return absl::StrFormat(
+      "#   in call %d rank %d stood in line for a processor longer than other ranks, for %s us: %s; of the %d longest "
+      "calls, %d were long for want of a processor\n",
+      row.longest_call, waits.rank, Microseconds(waits.longest_us),
+      in_line ? "that made the call long"
+              : "too short to have made the call long, which a link did, or a rank that slept "
+                "or was stopped",
+      waits.slow_calls, waits.slow_calls_in_line);
+}
+
 }  // namespace
 
 std::string Microseconds(double microseconds) {
@@ -95,15 +108,16 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
                                         : "  out");
 }
 
-std::string LatencyLine(const BenchRow& row) {
-  return absl::StrFormat(
-      "#   p90 %s, p95 %s, p99.9 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us; ranks "
-      "lost their "
-      "processor %d times and slept %d times; the engine's threads took %s us of "
-      "processor time a call, %s us of it to wait for peers",
+std::string LatencyLines(const BenchRow& row) {
+  const std::string spread = absl::StrFormat(
+      "#   p90 %s, p95 %s, p99.9 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us\n",
       Microseconds(row.p90_us), Microseconds(row.p95_us), Microseconds(row.p99_9_us), Microseconds(row.max_us),
-      row.slowest_rank, row.longest_call, row.calls, row.fastest_rank, Microseconds(row.fastest_us), row.preempted,
-      row.slept, Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
+      row.slowest_rank, row.longest_call, row.calls, row.fastest_rank, Microseconds(row.fastest_us));
+  const std::string all = absl::StrFormat(
+      "#   in all calls ranks lost their processor %d times and slept %d times; the engine's threads took %s us of "
+      "processor time a call, %s us of it to wait for peers",
+      row.preempted, row.slept, Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
+  return absl::StrCat(spread, row.waits.has_value() ? CauseLine(row, *row.waits) : "", all);
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {

@@ -13,13 +13,13 @@ namespace tutti::cli {
 struct TableColumns {
   bool host = false;     // the time of the host, which only calls on the memory of GPUs have
   bool place = false;    // whether the call is in place
-  bool latency = false;  // below each line a LatencyLine
+  bool latency = false;  // below each line a LatencyLines
 };
 
 std::string TableHeading(const TableColumns& columns);
 std::string TableLine(const BenchRow& row, const TableColumns& columns);
 // Why the longest call of a row took as long, in words.
-std::string LatencyLine(const BenchRow& row);
+std::string LatencyLines(const BenchRow& row);
 // Whether all rows were right, the average of their bus bandwidth, and why that may not be the rate of a link.
 std::string TableFooting(absl::Span<const BenchRow> rows);
 

@@ -2,13 +2,19 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "bindings/cli/check/checks.h"
 #include "tutti/codecs/random.h"
+#include "tutti/codecs/wire_header.h"
+#include "tutti/extension.h"
 
 namespace tutti::cli {
 namespace {
@@ -200,12 +206,46 @@ absl::Status CodecCheck::CheckWrongMessages(std::int64_t count) {
   return absl::OkStatus();
 }
 
+// The number of a codec in the header of its messages (codecs::WireHeader); nullopt where they have no such header.
+std::optional<int> NumberOf(const Codec& codec) {
+  if (codec.linear.has_value()) return std::nullopt;
+  const float value = 1;
+  const std::int64_t bytes = codec.encoded_bytes(1, codec.defaults);
+  if (bytes < codecs::kHeaderBytes) return std::nullopt;
+  Message message(static_cast<std::size_t>(bytes + kBehind));
+  codec.encode(absl::MakeConstSpan(&value, 1), codec.defaults, /*draw=*/0,
+               absl::MakeSpan(message).first(static_cast<std::size_t>(bytes)));
+  const bool has_header = absl::string_view(reinterpret_cast<const char*>(message.data()), 4) == "TUTC";
+  return has_header ? std::optional<int>(message[5]) : std::nullopt;
+}
+
+// Codecs tell each other's messages apart by their numbers.
+absl::Status CheckNumber(const Codec& codec) {
+  constexpr int kFirstFromOutside = 128;
+  const std::optional<int> number = NumberOf(codec);
+  if (!number.has_value()) return absl::OkStatus();
+  const auto wrong = [&](const std::string& why) {
+    return absl::FailedPreconditionError(absl::StrCat("kId, its number in the header of a message, is ", *number, ", ",
+                                                      why, "; a codec from outside of Tutti has one from ",
+                                                      kFirstFromOutside, " to 255 that no other codec has"));
+  };
+  for (const Codec* const other : AllCodecs()) {
+    if (other != &codec && NumberOf(*other) == number) return wrong(absl::StrCat("as that of codec ", other->name));
+  }
+  const std::vector<std::string> outside = absl::StrSplit(ExtensionNames(), ", ");
+  if (*number < kFirstFromOutside && absl::c_linear_search(outside, absl::StrCat("codec ", codec.name))) {
+    return wrong("which Tutti keeps for codecs of its own");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> CheckCodec(const Codec& codec) {
   if (absl::Status valid = codec.validate(codec.defaults); !valid.ok()) {
     return absl::FailedPreconditionError(absl::StrCat("its own defaults are refused: ", valid.message()));
   }
+  if (absl::Status number = CheckNumber(codec); !number.ok()) return number;
   const std::vector<CodecOptions> all = OptionsOf(codec);
   double error = 0;
   int messages = 0;

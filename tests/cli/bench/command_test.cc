@@ -52,6 +52,8 @@ TEST(BenchTest, WritesTheRowsItPrints) {
                                            "longest_call",  "slowest_rank",
                                            "fastest_rank",  "fastest_us",
                                            "preempted",     "slept",
+                                           "waiting_rank",  "waited_us",
+                                           "slow_calls",    "slow_calls_waited",
                                            "engine_cpu_us", "engine_waiting_us"}));
     EXPECT_EQ(row["library"], "tutti");
     EXPECT_EQ(row["device"], "cpu");

@@ -1,5 +1,6 @@
 #include "bindings/cli/bench/report.h"
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tutti::cli {
@@ -23,6 +24,31 @@ TEST(BenchReportTest, ColumnsStayAligned) {
   const std::string line = TableLine(row, {});
   const std::size_t end_of_busbw = heading.find("busbw") + 5;
   EXPECT_EQ(line.substr(end_of_busbw - 17, 17), "0.000123 12345.67");
+}
+
+// A call of 1,000 us, where the median is 100, for which a rank stood in line that long.
+std::string CauseOf(double waited_us) {
+  BenchRow row;
+  row.p50_us = 100;
+  row.max_us = 1000;
+  row.longest_call = 7;
+  row.calls = 300;
+  row.waits = {.rank = 2, .longest_us = waited_us, .slow_calls = 3, .slow_calls_in_line = 1};
+  return LatencyLines(row);
+}
+
+TEST(BenchReportTest, LongCallsHaveACause) {
+  EXPECT_THAT(
+      CauseOf(450),
+      testing::HasSubstr("#   in call 7 rank 2 stood in line for a processor longer than other ranks, for 450.0 us: "
+                         "that made the call long; of the 3 longest calls, 1 were long for want of a processor\n"));
+  EXPECT_THAT(CauseOf(449),
+              testing::HasSubstr("449.0 us: too short to have made the call long, which a link did, or "));
+}
+
+// Where the kernel does not tell, nothing is said.
+TEST(BenchReportTest, UnknownWaitsAreNotTold) {
+  EXPECT_THAT(LatencyLines({}), testing::Not(testing::HasSubstr("for a processor")));
 }
 
 }  // namespace

@@ -87,11 +87,32 @@ constinit const Schedule kWithoutOwnBlock = {.collective = Collective::kAllGathe
                                              .build = BuildWithoutOwnBlock};
 constinit const Schedule* const kSchedules[] = {&kWithoutOwnBlock};
 
+const Codec& Uint8Block() { return **FindCodec("uint8_block"); }
+
+// A codec from outside whose messages have the number 100.
+constinit const Codec kWithNumberOfTutti = {
+    .name = "low",
+    .summary = "",
+    .error_bound = "",
+    .options = "",
+    .defaults = {},
+    .validate = [](const CodecOptions&) { return absl::OkStatus(); },
+    .encoded_bytes = [](std::int64_t count,
+                        const CodecOptions& options) { return Uint8Block().encoded_bytes(count, options); },
+    .encode =
+        [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw, absl::Span<std::uint8_t> dst) {
+          Uint8Block().encode(src, options, draw, dst);
+          dst[5] = 100;
+        },
+    .decode = [](absl::Span<const std::uint8_t>, const CodecOptions&, bool,
+                 absl::Span<float>) { return absl::OkStatus(); }};
+constinit const Codec* const kCodecs[] = {&kWithNumberOfTutti};
+
 // `tutti check` in a process that has the extension, with what it prints on standard error.
 [[noreturn]] void CheckWithExtension(const std::string& names) {
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   const absl::Status registered =
-      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = kSchedules});
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .schedules = kSchedules, .codecs = kCodecs});
   CLI::App app;
   Invocation invocation;
   AddCheck(app, invocation);
@@ -108,6 +129,18 @@ TEST(CheckDeathTest, AWrongNameIsCountedAndTheNextOneIsChecked) {
       "tutti: all_gather:wrong: 3 ranks in mapped memory(.|\n)*codec=bf16: (.|\n)*broadcast:binomial: the plans "
       "of (.|\n)*FAILED_PRECONDITION: 1 of 3 names is wrong: all_gather:wrong");
   EXPECT_EXIT(CheckWithExtension("codec=bf16"), testing::ExitedWithCode(0), "codec=bf16: .*\nOK");
+}
+
+TEST(CheckDeathTest, ACodecFromOutsideWithANumberOfTuttiIsWrong) {
+  EXPECT_EXIT(
+      CheckWithExtension("codec=low"), testing::ExitedWithCode(1),
+      "codec=low: kId, its number in the header of a message, is 100, which Tutti keeps for codecs of its own; a "
+      "codec from outside of Tutti has one from 128 to 255 that no other codec has");
+}
+
+TEST(CheckTest, ACodecWithTheNumberOfAnotherIsWrong) {
+  Codec codec = Uint8Block();
+  ExpectWrong(CheckCodec(codec), HasSubstr("is 1, as that of codec uint8_block; a codec from outside"));
 }
 
 const Codec& Bf16() { return **FindCodec("bf16"); }
