@@ -239,6 +239,10 @@ int main(int, char** argv) {
                               extensions=folder / "build/libbroken.so")
         self.assertNotEqual(verified.returncode, 0)
         self.assertIn("element", verified.stdout + verified.stderr)
+        drawn = self.tutti("plan", "all_gather:broken", "--ranks", "3", "--bytes", "1K", "--draw-steps",
+                           folder / "broken.dot", extensions=folder / "build/libbroken.so")
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertRegex(drawn.stderr, r"tutti: the plan that \S+/broken.dot shows is wrong: .*rank \d")
 
 
 class Mistakes(unittest.TestCase):

@@ -135,8 +135,14 @@ absl::Status WritePictures(const PlanFlags& flags, const std::string& timeline, 
     drawn.push_back(flags.draw);
   }
   if (!flags.draw_steps.empty()) {
-    if (absl::Status written = DrawSteps(*all.Get(), flags.draw_steps); !written.ok()) return written;
+    const absl::Span<const Plan> plans = *all.Get();
+    if (absl::Status written = DrawSteps(plans, flags.draw_steps); !written.ok()) return written;
     drawn.push_back(flags.draw_steps);
+    const absl::Status right = flags.verify ? absl::OkStatus() : Verify(plans);
+    if (!right.ok()) {
+      std::fprintf(stderr, "tutti: the plan that %s shows is wrong: %s\n", flags.draw_steps.c_str(),
+                   std::string(right.message()).c_str());
+    }
   }
   for (const std::string& file : drawn) {
     if (!flags.quiet) std::fprintf(text, "drawn: %s\n", file.c_str());
