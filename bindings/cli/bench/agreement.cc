@@ -58,7 +58,9 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flag
           {"--min-time", absl::StrCat(options.min_time)},
           {"--repeats", absl::StrCat(flags.repeats)},
           {"--rewrite", Given(options.rewrite)},
-          {"--no-check", Given(flags.no_check)}};
+          {"--no-check", Given(flags.no_check)},
+          {"--latency", Given(flags.latency)},
+          {"--bind", Given(options.bind)}};
 }
 
 absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags& flags) {

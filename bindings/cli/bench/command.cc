@@ -27,6 +27,7 @@
 #include "bindings/cli/flags.h"
 #include "bindings/cli/launch/launch.h"
 #include "bindings/cli/local_ranks.h"
+#include "bindings/cli/processors.h"
 #include "bindings/cli/sizes.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
@@ -69,6 +70,7 @@ absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& j
   words.insert(words.end(), job.arguments.begin(), job.arguments.end());
   const PlanOptions& plans = communicator.plan_options(job.options().memory_kind());
   BenchAbout about{.hosts = {},
+                   .rank_hosts = *hosts,
                    .date = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()),
                    .version = std::string(Version()),
                    .command = CommandLine(words),
@@ -199,7 +201,7 @@ absl::StatusOr<int> LaunchRanks(const BenchOptions& options, const std::vector<s
   if (options.on_device()) {
     if (absl::Status usable = CheckDevicesOfRanksToStart(options.ranks); !usable.ok()) return usable;
   }
-  LaunchOptions launch{.ranks = options.ranks, .command = {self.string()}, .tag_output = false};
+  LaunchOptions launch{.ranks = options.ranks, .command = {self.string()}, .tells_threads = false};
   launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
   return Launch(launch);
 }
@@ -225,6 +227,13 @@ absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
   if (ranks_given && ranks != options.ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--ranks ", options.ranks, ", but ", identity->launcher, " started ",
                                                    ranks, " ranks: leave --ranks out"));
+  }
+  if (options.bind && options.transport == "inproc") {
+    return absl::InvalidArgumentError(
+        "--bind is for processes, and --transport inproc has threads of one: leave --bind out");
+  }
+  if (options.bind && launched) {
+    if (absl::Status bound = BindToShare(identity->local_rank, identity->local_size); !bound.ok()) return bound;
   }
   if (options.traffic.root >= ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
@@ -264,8 +273,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   AddBenchFlags(*bench, job->flags);
   RefuseFlagsOfOthers(*bench);
   bench->footer(
-      "Columns are those of nccl-tests; time is the p50 of the calls, and the time of a call is the maximum over the\n"
-      "ranks: docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
+      "Columns are those of nccl-tests: time is the mean of the calls, p50 their median, each on the slowest rank:\n"
+      "docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
       "docs/several_machines.md.\n"
       "  tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json mapped.json --csv mapped.csv\n"
       "  tutti bench all_reduce --ranks 2 --messages --json messages.json --compare mapped.json --plot both.svg\n"

@@ -62,7 +62,9 @@ std::string FootingOf(const std::vector<Row>& rows, std::size_t records, std::si
     absl::StrAppendFormat(&footing, "# %s takes %.2f of the time of A: geometric mean over %d sizes\n", LetterOf(i),
                           std::exp(logarithms / static_cast<double>(rows.size())), rows.size());
   }
-  if (unmatched > 0) absl::StrAppend(&footing, "# ", unmatched, " sizes are not in all of them, and left out\n");
+  if (unmatched > 0)
+    absl::StrAppend(&footing, "# ", unmatched, unmatched == 1 ? " size is" : " sizes are",
+                    " not in all of them, and left out\n");
   return footing;
 }
 

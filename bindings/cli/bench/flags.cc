@@ -46,6 +46,7 @@ void AddPlaces(CLI::App& bench, BenchOptions& options) {
   bench.add_option("--ranks", options.ranks, "Ranks to start on this machine")
       ->check(WholeNumberWithin(1, kMaxRanks))
       ->capture_default_str();
+  bench.add_flag("--bind", options.bind, "Bind each rank of a machine to an equal share of its processors");
   bench.add_option("--transport", options.transport, "auto, ucx (processes) or inproc (threads)")
       ->check(OneOf({"auto", "ucx", "inproc"}))
       ->capture_default_str();
@@ -150,6 +151,8 @@ constexpr FlagOfOthers kFlagsOfOthers[] = {
     {"--stepfactor", "write --factor"},
     {"--message-size", "write --min-bytes and --max-bytes"},
     {"--datatype", "write --dtype"},
+    {"-M,--mem-limit", "the largest size is --max-bytes, whose buffers must fit into memory; leave -M out"},
+    {"-u,--unit", "sizes are in bytes, with K, M and G for 2^10, 2^20 and 2^30; leave -u out"},
 };
 
 }  // namespace

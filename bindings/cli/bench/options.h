@@ -18,6 +18,7 @@ namespace tutti::cli {
 struct BenchOptions {
   std::string collective;  // a name of BenchNames()
   int ranks = 2;
+  bool bind = false;  // each rank of a machine, to a share of its processors
   std::int64_t min_bytes = 4;
   std::int64_t max_bytes = std::int64_t{256} << 20;
   std::int64_t factor = 4;
@@ -68,7 +69,8 @@ struct BenchRow {
   std::int64_t bytes = 0;
   std::int64_t count = 0;
   DType dtype = DType::kF32;
-  std::string op;  // "none" for collectives that do not reduce
+  std::string op;      // "none" for collectives that do not reduce
+  double time_us = 0;  // the mean: all timed calls, on the rank that took longest for them, by their number
   double p50_us = 0;
   double p90_us = 0;
   double p95_us = 0;

@@ -88,7 +88,7 @@ void BenchRecorder::Add(const BenchRow& row) {
   }
   rows.push_back(row);
   std::fprintf(table_, "%s\n", TableLine(row, columns_).c_str());
-  if (columns_.latency) std::fprintf(table_, "%s\n", LatencyLines(row).c_str());
+  if (columns_.latency) std::fprintf(table_, "%s\n", LatencyLines(row, records_.back().about).c_str());
   std::fflush(table_);
   for (const std::unique_ptr<RowFile>& file : files_) file->Append(row);
   if (picture_.has_value() && picture_->rewinds()) picture_->ReplaceEnd("", PictureOf(records_));

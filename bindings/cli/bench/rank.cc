@@ -180,6 +180,9 @@ absl::Status BenchRank::TimeCalls() {
   if (status.ok()) status = ReduceOverRanks(used_, DType::kI64, ReduceOp::kSum);
   for (Measured& one : measured_) {
     const std::vector<std::int64_t> own = one.times;
+    std::vector<std::int64_t> total = {std::accumulate(own.begin(), own.end(), std::int64_t{0})};
+    if (status.ok()) status = ReduceOverRanks(total, DType::kI64, ReduceOp::kMax);
+    one.total = total[0];
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = GatherLongest(one, own);
@@ -241,7 +244,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   const auto median_of = [&](const std::vector<std::int64_t>& nanoseconds) {
     return of_a_call(MedianOf({nanoseconds.begin(), nanoseconds.end()}));
   };
-  const double median = median_of(measured.times);
+  const double mean = of_a_call(static_cast<double>(measured.total) / static_cast<double>(windows));
   const auto percentile = [&](std::size_t per_mille) { return of_a_call(PercentileOf(measured.times, per_mille)); };
   // The engine's threads work for all callers, which make equally many calls.
   const double calls_of_all_ranks =
@@ -259,7 +262,8 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .count = traffic_.count,
                   .dtype = traffic_.spec.dtype,
                   .op = Reduces(traffic_.spec.collective) ? std::string(Name(traffic_.spec.op)) : "none",
-                  .p50_us = median,
+                  .time_us = mean,
+                  .p50_us = median_of(measured.times),
                   .p90_us = percentile(900),
                   .p95_us = percentile(950),
                   .p99_us = percentile(990),
@@ -275,8 +279,8 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
                   .engine_cpu_us = static_cast<double>(used_[2]) / 1e3 / calls_of_all_ranks,
                   .engine_waiting_us = static_cast<double>(used_[3]) / 1e3 / calls_of_all_ranks,
                   .host_us = options_.on_device() ? median_of(measured.host_times) : 0,
-                  .algbw_gb_s = Gigabytes(traffic_.bytes(), median),
-                  .busbw_gb_s = Gigabytes(traffic_.bytes(), median) * traffic_.bus_factor(),
+                  .algbw_gb_s = Gigabytes(traffic_.bytes(), mean),
+                  .busbw_gb_s = Gigabytes(traffic_.bytes(), mean) * traffic_.bus_factor(),
                   .wrong = measured.wrong,
                   .device = options_.device,
                   .buffers = options_.on_device() ? "device" : options_.buffers,

@@ -47,6 +47,8 @@ class BenchRank {
     // Nanoseconds that this rank, and then the rank that stood longest, stood in line for a processor in each window;
     // with options.latency on the host.
     std::vector<std::int64_t> in_line = {};
+    // Nanoseconds of all windows together, on the rank that took longest for them.
+    std::int64_t total = 0;
     // The longest window: its number, and the times that the ranks took, and stood in line.
     std::size_t longest = 0;
     std::vector<std::int64_t> of_ranks = {};

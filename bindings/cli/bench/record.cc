@@ -33,6 +33,7 @@ Json ObjectOf(const BenchRow& row) {
       {"bytes", row.bytes},
       {"dtype", std::string(Name(row.dtype))},
       {"op", row.op},
+      {"time_us", row.time_us},
       {"p50_us", row.p50_us},
       {"p90_us", row.p90_us},
       {"p95_us", row.p95_us},
@@ -97,6 +98,7 @@ BenchPlaces PlacesOf(const Json& object) {
 
 BenchAbout AboutOf(const Json& object) {
   BenchAbout about{.hosts = {},
+                   .rank_hosts = {},
                    .date = Text(object, "date"),
                    .version = Text(object, "version"),
                    .command = Text(object, "command"),
@@ -104,11 +106,15 @@ BenchAbout AboutOf(const Json& object) {
                    .places = PlacesOf(object),
                    .transport = Text(object, "transport"),
                    .links = Text(object, "links")};
-  const auto hosts = object.find("hosts");
-  if (hosts == object.end() || !hosts->is_array()) return about;
-  for (const Json& host : *hosts) {
-    if (host.is_string()) about.hosts.push_back(host.get<std::string>());
-  }
+  const auto texts = [&object](const char* key, std::vector<std::string>& list) {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_array()) return;
+    for (const Json& text : *found) {
+      if (text.is_string()) list.push_back(text.get<std::string>());
+    }
+  };
+  texts("hosts", about.hosts);
+  texts("rank_hosts", about.rank_hosts);
   return about;
 }
 
@@ -132,6 +138,7 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .count = 0,
                   .dtype = ParseDType(Text(object, "dtype")).value_or(DType::kF32),
                   .op = Text(object, "op"),
+                  .time_us = Number(object, "time_us", Number(object, "p50_us", 0.0)),
                   .p50_us = Number(object, "p50_us", 0.0),
                   .p90_us = Number(object, "p90_us", 0.0),
                   .p95_us = Number(object, "p95_us", 0.0),
@@ -187,6 +194,7 @@ absl::StatusOr<Json> ParseRecord(const std::string& text) {
 
 std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
   return {{"hosts", absl::StrJoin(hosts, " ")},
+          {"rank_hosts", absl::StrJoin(rank_hosts, " ")},
           {"date", date},
           {"version", version},
           {"command", command},
@@ -198,15 +206,11 @@ std::vector<std::pair<std::string, std::string>> BenchAbout::lines() const {
 }
 
 std::string JsonOf(const BenchAbout& about) {
-  return Json{{"hosts", about.hosts},
-              {"date", about.date},
-              {"version", about.version},
-              {"command", about.command},
-              {"ranks", about.ranks},
-              {"nodes", about.places.nodes},
-              {"ranks_per_node", about.places.ranks_per_node},
-              {"transport", about.transport},
-              {"links", about.links}}
+  return Json{{"hosts", about.hosts},         {"rank_hosts", about.rank_hosts},
+              {"date", about.date},           {"version", about.version},
+              {"command", about.command},     {"ranks", about.ranks},
+              {"nodes", about.places.nodes},  {"ranks_per_node", about.places.ranks_per_node},
+              {"transport", about.transport}, {"links", about.links}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -16,10 +16,11 @@ namespace tutti::cli {
 
 // Where, when and how rows were measured.
 struct BenchAbout {
-  std::vector<std::string> hosts;  // of the ranks, each once, in the order of ranks
-  std::string date;                // UTC, as in ISO 8601
-  std::string version;             // of Tutti
-  std::string command;             // as a shell would read it
+  std::vector<std::string> hosts;       // of the ranks, each once, in the order of ranks
+  std::vector<std::string> rank_hosts;  // the host of each rank
+  std::string date;                     // UTC, as in ISO 8601
+  std::string version;                  // of Tutti
+  std::string command;                  // as a shell would read it
   int ranks = 0;
   BenchPlaces places = {};
   std::string transport;

@@ -54,17 +54,35 @@ std::string NotesOnBandwidth(absl::Span<const BenchRow> rows) {
   return notes;
 }
 
+// A rank, and its host where there are several.
+std::string NameOf(Rank rank, const BenchAbout& about) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (about.hosts.size() < 2 || index >= about.rank_hosts.size()) return absl::StrCat("rank ", rank);
+  return absl::StrCat("rank ", rank, " (", about.rank_hosts[index], ")");
+}
+
 // Whether processors were what long calls waited for.
-std::string CauseLine(const BenchRow& row, const ProcessorWaits& waits) {
+std::string CauseLine(const BenchRow& row, const ProcessorWaits& waits, const BenchAbout& about) {
   const bool in_line = 2 * waits.longest_us >= row.max_us - row.p50_us;
   return absl::StrFormat(
-      "#   in call %d rank %d stood in line for a processor longer than other ranks, for %s us: %s; of the %d longest "
+      "#   in call %d %s stood in line for a processor longer than other ranks, for %s us: %s; of the %d longest "
       "calls, %d were long for want of a processor\n",
-      row.longest_call, waits.rank, Microseconds(waits.longest_us),
+      row.longest_call, NameOf(waits.rank, about), Microseconds(waits.longest_us),
       in_line ? "that made the call long"
-              : "too short to have made the call long, which a link did, or a rank that slept "
-                "or was stopped",
+              : "too short to have made the call long, which a link did, or a rank that slept or was stopped",
       waits.slow_calls, waits.slow_calls_in_line);
+}
+
+// What to do where ranks ran on one processor by turns; "" where they did not.
+std::string NoteOnProcessors(absl::Span<const BenchRow> rows) {
+  const auto shares = [](const BenchRow& row) {
+    return 2 * row.preempted > static_cast<std::int64_t>(row.calls) * row.ranks;
+  };
+  const auto found = absl::c_find_if(rows, shares);
+  if (found == rows.end()) return "";
+  return absl::StrCat("\n# ranks lost their processor ", found->preempted, " times in ", found->calls, " calls of ",
+                      found->bytes,
+                      " bytes: they shared it with each other, or with other programs; --bind keeps ranks apart");
 }
 
 }  // namespace
@@ -98,7 +116,7 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
                           : row.codec.empty()   ? row.schedule
                                                 : absl::StrCat("codec=", row.codec);
   return absl::StrFormat(" %12d %12d %8s %10s %9s %8s %8s %7s %9s %9s %9s%s  %-18s %9s%s", row.bytes, row.count,
-                         Name(row.dtype), row.op, Microseconds(row.p50_us), GigabytesPerSecond(row.algbw_gb_s),
+                         Name(row.dtype), row.op, Microseconds(row.time_us), GigabytesPerSecond(row.algbw_gb_s),
                          GigabytesPerSecond(row.busbw_gb_s), Wrong(row), Microseconds(row.p50_us),
                          Microseconds(row.p99_us), Microseconds(row.max_us),
                          columns.host ? absl::StrFormat(" %9s", Microseconds(row.host_us)) : "", how,
@@ -108,20 +126,22 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
                                         : "  out");
 }
 
-std::string LatencyLines(const BenchRow& row) {
-  const std::string spread = absl::StrFormat(
-      "#   p90 %s, p95 %s, p99.9 %s, max %s us on rank %d in call %d of %d, through which rank %d was in %s us\n",
-      Microseconds(row.p90_us), Microseconds(row.p95_us), Microseconds(row.p99_9_us), Microseconds(row.max_us),
-      row.slowest_rank, row.longest_call, row.calls, row.fastest_rank, Microseconds(row.fastest_us));
+std::string LatencyLines(const BenchRow& row, const BenchAbout& about) {
+  const std::string spread =
+      absl::StrFormat("#   p90 %s, p95 %s, p99.9 %s, max %s us on %s in call %d of %d, through which %s was in %s us\n",
+                      Microseconds(row.p90_us), Microseconds(row.p95_us), Microseconds(row.p99_9_us),
+                      Microseconds(row.max_us), NameOf(row.slowest_rank, about), row.longest_call, row.calls,
+                      NameOf(row.fastest_rank, about), Microseconds(row.fastest_us));
   const std::string all = absl::StrFormat(
       "#   in all calls ranks lost their processor %d times and slept %d times; the engine's threads took %s us of "
       "processor time a call, %s us of it to wait for peers",
       row.preempted, row.slept, Microseconds(row.engine_cpu_us), Microseconds(row.engine_waiting_us));
-  return absl::StrCat(spread, row.waits.has_value() ? CauseLine(row, *row.waits) : "", all);
+  return absl::StrCat(spread, row.waits.has_value() ? CauseLine(row, *row.waits, about) : "", all);
 }
 
 std::string TableFooting(absl::Span<const BenchRow> rows) {
-  return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"), NotesOnBandwidth(rows));
+  return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"), NotesOnBandwidth(rows),
+                      NoteOnProcessors(rows));
 }
 
 }  // namespace tutti::cli

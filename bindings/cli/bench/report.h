@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "bindings/cli/bench/options.h"
+#include "bindings/cli/bench/record.h"
 
 namespace tutti::cli {
 
@@ -18,8 +19,8 @@ struct TableColumns {
 
 std::string TableHeading(const TableColumns& columns);
 std::string TableLine(const BenchRow& row, const TableColumns& columns);
-// Why the longest call of a row took as long, in words.
-std::string LatencyLines(const BenchRow& row);
+// Why the longest call of a row took as long, in words; `about` has the hosts of the ranks.
+std::string LatencyLines(const BenchRow& row, const BenchAbout& about);
 // Whether all rows were right, the average of their bus bandwidth, and why that may not be the rate of a link.
 std::string TableFooting(absl::Span<const BenchRow> rows);
 

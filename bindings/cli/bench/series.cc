@@ -61,12 +61,12 @@ std::string Joined(const std::vector<std::string>& words, absl::string_view sepa
 SeriesPoint PointOf(const std::vector<const BenchRow*>& repeats) {
   std::vector<double> times;
   times.reserve(repeats.size());
-  for (const BenchRow* repeat : repeats) times.push_back(repeat->p50_us);
+  for (const BenchRow* repeat : repeats) times.push_back(repeat->time_us);
   const BenchRow& any = *repeats.front();
   SeriesPoint point{
       .bytes = any.bytes, .time_us = MedianOf(std::move(times)), .busbw_gb_s = 0, .predicted_us = any.predicted_us};
   // The product of time and bandwidth depends on the size alone.
-  if (point.time_us > 0) point.busbw_gb_s = any.busbw_gb_s * any.p50_us / point.time_us;
+  if (point.time_us > 0) point.busbw_gb_s = any.busbw_gb_s * any.time_us / point.time_us;
   return point;
 }
 

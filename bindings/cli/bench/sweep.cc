@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bindings/cli/bench/run.h"
@@ -150,6 +151,10 @@ absl::StatusOr<BenchCases> CasesOf(const BenchSweep& sweep, const BenchOptions& 
     if (std::find(result.left_out.begin(), result.left_out.end(), reason) == result.left_out.end()) {
       result.left_out.push_back(std::move(reason));
     }
+  }
+  const auto has_codec = [](const BenchOptions& one) { return !one.codec.empty(); };
+  if (options.both_places && absl::c_any_of(result.cases, has_codec)) {
+    result.left_out.emplace_back("sums in messages of a codec out of place, as they are in place always");
   }
   if (!result.cases.empty()) return result;
   if (!first.ok()) return first;

@@ -53,6 +53,8 @@ void AddLaunch(CLI::App& app, Invocation& invocation) {
       ->needs(ranks)
       ->capture_default_str();
   launch->add_flag("--tag-output", options->tag_output, "Put the rank in front of every line of output");
+  launch->add_flag("--bind", options->bind,
+                   "Bind each rank to an equal share of the processors, so that no two ranks run on one");
   launch->add_option("command", options->command, "-- program and its arguments")->required();
   launch->positionals_at_end();
   launch->footer(

@@ -36,6 +36,10 @@ absl::StatusOr<HostRanks> ParseHost(const std::vector<absl::string_view>& words)
   return absl::InvalidArgumentError("write a host, and how many ranks it has: node1 slots=4, or node1:4");
 }
 
+std::string RanksFrom(int first, int count) {
+  return count == 1 ? absl::StrCat("rank ", first) : absl::StrCat("ranks ", first, " to ", first + count - 1);
+}
+
 std::string CommandOf(const HostRanks& one, int first, int size, const std::string& meeting,
                       const std::string& secret_file, const LaunchOptions& options) {
   const std::string script =
@@ -44,6 +48,7 @@ std::string CommandOf(const HostRanks& one, int first, int size, const std::stri
   std::vector<std::string> words = {"tutti",        "launch",           "-n", absl::StrCat(one.ranks),
                                     "--first-rank", absl::StrCat(first)};
   if (options.tag_output) words.push_back("--tag-output");
+  if (options.bind) words.push_back("--bind");
   words.insert(words.end(), {"--", "sh", "-c", script, "sh"});
   words.insert(words.end(), options.command.begin(), options.command.end());
   return CommandLine(words);
@@ -86,7 +91,7 @@ std::string CommandsOfHosts(absl::Span<const HostRanks> hosts, int port, const s
   const std::string secret_word = secret_file.empty() ? kUsualSecretFile : CommandLine({secret_file});
   int first = 0;
   for (const HostRanks& one : hosts) {
-    absl::StrAppend(&text, "# ", one.host, ": ranks ", first, " to ", first + one.ranks - 1, "\n",
+    absl::StrAppend(&text, "# ", one.host, ": ", RanksFrom(first, one.ranks), "\n",
                     CommandOf(one, first, size, absl::StrCat(hosts.front().host, ":", port), secret_word, options),
                     "\n");
     first += one.ranks;

@@ -13,6 +13,7 @@
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/signals.h"
 #include "bindings/cli/launch/supervision.h"
+#include "bindings/cli/processors.h"
 #include "tutti/bootstrap.h"
 #include "tutti/store.h"
 
@@ -50,10 +51,17 @@ absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& s
   absl::StatusOr<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::Start(StoreKey(identity, secret));
   if (!server.ok()) return server.status();
 
-  const ProcessTemplate common{
-      options.command,    RankEnvironment(options.ranks, identity.job_id, (*server)->address(), secret_file.fd()),
-      secret_file.fd(),   signals.before(),
-      options.tag_output, options.first_rank};
+  absl::StatusOr<std::vector<cpu_set_t>> processors = std::vector<cpu_set_t>();
+  if (options.bind) processors = cli::SharesOfProcessors(options.ranks);
+  if (!processors.ok()) return processors.status();
+  const ProcessTemplate common{.command = options.command,
+                               .environment = RankEnvironment(options.ranks, identity.job_id, (*server)->address(),
+                                                              secret_file.fd(), options.tells_threads),
+                               .secret_fd = secret_file.fd(),
+                               .signals = signals.before(),
+                               .tag_output = options.tag_output,
+                               .first_rank = options.first_rank,
+                               .processors = *std::move(processors)};
   Job job(options, signals, front, **server);
   if (absl::Status status = job.Start(common); !status.ok()) return status;
   return job.Run();

@@ -21,6 +21,11 @@ struct LaunchOptions {
   std::vector<std::string> command;
   // Put "[rank] " in front of every line of output. Standard output and error stay apart.
   bool tag_output = false;
+  // Bind each rank to an equal share of the processors on which this process may run, in the order of their numbers. An
+  // error where there are fewer processors than ranks.
+  bool bind = false;
+  // Say on standard error which OMP_NUM_THREADS the ranks have, where the environment has none.
+  bool tells_threads = true;
   // How long ranks that are told to end (SIGTERM) may take before they are killed.
   absl::Duration grace = absl::Seconds(5);
 };

@@ -67,6 +67,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   // Closes on exec also descriptors that libraries have opened without close-on-exec, or that the launcher was given.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(common.secret_fd, F_SETFD, 0);
+  const auto own = static_cast<std::size_t>(local_rank);
+  if (!common.processors.empty()) ::sched_setaffinity(0, sizeof(cpu_set_t), &common.processors[own]);
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &common.signals, nullptr);
   ::execvpe(arguments[0], arguments, environment);
@@ -84,7 +86,8 @@ absl::Status Refused(absl::string_view what) {
 }
 
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
-                                                   const std::string& store_address, int secret_fd) {
+                                                   const std::string& store_address, int secret_fd,
+                                                   bool tells_threads) {
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -102,7 +105,7 @@ std::map<std::string, std::string> RankEnvironment(int ranks, const std::string&
   // number decides how fast a rank computes, so the user is told.
   const int processors = Processors();
   const int threads = std::max(1, processors / ranks);
-  if (result.emplace("OMP_NUM_THREADS", absl::StrCat(threads)).second) {
+  if (result.emplace("OMP_NUM_THREADS", absl::StrCat(threads)).second && tells_threads) {
     std::fprintf(stderr,
                  "tutti launch: each of %d rank(s) has OMP_NUM_THREADS=%d, as there are %d processor(s); set "
                  "OMP_NUM_THREADS to choose otherwise\n",

@@ -2,6 +2,7 @@
 #ifndef TUTTI_BINDINGS_CLI_LAUNCH_PROCESS_H_
 #define TUTTI_BINDINGS_CLI_LAUNCH_PROCESS_H_
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -23,7 +24,8 @@ struct ProcessTemplate {
   int secret_fd = -1;  // close-on-exec here, and the one descriptor above 2 that is open in the ranks
   sigset_t signals{};  // blocked in the ranks: those that were blocked before HandledSignals
   bool tag_output = false;
-  Rank first_rank = 0;  // LaunchOptions::first_rank
+  Rank first_rank = 0;                     // LaunchOptions::first_rank
+  std::vector<cpu_set_t> processors = {};  // of each rank here; empty: ranks run where this process may
 };
 
 struct RankProcess {
@@ -37,9 +39,9 @@ struct RankProcess {
 absl::Status Refused(absl::string_view what);
 
 // Environment of the ranks of a job, but for who each is: this process's, with Tutti's own variables replaced.
-// Where OMP_NUM_THREADS is not set, the ranks share the processors, and standard error says so.
+// Where OMP_NUM_THREADS is not set, the ranks share the processors; with `tells_threads` standard error says so.
 std::map<std::string, std::string> RankEnvironment(int ranks, const std::string& job_id,
-                                                   const std::string& store_address, int secret_fd);
+                                                   const std::string& store_address, int secret_fd, bool tells_threads);
 
 // Starts the rank that is number `local_rank` of this machine in a process group of its own; the rank is killed when
 // the calling thread ends, so the main thread must be the caller. NotFound when the program cannot be started,

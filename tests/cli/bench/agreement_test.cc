@@ -32,7 +32,8 @@ const std::map<std::string, std::string>& OtherValues() {
       {"--buffers", "private"}, {"--min-bytes", "8"},   {"--max-bytes", "1K"}, {"--factor", "2"},
       {"--dtype", "bf16"},      {"--op", "max"},        {"--root", "1"},       {"--schedule", "ring"},
       {"--codec", "bf16"},      {"--out-of-place", ""}, {"--iters", "3"},      {"--warmup", "3"},
-      {"--min-time", "1"},      {"--repeats", "2"},     {"--rewrite", ""},     {"--no-check", ""}};
+      {"--min-time", "1"},      {"--repeats", "2"},     {"--rewrite", ""},     {"--no-check", ""},
+      {"--latency", ""},        {"--bind", ""}};
   return values;
 }
 
@@ -51,7 +52,7 @@ TEST(BenchAgreementTest, EveryFlagThatChangesWhatIsMeasuredIsCompared) {
 // A flag that is new has to be compared, or to be named here.
 TEST(BenchAgreementTest, NoFlagIsForgotten) {
   std::set<std::string> known = {"--help", "--in-place", "--ranks"};  // the launcher knows how many ranks there are
-  for (const char* of_rank_0 : {"--latency", "--json", "--jsonl", "--csv", "--plot", "--compare"}) {
+  for (const char* of_rank_0 : {"--json", "--jsonl", "--csv", "--plot", "--compare"}) {
     known.insert(of_rank_0);
   }
   for (const auto& [flag, value] : OtherValues()) known.insert(flag);
@@ -107,8 +108,8 @@ TEST(BenchAgreementTest, ARankThatWaitsInVainSaysWhereToLook) {
 TEST(BenchAgreementTest, RanksMayNameOtherFilesAndWriteSizesInOtherWays) {
   const ScratchFile mine(".json"), other("-1.json");
   const CommandRun run = RunTutti("launch -n 2 -- sh -c 'case $TUTTI_RANK in 0) HOW=\"-e 1K --json " + mine.path() +
-                                  "\";; *) HOW=\"-e 1024 " + "--in-place --latency --json " + other.path() +
-                                  "\";; esac; exec " + TUTTI_COMMAND + " bench all_reduce -b 4 --iters 2 $HOW'");
+                                  "\";; *) HOW=\"-e 1024 " + "--in-place --json " + other.path() + "\";; esac; exec " +
+                                  TUTTI_COMMAND + " bench all_reduce -b 4 --iters 2 $HOW'");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(mine.Read(), HasSubstr("\"rows\""));
   EXPECT_THAT(other.Read(), Not(HasSubstr("\"rows\"")));

@@ -24,7 +24,7 @@ BenchRow Row(std::int64_t bytes, double time_us, const std::string& schedule = "
   row.ranks = 2;
   row.bytes = bytes;
   row.op = "sum";
-  row.p50_us = time_us;
+  row.time_us = time_us;
   row.busbw_gb_s = 1 / time_us;
   return row;
 }
@@ -32,6 +32,7 @@ BenchRow Row(std::int64_t bytes, double time_us, const std::string& schedule = "
 TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
   BenchRecord a = {.name = "ring", .about = {}, .rows = {Row(4, 2, "ring"), Row(8, 4, "ring"), Row(16, 5, "ring")}};
   a.about = {.hosts = {"node1"},
+             .rank_hosts = {},
              .date = "today",
              .version = "1.2.3",
              .command = "tutti bench",
@@ -49,7 +50,7 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
   EXPECT_THAT(text, ContainsRegex("size +A \\(us\\) +B \\(us\\) +B/A +A busbw +B busbw\n"));
   EXPECT_THAT(text, ContainsRegex("\n +4 +2\\.00 +1\\.00 +0\\.50 +0\\.500 +1\\.00\n +8 +4\\.00 +8\\.00 +2\\.00 "));
   EXPECT_THAT(text, HasSubstr("# B takes 1.00 of the time of A: geometric mean over 2 sizes\n"));
-  EXPECT_THAT(text, HasSubstr("# 1 sizes are not in all of them"));
+  EXPECT_THAT(text, HasSubstr("# 1 size is not in all of them"));
 }
 
 // What varies within a file names series, which are compared with their like.

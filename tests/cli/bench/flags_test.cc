@@ -61,6 +61,7 @@ TEST(BenchFlagsTest, EveryFlagIsRun) {
   const std::map<std::string, std::string> runs = {
       {"--help", "bench --help"},
       {"--ranks", base + "--transport inproc --ranks 3"},
+      {"--bind", base + "--ranks 1 --bind"},
       {"--transport", base + "--transport ucx"},
       {"--device", base + "--transport inproc --device cpu"},
       {"--peer", ""},  // needs GPUs, or their fakes: tests/devices/bench_on_devices_test.cc

@@ -29,7 +29,7 @@ BenchRecord Record(const std::string& name, double factor) {
     row.schedule_chosen = true;
     row.ranks = 2;
     row.bytes = bytes;
-    row.p50_us = factor * static_cast<double>(bytes + 10);
+    row.time_us = factor * static_cast<double>(bytes + 10);
     row.busbw_gb_s = 1;
     row.predicted_us = factor * static_cast<double>(bytes + 5);
   }

@@ -17,6 +17,7 @@ using ::testing::HasSubstr;
 
 BenchAbout SomeAbout() {
   return {.hosts = {"node1", "node2"},
+          .rank_hosts = {"node1", "node1", "node2", "node2"},
           .date = "2026-11-26T10:00:00Z",
           .version = "1.2.3",
           .command = CommandLine({"tutti", "bench", "all_reduce", "--plot", "my plot.svg"}),
@@ -37,6 +38,7 @@ BenchRow SomeRow(std::int64_t bytes) {
           .bytes = bytes,
           .dtype = DType::kBF16,
           .op = "sum",
+          .time_us = 1.75,
           .p50_us = 1.5,
           .p90_us = 2.1,
           .p95_us = 2.25,
@@ -89,12 +91,12 @@ TEST(BenchRecordTest, CsvHasTheColumnsOfJson) {
   ASSERT_TRUE(file.Finish().ok());
   const std::string text = scratch.Read();
   for (const char* line :
-       {"# hosts: node1 node2\n", "# date: 2026-11-26T10:00:00Z\n", "# version: 1.2.3\n",
-        "# command: tutti bench all_reduce --plot 'my plot.svg'\n", "# links: messages take 1 µs, \"always\"\n",
-        "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
-        "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,dtype,op,p50_us,p90_us,p95_us,"
-        "p99_us,p99_9_us,max_us,",
-        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,bf16,sum,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
+       {"# hosts: node1 node2\n", "# rank_hosts: node1 node1 node2 node2\n", "# date: 2026-11-26T10:00:00Z\n",
+        "# version: 1.2.3\n", "# command: tutti bench all_reduce --plot 'my plot.svg'\n",
+        "# links: messages take 1 µs, \"always\"\n", "# ranks: 2\n# nodes: 2\n# ranks_per_node: 1\n# transport: ucx\n",
+        "\ncollective,library,schedule,codec,transport,ranks,nodes,ranks_per_node,bytes,dtype,op,time_us,p50_us,p90_us,"
+        "p95_us,p99_us,p99_9_us,max_us,",
+        "\nall_reduce,tutti,,\"uint8_block,block=512\",ucx,2,2,1,4,bf16,sum,1.75,1.5,2.1,2.25,2.5,3.0,3.5,,"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -34,7 +34,7 @@ std::string CauseOf(double waited_us) {
   row.longest_call = 7;
   row.calls = 300;
   row.waits = {.rank = 2, .longest_us = waited_us, .slow_calls = 3, .slow_calls_in_line = 1};
-  return LatencyLines(row);
+  return LatencyLines(row, {});
 }
 
 TEST(BenchReportTest, LongCallsHaveACause) {
@@ -48,7 +48,33 @@ TEST(BenchReportTest, LongCallsHaveACause) {
 
 // Where the kernel does not tell, nothing is said.
 TEST(BenchReportTest, UnknownWaitsAreNotTold) {
-  EXPECT_THAT(LatencyLines({}), testing::Not(testing::HasSubstr("for a processor")));
+  EXPECT_THAT(LatencyLines({}, {}), testing::Not(testing::HasSubstr("for a processor")));
+}
+
+// Ranks are named with their hosts where there are several.
+TEST(BenchReportTest, LongCallsNameTheHost) {
+  BenchRow row;
+  row.slowest_rank = 1;
+  BenchAbout about;
+  about.hosts = {"node1"};
+  about.rank_hosts = {"node1", "node1"};
+  EXPECT_THAT(LatencyLines(row, about), testing::HasSubstr("on rank 1 in call 0 of 0, through which rank 0 was"));
+  about.hosts = {"node1", "node2"};
+  about.rank_hosts = {"node1", "node2"};
+  EXPECT_THAT(LatencyLines(row, about),
+              testing::HasSubstr("on rank 1 (node2) in call 0 of 0, through which rank 0 (node1) was"));
+}
+
+TEST(BenchReportTest, SharedProcessorsAreNoticed) {
+  BenchRow row;
+  row.ranks = 2;
+  row.calls = 100;
+  row.bytes = 4;
+  row.preempted = 100;
+  EXPECT_THAT(TableFooting({row}), testing::Not(testing::HasSubstr("--bind")));
+  row.preempted = 101;
+  EXPECT_THAT(TableFooting({row}),
+              testing::HasSubstr("# ranks lost their processor 101 times in 100 calls of 4 bytes: "));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST(LaunchHostsTest, TheCommandsStartOneJob) {
                "unset TUTTI_JOB_SECRET_FILE; ");
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 0 to 1\ntutti launch -n 2 --first-rank 0 -- "));
-  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: ranks 2 to 2\ntutti launch -n 1 --first-rank 2 -- "));
+  EXPECT_THAT(printed.out, HasSubstr("# 127.0.0.1: rank 2\ntutti launch -n 1 --first-rank 2 -- "));
   const std::vector<std::string> commands = Commands(printed);
   ASSERT_EQ(commands.size(), 2U);
   const std::string home = testing::TempDir() + "tutti-hosts-" + std::to_string(getpid());
@@ -149,12 +149,14 @@ TEST(LaunchHostsTest, TheCommandsHaveAllFlagsThatHostsShare) {
   EXPECT_THAT(plain.out, HasSubstr("tutti launch -n 1 --first-rank 0 -- sh -c"));
   const CommandRun tagged = RunTutti(absl::StrCat("launch --tag-output --hosts ", file.path(), " -- true"));
   EXPECT_THAT(tagged.out, HasSubstr("tutti launch -n 1 --first-rank 0 --tag-output -- sh -c"));
+  const CommandRun bound = RunTutti(absl::StrCat("launch --bind --hosts ", file.path(), " -- true"));
+  EXPECT_THAT(bound.out, HasSubstr("tutti launch -n 1 --first-rank 0 --bind -- sh -c"));
   std::vector<std::string> flags;
   for (const absl::string_view line : absl::StrSplit(RunTutti("launch --help").out, '\n')) {
     if (absl::StartsWith(line, "  -")) flags.emplace_back(*absl::StrSplit(line.substr(2), ' ').begin());
   }
-  EXPECT_THAT(flags,
-              testing::ElementsAre("-h,--help", "-n,--ranks", "--hosts", "--port", "--first-rank", "--tag-output"))
+  EXPECT_THAT(flags, testing::ElementsAre("-h,--help", "-n,--ranks", "--hosts", "--port", "--first-rank",
+                                          "--tag-output", "--bind"))
       << "CommandsOfHosts must hand a new flag on, and this test must look for that";
 }
 

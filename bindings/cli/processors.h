@@ -1,0 +1,24 @@
+// The processors that --bind gives to the ranks of this machine.
+#ifndef TUTTI_BINDINGS_CLI_PROCESSORS_H_
+#define TUTTI_BINDINGS_CLI_PROCESSORS_H_
+
+#include <sched.h>
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tutti/dtype.h"
+
+namespace tutti::cli {
+
+// The processors of each of `ranks` ranks: equal shares of those on which this process may run, in the order of their
+// numbers. FailedPrecondition where there are fewer processors than ranks.
+absl::StatusOr<std::vector<cpu_set_t>> SharesOfProcessors(int ranks);
+
+// Binds the calling thread, and the threads that it starts, to the share of rank `local_rank` of `local_size`.
+absl::Status BindToShare(Rank local_rank, int local_size);
+
+}  // namespace tutti::cli
+
+#endif  // TUTTI_BINDINGS_CLI_PROCESSORS_H_
