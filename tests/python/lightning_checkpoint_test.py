@@ -1,5 +1,7 @@
 """Checkpoints of Lightning with the strategies of Tutti: what is saved, and how a training goes on from it."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -85,7 +87,12 @@ def test_a_checkpoint_is_for_the_wrapper_too(strategy, tmp_path):
 
 def changes_strategy(rank, path):
     model = Model()
-    trainer("decentralized", max_epochs=3).fit(model, loader(), ckpt_path=path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer("decentralized", max_epochs=3).fit(model, loader(), ckpt_path=path)
+    told = [str(one.message) for one in caught if "starts anew" in str(one.message)]
+    assert len(told) == (rank == 0), told
+    assert rank != 0 or ("the state of strategy 'bytegrad:" in told[0] and "this is strategy 'decentralized" in told[0])
     trainer("ddp", max_epochs=4).fit(model, loader(), ckpt_path=path)
 
 

@@ -1,5 +1,6 @@
 """States of a strategy in checkpoints of Lightning: what the strategy's later steps depend on beside the weights."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,13 @@ def _replaced(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
 
 def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> None:
     """Loads the states of all saved ranks; those of another strategy, or None, let the strategy start anew. Collective."""
-    if not states or not _suits(states[0], state_of(exchange)):
+    if not states:
+        return
+    mine = state_of(exchange)
+    if not _suits(states[0], mine):
+        if dist.get_rank() == 0:
+            warnings.warn(f"the checkpoint has the state of strategy {states[0]['strategy']!r}, and this is strategy "
+                          f"{mine['strategy']!r}, which starts anew, from the weights of the checkpoint", stacklevel=2)
         return
     if len(states) == dist.get_world_size():
         states = [states[dist.get_rank()]]
