@@ -95,7 +95,7 @@ class Recipes(OnMachines):
 
     def test_launch_hosts(self):
         printed = self.check(scripts("launch_hosts"))
-        commands = re.findall(r"^# (\w+): ranks .*\n(.*)$", printed, re.M)
+        commands = re.findall(r"^# (\w+): ranks? .*\n(.*)$", printed, re.M)
         self.check(dict(commands), 3)
 
     def test_torchrun(self):

@@ -169,7 +169,11 @@ absl::StatusOr<int> ShowPlan(PlanFlags flags) {
   }
   std::vector<PlanCost> costs;
   if (flags.cost) {
-    absl::StatusOr<std::vector<PlanCost>> found = CostsOf(flags.request, flags.model);
+    std::fflush(text);  // what follows may take long
+    absl::StatusOr<std::vector<PlanCost>> found = CostsOf(flags.request, flags.model, [&](const std::string& spec) {
+      if (family->ranks < kManyRanks || flags.quiet) return;
+      std::fprintf(stderr, "tutti: reckoning the cost of %s on %d ranks\n", spec.c_str(), family->ranks);
+    });
     if (!found.ok()) return found.status();
     costs = *std::move(found);
     print(CostTable(costs, flags.model));

@@ -25,10 +25,12 @@ std::string Heading(const CostModel& model) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model) {
+absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model,
+                                              absl::FunctionRef<void(const std::string& spec)> begins) {
   std::vector<PlanCost> costs;
   const absl::StatusOr<Collective> collective = ParseCollective(request.spec);
   if (!collective.ok()) {
+    begins(request.spec);
     costs.push_back({request.spec, CostOfRequest(request, model)});
     if (!costs[0].cost.ok()) return costs[0].cost.status();
     return costs;
@@ -37,6 +39,7 @@ absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const 
     if (schedule->collective != *collective) continue;
     PlanRequest one = request;
     one.spec = absl::StrCat(Name(*collective), ":", schedule->name);
+    begins(one.spec);
     costs.push_back({one.spec, CostOfRequest(one, model)});
   }
   return costs;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "bindings/cli/plan/request.h"
@@ -19,8 +20,9 @@ struct PlanCost {
 };
 
 // The cost of the plan of `request` or, when `request` names a collective alone, of each schedule of the collective, of
-// which some may not serve the call.
-absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model);
+// which some may not serve the call. `begins` is called before the plans of a spec are costed, which may take long.
+absl::StatusOr<std::vector<PlanCost>> CostsOf(const PlanRequest& request, const CostModel& model,
+                                              absl::FunctionRef<void(const std::string& spec)> begins);
 
 std::string CostTable(absl::Span<const PlanCost> costs, const CostModel& model);
 

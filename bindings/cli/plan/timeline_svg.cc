@@ -28,6 +28,7 @@ constexpr double kWidestBend = 48;          // of an arrow
 constexpr std::size_t kLegendColumns = 3;
 constexpr std::size_t kMostOfNote = 165;  // characters that a line of the heading has room for
 
+constexpr char kPale[] = " opacity=\"0.5\"";
 constexpr const char* kMessageColor = "#222222";
 constexpr const char* kSignalColor = "#d55e00";
 
@@ -197,20 +198,26 @@ class ArrowPainter {
   }
 
   static bool IsSeveral(const Arrow& arrow) { return arrow.count > 1 && !arrow.signal; }
+  // Arrows that pass other lanes than the next are paler, so that what lies below them can be read.
+  static bool IsPale(const Arrow& arrow) { return Lanes(arrow) > 2; }
 
  private:
+  static std::size_t Lanes(const Arrow& arrow) {
+    return std::max(arrow.to_lane, arrow.from_lane) - std::min(arrow.to_lane, arrow.from_lane);
+  }
+
   // Arrows in opposite directions, and across several lanes, bend to different sides, so that none hides another.
   std::string Line(const Arrow& arrow, double y1, double y2) const {
     const double x1 = paper_.x(arrow.left), x2 = paper_.x(arrow.taken);
     const bool down = arrow.to_lane > arrow.from_lane;
-    const auto lanes = static_cast<double>(down ? arrow.to_lane - arrow.from_lane : arrow.from_lane - arrow.to_lane);
+    const auto lanes = static_cast<double>(Lanes(arrow));
     const double bend = lanes == 1 ? (down ? 3 : -3) : std::min(kWidestBend, lanes * (down ? 6.0 : 12.0));
     return absl::StrFormat(
         "<path class=\"arrow\" data-from=\"%d\" data-to=\"%d\" d=\"M%.1f %.1fQ%.1f %.1f %.1f %.1f\" fill=\"none\" "
         "stroke=\"%s\" stroke-width=\"%g\"%s%s marker-end=\"url(#%s)\"/>\n",
         timeline_.lanes[arrow.from_lane].rank, timeline_.lanes[arrow.to_lane].rank, x1, y1, (x1 + x2) / 2 + bend,
         (y1 + y2) / 2, x2, y2, arrow.signal ? kSignalColor : kMessageColor, IsSeveral(arrow) && lanes <= 2 ? 2.0 : 1.1,
-        lanes > 2 ? " opacity=\"0.5\"" : "", arrow.signal ? " stroke-dasharray=\"4 3\"" : "",
+        IsPale(arrow) ? kPale : "", arrow.signal ? " stroke-dasharray=\"4 3\"" : "",
         arrow.signal ? "signal" : "message");
   }
 
@@ -265,11 +272,15 @@ std::vector<LegendEntry> LegendOf(const Timeline& timeline) {
   const auto any = [&](auto is) { return std::any_of(timeline.arrows.begin(), timeline.arrows.end(), is); };
   if (any([](const Arrow& of) { return !of.signal && !ArrowPainter::IsSeveral(of); })) {
     const std::string size = CommonSize(timeline);
-    entries.push_back(
-        {arrow(false, 1.1), absl::StrCat("message", size.empty() ? "" : " of ", size, ", until it is taken in")});
+    entries.push_back({arrow(false, 1.1),
+                       absl::StrCat("message", size.empty() ? "" : " of ", size, ", until its receiver turns to it")});
   }
   if (any(ArrowPainter::IsSeveral)) {
     entries.push_back({arrow(false, 2), "several messages; the arrow is the first"});
+  }
+  if (any(ArrowPainter::IsPale)) {
+    entries.push_back(
+        {absl::StrCat("<g", kPale, ">", arrow(false, 1.1), "</g>\n"), "paler arrow: passes more than one rank"});
   }
   if (any([](const Arrow& of) { return of.signal; })) {
     entries.push_back({arrow(true, 1.1), "the last signal that a rank waits for"});

@@ -151,7 +151,7 @@ class Timelines(unittest.TestCase):
         self.assertEqual(len(arrows), 4 * 6)
         for arrow in arrows:
             self.assertEqual(int(arrow.get("data-to")), (int(arrow.get("data-from")) + 1) % 4)
-        self.assertIn("message of 256 KiB, until it is taken in", texts)
+        self.assertIn("message of 256 KiB, until its receiver turns to it", texts)
 
     def test_segments_are_folded(self):
         bars = [bar for bar in self.check("broadcast:chain --ranks 3 --bytes 64M --messages").iter(f"{SVG}title")]
