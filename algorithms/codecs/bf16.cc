@@ -14,6 +14,7 @@ TUTTI_CODEC(bf16) = {
     .summary = "Every element rounded to bfloat16 (8 significant bits, the range of fp32)",
     .error_bound =
         "2^-8 · |x|, at least 2^-134; stochastic: twice that; a value that rounds beyond 3.39e38 becomes infinite",
+    .largest_error = tutti::Message::LargestError,
     .options = tutti::Message::kOptions,
     .defaults = {},
     .linear = tutti::DType::kBF16,

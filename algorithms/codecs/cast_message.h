@@ -3,8 +3,11 @@
 #ifndef TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 #define TUTTI_ALGORITHMS_CODECS_CAST_MESSAGE_H_
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +25,18 @@ class CastMessage {
   static constexpr absl::string_view kOptions = "rounding, seed";
 
   static absl::Status Validate(const CodecOptions& options) { return CheckTaken(kName, kOptions, options); }
+
+  // A value x lies between two values of the type that are at most 2^(1 - kBits) · |x| apart, or kSmallest where |x| is
+  // small. A value beyond the largest of the type may become infinite.
+  static double LargestError(absl::Span<const float> block, const CodecOptions& options) {
+    constexpr int kBits = kType == DType::kF16 ? 11 : 8;  // significant bits
+    constexpr double kSmallest = kType == DType::kF16 ? 0x1p-24 : 0x1p-133;
+    constexpr double kLargest = kType == DType::kF16 ? 65504 : 0x1.FEp127;
+    const double magnitude = std::abs(static_cast<double>(block[0]));
+    if (magnitude > kLargest) return std::numeric_limits<double>::infinity();
+    const double distance = std::max(std::ldexp(magnitude, 1 - kBits), kSmallest);
+    return options.rounding == Rounding::kNearest ? distance / 2 : distance;
+  }
 
   static std::int64_t EncodedBytes(std::int64_t count, const CodecOptions& /*options*/) { return 2 * count; }
 

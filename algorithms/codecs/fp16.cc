@@ -17,6 +17,7 @@ TUTTI_CODEC(fp16) = {
     .summary = "Every element rounded to IEEE half precision (11 significant bits, up to 65504)",
     .error_bound =
         "2^-11 · |x|, at least 2^-25; stochastic: twice that; a value that rounds beyond 65504 becomes infinite",
+    .largest_error = tutti::Message::LargestError,
     .options = tutti::Message::kOptions,
     .defaults = {},
     .linear = tutti::DType::kF16,

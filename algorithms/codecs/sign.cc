@@ -4,6 +4,10 @@
 //
 // A bit cannot express zero. A block of zeros has the scale 0 and is exact; a zero in another block becomes +scale at
 // an even index and -scale at an odd one, so that zeros cancel out in a sum over the block.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "algorithms/codecs/block_layout.h"
 #include "kernels/sign_bits.h"
 
@@ -17,6 +21,19 @@ struct Sign : codecs::KernelScheme<Sign, kernels::EncodeSignBlocks, kernels::Dec
   static constexpr std::int64_t kSmallestBlock = 8;  // the code of a block fills whole bytes
   using Numbers = std::array<float, 1>;              // the scale
 
+  // An element x becomes the mean m with the sign of x, or plus or minus m where x is 0: the error is | |x| - m |. The
+  // mean is rounded to fp32.
+  static double LargestError(absl::Span<const float> block, const CodecOptions& /*options*/) {
+    double sum = 0;
+    double largest = 0;
+    for (const float value : block) {
+      const double magnitude = std::abs(static_cast<double>(value));
+      sum += magnitude;
+      largest = std::max(largest, magnitude);
+    }
+    const double mean = sum / static_cast<double>(block.size());
+    return std::max(mean, largest - mean) + 0x1p-23 * mean + std::numeric_limits<float>::denorm_min();
+  }
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kSign; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return (elements + 7) / 8; }
 };
@@ -32,7 +49,8 @@ TUTTI_CODEC(sign) = {
         "1 bit per element: the sign of the element, times the mean magnitude of its block. Needs error feedback. A "
         "zero becomes plus or minus the mean magnitude (plus at even indexes of the block); a block of zeros stays "
         "zero",
-    .error_bound = "max|x| of the block",
+    .error_bound = "the mean m of |x| of the block, or max|x| − m if that is larger",
+    .largest_error = tutti::Sign::LargestError,
     .options = tutti::Sign::kOptions,
     .defaults = {.block = 256},
     .validate = tutti::Message::Validate,

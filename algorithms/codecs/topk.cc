@@ -4,7 +4,10 @@
 // distributed gradient descent", 2017; Stich et al., https://arxiv.org/abs/1809.07599.)
 //
 // The code of a block with a NaN or Inf starts with NaN, to which the whole block decodes.
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <vector>
 
 #include "algorithms/codecs/block_layout.h"
 #include "kernels/select_largest.h"
@@ -29,6 +32,17 @@ class TopK : public codecs::BlockScheme {
 
   static std::uint32_t Fingerprint(const CodecOptions& options) {
     return static_cast<std::uint32_t>(kernels::Mix(std::bit_cast<std::uint64_t>(options.density)));
+  }
+
+  // What is sent is exact, so that the largest of the other elements has the largest error.
+  static double LargestError(absl::Span<const float> block, const CodecOptions& options) {
+    const std::int64_t kept = Kept(static_cast<std::int64_t>(block.size()), options);
+    if (kept == static_cast<std::int64_t>(block.size())) return 0;
+    std::vector<float> magnitudes;
+    magnitudes.reserve(block.size());
+    for (const float value : block) magnitudes.push_back(std::abs(value));
+    std::nth_element(magnitudes.begin(), magnitudes.begin() + kept, magnitudes.end(), std::greater<>());
+    return magnitudes[static_cast<std::size_t>(kept)];
   }
 
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kTopK; }
@@ -141,7 +155,8 @@ TUTTI_CODEC(topk) = {
     .summary =
         "The `density` of elements that are largest in each block of `block`, exactly, with their indices; the "
         "others become zero. Needs error feedback",
-    .error_bound = "the smallest |x| that is sent of the block",
+    .error_bound = "the largest |x| of the block that is not sent",
+    .largest_error = tutti::TopK::LargestError,
     .options = tutti::TopK::kOptions,
     .defaults = {.block = 65536, .density = 0.01},
     .validate = tutti::Message::Validate,

@@ -4,6 +4,7 @@
 // is sent as the nearest level, or with rounding=stochastic as one of the two levels beside the value. Zero is a level
 // when it lies in the range; equal values are exact. The decoder computes min + code · step.
 #include "algorithms/codecs/block_layout.h"
+#include "algorithms/codecs/grid_error.h"
 #include "kernels/range_blocks.h"
 
 namespace tutti {
@@ -15,6 +16,9 @@ struct Uint8Block : codecs::KernelScheme<Uint8Block, kernels::EncodeRangeBlocks,
   static constexpr std::uint8_t kId = 1;
   using Numbers = std::array<float, 2>;  // the value of code 0, the step
 
+  static double LargestError(absl::Span<const float> block, const CodecOptions& options) {
+    return codecs::LargestGridError(block, 255, options.rounding);
+  }
   static kernels::Coder CoderOf(const CodecOptions& /*options*/) { return kernels::Coder::kGrid8; }
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 };
@@ -28,6 +32,7 @@ TUTTI_CODEC(uint8_block) = {
     .name = tutti::Uint8Block::kName,
     .summary = "8 bits per element, each block of `block` elements with its own range; zero and equal values exact",
     .error_bound = "0.501 · (max − min) / 255 of the block, and rounding to fp32; stochastic: (max − min) / 254",
+    .largest_error = tutti::Uint8Block::LargestError,
     .options = tutti::Uint8Block::kOptions,
     .defaults = {.block = 1024},
     .validate = tutti::Message::Validate,

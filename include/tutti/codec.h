@@ -52,6 +52,10 @@ struct Codec {
   absl::string_view summary;
   // Largest |x - decode(encode(x))| for finite input, as a formula for the docs.
   absl::string_view error_bound;
+  // The same as a number, for programs that check codecs: no element of `block`, whatever the draw, has a larger error.
+  // `block` are finite elements that are encoded together: a block of a message (the whole message where options.block
+  // is 0), or one element where the codec is linear. Infinity where an element may decode to NaN or Inf. May allocate.
+  double (*largest_error)(absl::Span<const float> block, const CodecOptions& options);
   // The names of the options that the codec takes, "block, rounding, seed", and the values of all options that a
   // strategy name does not give.
   absl::string_view options;

@@ -16,14 +16,14 @@ bool IsName(absl::string_view name) {
 
 bool IsComplete(const Schedule& schedule) { return schedule.supports != nullptr && schedule.build != nullptr; }
 bool IsComplete(const Codec& codec) {
-  return codec.validate != nullptr && codec.encoded_bytes != nullptr && codec.encode != nullptr &&
-         codec.decode != nullptr;
+  return codec.largest_error != nullptr && codec.validate != nullptr && codec.encoded_bytes != nullptr &&
+         codec.encode != nullptr && codec.decode != nullptr;
 }
 bool IsComplete(const Algorithm& algorithm) { return algorithm.supports != nullptr && algorithm.build != nullptr; }
 bool IsComplete(const PeerSelection& selection) { return selection.rounds != nullptr && selection.mix != nullptr; }
 
 constexpr absl::string_view kFunctionsOfSchedule = "supports, build";
-constexpr absl::string_view kFunctionsOfCodec = "validate, encoded_bytes, encode, decode";
+constexpr absl::string_view kFunctionsOfCodec = "largest_error, validate, encoded_bytes, encode, decode";
 constexpr absl::string_view kFunctionsOfAlgorithm = "supports, build";
 constexpr absl::string_view kFunctionsOfPeerSelection = "rounds, mix";
 

@@ -135,6 +135,34 @@ TEST_P(CodecConformanceTest, ZeroStaysZero) {
   }
 }
 
+TEST_P(CodecConformanceTest, NoErrorIsAboveTheBoundOfTheRecord) {
+  for (Input input : kAllInputs) {
+    for (std::int64_t count : {1, 13, 100, 1025, 3000}) {
+      const std::vector<float> values = MakeValues(input, count);
+      const std::vector<float> decoded = RoundTrip(values);
+      const std::int64_t block = BlockOf(count);
+      for (std::int64_t begin = 0; begin < count; begin += block) {
+        const double bound = codec().largest_error(absl::MakeConstSpan(values).subspan(begin, block), options());
+        ASSERT_GE(bound, 0) << Name(input) << " " << begin;
+        if (std::isinf(bound)) continue;
+        for (std::int64_t i = begin; i < std::min(begin + block, count); ++i) {
+          ASSERT_LE(std::abs(static_cast<double>(values[i]) - static_cast<double>(decoded[i])), bound)
+              << Name(input) << ", element " << i << " of " << count << ": " << values[i] << " became " << decoded[i];
+        }
+      }
+    }
+  }
+}
+
+// An infinite bound lets every mistake pass.
+TEST_P(CodecConformanceTest, TheBoundOfTheRecordIsFiniteForValuesOfOrdinarySize) {
+  for (Input input : kAllInputs) {
+    if (input == Input::kHuge || input == Input::kLargest || input == Input::kManyScales) continue;
+    const std::vector<float> values = MakeValues(input, BlockOf(300));
+    EXPECT_TRUE(std::isfinite(codec().largest_error(values, options()))) << Name(input);
+  }
+}
+
 TEST_P(CodecConformanceTest, DrawsChangeStochasticRoundingAndNothingElse) {
   const std::vector<float> values = MakeValues(Input::kUniform, 3000);
   EXPECT_EQ(MessageDifferences(codec(), options(), 3000, Encode(values, 5), Encode(values, 5)), "");

@@ -121,6 +121,14 @@ TEST(RegistryTest, WrongRecordsAreRefused) {
   incomplete.build = nullptr;
   ExpectError(Register(registry, {&incomplete}), absl::StatusCode::kInvalidArgument,
               "the record of schedule all_gather:mine lacks a function; it must have: supports, build");
+  Codec unbounded = *registry.codecs.all()[0];
+  unbounded.name = "mine";
+  unbounded.largest_error = nullptr;
+  const std::vector<const Codec*> codecs = {&unbounded};
+  ExpectError(registry.Register({.name = "mine", .tutti_version = Version(), .codecs = codecs}),
+              absl::StatusCode::kInvalidArgument,
+              "the record of codec mine lacks a function; it must have: largest_error, validate, encoded_bytes, "
+              "encode, decode");
   ExpectError(Register(registry, {}), absl::StatusCode::kInvalidArgument,
               "it has no schedule, codec, algorithm or peer selection");
 }

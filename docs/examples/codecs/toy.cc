@@ -1,5 +1,7 @@
 // One byte per element: a block with the largest magnitude m sends m/127, and every element as a multiple of it.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tutti/codecs/block_message.h"
 #include "tutti/codecs/finite_range.h"
@@ -13,6 +15,15 @@ struct Toy : codecs::BlockScheme {
   static constexpr std::uint8_t kId = 255;
   using Numbers = std::array<float, 1>;  // the step
   using BlockScheme::BlockScheme;
+
+  // Half a step, and what fp32 rounds: below the smallest normal number the step by half of the smallest fp32, 2^-150,
+  // and 127 steps by 127 times as much. The largest numbers may become infinite, because the step may be rounded up.
+  static double LargestError(absl::Span<const float> block, const CodecOptions& /*options*/) {
+    const kernels::FiniteRange range = kernels::FindRange(block);
+    const float largest = std::max(-range.min, range.max);
+    if (std::isinf(largest / 127 * 127)) return std::numeric_limits<double>::infinity();
+    return 0.501 * largest / 127 + 0x1p-143;
+  }
 
   static std::int64_t CodeBytes(std::int64_t elements, const CodecOptions& /*options*/) { return elements; }
 
@@ -43,7 +54,8 @@ using Message = codecs::BlockMessage<Toy>;
 TUTTI_CODEC(toy) = {
     .name = tutti::Toy::kName,
     .summary = "8 bits per element, multiples of 1/127 of the largest of its block",
-    .error_bound = "0.501 · max|x| / 127 of the block",
+    .error_bound = "0.501 · max|x| / 127 of the block, and 2^-143; 3.4e38 may become infinite",
+    .largest_error = tutti::Toy::LargestError,
     .options = tutti::Toy::kOptions,
     .defaults = {.block = 1024},
     .validate = tutti::Message::Validate,

@@ -94,6 +94,7 @@ constinit const Codec kWithNumberOfTutti = {
     .name = "low",
     .summary = "",
     .error_bound = "",
+    .largest_error = [](absl::Span<const float>, const CodecOptions&) { return 0.0; },
     .options = "",
     .defaults = {},
     .validate = [](const CodecOptions&) { return absl::OkStatus(); },
