@@ -31,6 +31,16 @@ TEST(ToyCodecTest, ErrorStaysWithinTheBound) {
   for (Input input : kAllInputs) ExpectErrorsWithinTheBound(MakeValues(input, 1000), Name(input));
 }
 
+// The step of such a block is rounded by up to a half of itself, so that 127 steps may end before the largest value.
+TEST(ToyCodecTest, ErrorStaysWithinTheBoundInBlocksOfTheSmallestNumbers) {
+  constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+  for (int largest = 1; largest <= 300; ++largest) {
+    std::vector<float> values;
+    for (int k = -largest; k <= largest; ++k) values.push_back(static_cast<float>(k) * kSmallest);
+    ExpectErrorsWithinTheBound(values, "multiples of the smallest number");
+  }
+}
+
 TEST(ToyCodecTest, ANanShowsInItsBlockOnly) {
   std::vector<float> values = MakeValues(Input::kUniform, 64);
   values[40] = std::numeric_limits<float>::quiet_NaN();

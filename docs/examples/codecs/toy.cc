@@ -33,7 +33,8 @@ struct Toy : codecs::BlockScheme {
     if (!range.finite) return codecs::PoisonedBlock<Numbers>(static_cast<std::int64_t>(values.size()), code);
     const float step = std::max(-range.min, range.max) / 127;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      code[i] = static_cast<std::uint8_t>(step > 0 ? std::lrint(values[i] / step) : 0);
+      const float level = step > 0 ? values[i] / step : 0;  // beyond 127 where a tiny step was rounded down
+      code[i] = static_cast<std::uint8_t>(std::lrint(std::clamp(level, -127.0F, 127.0F)));
     }
     return {step};
   }
