@@ -22,7 +22,6 @@ namespace {
 using Message = std::vector<std::uint8_t>;
 
 constexpr std::int64_t kBehind = 512;  // bytes or elements behind what is written, which must stay as they are
-constexpr std::uint8_t kUntouchedByte = 0xA7;
 constexpr float kUntouched = 42;
 
 std::uint32_t RandomWordOf(std::uint64_t seed, std::size_t i) {
@@ -35,14 +34,22 @@ struct Input {
 };
 
 float Uniform(std::size_t i) { return 2 * kernels::UnitFromWord(RandomWordOf(1, i)) - 1; }
+constexpr Input kUniform = {"values from -1 to 1", Uniform};
+constexpr Input kPositive = {"values from 1 to 3", [](std::size_t i) { return 2 + Uniform(i); }};
 
 constexpr Input kInputs[] = {
     {"zeros", [](std::size_t) { return 0.0F; }},
     {"equal values", [](std::size_t) { return 0.1F; }},
-    {"values from -1 to 1", Uniform},
+    kUniform,
+    kPositive,
     {"values of many magnitudes",
      [](std::size_t i) { return std::ldexp(Uniform(i), static_cast<int>(RandomWordOf(2, i) % 40) - 26); }},
     {"few values that are not zero", [](std::size_t i) { return RandomWordOf(3, i) % 16 == 0 ? Uniform(i) : 0.0F; }},
+    {"values below the smallest normal number",
+     [](std::size_t i) {
+       return static_cast<float>(static_cast<int>(RandomWordOf(4, i) % 301) - 150) *
+              std::numeric_limits<float>::denorm_min();
+     }},
 };
 
 std::vector<float> ValuesOf(const Input& input, std::int64_t count) {
@@ -72,6 +79,12 @@ std::vector<CodecOptions> OptionsOf(const Codec& codec) {
   return all;
 }
 
+// Where a message lies in memory: its first byte, counted from an aligned one, and what every byte was before.
+struct Place {
+  std::size_t offset = 0;
+  std::uint8_t fill = 0;
+};
+
 // The checks of one codec with one set of options. Each returns what is wrong, or OK.
 class CodecCheck {
  public:
@@ -80,38 +93,26 @@ class CodecCheck {
   absl::Status CheckInput(const Input& input, std::int64_t count);
   absl::Status CheckNotFinite(std::int64_t count);
   absl::Status CheckWrongMessages(std::int64_t count);
-  // The largest error of values from -1 to 1, as a part of the largest of them.
+  absl::Status CheckAverage(const Input& input, std::int64_t count);
+  // The largest error of an element, as a part of its bound.
   double largest_error() const { return largest_error_; }
 
  private:
   std::int64_t BytesOf(std::int64_t count) const { return codec_.encoded_bytes(count, options_); }
-  // Encodes into memory that begins at any address, and checks what lies behind.
-  absl::StatusOr<Message> Encode(absl::Span<const float> values, std::size_t offset) const {
-    const auto bytes = static_cast<std::size_t>(BytesOf(static_cast<std::int64_t>(values.size())));
-    Message memory(offset + bytes + kBehind, kUntouchedByte);
-    codec_.encode(values, options_, /*draw=*/7, absl::MakeSpan(memory).subspan(offset, bytes));
-    if (std::any_of(memory.begin() + static_cast<std::ptrdiff_t>(offset + bytes), memory.end(),
-                    [](std::uint8_t byte) { return byte != kUntouchedByte; })) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("encode writes behind the ", bytes, " bytes that encoded_bytes returns"));
-    }
-    return Message(memory.begin() + static_cast<std::ptrdiff_t>(offset),
-                   memory.begin() + static_cast<std::ptrdiff_t>(offset + bytes));
+  // Elements that are encoded together, in a message of `count`.
+  std::size_t BlockOf(std::size_t count) const {
+    if (codec_.linear.has_value()) return 1;
+    return options_.block == 0 ? count : static_cast<std::size_t>(options_.block);
   }
-  absl::StatusOr<std::vector<float>> Decode(const Message& message, std::int64_t count, bool accumulate) const {
-    std::vector<float> values(static_cast<std::size_t>(count + kBehind), kUntouched);
-    const absl::Status status =
-        codec_.decode(message, options_, accumulate, absl::MakeSpan(values).first(static_cast<std::size_t>(count)));
-    if (!status.ok() && !absl::IsDataLoss(status)) {
-      return absl::FailedPreconditionError(absl::StrCat("decode returns ", status.ToString(), ", expected DataLoss"));
-    }
-    if (std::any_of(values.begin() + count, values.end(), [](float value) { return value != kUntouched; })) {
-      return absl::FailedPreconditionError("decode writes behind its output");
-    }
-    if (!status.ok()) return status;
-    values.resize(static_cast<std::size_t>(count));
-    return values;
-  }
+  // Encodes into memory at `place`, and checks what lies behind.
+  absl::StatusOr<Message> Encode(absl::Span<const float> values, const Place& place = {}, std::uint64_t draw = 7) const;
+  absl::StatusOr<std::vector<float>> Decode(const Message& message, std::int64_t count, bool accumulate) const;
+  // Encoding the same values at any place gives `message`.
+  absl::Status CheckPlaces(absl::Span<const float> values, const Message& message) const;
+  // The bound of the error of each value.
+  absl::StatusOr<std::vector<double>> BoundsOf(absl::Span<const float> values) const;
+  absl::Status CheckErrors(absl::Span<const float> values, absl::Span<const double> bounds,
+                           absl::Span<const float> decoded);
 
   const Codec& codec_;
   const CodecOptions options_;
@@ -124,38 +125,150 @@ absl::Status Wrong(absl::string_view what, std::size_t element, std::int64_t cou
       absl::StrFormat("%s: element %d of %d is %.9g, expected %s", what, element, count, got, expected));
 }
 
+absl::StatusOr<Message> CodecCheck::Encode(absl::Span<const float> values, const Place& place,
+                                           std::uint64_t draw) const {
+  const auto bytes = static_cast<std::size_t>(BytesOf(static_cast<std::int64_t>(values.size())));
+  Message memory(place.offset + bytes + kBehind, place.fill);
+  codec_.encode(values, options_, draw, absl::MakeSpan(memory).subspan(place.offset, bytes));
+  const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(place.offset);
+  const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+  if (std::any_of(end, memory.end(), [&](std::uint8_t byte) { return byte != place.fill; })) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("encode writes behind the ", bytes, " bytes that encoded_bytes returns"));
+  }
+  return Message(begin, end);
+}
+
+absl::StatusOr<std::vector<float>> CodecCheck::Decode(const Message& message, std::int64_t count,
+                                                      bool accumulate) const {
+  std::vector<float> values(static_cast<std::size_t>(count + kBehind), kUntouched);
+  const absl::Status status =
+      codec_.decode(message, options_, accumulate, absl::MakeSpan(values).first(static_cast<std::size_t>(count)));
+  if (!status.ok() && !absl::IsDataLoss(status)) {
+    return absl::FailedPreconditionError(absl::StrCat("decode returns ", status.ToString(), ", expected DataLoss"));
+  }
+  if (std::any_of(values.begin() + count, values.end(), [](float value) { return value != kUntouched; })) {
+    return absl::FailedPreconditionError("decode writes behind its output");
+  }
+  if (!status.ok()) return status;
+  values.resize(static_cast<std::size_t>(count));
+  return values;
+}
+
+absl::Status CodecCheck::CheckPlaces(absl::Span<const float> values, const Message& message) const {
+  for (const Place& place : {Place{0, 0x00}, Place{0, 0xFF}, Place{1, 0x00}}) {
+    const absl::StatusOr<Message> again = Encode(values, place);
+    if (!again.ok()) return again.status();
+    const auto [byte, other] = std::mismatch(message.begin(), message.end(), again->begin());
+    if (byte == message.end()) continue;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "encoding the same values again, %d bytes further in memory that was filled with 0x%02X, gives byte %d as %d "
+        "instead of %d",
+        place.offset, place.fill, byte - message.begin(), *other, *byte));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<double>> CodecCheck::BoundsOf(absl::Span<const float> values) const {
+  std::vector<double> bounds;
+  bounds.reserve(values.size());
+  while (bounds.size() < values.size()) {
+    const absl::Span<const float> block = values.subspan(bounds.size(), BlockOf(values.size()));
+    const double bound = codec_.largest_error(block, options_);
+    if (!(bound >= 0 && std::isfinite(bound))) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "largest_error returns %g for the block of elements %d to %d; expected a finite number of at least 0", bound,
+          bounds.size(), bounds.size() + block.size() - 1));
+    }
+    bounds.insert(bounds.end(), block.size(), bound);
+  }
+  return bounds;
+}
+
+absl::Status CodecCheck::CheckErrors(absl::Span<const float> values, absl::Span<const double> bounds,
+                                     absl::Span<const float> decoded) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double error = std::abs(static_cast<double>(decoded[i]) - static_cast<double>(values[i]));
+    if (error <= bounds[i]) {
+      if (bounds[i] > 0) largest_error_ = std::max(largest_error_, error / bounds[i]);
+      continue;
+    }
+    const std::size_t block = BlockOf(values.size());
+    const std::size_t begin = i / block * block;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "element %d of %d, %.9g, is decoded as %.9g: the error is %.4g, above the %.4g that largest_error returns for "
+        "its block, elements %d to %d",
+        i, values.size(), values[i], decoded[i], error, bounds[i], begin, std::min(begin + block, values.size()) - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CodecCheck::CheckInput(const Input& input, std::int64_t count) {
   if (BytesOf(count) < 0) return absl::FailedPreconditionError(absl::StrCat("encoded_bytes is ", BytesOf(count)));
   const std::vector<float> values = ValuesOf(input, count);
-  const absl::StatusOr<Message> message = Encode(values, 0);
+  const absl::StatusOr<Message> message = Encode(values);
   if (!message.ok()) return message.status();
-  for (const std::size_t offset : {0, 1}) {
-    const absl::StatusOr<Message> again = Encode(values, offset);
-    if (!again.ok()) return again.status();
-    const auto [byte, other] = std::mismatch(message->begin(), message->end(), again->begin());
-    if (byte == message->end()) continue;
-    return absl::FailedPreconditionError(absl::StrCat("encoding the same values again, ", offset,
-                                                      " bytes further in memory, gives byte ", byte - message->begin(),
-                                                      " as ", int{*other}, " instead of ", int{*byte}));
-  }
+  if (absl::Status places = CheckPlaces(values, *message); !places.ok()) return places;
   const absl::StatusOr<std::vector<float>> decoded = Decode(*message, count, /*accumulate=*/false);
   if (!decoded.ok()) return absl::FailedPreconditionError(absl::StrCat("decode: ", decoded.status().message()));
   const absl::StatusOr<std::vector<float>> sum = Decode(*message, count, /*accumulate=*/true);
   if (!sum.ok()) return absl::FailedPreconditionError(absl::StrCat("decode: ", sum.status().message()));
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::abs(value));
+  const bool zeros = std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float value = (*decoded)[i];
     if (!std::isfinite(value)) return Wrong("decoded", i, count, value, absl::StrCat("about ", values[i]));
-    if (largest == 0 && value != 0) return Wrong("decoded zeros", i, count, value, "0");
+    if (zeros && value != 0) return Wrong("decoded zeros", i, count, value, "0");
     if ((*sum)[i] != kUntouched + value) {
       return Wrong("accumulated", i, count, (*sum)[i], absl::StrFormat("%g + %.9g", kUntouched, value));
     }
-    if (input.element == Uniform) {
-      largest_error_ = std::max(largest_error_, static_cast<double>(std::abs(value - values[i]) / largest));
+  }
+  const absl::StatusOr<std::vector<double>> bounds = BoundsOf(values);
+  return bounds.ok() ? CheckErrors(values, *bounds, *decoded) : bounds.status();
+}
+
+// Rounding at random is right on average, for each element and for all of them. The draws are the same in every run.
+//
+// An error lies within plus or minus the largest one, so that the average error of d draws is above 7 / √d times the
+// largest one with a probability of 2 · exp(-7² / 2) = 5e-11 at most, if the error to be expected is 0 (Hoeffding's
+// inequality). The largest error that was seen counts where the bound is wide.
+absl::Status CodecCheck::CheckAverage(const Input& input, std::int64_t count) {
+  constexpr int kDraws = 1000;
+  const std::vector<float> values = ValuesOf(input, count);
+  absl::StatusOr<std::vector<double>> bounds = BoundsOf(values);
+  if (!bounds.ok()) return bounds.status();
+  std::vector<double> sums(values.size());
+  double largest = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const absl::StatusOr<Message> message = Encode(values, {}, static_cast<std::uint64_t>(draw));
+    if (!message.ok()) return message.status();
+    const absl::StatusOr<std::vector<float>> decoded = Decode(*message, count, /*accumulate=*/false);
+    if (!decoded.ok()) return absl::FailedPreconditionError(absl::StrCat("decode: ", decoded.status().message()));
+    if (absl::Status errors = CheckErrors(values, *bounds, *decoded); !errors.ok()) return errors;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double error = static_cast<double>((*decoded)[i]) - static_cast<double>(values[i]);
+      sums[i] += error;
+      largest = std::max(largest, std::abs(error));
     }
   }
-  return absl::OkStatus();
+  const double tolerance = 7 / std::sqrt(kDraws);
+  double sum = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double most = std::min((*bounds)[i], largest);
+    sum += sums[i] / kDraws;
+    squares += most * most;
+    if (std::abs(sums[i]) / kDraws <= tolerance * most) continue;
+    return absl::FailedPreconditionError(
+        absl::StrFormat("rounding at random is wrong on average: element %d of %d, %.9g, is decoded as %.9g in the "
+                        "average of %d draws, "
+                        "expected a difference of at most %.3g",
+                        i, count, values[i], values[i] + sums[i] / kDraws, kDraws, tolerance * most));
+  }
+  if (std::abs(sum) <= tolerance * std::sqrt(squares)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "rounding at random is wrong on average: the average error of %d elements in %d draws is %.3g, expected at most "
+      "%.3g",
+      count, kDraws, sum / static_cast<double>(count), tolerance * std::sqrt(squares) / static_cast<double>(count)));
 }
 
 // A NaN or Inf must show in the decoded message.
@@ -163,9 +276,9 @@ absl::Status CodecCheck::CheckNotFinite(std::int64_t count) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     for (const std::int64_t at : {std::int64_t{0}, count / 2, count - 1}) {
-      std::vector<float> values = ValuesOf(kInputs[2], count);
+      std::vector<float> values = ValuesOf(kUniform, count);
       values[static_cast<std::size_t>(at)] = bad;
-      const absl::StatusOr<Message> message = Encode(values, 0);
+      const absl::StatusOr<Message> message = Encode(values);
       if (!message.ok()) return message.status();
       const absl::StatusOr<std::vector<float>> decoded = Decode(*message, count, /*accumulate=*/false);
       if (!decoded.ok()) return absl::FailedPreconditionError(absl::StrCat("decode: ", decoded.status().message()));
@@ -180,7 +293,7 @@ absl::Status CodecCheck::CheckNotFinite(std::int64_t count) {
 
 // Messages of a wrong length are refused, and what is no message does no harm.
 absl::Status CodecCheck::CheckWrongMessages(std::int64_t count) {
-  const absl::StatusOr<Message> message = Encode(ValuesOf(kInputs[2], count), 0);
+  const absl::StatusOr<Message> message = Encode(ValuesOf(kUniform, count));
   if (!message.ok()) return message.status();
   std::vector<Message> lengths = {*message, *message, {}};
   lengths[0].push_back(0);
@@ -268,15 +381,22 @@ absl::StatusOr<std::string> CheckCodec(const Codec& codec) {
         return in_case("damaged messages", count, status);
       }
     }
+    if (options.rounding == Rounding::kStochastic) {
+      constexpr std::int64_t kCount = 500;
+      for (const Input& input : {kUniform, kPositive}) {
+        if (absl::Status status = check.CheckAverage(input, kCount); !status.ok()) {
+          return in_case(input.name, kCount, status);
+        }
+      }
+    }
     if (options == codec.defaults) error = check.largest_error();
   }
   constexpr std::int64_t kMany = 1'000'000;
   const auto bytes = static_cast<double>(codec.encoded_bytes(kMany, codec.defaults));
   return absl::StrFormat(
       "%d messages with %d sets of options are right; a million elements take %.4g %% of their bytes; the largest "
-      "error "
-      "of values from -1 to 1 is %.3g of the largest value (its record says: %s)",
-      messages, all.size(), bytes / (4.0 * kMany) * 100, error, codec.error_bound);
+      "error is %.4g %% of its bound, which is: %s",
+      messages, all.size(), bytes / (4.0 * kMany) * 100, error * 100, codec.error_bound);
 }
 
 }  // namespace tutti::cli

@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bindings/cli/check/checks.h"
 #include "tests/cli/command_run.h"
@@ -20,6 +25,7 @@ namespace tutti::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 void ExpectWrong(const absl::StatusOr<std::string>& found, const ::testing::Matcher<std::string>& text) {
@@ -32,7 +38,7 @@ TEST(CheckTest, RightNamesAreRight) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("all_gather:ring: the plans of "), HasSubstr("all_gather:ring: the results of "),
                              HasSubstr("gradient_allreduce: the plans of "), HasSubstr("codec=uint4_block: "),
-                             HasSubstr("a million elements take 14.06 % of their bytes")));
+                             HasSubstr("a million elements take 14.06 % of their bytes; the largest error is 99.")));
 }
 
 TEST(CheckTest, UnknownNamesAreRefused) {
@@ -193,6 +199,152 @@ TEST(CheckTest, ACodecThatMakesNumbersOfZerosIsWrong) {
     if (dst.size() == 6) dst[5] = 0x3F;  // the upper half of a number near 1/2
   };
   ExpectWrong(CheckCodec(codec), HasSubstr("3 elements, zeros: decoded zeros: element 2 of 3 is 0.5, expected 0"));
+}
+
+// The decoder of bf16, after which kChange changes what was decoded.
+template <void (*kChange)(absl::Span<float> values)>
+absl::Status DecodeAndChange(absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
+                             absl::Span<float> dst) {
+  std::vector<float> values(dst.size());
+  const absl::Status status = Bf16().decode(src, options, false, absl::MakeSpan(values));
+  kChange(absl::MakeSpan(values));
+  for (std::size_t i = 0; i < dst.size(); ++i) dst[i] = accumulate ? dst[i] + values[i] : values[i];
+  return status;
+}
+
+void SwapNeighbours(absl::Span<float> values) {
+  for (std::size_t i = 1; i < values.size(); i += 2) std::swap(values[i - 1], values[i]);
+}
+
+TEST(CheckTest, ACodecThatDecodesElementsToOtherPlacesIsWrong) {
+  Codec codec = Bf16();
+  codec.decode = DecodeAndChange<SwapNeighbours>;
+  ExpectWrong(CheckCodec(codec),
+              ContainsRegex("^bf16, 2 elements, values from -1 to 1: element 0 of 2, 0.[0-9]*, is decoded as "
+                            "-?0.[0-9]*: the error is 0.[0-9]*, above the 0.[0-9]* that largest_error returns for its "
+                            "block, elements 0 to 0$"));
+}
+
+void EnlargeByOnePercent(absl::Span<float> values) {
+  for (float& value : values) value *= 1.01F;
+}
+
+TEST(CheckTest, ACodecThatIsWrongByOnePercentIsWrong) {
+  Codec codec = Bf16();
+  codec.decode = DecodeAndChange<EnlargeByOnePercent>;
+  ExpectWrong(CheckCodec(codec), HasSubstr("bf16, 1 elements, equal values: element 0 of 1, 0.100000001, is decoded as "
+                                           "0.101098634: the error is 0.001099, above the 0.0003906 that"));
+}
+
+TEST(CheckTest, ACodecThatFlipsOneBitIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    Bf16().encode(src, options, draw, dst);
+    if (src.size() > 9000 && src[9000] != 0) dst[2 * 9000] ^= 2;
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("bf16, 10007 elements, equal values: element 9000 of 10007, "));
+}
+
+TEST(CheckTest, ACodecWhoseRecordClaimsASmallerErrorIsWrong) {
+  Codec codec = Bf16();
+  codec.largest_error = [](absl::Span<const float> block, const CodecOptions& options) {
+    return Bf16().largest_error(block, options) / 500;
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("the error is 9.765e-05, above the 7.813e-07 that largest_error returns"));
+}
+
+TEST(CheckTest, ACodecWithoutABoundIsWrong) {
+  Codec codec = Bf16();
+  codec.largest_error = [](absl::Span<const float>, const CodecOptions&) {
+    return std::numeric_limits<double>::infinity();
+  };
+  ExpectWrong(CheckCodec(codec), HasSubstr("bf16, 1 elements, zeros: largest_error returns inf for the block of "
+                                           "elements 0 to 0; expected a finite number of at least 0"));
+}
+
+TEST(CheckTest, ACodecWhoseMessageDependsOnTheMemoryBeforeIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    std::vector<std::uint8_t> message(dst.size());
+    Bf16().encode(src, options, draw, absl::MakeSpan(message));
+    for (std::size_t i = 0; i < dst.size(); ++i) dst[i] |= message[i];
+  };
+  ExpectWrong(CheckCodec(codec),
+              HasSubstr("bf16, 1 elements, zeros: encoding the same values again, 0 bytes further in memory that was "
+                        "filled with 0xFF, gives byte 0 as 255 instead of 0"));
+}
+
+TEST(CheckTest, ACodecThatRoundsToTheNearestInPlaceOfAtRandomIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    CodecOptions nearest = options;
+    nearest.rounding = Rounding::kNearest;
+    Bf16().encode(src, nearest, draw, dst);
+  };
+  ExpectWrong(
+      CheckCodec(codec),
+      AllOf(HasSubstr("bf16:rounding=stochastic, 500 elements, values from -1 to 1: rounding at random is wrong "
+                      "on average: element "),
+            HasSubstr(" in the average of 1000 draws, expected a difference of at most ")));
+}
+
+TEST(CheckTest, ACodecThatRoundsDownInOneOfTenDrawsIsWrong) {
+  Codec codec = Bf16();
+  codec.encode = [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
+                    absl::Span<std::uint8_t> dst) {
+    Bf16().encode(src, options, draw, dst);
+    if (draw % 10 != 0) return;
+    for (std::size_t i = 0; i < src.size(); ++i)
+      std::memcpy(&dst[2 * i], reinterpret_cast<const char*>(&src[i]) + 2, 2);
+  };
+  ExpectWrong(CheckCodec(codec),
+              HasSubstr("bf16:rounding=stochastic, 500 elements, values from 1 to 3: rounding at random is wrong on "
+                        "average: the average error of 500 elements in 1000 draws is -0.0006"));
+}
+
+// A codec whose messages are the elements.
+constinit const Codec kCopies = {
+    .name = "copies",
+    .summary = "",
+    .error_bound = "0",
+    .largest_error = [](absl::Span<const float>, const CodecOptions&) { return 0.0; },
+    .options = "",
+    .defaults = {},
+    .validate = [](const CodecOptions& options) { return CheckTaken("copies", "", options); },
+    .encoded_bytes = [](std::int64_t count, const CodecOptions&) { return 4 * count; },
+    .encode = [](absl::Span<const float> src, const CodecOptions&, std::uint64_t,
+                 absl::Span<std::uint8_t> dst) { std::memcpy(dst.data(), src.data(), dst.size()); },
+    .decode =
+        [](absl::Span<const std::uint8_t> src, const CodecOptions&, bool accumulate, absl::Span<float> dst) {
+          if (src.size() != 4 * dst.size()) return absl::DataLossError("another length");
+          for (std::size_t i = 0; i < dst.size(); ++i) {
+            float value = 0;
+            std::memcpy(&value, &src[4 * i], 4);
+            dst[i] = accumulate ? dst[i] + value : value;
+          }
+          return absl::OkStatus();
+        }};
+
+TEST(CheckTest, ACodecThatLosesNothingIsRight) {
+  const absl::StatusOr<std::string> found = CheckCodec(kCopies);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(*found, HasSubstr("the largest error is 0 % of its bound, which is: 0"));
+}
+
+TEST(CheckTest, ACodecThatLosesWhatIsBelowTheSmallestNormalNumberIsWrong) {
+  Codec codec = kCopies;
+  codec.encode = [](absl::Span<const float> src, const CodecOptions&, std::uint64_t, absl::Span<std::uint8_t> dst) {
+    for (std::size_t i = 0; i < src.size(); ++i) {
+      const float value = std::fpclassify(src[i]) == FP_SUBNORMAL ? 0 : src[i];
+      std::memcpy(&dst[4 * i], &value, 4);
+    }
+  };
+  ExpectWrong(CheckCodec(codec),
+              AllOf(HasSubstr("copies, 1 elements, values below the smallest normal number: element 0 of 1, "),
+                    HasSubstr(", is decoded as 0: the error is ")));
 }
 
 }  // namespace
