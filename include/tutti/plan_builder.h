@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -131,7 +130,7 @@ class PlanBuilder {
   // may be rounded into f16 and bf16 destinations.
   // A dst may be one of the srcs (the same range); no two dsts overlap.
   void Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs, ReduceOp op);
-  void Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op);
+  void Reduce(const Ref& dst, absl::Span<const Ref> srcs, ReduceOp op);
   // dst ← (Σ srcs) / number of srcs, added in the order given.
   void Mean(const Ref& dst, absl::Span<const Ref> srcs);
   // dst ← Σ srcs[i] · coefficients[i], in the order given; every product, quotient and sum is rounded by itself, in the

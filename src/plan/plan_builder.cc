@@ -378,9 +378,7 @@ void PlanBuilder::Reduce(absl::Span<const Ref> dsts, absl::Span<const Ref> srcs,
   AppendReduce(dsts, srcs, op, op == ReduceOp::kAvg ? plan_.size : 1);
 }
 
-void PlanBuilder::Reduce(const Ref& dst, std::initializer_list<Ref> srcs, ReduceOp op) {
-  Reduce({&dst, 1}, absl::Span<const Ref>(srcs.begin(), srcs.size()), op);
-}
+void PlanBuilder::Reduce(const Ref& dst, absl::Span<const Ref> srcs, ReduceOp op) { Reduce({&dst, 1}, srcs, op); }
 
 void PlanBuilder::Mean(const Ref& dst, absl::Span<const Ref> srcs) {
   AppendReduce({&dst, 1}, srcs, ReduceOp::kAvg, srcs.size());

@@ -212,6 +212,7 @@ TEST(PlanBuilderTest, EmptyRangesMakeNoStep) {
   b.Recv(0, none);
   b.Copy(none, b.in().Elements(0, 0));
   b.Reduce(none, {none, none}, ReduceOp::kSum);
+  b.Reduce(none, std::vector<Ref>{none, none}, ReduceOp::kSum);
   b.Scale(none, none, 2);
   b.Copy(b.out(), b.out());
   const Plan plan = Built(b);

@@ -54,7 +54,7 @@ void Build(PlanBuilder& b) {
     for (const Rank rank : own.row) srcs.push_back(OnRank(b, rank, mine));
     if (!PartialsAreWider(b)) srcs[static_cast<std::size_t>(own.place)] = place_in(b.in(), stage, own.place);
     const Ref sum = sums[stage].Elements(0, mine.count());
-    b.Reduce({&sum, 1}, srcs, PartialOp(b.spec()));
+    b.Reduce(sum, srcs, PartialOp(b.spec()));
     CollectiveSpec between = b.spec();
     between.count = sum.count();
     b.WithinGroup(own.column, between, sum, place_in(b.out(), stage, own.place), [&](PlanBuilder& part) {

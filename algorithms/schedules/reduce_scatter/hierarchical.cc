@@ -51,7 +51,7 @@ void Build(PlanBuilder& b) {
         srcs[static_cast<std::size_t>(own.place)] = block_of(stage, node, own.place);
       }
       parts.push_back(sums.Part(stage, node));
-      b.Reduce({&parts.back(), 1}, srcs, PartialOp(b.spec()));
+      b.Reduce(parts.back(), srcs, PartialOp(b.spec()));
     }
     const Ref result = stages.Of(stage, b.out());
     CollectiveSpec between = b.spec();

@@ -57,7 +57,7 @@ inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, cons
     SendPairwise(b, slices, [&](Rank from) {
       return operands[from] = arrivals[from].Elements(i % places * slice, reduced.count());
     });
-    b.Reduce({&reduced, 1}, operands, b.spec().op);
+    b.Reduce(reduced, operands, b.spec().op);
   }
 }
 

@@ -161,7 +161,7 @@ inline void ReduceInStages(PlanBuilder& b, std::optional<Rank> reader = std::nul
     std::vector<Ref> srcs = OnEveryRank(b, inputs[stage].Elements(own.begin, own.count));
     srcs[static_cast<std::size_t>(b.rank())] = place_of(b.in(), stage, own);
     const Ref result = reads ? place_of(b.out(), stage, own) : kept.Elements(0, own.count);
-    b.Reduce({&result, 1}, srcs, b.spec().op);
+    b.Reduce(result, srcs, b.spec().op);
     if (is_read) b.Copy(results[stage].Elements(0, own.count), result);
     if (stage + 1 < stages.number()) fill(stage + 1);
     MeetAll(b);
