@@ -74,7 +74,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     b.Combine(d, {x, part(left_replica, i), part(right_replica, i), part(own_replica, i)},
               {{1, 1}, {1, 3}, {1, 3}, {-5, 3}});
     Messages& m = messages[i];
-    m.own = m.left = m.right = b.Scratch(DType::kU8, codec.codec->encoded_bytes(d.count(), codec.options));
+    m.own = m.left = m.right = b.Message(d.count(), codec);
     b.Encode(m.own, d, codec);
     b.Decode(part(own_replica, i), m.own, codec, /*accumulate=*/true);
     b.Copy(part(b.out(), i), part(own_replica, i));

@@ -94,10 +94,10 @@ class EncodedChunks {
     const auto elements_of = [&](int chunk) { return ChunkOf(b_.spec().count, b_.size(), chunk).count; };
     std::vector<std::int64_t> bytes(parts_.size());
     for (int i = 0; i < b.size(); ++i) bytes[i] = codec.codec->encoded_bytes(elements_of(i), codec.options);
-    const auto [shortest, longest] = std::minmax_element(bytes.begin(), bytes.end());
-    const std::int64_t slot = (*longest + kLine - 1) / kLine * kLine;
-    // A rank without a chunk would get messages that it has no use for.
-    if (*shortest > 0 && MovesNatively(slot)) {
+    const std::int64_t longest = *std::max_element(bytes.begin(), bytes.end());
+    const std::int64_t slot = (longest + kLine - 1) / kLine * kLine;
+    // A rank without a chunk, as the last one may be, would get messages that it has no use for.
+    if (elements_of(b.size() - 1) > 0 && MovesNatively(slot)) {
       slot_ = slot;
       slots_ = b.Scratch(DType::kU8, slot * b.size());
       for (int i = 0; i < b.size(); ++i) parts_[i] = {slots_.Elements(i * slot_, bytes[i])};
@@ -168,8 +168,7 @@ class EncodedChunks {
   std::vector<Ref> ScratchFor(std::int64_t chunk_elements) {
     std::vector<Ref> parts;
     for (std::int64_t piece = 0; piece < pieces_.count(); ++piece) {
-      const std::int64_t elements = pieces_.Of(chunk_elements, piece).count;
-      parts.push_back(b_.Scratch(DType::kU8, codec_.codec->encoded_bytes(elements, codec_.options)));
+      parts.push_back(b_.Message(pieces_.Of(chunk_elements, piece).count, codec_));
     }
     return parts;
   }

@@ -144,7 +144,10 @@ class PlanBuilder {
   void Scale(const Ref& dst, const Ref& src, std::int32_t divisor);
   // dst ← src · the factor that this rank gives with the call (CallOptions::factor). Floating and complex types.
   void ScaleByFactor(const Ref& dst, const Ref& src);
-  // `dst` is a kU8 range of exactly codec.encoded_bytes(src.count()) bytes; sources and decoded values are f32.
+  // Scratch for the message in which `codec` encodes `count` elements. Nothing has to be encoded or sent for no
+  // elements: there the range is empty, whatever Codec::encoded_bytes says of them.
+  Ref Message(std::int64_t count, const CodecChoice& codec);
+  // Messages are kU8 ranges as long as Message(count, codec); sources and decoded values are f32.
   void Encode(const Ref& dst, const Ref& src, const CodecChoice& codec);
   void Decode(const Ref& dst, const Ref& src, const CodecChoice& codec, bool accumulate = false);
   // The collective `spec` among the size() ranks of this part of the plan, at least two, performed as a whole by the

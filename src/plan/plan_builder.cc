@@ -29,6 +29,11 @@ bool SameBytes(const Ref& a, const Ref& b) {
   return a.owner == b.owner && a.space == b.space && a.offset == b.offset && a.bytes == b.bytes && a.dtype == b.dtype;
 }
 
+// The bytes of a message in a plan: none for no elements, which are neither encoded nor sent.
+std::int64_t EncodedBytes(std::int64_t count, const CodecChoice& choice) {
+  return count > 0 ? choice.codec->encoded_bytes(count, choice.options) : count;
+}
+
 std::string Where(const Ref& ref) {
   return absl::StrCat(Name(ref.space), "[", ref.offset, ", ", ref.offset + ref.bytes, ")",
                       ref.owner == kSelf ? "" : absl::StrCat(" of rank ", ref.owner));
@@ -462,6 +467,14 @@ void PlanBuilder::ScaleByFactor(const Ref& dst, const Ref& src) {
   AppendSegments({.kind = StepKind::kScale, .by_factor = true}, {&to, 1}, {&from, 1});
 }
 
+Ref PlanBuilder::Message(std::int64_t count, const CodecChoice& codec) {
+  if (codec.codec == nullptr) {
+    Fail("message: codec is null");
+    return {};
+  }
+  return Scratch(DType::kU8, EncodedBytes(count, codec));
+}
+
 bool PlanBuilder::CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain, const CodecChoice& choice) {
   if (choice.codec == nullptr) {
     Fail(absl::StrCat(Name(kind), ": codec is null"));
@@ -470,10 +483,9 @@ bool PlanBuilder::CheckCodec(StepKind kind, const Ref& encoded, const Ref& plain
   } else if (encoded.dtype != DType::kU8 || plain.dtype != DType::kF32) {
     Fail(absl::StrCat(Name(kind), ": encoded ranges are u8 and plain ones f32, got ", Name(encoded.dtype), " and ",
                       Name(plain.dtype)));
-  } else if (const std::int64_t need = choice.codec->encoded_bytes(plain.count(), choice.options);
-             encoded.bytes != need) {
-    Fail(absl::StrCat(Name(kind), ": ", plain.count(), " elements are encoded in ", need, " bytes, not ",
-                      encoded.bytes));
+  } else if (const std::int64_t need = EncodedBytes(plain.count(), choice); encoded.bytes != need) {
+    Fail(absl::StrCat(Name(kind), ": ", plain.count(), " elements are encoded in ", need, " bytes, not ", encoded.bytes,
+                      "; PlanBuilder::Message gives the right range"));
   }
   return status_.ok();
 }

@@ -219,6 +219,19 @@ TEST(PlanBuilderTest, EmptyRangesMakeNoStep) {
   EXPECT_TRUE(plan.steps.empty());
 }
 
+TEST(PlanBuilderTest, NoElementsMakeNoMessageOfACodec) {
+  const CodecChoice codec{*FindCodec("uint8_block"), {.block = 16}};
+  ASSERT_GT(codec.codec->encoded_bytes(0, codec.options), 0);
+  PlanBuilder b = Builder();
+  const Ref none = b.Message(0, codec);
+  EXPECT_EQ(none.bytes, 0);
+  b.Encode(none, b.in().Elements(0, 0), codec);
+  b.Send(0, none);
+  b.Decode(b.out().Elements(0, 0), none, codec);
+  EXPECT_EQ(b.Message(8, codec).bytes, codec.codec->encoded_bytes(8, codec.options));
+  EXPECT_TRUE(Built(b).steps.empty());
+}
+
 TEST(PlanBuilderTest, LongRangesBecomeSegmentsThatPipeline) {
   PlanBuilder b = Builder({.count = 8}, {.segment_bytes = 12});
   const Ref s = b.Scratch(DType::kF32, 8);
