@@ -80,7 +80,7 @@ void CastAndReduce(const Schedule& schedule, DType dtype, PlanBuilder& b) {
   CollectiveSpec spec = b.spec();
   spec.dtype = dtype;
   b.Copy(cast, b.out());
-  b.Within(spec, cast, cast, schedule.build);
+  b.Within(spec, cast, cast, [&](PlanBuilder& part) { BuildPart(schedule, part); });
   b.Copy(b.out(), cast);
 }
 
@@ -93,7 +93,7 @@ void Build(const Strategy& strategy, int /*round*/, PlanBuilder& b) {
     return CastAndReduce(**FindSchedule(Collective::kAllReduce, strategy.option("schedule")), *codec.codec->linear, b);
   }
   if (strategy.option("schedule") == "auto") return BuildSelected(b);
-  (*FindSchedule(Collective::kAllReduce, strategy.option("schedule")))->build(b);
+  BuildPart(**FindSchedule(Collective::kAllReduce, strategy.option("schedule")), b);
 }
 
 }  // namespace

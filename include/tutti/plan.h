@@ -116,6 +116,13 @@ struct StateRange {
   std::int32_t divisor = 1;
 };
 
+// Steps [begin, end) of a plan, which a schedule has written for an algorithm (BuildPart).
+struct PlanPart {
+  std::string schedule;  // "all_reduce:ring"
+  StepId begin = 0;
+  StepId end = 0;
+};
+
 struct Plan {
   std::string name;  // "all_reduce:ring", "bytegrad"
   int round = 0;     // the number of this plan among the bucket's plans: see Algorithm::rounds
@@ -142,6 +149,8 @@ struct Plan {
   // The node of each rank, when the replica of one rank's weights stands for all ranks of its node; empty: a replica
   // stands for its own rank only.
   std::vector<int> mixing_nodes;
+  // What schedules have written of the plan of an algorithm, for errors. A part within another one comes after it.
+  std::vector<PlanPart> parts;
 
   absl::Span<const Ref> dsts(const Step& s) const { return {refs.data() + s.first_ref, s.num_dsts}; }
   absl::Span<const Ref> srcs(const Step& s) const { return {refs.data() + s.first_ref + s.num_dsts, s.num_srcs}; }
@@ -153,6 +162,8 @@ struct Plan {
   absl::Span<const Rank> group_of(const Step& s) const {
     return s.group == 0 ? absl::Span<const Rank>() : absl::MakeConstSpan(groups[s.group - std::size_t{1}]);
   }
+  // The schedule that has written step `id` of an algorithm's plan; empty where the algorithm itself has.
+  absl::string_view schedule_of(StepId id) const;
   // True when a step reads or writes a peer's memory, or signals: such a plan runs only where peers are mapped.
   bool maps_peers() const;
 };

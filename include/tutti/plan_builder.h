@@ -169,6 +169,10 @@ class PlanBuilder {
   void WithinGroup(absl::Span<const Rank> group, const CollectiveSpec& spec, const Ref& in, const Ref& out,
                    absl::FunctionRef<void(PlanBuilder&)> write);
 
+  // Lets `write`, which belongs to the schedule called `schedule` ("all_reduce:ring"), go on with this plan: errors
+  // about its steps name the schedule. See BuildPart (schedule.h).
+  void WriteBy(std::string schedule, absl::FunctionRef<void(PlanBuilder&)> write);
+
   absl::StatusOr<Plan> Build() &&;
 
  private:

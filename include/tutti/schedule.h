@@ -52,6 +52,11 @@ absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::strin
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
                                const PlanOptions& options);
 
+// Writes the call of `builder`, a part of the plan of an algorithm, by the schedule, whose `supports` holds. Errors
+// about these steps name the schedule. See BuildSelected (selector.h) for the schedule that is predicted to be the
+// fastest.
+void BuildPart(const Schedule& schedule, PlanBuilder& builder);
+
 }  // namespace tutti
 
 // Defines the schedule of the file <name>.cc: TUTTI_SCHEDULE(all_gather, name) = {.name = "name", …}; in Tutti's tree

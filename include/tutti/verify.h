@@ -33,9 +33,9 @@ using VerifyProgress = std::function<void(absl::string_view property, double par
 //             transport's own; its ranks get the same bits.
 //
 // Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
-// rank and step. Relies on nothing that the builder derived. Takes memory and time in proportion to the steps of all
-// ranks (see docs/decisions/0004). `progress`, if given, is called when the check of a property begins, and now and
-// then while races and values are checked.
+// rank and step, and, in the plans of an algorithm, the schedule that has written the step. Relies on nothing that the
+// builder derived. Takes memory and time in proportion to the steps of all ranks (see docs/decisions/0004). `progress`,
+// if given, is called when the check of a property begins, and now and then while races and values are checked.
 absl::Status Verify(absl::Span<const Plan> plans, const VerifyProgress& progress = {});
 
 }  // namespace tutti

@@ -140,22 +140,6 @@ std::optional<Rank> MapsOnAnotherNode(const Plan& plan, const std::vector<int>& 
   return std::nullopt;
 }
 
-// The error that plans of `strategy` are wrong, with the schedule that makes them so, where the selector chooses one
-// for the bucket: the name of a plan is that of the algorithm alone.
-absl::Status WithSchedule(const absl::Status& wrong, const Strategy& strategy, const CollectiveSpec& bucket, int size,
-                          const PlanOptions& options) {
-  std::string message = absl::StrCat("strategy ", strategy.ToString(), ": ", wrong.message());
-  const absl::StatusOr<const Schedule*> chosen = ChooseSchedule(bucket, size, options);
-  if (chosen.ok()) {
-    const auto plan_of = [&](Rank rank) { return BuildPlan(**chosen, bucket, rank, size, options); };
-    const absl::StatusOr<Plan> plan = plan_of(0);
-    if (plan.ok() && absl::IsFailedPrecondition(VerifyPlansOfAllRanks(*plan, plan_of))) {
-      absl::StrAppend(&message, "; the schedule ", plan->name, ", chosen for such buckets, is wrong by itself");
-    }
-  }
-  return absl::FailedPreconditionError(message);
-}
-
 // What `rank` calls in an example of an all_to_all_v, in which a rank sends blocks of different lengths, one of them
 // empty and one of 64 bytes, to any five ranks in a row; of two ranks, one sends the other 64 bytes. In worlds of up to
 // 32 ranks, whose plans can be verified quickly, the longest block has about 16 · segment_bytes / size bytes, in small
@@ -502,8 +486,11 @@ absl::StatusOr<BoundPlan> Communicator::Impl::Bind(const Strategy& strategy, DTy
                                      .call = absl::StrCat("strategy ", name, " ", Name(dtype), " count=", count,
                                                           " round=", round, " on ", size, " ranks ", KeyOf(options))};
     const auto plan_of_rank = [&](Rank rank) { return plan_of(rank, options); };
-    const absl::Status verified = PlanVerifier::OfProcess().Check(kind, plan, plan_of_rank, kinds_made_);
-    return absl::IsFailedPrecondition(verified) ? WithSchedule(verified, strategy, plan.spec, size, options) : verified;
+    absl::Status verified = PlanVerifier::OfProcess().Check(kind, plan, plan_of_rank, kinds_made_);
+    // The name of a plan is that of the algorithm alone.
+    return absl::IsFailedPrecondition(verified)
+               ? absl::FailedPreconditionError(absl::StrCat("strategy ", name, ": ", verified.message()))
+               : verified;
   };
   const absl::StatusOr<bool> on_device = IsOnDevice({buffers.in, buffers.out, buffers.state});
   if (!on_device.ok()) return on_device.status();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "plan/native_ranges.h"
 #include "plan/spaces.h"
+#include "plan/writers.h"
 #include "tutti/native.h"
 #include "tutti/print.h"
 
@@ -71,7 +72,7 @@ class Former {
       }
       if (what.empty()) continue;
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", plan.rank, " step ", id, " (", Text(plan, step), "): ", what));
+          absl::StrCat("rank ", plan.rank, " step ", id, " (", Text(plan, step), ")", WriterOf(plan, id), ": ", what));
     }
     return absl::OkStatus();
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/meetings.h"
+#include "plan/writers.h"
 #include "tutti/native.h"
 #include "tutti/print.h"
 
@@ -36,7 +37,7 @@ absl::StatusOr<Order> Order::Of(absl::Span<const Plan> plans) {
 
 std::string Order::Describe(int plan, StepId step) const {
   const Plan& p = plans_[plan];
-  return absl::StrCat("rank ", p.rank, " step ", step, " (", ToText(p, p.steps[step]), ")");
+  return absl::StrCat("rank ", p.rank, " step ", step, " (", ToText(p, p.steps[step]), ")", WriterOf(p, step));
 }
 
 // Finds the Send of every Recv and the Signal of every Wait.
@@ -82,7 +83,8 @@ absl::Status Order::Match() {
   }
   for (std::uint32_t n = 0; unmatched_sends > 0 && n < serial_.size(); ++n) {
     const bool send = plans_[serial_[n].plan].steps[serial_[n].step].kind == StepKind::kSend;
-    if (send && match_[n] == kNone) return error(n, "no step receives this message");
+    if (send && match_[n] == kNone)
+      return error(n, "no step receives this message");
   }
   return absl::OkStatus();
 }

@@ -34,6 +34,12 @@ Ref Ref::At(Rank rank) const {
   return there;
 }
 
+absl::string_view Plan::schedule_of(StepId id) const {
+  const auto part =
+      std::find_if(parts.rbegin(), parts.rend(), [id](const PlanPart& p) { return p.begin <= id && id < p.end; });
+  return part == parts.rend() ? absl::string_view() : part->schedule;
+}
+
 bool Plan::maps_peers() const {
   return std::any_of(refs.begin(), refs.end(), [](const Ref& ref) { return ref.owner != kSelf; }) ||
          std::any_of(steps.begin(), steps.end(),

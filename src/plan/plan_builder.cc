@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "plan/dependencies.h"
 #include "plan/spaces.h"
+#include "plan/writers.h"
 
 namespace tutti {
 namespace {
@@ -145,7 +146,8 @@ Ref PlanBuilder::Replica(std::string name, Rank of, DType dtype, std::int64_t co
 void PlanBuilder::Fail(const std::string& what) {
   if (!status_.ok()) return;
   status_ = absl::InvalidArgumentError(
-      absl::StrCat(plan_.name, ", rank ", plan_.rank, " of ", plan_.size, ", step ", plan_.steps.size(), ": ", what));
+      absl::StrCat(plan_.name, ", rank ", plan_.rank, " of ", plan_.size, ", step ", plan_.steps.size(),
+                   WriterOf(plan_, static_cast<StepId>(plan_.steps.size())), ": ", what));
 }
 
 bool PlanBuilder::CheckPeer(StepKind kind, Rank peer) {
@@ -561,6 +563,15 @@ void PlanBuilder::WithinGroup(absl::Span<const Rank> group, const CollectiveSpec
   group_ = outer_group;
   rank_ = outer_rank;
   size_ = outer_size;
+}
+
+void PlanBuilder::WriteBy(std::string schedule, absl::FunctionRef<void(PlanBuilder&)> write) {
+  const std::size_t part = plan_.parts.size();
+  plan_.parts.push_back({.schedule = std::move(schedule),
+                         .begin = static_cast<StepId>(plan_.steps.size()),
+                         .end = std::numeric_limits<StepId>::max()});
+  write(*this);
+  plan_.parts[part].end = static_cast<StepId>(plan_.steps.size());
 }
 
 absl::StatusOr<Plan> PlanBuilder::Build() && {

@@ -67,7 +67,7 @@ absl::StatusOr<std::map<Collective, const Schedule*>> ParseSchedules(absl::strin
 
 absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& spec, Rank rank, int size,
                                const PlanOptions& options) {
-  const std::string name = absl::StrCat(Name(schedule.collective), ":", schedule.name);
+  const std::string name = internal::FullName(schedule);
   if (spec.collective != schedule.collective) {
     return absl::InvalidArgumentError(
         absl::StrCat("collective ", Name(spec.collective), " cannot be served by schedule ", name));
@@ -83,6 +83,10 @@ absl::StatusOr<Plan> BuildPlan(const Schedule& schedule, const CollectiveSpec& s
     schedule.build(builder);
   }
   return std::move(builder).Build();
+}
+
+void BuildPart(const Schedule& schedule, PlanBuilder& builder) {
+  builder.WriteBy(internal::FullName(schedule), schedule.build);
 }
 
 }  // namespace tutti

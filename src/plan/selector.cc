@@ -234,7 +234,7 @@ void BuildSelected(PlanBuilder& builder) {
   if (options.private_buffers) {
     schedule = *ChooseForPrivateBuffers(*schedule, builder.spec(), builder.size(), options);
   }
-  schedule->build(builder);
+  BuildPart(*schedule, builder);
 }
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -230,6 +231,28 @@ TEST(PlanBuilderTest, NoElementsMakeNoMessageOfACodec) {
   b.Decode(b.out().Elements(0, 0), none, codec);
   EXPECT_EQ(b.Message(8, codec).bytes, codec.codec->encoded_bytes(8, codec.options));
   EXPECT_TRUE(Built(b).steps.empty());
+}
+
+TEST(PlanBuilderTest, StepsKnowTheScheduleThatHasWrittenThem) {
+  PlanBuilder b = Builder();
+  b.Send(0, b.in());
+  b.WriteBy("all_reduce:outer", [](PlanBuilder& outer) {
+    outer.Recv(0, outer.out());
+    outer.WriteBy("reduce:inner", [](PlanBuilder& inner) { inner.Send(2, inner.in()); });
+    outer.Send(3, outer.in());
+  });
+  b.Recv(2, b.out());
+  const Plan plan = Built(b);
+  std::vector<std::string> schedules;
+  for (StepId id = 0; id < plan.steps.size(); ++id) schedules.emplace_back(plan.schedule_of(id));
+  EXPECT_THAT(schedules, ElementsAre("", "all_reduce:outer", "reduce:inner", "all_reduce:outer", ""));
+}
+
+TEST(PlanBuilderTest, MisuseByAScheduleNamesTheSchedule) {
+  PlanBuilder b = Builder();
+  b.WriteBy("all_reduce:mine", [](PlanBuilder& part) { part.Send(4, part.in()); });
+  EXPECT_THAT(std::string(std::move(b).Build().status().message()),
+              HasSubstr("test, rank 1 of 4, step 0 (written by schedule all_reduce:mine): send: peer 4"));
 }
 
 TEST(PlanBuilderTest, LongRangesBecomeSegmentsThatPipeline) {

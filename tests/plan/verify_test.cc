@@ -83,6 +83,19 @@ TEST(VerifyTest, PlansMustBeOnePerRankOfOneCall) {
   EXPECT_THAT(std::string(Verify(plans).message()), HasSubstr("spec of rank 1 differs from that of rank 0 in op"));
 }
 
+TEST(VerifyTest, AFaultNamesTheScheduleBehindIt) {
+  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
+  EXPECT_THAT(ErrorOf(spec, 2,
+                      [](PlanBuilder& b) {
+                        b.WriteBy("broadcast:mine", [](PlanBuilder& part) {
+                          if (part.rank() == 1) part.Recv(0, part.out());
+                        });
+                      }),
+              HasSubstr("rank 1 step 0 (recv out[0,16) f32 from 0 #0) (written by schedule broadcast:mine): no rank "));
+  EXPECT_THAT(ErrorOf(spec, 2, [](PlanBuilder& b) { b.WriteBy("broadcast:mine", [](PlanBuilder&) {}); }),
+              testing::EndsWith(" (in parts written by schedule broadcast:mine)"));
+}
+
 TEST(VerifyTest, MessagesMustMeet) {
   const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
   EXPECT_THAT(ErrorOf(spec, 2,
