@@ -65,7 +65,7 @@ absl::Status Order::Match() {
     const bool recv = step.kind == StepKind::kRecv;
     const auto source = sources.find(Key{step.peer, recv ? plan.rank : kSelf, step.ordinal});
     if (source == sources.end()) {
-      return error(n, recv ? "no rank sends this message"
+      return error(n, recv ? "no rank sends this message (a range of zero elements makes no message)"
                            : absl::StrCat("rank ", step.peer, " makes no signal with ordinal ", step.ordinal));
     }
     match_[n] = source->second;
@@ -84,7 +84,7 @@ absl::Status Order::Match() {
   for (std::uint32_t n = 0; unmatched_sends > 0 && n < serial_.size(); ++n) {
     const bool send = plans_[serial_[n].plan].steps[serial_[n].step].kind == StepKind::kSend;
     if (send && match_[n] == kNone)
-      return error(n, "no step receives this message");
+      return error(n, "no step receives this message (a range of zero elements makes no message)");
   }
   return absl::OkStatus();
 }

@@ -102,12 +102,14 @@ TEST(VerifyTest, MessagesMustMeet) {
                       [](PlanBuilder& b) {
                         if (b.rank() == 0) b.Send(1, b.in());
                       }),
-              HasSubstr("rank 0 step 0 (send in[0,16) f32 to 1 #0): no step receives this message"));
+              HasSubstr("rank 0 step 0 (send in[0,16) f32 to 1 #0): no step receives this message (a range of zero "
+                        "elements makes no message)"));
   EXPECT_THAT(ErrorOf(spec, 2,
                       [](PlanBuilder& b) {
                         if (b.rank() == 1) b.Recv(0, b.out());
                       }),
-              HasSubstr("rank 1 step 0 (recv out[0,16) f32 from 0 #0): no rank sends this message"));
+              HasSubstr("rank 1 step 0 (recv out[0,16) f32 from 0 #0): no rank sends this message (a range of zero "
+                        "elements makes no message)"));
   EXPECT_THAT(
       ErrorOf(spec, 2, [](PlanBuilder& b) { b.rank() == 0 ? b.Send(1, b.in().Elements(0, 3)) : b.Recv(0, b.out()); }),
       HasSubstr("receives 16 bytes of f32, but rank 0 step 0"));
