@@ -30,7 +30,7 @@ struct AlgorithmOption {
   absl::string_view default_value;
   absl::string_view values;  // for the docs and errors: "true | false", "a power of two, or 0 for the whole message"
   absl::string_view doc;
-  // OK when `value` is one of `values`; otherwise an error that says what would be right.
+  // OK when `value` is one of `values`; otherwise an error that says what would be right. The default must be valid.
   absl::Status (*check)(const AlgorithmOption& option, absl::string_view value);
 };
 
@@ -49,7 +49,12 @@ struct Strategy {
   // The algorithm's options in its own order, then, if the algorithm encodes, `codec` and the options of that codec.
   std::vector<std::pair<std::string, std::string>> options;
 
-  // The value of option `name`; empty when the algorithm has no such option.
+  // Whether there is an option `name`.
+  bool has(absl::string_view name) const;
+  // The value of option `name`: its text, whether the text is "true", and the whole number that it is. An algorithm
+  // that asks for an option that there is not, or for a number where the option's check lets another text pass, has a
+  // mistake in its file: the process then ends, with a message that names the algorithm, the option and the options
+  // there are.
   absl::string_view option(absl::string_view name) const;
   bool flag(absl::string_view name) const { return option(name) == "true"; }
   std::int64_t integer(absl::string_view name) const;
@@ -77,6 +82,8 @@ struct Algorithm {
   absl::string_view name;
   absl::string_view summary;
   absl::string_view cost;  // wire bytes per rank as a formula, for the docs
+  // What the synchronizer does in a step. The pairs that there are: gradients or momentum in backward, weights in
+  // forward, weights or their differences after the step, weights in the background.
   Exchanges exchanges;
   Phase phase;
   absl::Span<const AlgorithmOption> options;
@@ -86,8 +93,9 @@ struct Algorithm {
   absl::string_view codec = "";
   // A bucket may have several plans, called rounds: one per choice of peers, or one per part of the training. `rounds`
   // returns their number; `round_of`, called once, returns the function that says which round a step runs. Where both
-  // are null, there is one round, which runs in every step. An algorithm that exchanges gradients has one round, and
-  // one that exchanges momentum runs the round that its MomentumSource returns (synchronizer.h). `size`, here and
+  // are null, there is one round, which runs in every step: so it is with algorithms that exchange gradients, or in the
+  // background. One that exchanges momentum runs the round that its MomentumSource returns (synchronizer.h). A round
+  // that there is not, of `round_of` or a MomentumSource, is an error of the step on every rank. `size`, here and
   // below, is the number of ranks that exchange (ParticipantsOf).
   int (*rounds)(const Strategy& strategy, int size) = nullptr;
   RoundOfStep (*round_of)(const Strategy& strategy, int size) = nullptr;

@@ -72,7 +72,7 @@ absl::Status PlanOptions::CheckNodes(int size) const {
 }
 
 bool IsBetweenNodes(const Strategy& strategy, const PlanOptions& options) {
-  return strategy.flag("hierarchical") && options.has_hierarchy();
+  return strategy.has("hierarchical") && strategy.flag("hierarchical") && options.has_hierarchy();
 }
 
 absl::Status BuildBetweenNodes(const Strategy& strategy, int round, const Hierarchy& hierarchy, PlanBuilder& b) {

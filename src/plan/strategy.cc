@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -25,6 +28,12 @@ std::string NamesOf(absl::Span<const AlgorithmOption> options) {
                        [](std::string* out, const AlgorithmOption& option) { absl::StrAppend(out, option.name); });
 }
 
+// Ends the process, which runs an algorithm whose author has made a mistake. There is no number to go on with.
+[[noreturn]] void EndForMistake(const std::string& mistake) {
+  std::fprintf(stderr, "tutti: %s\n", mistake.c_str());
+  std::abort();
+}
+
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
   std::vector<absl::string_view> valid;
   for (const Algorithm* algorithm : AllAlgorithms()) {
@@ -44,10 +53,10 @@ absl::Status ApplyOption(absl::string_view setting, absl::Span<const AlgorithmOp
   const auto option = std::find_if(options.begin(), options.end(),
                                    [&](const AlgorithmOption& candidate) { return candidate.name == parts.first; });
   if (option == options.end()) {
-    const absl::string_view codec = strategy.option("codec");
-    return absl::InvalidArgumentError(absl::StrCat("unknown option '", parts.first, "'",
-                                                   codec.empty() ? "" : absl::StrCat(" with codec=", codec),
-                                                   "; valid: ", NamesOf(options)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown option '", parts.first, "'",
+                     strategy.has("codec") ? absl::StrCat(" with codec=", strategy.option("codec")) : "",
+                     "; valid: ", NamesOf(options)));
   }
   const std::size_t index = option - options.begin();
   if (given[index]) return absl::InvalidArgumentError(absl::StrCat("option ", option->name, " is given twice"));
@@ -67,6 +76,14 @@ absl::Status ApplySettings(absl::Span<const absl::string_view> settings, Strateg
   std::vector<bool> given(options.size());
   for (const absl::string_view setting : settings) {
     if (absl::Status status = ApplyOption(setting, options, strategy, given); !status.ok()) return status;
+  }
+  for (std::size_t i = 0; i < algorithm.options.size(); ++i) {
+    const AlgorithmOption& option = algorithm.options[i];
+    const absl::Status valid = given[i] ? absl::OkStatus() : option.check(option, option.default_value);
+    if (!valid.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the record of the algorithm has a default that is not valid: ", valid.message()));
+    }
   }
   const CodecChoice choice = CodecOf(strategy);
   return choice.codec == nullptr ? absl::OkStatus() : choice.codec->validate(choice.options);
@@ -142,17 +159,25 @@ absl::Status CheckNotNegative(const AlgorithmOption& option, absl::string_view v
   return NotOneOf(option, value, option.values);
 }
 
+bool Strategy::has(absl::string_view name) const {
+  return std::any_of(options.begin(), options.end(), [name](const auto& option) { return option.first == name; });
+}
+
 absl::string_view Strategy::option(absl::string_view name) const {
   for (const auto& [key, value] : options) {
     if (key == name) return value;
   }
-  return "";
+  const auto append_name = [](std::string* out, const auto& option) { absl::StrAppend(out, option.first); };
+  EndForMistake(absl::StrCat("algorithm ", algorithm->name, " asks for its option '", name, "', which it has not; ",
+                             options.empty() ? "it has none" : "it has ", absl::StrJoin(options, ", ", append_name)));
 }
 
 std::int64_t Strategy::integer(absl::string_view name) const {
   std::int64_t number = 0;
-  (void)absl::SimpleAtoi(option(name), &number);  // ParseStrategy has checked that the text is a number
-  return number;
+  if (absl::SimpleAtoi(option(name), &number)) return number;
+  EndForMistake(absl::StrCat("algorithm ", algorithm->name, " asks for its option ", name,
+                             " as a whole number, but it is '", option(name),
+                             "', which the check of this option must refuse (CheckPositive does)"));
 }
 
 std::string Strategy::ToString() const {
@@ -197,7 +222,7 @@ std::vector<double> MixingOf(const Strategy& strategy, int round, Rank participa
   return strategy.algorithm->mixing(strategy, round, participant, participants);
 }
 
-bool Averages(const Strategy& strategy) { return strategy.option("average") != "false"; }
+bool Averages(const Strategy& strategy) { return !strategy.has("average") || strategy.option("average") != "false"; }
 
 bool ExchangesWeights(const Algorithm& algorithm) {
   return algorithm.exchanges == Exchanges::kWeights || algorithm.exchanges == Exchanges::kWeightDifferences;

@@ -89,10 +89,13 @@ absl::Status AppendCodecOptions(absl::Span<const absl::string_view> settings, st
 }
 
 CodecChoice CodecOf(const Strategy& strategy) {
+  if (!strategy.has("codec")) return {};  // an algorithm that never encodes
   const absl::StatusOr<const Codec*> codec = FindCodec(strategy.option("codec"));
-  if (!codec.ok()) return {};  // "none", or an algorithm that never encodes
+  if (!codec.ok()) return {};  // "none"
   CodecChoice choice{*codec, (*codec)->defaults};
-  for (const absl::string_view name : TakenBy(**codec)) Set(choice.options, name, strategy.option(name));
+  for (const absl::string_view name : TakenBy(**codec)) {
+    if (strategy.has(name)) Set(choice.options, name, strategy.option(name));
+  }
   return choice;
 }
 

@@ -151,6 +151,11 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
                                                       NamesOfMomentum(), ", but the synchronizer has ",
                                                       synchronizer.strategy()));
   }
+  for (const absl::string_view option : {"warmup_steps", "freeze"}) {
+    if (strategy->has(option)) continue;
+    return absl::FailedPreconditionError(absl::StrCat("QAdam needs a strategy with the option ", option, ", which ",
+                                                      strategy->algorithm->name, " has not"));
+  }
   absl::Status mistake;
   if (synchronizer.momentum_source() != nullptr) {
     mistake = absl::FailedPreconditionError("the synchronizer has a QAdam already");

@@ -15,6 +15,14 @@ constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kBucketBytes[] = {1 * kMiB, 5 * kMiB, 25 * kMiB, 100 * kMiB};
 constexpr int kMostSchedules = 3;
 
+// Whether the algorithm has the flag `name`, and the flag is set.
+bool IsSet(const Strategy& strategy, absl::string_view name) { return strategy.has(name) && strategy.flag(name); }
+
+// The value of the option `schedule`; empty where the algorithm has none.
+absl::string_view ScheduleOf(const Strategy& strategy) {
+  return strategy.has("schedule") ? strategy.option("schedule") : absl::string_view();
+}
+
 // Why no property of `strategy` may be tuned; empty where some may.
 std::string WhyNothing(const Strategy& strategy, int size) {
   const Algorithm& algorithm = *strategy.algorithm;
@@ -25,7 +33,7 @@ std::string WhyNothing(const Strategy& strategy, int size) {
   }
   const CodecChoice codec = CodecOf(strategy);
   if (codec.codec == nullptr) return "";
-  if (strategy.flag("error_feedback")) return "error_feedback=true keeps residuals that belong to these buckets";
+  if (IsSet(strategy, "error_feedback")) return "error_feedback=true keeps residuals that belong to these buckets";
   if (!codec.codec->linear.has_value()) {
     return absl::StrCat("with codec=", codec.codec->name, " the values that are exchanged depend on the buckets");
   }
@@ -33,7 +41,7 @@ std::string WhyNothing(const Strategy& strategy, int size) {
     return "with rounding=stochastic the values that are exchanged depend on the buckets";
   }
   // A given schedule adds casts up bucket by bucket, and rounds where the bucket is cut.
-  if (const absl::string_view schedule = strategy.option("schedule"); !schedule.empty() && schedule != "auto") {
+  if (const absl::string_view schedule = ScheduleOf(strategy); !schedule.empty() && schedule != "auto") {
     return absl::StrCat("with codec=", codec.codec->name, ",schedule=", schedule,
                         " the values that are exchanged depend on the buckets");
   }
@@ -95,8 +103,8 @@ TuningSpace TuningSpaceOf(const Strategy& strategy, absl::Span<const Parameter> 
   TuningSpace space;
   space.start = {.bucket_bytes = options.bucket_bytes,
                  .first_bucket_bytes = options.first_bucket_bytes,
-                 .schedule = std::string(strategy.option("schedule")),
-                 .hierarchical = strategy.flag("hierarchical")};
+                 .schedule = std::string(ScheduleOf(strategy)),
+                 .hierarchical = IsSet(strategy, "hierarchical")};
   space.reason = WhyNothing(strategy, size);
   if (!space.reason.empty()) return space;
   space.changes = ChangesOfSize(space.start, parameters);

@@ -2,10 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tutti/algorithm.h"
+#include "tutti/extension.h"
+#include "tutti/version.h"
 
 namespace tutti {
 namespace {
@@ -58,6 +62,48 @@ TEST(ParseStrategy, EveryDefaultIsValid) {
     ASSERT_TRUE(defaults.ok()) << defaults.status();
     EXPECT_TRUE(ParseStrategy(defaults->ToString()).ok()) << ParseStrategy(defaults->ToString()).status();
   }
+}
+
+TEST(ParseStrategy, KnowsWhichOptionsThereAre) {
+  const Strategy strategy = *ParseStrategy("bytegrad");
+  EXPECT_TRUE(strategy.has("average") && strategy.has("codec") && strategy.has("block"));
+  EXPECT_FALSE(strategy.has("averag") || strategy.has("density"));
+}
+
+TEST(StrategyDeathTest, AnOptionThatThereIsNotEndsTheProcess) {
+  const Strategy strategy = *ParseStrategy("async:sync_interval_ms=3");
+  EXPECT_DEATH(strategy.integer("sync_intervall_ms"),
+               "algorithm async asks for its option 'sync_intervall_ms', which it has not; it has hierarchical, "
+               "peer_selection_mode, sync_interval_ms, max_staleness, warmup_steps\n");
+  EXPECT_DEATH((void)strategy.flag("average"), "algorithm async asks for its option 'average', which it has not");
+  EXPECT_DEATH(strategy.integer("hierarchical"),
+               "algorithm async asks for its option hierarchical as a whole number, but it is 'true', which the check");
+}
+
+// Parses a strategy of an algorithm whose default its own check refuses, in a process that has the algorithm.
+[[noreturn]] void ParseWithWrongDefault() {
+  static constexpr AlgorithmOption kOptions[] = {{"interval", "0", "1, 2, …", "", CheckPositive}};
+  static constexpr Algorithm kMine = {
+      .name = "mine",
+      .summary = "",
+      .cost = "",
+      .exchanges = Exchanges::kGradients,
+      .phase = Phase::kBackward,
+      .options = kOptions,
+      .supports = [](const Strategy&, const CollectiveSpec&, int, const PlanOptions&) { return absl::OkStatus(); },
+      .build = [](const Strategy&, int, PlanBuilder&) {}};
+  static constexpr const Algorithm* kAlgorithms[] = {&kMine};
+  absl::Status status = RegisterExtension({.name = "tests", .tutti_version = Version(), .algorithms = kAlgorithms});
+  status.Update(ParseStrategy("mine:interval=3").status());
+  const absl::Status wrong = ParseStrategy("mine").status();
+  std::fprintf(stderr, "%s, %s\n", status.ToString().c_str(), wrong.ToString().c_str());
+  std::exit(3);
+}
+
+TEST(StrategyDeathTest, ADefaultThatIsNotValidIsAnError) {
+  EXPECT_EXIT(ParseWithWrongDefault(), testing::ExitedWithCode(3),
+              "OK, INVALID_ARGUMENT: strategy 'mine': the record of the algorithm has a default that is not valid: "
+              "option interval=0; valid: 1, 2, …");
 }
 
 struct Mistake {

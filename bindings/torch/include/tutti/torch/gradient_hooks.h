@@ -131,7 +131,7 @@ inline GradientHooks::GradientHooks(Synchronizer& synchronizer, const ErrorPlace
       may_begin_(std::move(may_begin)) {
   const Strategy strategy = ValueOrThrow(ParseStrategy(synchronizer.strategy()));
   momentum_ = strategy.algorithm->exchanges == Exchanges::kMomentum;
-  sums_ = strategy.option("average") == "false";
+  sums_ = !Averages(strategy);
   for (const torch::Tensor& parameter : parameters) {
     const int i = static_cast<int>(trained_.size());
     Trained& trained = trained_.emplace_back(Trained{.parameter = parameter, .gradient = {}});
