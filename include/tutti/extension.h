@@ -38,8 +38,9 @@ struct Extension {
 // Adds all that `extension` has, or nothing. All ranks must have the same extensions when they make a communicator.
 // Thread-safe. FailedPrecondition when the extension was compiled with another version of Tutti, or when this process
 // has made a communicator, whose ranks choose among what they had then; AlreadyExists when a name is taken;
-// InvalidArgument when a name is no name, a function of a record is missing, or the extension is empty. Errors name the
-// extension and the record. The file that tutti_add_extensions writes calls RegisterExtension before main.
+// InvalidArgument when a name is no name, a function of a record is missing, the fields of an algorithm's record do not
+// go together, or the extension is empty. Errors name the extension and the record. The file that tutti_add_extensions
+// writes calls RegisterExtension before main.
 absl::Status RegisterExtension(const Extension& extension);
 
 // Loads the library `file`, a path, and registers its extension; the library stays loaded. Loading a library once more

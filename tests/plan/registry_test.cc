@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,91 @@ TEST(RegistryTest, WrongRecordsAreRefused) {
               "encode, decode");
   ExpectError(Register(registry, {}), absl::StatusCode::kInvalidArgument,
               "it has no schedule, codec, algorithm or peer selection");
+}
+
+constexpr AlgorithmOption kInterval[] = {{"interval", "4", "1, 2, …", "", CheckPositive}};
+
+// A right algorithm, which averages weights now and then.
+Algorithm Averaging() {
+  return {.name = "mine",
+          .summary = "",
+          .cost = "",
+          .exchanges = Exchanges::kWeights,
+          .phase = Phase::kAfterStep,
+          .options = kInterval,
+          .round_of = [](const Strategy&, int) -> RoundOfStep { return [](std::int64_t) { return 0; }; },
+          .supports = [](const Strategy&, const CollectiveSpec&, int, const PlanOptions&) { return absl::OkStatus(); },
+          .build = [](const Strategy&, int, PlanBuilder&) {}};
+}
+
+absl::Status Register(Registry& registry, const Algorithm& algorithm) {
+  const Algorithm* const records[] = {&algorithm};
+  return registry.Register({.name = "mine", .tutti_version = Version(), .algorithms = records});
+}
+
+TEST(RegistryTest, RecordsOfAlgorithmsThatBreakTheirContractAreRefused) {
+  struct Row {
+    std::function<void(Algorithm&)> change;
+    const char* error;
+  };
+  constexpr auto kNoRounds = [](const Strategy&) { return BackgroundRounds(); };
+  static constexpr AlgorithmOption kUnchecked[] = {{"interval", "4", "", "", nullptr}};
+  static constexpr AlgorithmOption kTwice[] = {kInterval[0], kInterval[0]};
+  static constexpr AlgorithmOption kOfCodecs[] = {{"block", "4", "", "", CheckPositive}};
+  static constexpr AlgorithmOption kUnnameable[] = {{"a=b", "4", "", "", CheckPositive}};
+  const std::vector<Row> rows = {
+      {[](Algorithm& a) { a.phase = Phase::kBackward; },
+       "exchanges weights do not go with phase backward; valid: gradients: backward, momentum: backward, weights: "},
+      {[](Algorithm& a) { a.exchanges = Exchanges::kGradients; },
+       "exchanges gradients do not go with phase after the step; valid: gradients: backward, "},
+      {[](Algorithm& a) { a.phase = Phase::kBackground; },
+       "field background is missing; it must be there with phase background, and only there"},
+      {[=](Algorithm& a) { a.background = kNoRounds; },
+       "field background is given; it must be there with phase background, and only there"},
+      {[](Algorithm& a) {
+         a.exchanges = Exchanges::kMomentum;
+         a.phase = Phase::kBackward;
+       },
+       "field optimizer is missing; it must be there with exchanges momentum, and only there"},
+      {[](Algorithm& a) { a.optimizer = "SGD"; }, "field optimizer is given; "},
+      {[](Algorithm& a) {
+         a.exchanges = Exchanges::kGradients;
+         a.phase = Phase::kBackward;
+       },
+       "field round_of is given; with exchanges gradients there is one round, which always runs: leave the field out"},
+      {[=](Algorithm& a) {
+         a.phase = Phase::kBackground;
+         a.background = kNoRounds;
+         a.rounds = [](const Strategy&, int) { return 2; };
+       },
+       "field rounds is given; with phase background there is one round"},
+      {[](Algorithm& a) { a.options = kUnchecked; }, "options[0] interval has no check; CheckListed and "},
+      {[](Algorithm& a) { a.options = kTwice; }, "options[1] is named interval, as another option or one of codecs"},
+      {[](Algorithm& a) { a.options = kUnnameable; }, "options[0] is named 'a=b'; a name has lower-case letters"},
+      {[](Algorithm& a) {
+         a.options = kOfCodecs;
+         a.codec = "bf16";
+       },
+       "options[0] is named block, as another option or one of codecs; give it another name"},
+  };
+  Registry registry;
+  for (const Row& row : rows) {
+    Algorithm algorithm = Averaging();
+    row.change(algorithm);
+    ExpectError(Register(registry, algorithm), absl::StatusCode::kInvalidArgument,
+                absl::StrCat("the record of algorithm mine: ", row.error));
+  }
+  const Algorithm right = Averaging();
+  EXPECT_EQ(Register(registry, right), absl::OkStatus());
+}
+
+TEST(RegistryTest, RecordsOfTuttisOwnAlgorithmsKeepTheirContract) {
+  for (const Algorithm* own : OwnAlgorithms()) {
+    Registry registry;
+    Algorithm copy = *own;
+    copy.name = "mine";
+    EXPECT_EQ(Register(registry, copy), absl::OkStatus()) << own->name;
+  }
 }
 
 TEST(RegistryTest, AnotherVersionIsRefused) {
