@@ -29,8 +29,13 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
   std::vector<Plan> plans;
   std::int64_t state_bytes = 0;
   std::int64_t scratch_bytes = 0;
-  const std::vector<Rank> participants = ParticipantsOf(strategy, communicator.size(), options);
-  for (int round = 0; round < RoundsOf(strategy, static_cast<int>(participants.size())); ++round) {
+  const auto participants = static_cast<int>(ParticipantsOf(strategy, communicator.size(), options).size());
+  const int rounds = RoundsOf(strategy, participants);
+  if (rounds < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("algorithm ", strategy.algorithm->name, ": rounds gives ", rounds,
+                                                   " for ", participants, " ranks, must give at least 1"));
+  }
+  for (int round = 0; round < rounds; ++round) {
     absl::StatusOr<Plan> plan =
         BuildPlan(strategy, layout.dtype, layout.count, communicator.rank(), communicator.size(), options, round);
     if (!plan.ok()) return plan.status();
@@ -39,6 +44,7 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
     plans.push_back(*std::move(plan));
   }
   ExchangeBucket bucket;
+  bucket.algorithm_ = strategy.algorithm->name;
   bucket.where_ = &memory;
   bucket.index_ = index;
   bucket.names_ = layout.names;
@@ -72,6 +78,11 @@ absl::StatusOr<ExchangeBucket> ExchangeBucket::Create(Communicator& communicator
 }
 
 Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call) {
+  if (round < 0 || round >= static_cast<int>(rounds_.size())) {
+    return Work(absl::InvalidArgumentError(
+        absl::StrCat("algorithm ", algorithm_, ": round ", round, " is to run in training step ", step,
+                     " (from 0 on), must be in 0…", rounds_.size() - 1, ": see round_of and rounds of its record")));
+  }
   launched_ns_ = MonotonicNanos();
   counted_ = false;
   step_ = step;

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "sync/bucket_memory.h"
@@ -31,7 +32,8 @@ class ExchangeBucket {
                                                const Strategy& strategy, const BucketLayout& layout, int index,
                                                void* place = nullptr);
 
-  // Starts the plan of a round; the last run must have ended. `step` and the bucket's index name the run's random
+  // Starts the plan of a round; the last run must have ended. A round that there is not fails, at once and on this rank
+  // alone: algorithms name the same round on all ranks. `step` and the bucket's index name the run's random
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
   // the caller's options.
   void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
@@ -76,6 +78,7 @@ class ExchangeBucket {
   absl::Status Explained(absl::Status status) const;
   void CountTraffic(SyncStatistics& statistics);
 
+  absl::string_view algorithm_;  // its name
   int index_ = 0;
   std::string names_;        // BucketLayout::names
   std::int64_t step_ = 0;    // the optimizer step of the last run

@@ -1,0 +1,126 @@
+// What a record of an algorithm says wrong is an error of the step, or of making the exchange, on every rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sync/buckets.h"
+#include "sync/exchange.h"
+#include "sync/sync_context.h"
+#include "tests/harness/world.h"
+#include "tutti/extension.h"
+#include "tutti/qadam.h"
+#include "tutti/selector.h"
+#include "tutti/version.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Averages weights after every step, in round 0; the round of step 2 there is not.
+constinit const Algorithm kWithoutThatRound = {
+    .name = "mine",
+    .summary = "",
+    .cost = "",
+    .exchanges = Exchanges::kWeights,
+    .phase = Phase::kAfterStep,
+    .options = {},
+    .round_of = [](const Strategy&, int) -> RoundOfStep { return [](std::int64_t step) { return step == 2 ? 7 : 0; }; },
+    .supports = [](const Strategy&, const CollectiveSpec&, int, const PlanOptions&) { return absl::OkStatus(); },
+    .build = [](const Strategy&, int, PlanBuilder& b) { BuildSelected(b); }};
+
+constinit const Algorithm kWithoutRounds = {.name = "mine",
+                                            .summary = "",
+                                            .cost = "",
+                                            .exchanges = Exchanges::kWeights,
+                                            .phase = Phase::kAfterStep,
+                                            .options = {},
+                                            .rounds = [](const Strategy&, int) { return 0; },
+                                            .supports = kWithoutThatRound.supports,
+                                            .build = kWithoutThatRound.build};
+
+// Makes an exchange of one parameter and calls `use` with it, or with the error.
+template <typename Use>
+void WithExchange(Communicator& world, const Algorithm& algorithm, Use use) {
+  std::vector<float> weights(5, 0);
+  const std::vector<Parameter> parameters = {{.name = "w", .count = 5, .shape = "5", .weights = weights.data()}};
+  const Strategy strategy{.algorithm = &algorithm, .options = {}};
+  SyncContext context{.communicator = world,
+                      .memory = *BucketMemory::Create(world, MemoryKind::kHost),
+                      .caller = *Caller::Create(world),
+                      .parameters = parameters,
+                      .strategy = strategy,
+                      .participants = ParticipantsOf(strategy, world.size(), world.plan_options())};
+  use(MakeExchange(context, LayOutBuckets(parameters, 1 << 20, 1 << 20), {}));
+}
+
+absl::Status Step(Exchange& exchange) {
+  if (absl::Status status = exchange.BeginForward(); !status.ok()) return status;
+  if (absl::Status status = exchange.BeforeStep(); !status.ok()) return status;
+  return exchange.AfterStep();
+}
+
+TEST(RecordOfAlgorithm, ARoundThatThereIsNotIsAnErrorOnAllRanks) {
+  for (const std::string& transport : WorldTransports()) {
+    RunWorld(3, {.transport = transport}, [](Communicator& world) {
+      WithExchange(world, kWithoutThatRound, [](const absl::StatusOr<std::unique_ptr<Exchange>>& exchange) {
+        ASSERT_EQ(exchange.status(), absl::OkStatus());
+        EXPECT_EQ(Step(**exchange), absl::OkStatus());
+        EXPECT_EQ(Step(**exchange), absl::OkStatus());
+        EXPECT_EQ(Step(**exchange), absl::InvalidArgumentError(
+                                        "algorithm mine: round 7 is to run in training step 2 (from 0 on), must be "
+                                        "in 0…0: see round_of and rounds of its record"));
+      });
+      EXPECT_EQ(world.status(), absl::OkStatus()) << "the communicator goes on";
+    });
+  }
+}
+
+TEST(RecordOfAlgorithm, AnAlgorithmWithoutRoundsIsAnErrorOnAllRanks) {
+  RunWorld(2, [](Communicator& world) {
+    WithExchange(world, kWithoutRounds, [](const absl::StatusOr<std::unique_ptr<Exchange>>& exchange) {
+      EXPECT_THAT(std::string(exchange.status().message()),
+                  HasSubstr("algorithm mine: rounds gives 0 for 2 ranks, must give at least 1"));
+    });
+  });
+}
+
+constinit const Algorithm kMomentum = {.name = "mine",
+                                       .summary = "",
+                                       .cost = "",
+                                       .exchanges = Exchanges::kMomentum,
+                                       .phase = Phase::kBackward,
+                                       .options = {},
+                                       .supports = kWithoutThatRound.supports,
+                                       .build = kWithoutThatRound.build,
+                                       .optimizer = "Mine"};
+constinit const Algorithm* const kAlgorithms[] = {&kMomentum};
+
+// Makes a QAdam for the strategy `mine`, in a process that has the algorithm; exits with the error.
+[[noreturn]] void MakeQAdamForMine() {
+  std::string said =
+      RegisterExtension({.name = "tests", .tutti_version = Version(), .algorithms = kAlgorithms}).ToString();
+  RunWorld(1, [&](Communicator& world) {
+    std::vector<float> weights(5, 0);
+    const auto synchronizer = Synchronizer::Create(
+        world, {{.name = "w", .count = 5, .shape = "5", .weights = weights.data()}}, {.strategy = "mine"});
+    const absl::Status made =
+        QAdam::Create(**synchronizer, {{.data = weights.data(), .group = 0}}, {{.lr = 0.1}}).status();
+    absl::StrAppend(&said, ", ", made.ToString());
+  });
+  std::fprintf(stderr, "%s\n", said.c_str());
+  std::exit(3);
+}
+
+TEST(RecordOfAlgorithmDeathTest, QAdamNeedsItsOptions) {
+  EXPECT_EXIT(MakeQAdamForMine(), testing::ExitedWithCode(3),
+              "OK, FAILED_PRECONDITION: QAdam needs a strategy with the option warmup_steps, which mine has not");
+}
+
+}  // namespace
+}  // namespace tutti
