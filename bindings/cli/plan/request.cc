@@ -66,6 +66,18 @@ absl::StatusOr<PlanFamily> ResolveMessage(const PlanRequest& request, absl::stri
                     }};
 }
 
+// The error that the strategy exchanges nothing in `step`, with a later step in which it does exchange.
+absl::Status ExchangesNothing(const Strategy& strategy, const RoundOfStep& round_of, std::int64_t step) {
+  constexpr std::int64_t kStepsToTry = 100'000;
+  std::int64_t next = step + 1;
+  while (next < step + kStepsToTry && round_of(next) == kNoExchange) ++next;
+  const bool found = next < step + kStepsToTry;
+  return absl::InvalidArgumentError(
+      absl::StrCat("step ", step, " exchanges nothing with ", strategy.ToString(),
+                   found ? absl::StrCat("; the next step that does is --step ", next)
+                         : absl::StrCat(", nor does one of the ", kStepsToTry - 1, " steps after it")));
+}
+
 absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   const absl::StatusOr<Strategy> strategy = ParseStrategy(request.spec);
   if (!strategy.ok()) return strategy.status();
@@ -77,11 +89,9 @@ absl::StatusOr<PlanFamily> ResolveStrategy(const PlanRequest& request) {
   const DType dtype = request.traffic.dtype;
   const std::int64_t count = request.count >= 0 ? request.count : request.bytes / SizeOf(dtype);
   const auto participants = static_cast<int>(ParticipantsOf(*strategy, request.ranks, request.options).size());
-  const int round = RoundOf(*strategy, participants)(request.step);
-  if (round == kNoExchange) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("step ", request.step, " exchanges nothing with ", strategy->ToString(), "; try another --step"));
-  }
+  const RoundOfStep round_of = RoundOf(*strategy, participants);
+  const int round = round_of(request.step);
+  if (round == kNoExchange) return ExchangesNothing(*strategy, round_of, request.step);
   const int rounds = RoundsOf(*strategy, participants);
   const std::string which = rounds == 1 ? "" : absl::StrCat("round ", round, " of 0…", rounds - 1);
   return PlanFamily{

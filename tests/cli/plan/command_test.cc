@@ -315,6 +315,8 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan bytegrad --op max --root 1", "--op, --root: bytegrad decides that itself; leave it out"},
       {"plan bytegrad --out-of-place", "--in-place: bytegrad decides that itself"},
       {"plan bytegrad:", "an option is empty"},
+      {"plan decentralized:communication_interval=7 --step 15", "; the next step that does is --step 21\n"},
+      {"plan decentralized:communication_interval=1000000 --step 1", ", nor does one of the 99999 steps after it\n"},
       {"plan all_reduce --op bor", "op bor is not defined for f32"},
       {"plan gradient_allreduce:codec=topk", "is no cast"},
       {"plan all_reduce --rank 2", "--rank 2 must be in 0…1"},
