@@ -1,5 +1,6 @@
 #include "bindings/cli/command.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "bindings/cli/check/checks.h"
+#include "bindings/cli/check/current_case.h"
 
 namespace tutti::cli {
 namespace {
@@ -18,11 +20,34 @@ namespace {
 absl::Status Print(absl::string_view name, const absl::StatusOr<std::string>& found) {
   if (!found.ok()) return {found.status().code(), absl::StrCat(name, ": ", found.status().message())};
   std::fputs(absl::StrCat(name, ": ", *found, "\n").c_str(), stdout);
+  std::fflush(stdout);  // what is checked next may end the process
   return absl::OkStatus();
+}
+
+// Prints what was found of plans, and how to verify plans of other worlds.
+absl::Status PrintPlans(absl::string_view name, absl::StatusOr<std::string> found) {
+  if (found.ok()) absl::StrAppend(&*found, "; others: tutti plan ", name, " --ranks N --count C --verify");
+  return Print(name, found);
+}
+
+// The error that `name` names no schedule of the collective.
+absl::Status NamesNoSchedule(absl::string_view name, Collective collective) {
+  std::vector<std::string> valid;
+  for (const Schedule* schedule : AllSchedules()) {
+    if (schedule->collective != collective) continue;
+    valid.push_back(absl::StrCat(Name(collective), ":", schedule->name));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no schedule, which is COLLECTIVE:NAME; valid: ", absl::StrJoin(valid, ", ")));
 }
 
 absl::Status Check(const std::string& name) {
   if (absl::string_view codec_name = name; absl::ConsumePrefix(&codec_name, "codec=")) {
+    if (const std::size_t end = codec_name.find_first_of(":,"); end != absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", name, "': options are not taken here, because every set of options that the codec takes is ",
+          "tried; write codec=", codec_name.substr(0, end)));
+    }
     const absl::StatusOr<const Codec*> codec = FindCodec(codec_name);
     return codec.ok() ? Print(name, CheckCodec(**codec)) : codec.status();
   }
@@ -30,13 +55,14 @@ absl::Status Check(const std::string& name) {
   const absl::StatusOr<Collective> collective = ParseCollective(parts.first);
   if (!collective.ok()) {
     const absl::StatusOr<Strategy> strategy = ParseStrategy(name);
-    if (strategy.ok()) return Print(name, CheckPlans(*strategy));
+    if (strategy.ok()) return PrintPlans(name, CheckPlans(*strategy));
     return absl::InvalidArgumentError(
         absl::StrCat(strategy.status().message(), "; a schedule is COLLECTIVE:NAME, and a codec codec=NAME"));
   }
+  if (parts.second.empty()) return NamesNoSchedule(name, *collective);
   const absl::StatusOr<const Schedule*> schedule = FindSchedule(*collective, parts.second);
   if (!schedule.ok()) return schedule.status();
-  if (absl::Status status = Print(name, CheckPlans(**schedule)); !status.ok()) return status;
+  if (absl::Status status = PrintPlans(name, CheckPlans(**schedule)); !status.ok()) return status;
   return Print(name, CheckNumbers(**schedule));
 }
 
@@ -57,7 +83,9 @@ void AddCheck(CLI::App& app, Invocation& invocation) {
   check->callback([names, &invocation] {
     invocation.action = [names]() -> absl::StatusOr<int> {
       std::vector<std::string> wrong;
+      TellCaseOnSignals();
       for (const std::string& name : *names) {
+        SetCheckedName(name);
         const absl::Status status = Check(name);
         if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
         if (status.ok()) continue;

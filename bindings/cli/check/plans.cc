@@ -4,8 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bindings/cli/check/checks.h"
+#include "bindings/cli/check/current_case.h"
 #include "bindings/cli/traffic.h"
+#include "tutti/print.h"
 #include "tutti/verify.h"
 
 namespace tutti::cli {
@@ -28,13 +31,45 @@ std::vector<World> WorldsOf(int size) {
   return worlds;
 }
 
+constexpr absl::string_view kCountsOfSchedules = "counts 0, 1, ranks + 1 and 97";
 std::vector<std::int64_t> CountsOf(int size) { return {0, 1, size + 1, 97}; }
+
+constexpr absl::string_view kCountsOfAlgorithms = "buckets of 0, 1, 97 and 4097 elements";
+constexpr std::int64_t kBucketCounts[] = {0, 1, 97, 4097};
+
+absl::Status Wrong(absl::string_view what, absl::string_view fault) {
+  return absl::FailedPreconditionError(absl::StrCat(what, ": ", fault));
+}
+
+std::string StepText(const Plan& plan, StepId id) {
+  if (id >= plan.steps.size()) return "missing";
+  const Step& step = plan.steps[id];
+  return absl::StrCat(ToText(plan, step), step.num_deps == 0 ? "" : " after ", absl::StrJoin(plan.deps_of(step), " "));
+}
+
+// How two plans of one rank differ; empty: not at all.
+std::string Difference(const Plan& one, const Plan& other) {
+  if (one.steps == other.steps && one.refs == other.refs && one.deps == other.deps && one.codecs == other.codecs &&
+      one.coefficients == other.coefficients && one.mixing == other.mixing &&
+      one.scratch_bytes == other.scratch_bytes && one.state_bytes == other.state_bytes) {
+    return "";
+  }
+  const std::size_t steps = std::max(one.steps.size(), other.steps.size());
+  for (StepId id = 0; id < steps; ++id) {
+    const std::string first = StepText(one, id);
+    const std::string second = StepText(other, id);
+    if (first != second) return absl::StrCat("step ", id, " is first ", first, ", then ", second);
+  }
+  return absl::StrCat("they have scratch of ", one.scratch_bytes, " and ", other.scratch_bytes, " bytes, state of ",
+                      one.state_bytes, " and ", other.state_bytes, ", or mix differently");
+}
 
 // Builds the plans of all ranks, and verifies them.
 class Checked {
  public:
   // `what` names the case in an error.
   absl::Status Check(int ranks, const std::function<absl::StatusOr<Plan>(Rank)>& build, absl::string_view what) {
+    SetCurrentCase(what);
     std::vector<Plan> plans;
     plans.reserve(static_cast<std::size_t>(ranks));
     for (Rank rank = 0; rank < ranks; ++rank) {
@@ -43,28 +78,33 @@ class Checked {
         ++refused_;
         return absl::OkStatus();
       }
-      if (!plan.ok()) return Wrong(what, plan.status());
+      if (!plan.ok()) return Wrong(what, plan.status().message());
+      const absl::StatusOr<Plan> again = build(rank);
+      if (!again.ok()) return Wrong(what, absl::StrCat("built a second time: ", again.status().message()));
+      if (const std::string difference = Difference(*plan, *again); !difference.empty()) {
+        return Wrong(what, absl::StrCat("Build gave two different plans for rank ", rank,
+                                        ": it must be a pure function; ", difference));
+      }
       plans.push_back(*std::move(plan));
     }
-    if (absl::Status verified = Verify(plans); !verified.ok()) return Wrong(what, verified);
+    if (absl::Status verified = Verify(plans); !verified.ok()) return Wrong(what, verified.message());
     ++verified_;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Report() const {
+  int verified() const { return verified_; }
+
+  // `counts` says which ones were tried.
+  absl::StatusOr<std::string> Report(absl::string_view counts) const {
     if (verified_ == 0) {
       return absl::FailedPreconditionError(
           absl::StrCat("`supports` refuses all of the ", refused_, " cases that were tried"));
     }
-    return absl::StrCat("the plans of ", verified_, " cases are right, in worlds of 1 to ", kRanksOfCheck, " ranks",
-                        refused_ == 0 ? "" : absl::StrCat("; ", refused_, " cases were refused by `supports`"));
+    return absl::StrCat("the plans of ", verified_, " cases are right, in worlds of 1 to ", kRanksOfCheck, " ranks, ",
+                        counts, refused_ == 0 ? "" : absl::StrCat("; ", refused_, " cases were refused by `supports`"));
   }
 
  private:
-  static absl::Status Wrong(absl::string_view what, const absl::Status& status) {
-    return absl::FailedPreconditionError(absl::StrCat(what, ": ", status.message()));
-  }
-
   int verified_ = 0;
   int refused_ = 0;
 };
@@ -85,6 +125,30 @@ std::vector<TrafficOptions> TrafficOf(Collective collective, int size) {
     }
   }
   return traffic;
+}
+
+// Asks twice, of many steps, which round runs in them.
+absl::Status CheckRoundsOfSteps(const Strategy& strategy, int participants, int rounds, absl::string_view where) {
+  constexpr int kSteps = 300;
+  std::vector<int> first;
+  for (const bool again : {false, true}) {
+    SetCurrentCase(absl::StrCat(where, ", round_of"));
+    const RoundOfStep round_of = RoundOf(strategy, participants);
+    for (int step = 0; step < kSteps; ++step) {
+      SetCurrentCase(absl::StrCat(where, ", round_of step ", step));
+      const int round = round_of(step);
+      const std::string given = absl::StrCat("round_of gives round ", round, " in step ", step);
+      if (round != kNoExchange && (round < 0 || round >= rounds)) {
+        return Wrong(where, absl::StrCat(given, ", must be in 0…", rounds - 1, ", or kNoExchange"));
+      }
+      if (!again) {
+        first.push_back(round);
+      } else if (const int before = first[static_cast<std::size_t>(step)]; round != before) {
+        return Wrong(where, absl::StrCat(given, ", and gave ", before, " before: it must be a pure function"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -113,7 +177,7 @@ absl::StatusOr<std::string> CheckPlans(const Schedule& schedule) {
       }
     }
   }
-  return checked.Report();
+  return checked.Report(kCountsOfSchedules);
 }
 
 absl::StatusOr<std::string> CheckPlans(const Strategy& strategy) {
@@ -122,22 +186,27 @@ absl::StatusOr<std::string> CheckPlans(const Strategy& strategy) {
   for (int size = 1; size <= kRanksOfCheck; ++size) {
     for (const World& world : WorldsOf(size)) {
       const auto participants = static_cast<int>(ParticipantsOf(strategy, size, world.options).size());
-      const int rounds = std::min(RoundsOf(strategy, participants), kMostRounds);
+      const std::string where = absl::StrCat(size, " ranks ", world.text);
+      SetCurrentCase(absl::StrCat(where, ", rounds"));
+      const int rounds = RoundsOf(strategy, participants);
+      if (rounds < 1) return Wrong(where, absl::StrCat("rounds gives ", rounds, ", must give at least 1"));
+      const int verified_before = checked.verified();
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{97}, std::int64_t{4097}}) {
-          for (int round = 0; round < rounds; ++round) {
+        for (const std::int64_t count : kBucketCounts) {
+          for (int round = 0; round < std::min(rounds, kMostRounds); ++round) {
             const auto build = [&](Rank rank) {
               return BuildPlan(strategy, dtype, count, rank, size, world.options, round);
             };
-            const std::string what =
-                absl::StrCat(size, " ranks ", world.text, ", a bucket of ", count, " ", Name(dtype), ", round ", round);
+            const std::string what = absl::StrCat(where, ", a bucket of ", count, " ", Name(dtype), ", round ", round);
             if (absl::Status status = checked.Check(size, build, what); !status.ok()) return status;
           }
         }
       }
+      if (checked.verified() == verified_before) continue;  // no training in such a world asks for a round
+      if (absl::Status status = CheckRoundsOfSteps(strategy, participants, rounds, where); !status.ok()) return status;
     }
   }
-  return checked.Report();
+  return checked.Report(kCountsOfAlgorithms);
 }
 
 }  // namespace tutti::cli
