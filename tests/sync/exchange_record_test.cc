@@ -22,6 +22,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+absl::Status Supports(const Strategy& /*strategy*/, const CollectiveSpec& /*bucket*/, int /*size*/,
+                      const PlanOptions& /*plan*/) {
+  return absl::OkStatus();
+}
+void Build(const Strategy& /*strategy*/, int /*round*/, PlanBuilder& b) { BuildSelected(b); }
+
 // Averages weights after every step, in round 0; the round of step 2 there is not.
 constinit const Algorithm kWithoutThatRound = {
     .name = "mine",
@@ -31,8 +37,8 @@ constinit const Algorithm kWithoutThatRound = {
     .phase = Phase::kAfterStep,
     .options = {},
     .round_of = [](const Strategy&, int) -> RoundOfStep { return [](std::int64_t step) { return step == 2 ? 7 : 0; }; },
-    .supports = [](const Strategy&, const CollectiveSpec&, int, const PlanOptions&) { return absl::OkStatus(); },
-    .build = [](const Strategy&, int, PlanBuilder& b) { BuildSelected(b); }};
+    .supports = Supports,
+    .build = Build};
 
 constinit const Algorithm kWithoutRounds = {.name = "mine",
                                             .summary = "",
@@ -41,8 +47,8 @@ constinit const Algorithm kWithoutRounds = {.name = "mine",
                                             .phase = Phase::kAfterStep,
                                             .options = {},
                                             .rounds = [](const Strategy&, int) { return 0; },
-                                            .supports = kWithoutThatRound.supports,
-                                            .build = kWithoutThatRound.build};
+                                            .supports = Supports,
+                                            .build = Build};
 
 // Makes an exchange of one parameter and calls `use` with it, or with the error.
 template <typename Use>
@@ -96,8 +102,8 @@ constinit const Algorithm kMomentum = {.name = "mine",
                                        .exchanges = Exchanges::kMomentum,
                                        .phase = Phase::kBackward,
                                        .options = {},
-                                       .supports = kWithoutThatRound.supports,
-                                       .build = kWithoutThatRound.build,
+                                       .supports = Supports,
+                                       .build = Build,
                                        .optimizer = "Mine"};
 constinit const Algorithm* const kAlgorithms[] = {&kMomentum};
 
