@@ -55,6 +55,10 @@ class Manifest(unittest.TestCase):
         for symbol in ("tutti_schedule_all_gather_toy", "tutti_schedule_all_reduce_toy", "tutti_codec_toy", "tutti_algorithm_toy"):
             self.assertIn(f"    &{symbol},\n", manifest)
 
+    def test_another_ending_of_a_source(self):
+        self.expect_error(lambda algorithms: (algorithms / "schedules/all_reduce/mine.cpp").write_text(""),
+                          "algorithms/schedules/all_reduce/mine.cpp: a source in algorithms has a name that ends in .cc")
+
     def test_every_own_file_is_listed_once(self):
         said, manifest = self.configure(lambda algorithms: None)
         self.assertIsNotNone(manifest, said)
