@@ -52,9 +52,10 @@ struct Codec {
   absl::string_view summary;
   // Largest |x - decode(encode(x))| for finite input, as a formula for the docs.
   absl::string_view error_bound;
-  // The same as a number, for programs that check codecs: no element of `block`, whatever the draw, has a larger error.
-  // `block` are finite elements that are encoded together: a block of a message (the whole message where options.block
-  // is 0), or one element where the codec is linear. Infinity where an element may decode to NaN or Inf. May allocate.
+  // A bound of the same error as a number, for programs that check codecs: no element of `block`, whatever the draw,
+  // has a larger error. `block` are finite elements that are encoded together: a block of a message (the whole message
+  // where options.block is 0), or one element where the codec is linear. Infinity where an element may decode to NaN or
+  // Inf. May allocate.
   double (*largest_error)(absl::Span<const float> block, const CodecOptions& options);
   // The names of the options that the codec takes, "block, rounding, seed", and the values of all options that a
   // strategy name does not give.
@@ -69,7 +70,7 @@ struct Codec {
   std::int64_t (*encoded_bytes)(std::int64_t count, const CodecOptions& options);
   // Encodes `src` into `dst`, which has exactly encoded_bytes(src.size()) bytes. `draw` names the random numbers of
   // this message: stochastic rounding gives the same bytes for the same (seed, draw, src), and is independent
-  // otherwise.
+  // otherwise, also from element to element.
   void (*encode)(absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw,
                  absl::Span<std::uint8_t> dst);
   // Sets `dst` to the decoded elements, or adds them to it. DataLoss when `src` has the wrong length or is no message

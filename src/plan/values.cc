@@ -14,6 +14,7 @@
 #include "plan/promise.h"
 #include "plan/spaces.h"
 #include "plan/symbols.h"
+#include "plan/writers.h"
 #include "tutti/native.h"
 #include "tutti/print.h"
 
@@ -51,7 +52,10 @@ class Simulation {
       looked_at_ = at;
       if (!Execute(at)) return absl::FailedPreconditionError(absl::StrCat(order_.Describe(looked_at_), ": ", error_));
     }
-    if (absl::Status status = CheckPromises(); !status.ok()) return status;
+    // A result that is wrong names no step: any schedule that has written a part of the plan may have made it wrong.
+    if (absl::Status status = CheckPromises(); !status.ok()) {
+      return {status.code(), absl::StrCat(status.message(), WritersOf(plans_))};
+    }
     return CheckUse();
   }
 

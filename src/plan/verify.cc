@@ -4,19 +4,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "plan/form.h"
 #include "plan/order.h"
 #include "plan/races.h"
 #include "plan/spaces.h"
 #include "plan/values.h"
-#include "plan/writers.h"
 
 namespace tutti {
-namespace {
 
-absl::Status FirstFault(absl::Span<const Plan> given, const VerifyProgress& progress) {
+absl::Status Verify(absl::Span<const Plan> given, const VerifyProgress& progress) {
   const auto tell = [&](absl::string_view property) {
     return [&progress, property](double part) {
       if (progress) progress(property, part);
@@ -35,15 +31,6 @@ absl::Status FirstFault(absl::Span<const Plan> given, const VerifyProgress& prog
   if (!order.ok()) return order.status();
   if (absl::Status status = CheckRaces(plans, *order, tell("races")); !status.ok()) return status;
   return CheckValues(plans, *order, tell("values"));
-}
-
-}  // namespace
-
-absl::Status Verify(absl::Span<const Plan> plans, const VerifyProgress& progress) {
-  absl::Status fault = FirstFault(plans, progress);
-  // A fault of a step names the schedule that has written the step.
-  if (fault.ok() || absl::StrContains(fault.message(), "written by schedule")) return fault;
-  return {fault.code(), absl::StrCat(fault.message(), WritersOf(plans))};
 }
 
 }  // namespace tutti

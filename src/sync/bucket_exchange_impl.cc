@@ -209,7 +209,7 @@ Work BucketExchange::Impl::Exchange(int bucket, void* data, absl::Duration timeo
   CallOptions call = mine.caller.Sign(Purpose::kStep, static_cast<std::uint64_t>(step) + 1, {});
   call.timeout = timeout;
   call.stream = stream;
-  return mine.exchange->LaunchShared(/*round=*/0, step, call);
+  return mine.exchange->LaunchShared(step, call);
 }
 
 absl::Status BucketExchange::Impl::SetLossScale(double scale) {

@@ -93,9 +93,9 @@ Work ExchangeBucket::Start(int round, std::int64_t step, const CallOptions& call
   return rounds_[round].Start(options);
 }
 
-Work ExchangeBucket::LaunchShared(int round, std::int64_t step, const CallOptions& call) {
-  Work started = Start(round, step, call);
-  work_ = rounds_[round].LastRun();
+Work ExchangeBucket::LaunchShared(std::int64_t step, const CallOptions& call) {
+  Work started = Start(/*round=*/0, step, call);
+  work_ = rounds_.front().LastRun();
   return started;
 }
 

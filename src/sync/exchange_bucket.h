@@ -32,14 +32,14 @@ class ExchangeBucket {
                                                const Strategy& strategy, const BucketLayout& layout, int index,
                                                void* place = nullptr);
 
-  // Starts the plan of a round; the last run must have ended. A round that there is not fails, at once and on this rank
-  // alone: algorithms name the same round on all ranks. `step` and the bucket's index name the run's random
+  // Starts the plan of a round; the last run must have ended. A round that there is not fails at once, on every rank
+  // that names it: algorithms name the same round on all ranks. `step` and the bucket's index name the run's random
   // numbers, so that a training that resumes from a checkpoint rounds as it would have without the break. `call` holds
   // the caller's options.
   void Launch(int round, std::int64_t step, const CallOptions& call) { work_ = Start(round, step, call); }
-  // Does what Launch does, and returns the Work of the run for the caller to wait for. After a run that is refused,
-  // Finish and runs() are still about the run before.
-  Work LaunchShared(int round, std::int64_t step, const CallOptions& call);
+  // Does what Launch does with the one round of a bucket of gradients, and returns the Work of the run for the caller
+  // to wait for. After a run that is refused, Finish and runs() are still about the run before.
+  Work LaunchShared(std::int64_t step, const CallOptions& call);
   // Waits until out() is final and adds the run's traffic to `statistics`; in() and the states still belong to the
   // plan. On a GPU the stream of the memory waits, and not the caller.
   absl::Status FinishOutput(SyncStatistics& statistics);

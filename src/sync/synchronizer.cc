@@ -56,10 +56,13 @@ absl::Status CheckNeeds(const Strategy& strategy, absl::Span<const Parameter> pa
   if (strategy.algorithm->phase != Phase::kBackground) return absl::OkStatus();
   const BackgroundRounds rounds = strategy.algorithm->background(strategy);
   if (rounds.interval < timeout) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(rounds.interval_option, " of ", strategy.option(rounds.interval_option),
-                   " must be less than the timeout of the communicator, ", absl::FormatDuration(timeout),
-                   ", because a rank may wait for its peers from one round to the next"));
+  const std::string interval =
+      strategy.has(rounds.interval_option)
+          ? absl::StrCat(rounds.interval_option, " of ", strategy.option(rounds.interval_option))
+          : absl::StrCat("the interval of ", absl::FormatDuration(rounds.interval));
+  return absl::InvalidArgumentError(absl::StrCat(interval, " must be less than the timeout of the communicator, ",
+                                                 absl::FormatDuration(timeout),
+                                                 ", because a rank may wait for its peers from one round to the next"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "bindings/cli/processors.h"
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,13 +49,21 @@ TEST(ProcessorsTest, MoreRanksThanProcessorsAreRefused) {
 TEST(ProcessorsTest, LaunchBindsItsRanks) {
   const int ranks = std::min(Processors(), 4);
   const CommandRun run =
-      RunTutti(absl::StrCat("launch --bind --tag-output -n ", ranks, " -- env -u OMP_NUM_THREADS nproc"));
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+      RunTutti(absl::StrCat("launch --bind --tag-output -n ", ranks,
+                            " -- sh -c 'grep -c \"Cpus_allowed_list:.[0-9]*$\" /proc/self/status; true'"));
   const std::vector<cpu_set_t> shares = SharesOfProcessors(ranks).value();
   for (int rank = 0; rank < ranks; ++rank) {
     const int own = CPU_COUNT(&shares[static_cast<std::size_t>(rank)]);
-    EXPECT_THAT(run.out, testing::HasSubstr(absl::StrCat("[", rank, "] ", own, "\n")));
+    EXPECT_THAT(run.out, testing::HasSubstr(absl::StrCat("[", rank, "] ", own == 1 ? 1 : 0, "\n"))) << run.err;
   }
+}
+
+TEST(ProcessorsTest, AProcessBindsItself) {
+  std::thread bound([] {
+    ASSERT_TRUE(BindToShare(0, Processors()).ok());
+    EXPECT_EQ(Processors(), 1);
+  });
+  bound.join();
 }
 
 TEST(ProcessorsTest, ThreadsOfBenchAreNotBound) {

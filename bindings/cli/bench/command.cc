@@ -84,6 +84,16 @@ absl::StatusOr<BenchAbout> AboutOf(Communicator& communicator, const BenchJob& j
   return about;
 }
 
+// The processors of a node, which its ranks share; 0 where that is not known.
+int ProcessorsOfNode(const Communicator& communicator, const BenchOptions& options) {
+  return communicator.plan_options(options.memory_kind()).cost_model->cores_per_node;
+}
+
+bool MayBind(const Communicator& communicator, const BenchOptions& options, const BenchAbout& about) {
+  return !options.bind && about.transport != "inproc" &&
+         about.places.ranks_per_node <= ProcessorsOfNode(communicator, options);
+}
+
 absl::string_view PlaceOf(const BenchFlags& flags) {
   if (!flags.out_of_place) return ", in place where the collective can be";
   return flags.in_place ? ", out of place, and in place where the collective can be" : ", out of place";
@@ -98,7 +108,7 @@ absl::StatusOr<std::string> BeginningOf(Communicator& communicator, const BenchJ
       InWords(about.ranks, about.places), ", transport ", about.transport, ", ",
       options.on_device() ? "memory of GPUs" : absl::StrCat(options.buffers, " buffers"), PlaceOf(job.flags),
       options.rewrite ? ", rewritten before each call" : "", "\n# predicted where ", about.links, "\n");
-  const int processors = communicator.plan_options(options.memory_kind()).cost_model->cores_per_node;
+  const int processors = ProcessorsOfNode(communicator, options);
   if (processors > 0 && about.places.ranks_per_node > processors) {
     absl::StrAppend(&text, "# warning: ", about.places.even(about.ranks) ? "the " : "up to ",
                     about.places.ranks_per_node, " ranks of a node share ", processors,
@@ -138,7 +148,8 @@ absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob&
     return status.ok() ? absl::StatusOr<std::int64_t>(0) : status;
   }
   FILE* const table = job.flags.outputs.rows_to_output() ? stderr : stdout;
-  const TableColumns columns = job.flags.columns();
+  TableColumns columns = job.flags.columns();
+  columns.may_bind = MayBind(communicator, job.options(), *about);
   BenchRecorder recorder(job.flags.outputs, job.earlier, *about, job.flags.repeats, columns, table);
   const absl::Status opened = recorder.Open();
   const absl::StatusOr<bool> told = FilesAreOpen(communicator, opened);
@@ -183,6 +194,10 @@ absl::StatusOr<int> RunProcess(const BenchJob& job) {
   if (!devices.ok()) return devices.status();
   const absl::StatusOr<Bootstrap> bootstrap = BootstrapFromEnvironment();
   if (!bootstrap.ok()) return WithHintOnRefusal(bootstrap.status());
+  // By now the ranks have told each other which of them share a machine. Threads that start later are bound, too.
+  const Identity& identity = bootstrap->identity;
+  const absl::Status bound = options.bind ? BindToShare(identity.local_rank, identity.local_size) : absl::OkStatus();
+  if (!bound.ok()) return bound;
   if (absl::Status agreed = CheckAgreementOnFlags(*bootstrap, job.flags); !agreed.ok()) return agreed;
   const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
       Communicator::Create(*bootstrap, OptionsOf(options, bootstrap->identity.local_rank, *devices));
@@ -232,9 +247,6 @@ absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
     return absl::InvalidArgumentError(
         "--bind is for processes, and --transport inproc has threads of one: leave --bind out");
   }
-  if (options.bind && launched) {
-    if (absl::Status bound = BindToShare(identity->local_rank, identity->local_size); !bound.ok()) return bound;
-  }
   if (options.traffic.root >= ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--root ", options.traffic.root, " must be in 0…", ranks - 1));
   }
@@ -273,8 +285,9 @@ void AddBench(CLI::App& app, Invocation& invocation) {
   AddBenchFlags(*bench, job->flags);
   RefuseFlagsOfOthers(*bench);
   bench->footer(
-      "Columns are those of nccl-tests: time is the mean of the calls, p50 their median, each on the slowest rank:\n"
-      "docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
+      "Columns are those of nccl-tests (with -a 3): time is the mean of the calls, p50 their median, each on the "
+      "slowest\n"
+      "rank: docs/benchmarking.md. Under a launcher (mpirun, srun, torchrun) its ranks are measured, on any hosts:\n"
       "docs/several_machines.md.\n"
       "  tutti bench all_reduce --ranks 2 -b 4 -e 256M -f 4 --json mapped.json --csv mapped.csv\n"
       "  tutti bench all_reduce --ranks 2 --messages --json messages.json --compare mapped.json --plot both.svg\n"

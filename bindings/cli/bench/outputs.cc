@@ -100,7 +100,7 @@ void BenchRecorder::Note(const std::string& note) {
 
 absl::Status BenchRecorder::Finish() {
   const bool any_rows = !records_.back().rows.empty();
-  if (any_rows) std::fprintf(table_, "%s\n", TableFooting(records_.back().rows).c_str());
+  if (any_rows) std::fprintf(table_, "%s\n", TableFooting(records_.back().rows, columns_.may_bind).c_str());
   if (picture_.has_value()) {
     if (any_rows && !picture_->rewinds()) picture_->ReplaceEnd(PictureOf(records_), "");
     picture_->Finish().IgnoreError();

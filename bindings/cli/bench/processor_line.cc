@@ -26,7 +26,10 @@ std::int64_t ProcessorLine::Nanos() const {
   text.remove_prefix(first_end + 1);
   std::int64_t nanos = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), nanos);
-  return error == std::errc() ? nanos : -1;
+  // A kernel that does not count writes zeros. A thread that reads this has run at least once.
+  const auto left = static_cast<std::size_t>(text.data() + text.size() - end);
+  const bool counts = error == std::errc() && left > 1 && absl::string_view(end, 2) != " 0";
+  return counts ? nanos : -1;
 }
 
 }  // namespace tutti::cli

@@ -6,6 +6,12 @@
 
 namespace tutti::cli {
 
+// Whether a call was long for want of a processor: a rank stood in line for half of what the call took beyond the
+// median of the calls, or longer.
+inline bool WantedProcessor(double in_line, double time, double median) {
+  return in_line > 0 && time > median && 2 * in_line >= time - median;
+}
+
 class ProcessorLine {
  public:
   // Of the calling thread.

@@ -216,7 +216,8 @@ std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured, doubl
                    [&](std::size_t a, std::size_t b) { return measured.times[a] > measured.times[b]; });
   longest_first.resize(std::max<std::size_t>(longest_first.size() / 100, 1));
   const auto in_line = [&](std::size_t call) {
-    return 2 * static_cast<double>(measured.in_line[call]) >= static_cast<double>(measured.times[call]) - median;
+    return WantedProcessor(static_cast<double>(measured.in_line[call]), static_cast<double>(measured.times[call]),
+                           median);
   };
   const auto most = std::max_element(of_ranks.begin(), of_ranks.end());
   return ProcessorWaits{

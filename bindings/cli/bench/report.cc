@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bindings/cli/bench/processor_line.h"
 
 namespace tutti::cli {
 namespace {
@@ -63,14 +64,17 @@ std::string NameOf(Rank rank, const BenchAbout& about) {
 
 // Whether processors were what long calls waited for.
 std::string CauseLine(const BenchRow& row, const ProcessorWaits& waits, const BenchAbout& about) {
-  const bool in_line = 2 * waits.longest_us >= row.max_us - row.p50_us;
-  return absl::StrFormat(
-      "#   in call %d %s stood in line for a processor longer than other ranks, for %s us: %s; of the %d longest "
-      "calls, %d were long for want of a processor\n",
-      row.longest_call, NameOf(waits.rank, about), Microseconds(waits.longest_us),
-      in_line ? "that made the call long"
-              : "too short to have made the call long, which a link did, or a rank that slept or was stopped",
-      waits.slow_calls, waits.slow_calls_in_line);
+  const std::string most =
+      waits.longest_us > 0
+          ? absl::StrFormat(
+                "%s stood in line for a processor longest, for %s us: %s", NameOf(waits.rank, about),
+                Microseconds(waits.longest_us),
+                WantedProcessor(waits.longest_us, row.max_us, row.p50_us)
+                    ? "that made the call long"
+                    : "something else made the call long, such as a link, or a rank that slept or was stopped")
+          : "no rank stood in line for a processor";
+  return absl::StrFormat("#   in call %d %s; long for want of a processor: %d of the %d longest\n", row.longest_call,
+                         most, waits.slow_calls_in_line, waits.slow_calls);
 }
 
 // What to do where ranks ran on one processor by turns; "" where they did not.
@@ -139,9 +143,9 @@ std::string LatencyLines(const BenchRow& row, const BenchAbout& about) {
   return absl::StrCat(spread, row.waits.has_value() ? CauseLine(row, *row.waits, about) : "", all);
 }
 
-std::string TableFooting(absl::Span<const BenchRow> rows) {
+std::string TableFooting(absl::Span<const BenchRow> rows, bool may_bind) {
   return absl::StrCat(Verdict(rows), AverageOf(rows, "tutti"), AverageOf(rows, "nccl"), NotesOnBandwidth(rows),
-                      NoteOnProcessors(rows));
+                      may_bind ? NoteOnProcessors(rows) : "");
 }
 
 }  // namespace tutti::cli

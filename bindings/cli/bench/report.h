@@ -14,15 +14,19 @@ namespace tutti::cli {
 struct TableColumns {
   bool host = false;     // the time of the host, which only calls on the memory of GPUs have
   bool place = false;    // whether the call is in place
-  bool latency = false;  // below each line a LatencyLines
+  bool latency = false;  // below each line LatencyLines
+  // Whether --bind would keep ranks from one processor: it is not given, and a node has a processor for each of its
+  // ranks.
+  bool may_bind = false;
 };
 
 std::string TableHeading(const TableColumns& columns);
 std::string TableLine(const BenchRow& row, const TableColumns& columns);
 // Why the longest call of a row took as long, in words; `about` has the hosts of the ranks.
 std::string LatencyLines(const BenchRow& row, const BenchAbout& about);
-// Whether all rows were right, the average of their bus bandwidth, and why that may not be the rate of a link.
-std::string TableFooting(absl::Span<const BenchRow> rows);
+// Whether all rows were right, the average of their bus bandwidth, why that may not be the rate of a link, and with
+// `may_bind` whether ranks shared a processor.
+std::string TableFooting(absl::Span<const BenchRow> rows, bool may_bind);
 
 // Microseconds with as many digits as are of interest.
 std::string Microseconds(double microseconds);

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "bindings/cli/check/checks.h"
+#include "bindings/cli/check/current_case.h"
 #include "tutti/codecs/random.h"
 #include "tutti/codecs/wire_header.h"
 #include "tutti/extension.h"
@@ -364,29 +366,31 @@ absl::StatusOr<std::string> CheckCodec(const Codec& codec) {
   int messages = 0;
   for (const CodecOptions& options : all) {
     CodecCheck check(codec, options);
-    const auto in_case = [&](absl::string_view input, std::int64_t count, const absl::Status& status) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(ToString({&codec, options}), ", ", count, " elements, ", input, ": ", status.message()));
+    // Makes a check of one case; its error names the case, and so does a signal while the check runs.
+    const auto in_case = [&](absl::string_view input, std::int64_t count, absl::FunctionRef<absl::Status()> made) {
+      const std::string what = absl::StrCat(ToString({&codec, options}), ", ", count, " elements, ", input);
+      SetCurrentCase(what);
+      const absl::Status status = made();
+      return status.ok() ? status : absl::FailedPreconditionError(absl::StrCat(what, ": ", status.message()));
     };
     for (const std::int64_t count : {0, 1, 2, 3, 31, 63, 64, 65, 1023, 1024, 1025, 10007}) {
+      absl::Status status;
       for (const Input& input : kInputs) {
-        if (absl::Status status = check.CheckInput(input, count); !status.ok())
-          return in_case(input.name, count, status);
+        status.Update(in_case(input.name, count, [&] { return check.CheckInput(input, count); }));
+        if (!status.ok()) return status;
         ++messages;
       }
       if (count == 0) continue;
-      if (absl::Status status = check.CheckNotFinite(count); !status.ok())
-        return in_case("one not finite", count, status);
-      if (absl::Status status = check.CheckWrongMessages(count); !status.ok()) {
-        return in_case("damaged messages", count, status);
-      }
+      status.Update(in_case("one not finite", count, [&] { return check.CheckNotFinite(count); }));
+      if (!status.ok()) return status;
+      status.Update(in_case("damaged messages", count, [&] { return check.CheckWrongMessages(count); }));
+      if (!status.ok()) return status;
     }
     if (options.rounding == Rounding::kStochastic) {
       constexpr std::int64_t kCount = 500;
       for (const Input& input : {kUniform, kPositive}) {
-        if (absl::Status status = check.CheckAverage(input, kCount); !status.ok()) {
-          return in_case(input.name, kCount, status);
-        }
+        const absl::Status status = in_case(input.name, kCount, [&] { return check.CheckAverage(input, kCount); });
+        if (!status.ok()) return status;
       }
     }
     if (options == codec.defaults) error = check.largest_error();

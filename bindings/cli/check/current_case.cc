@@ -15,8 +15,10 @@ class SafeText {
  public:
   void Set(absl::string_view text) {
     size_.store(0);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the text changes only now
     const std::size_t size = std::min(text.size(), sizeof bytes_);
     std::copy_n(text.data(), size, bytes_);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     size_.store(size);
   }
   absl::string_view Get() const { return {bytes_, size_.load()}; }
@@ -34,7 +36,8 @@ struct TellingSignal {
   absl::string_view name;
 };
 constexpr TellingSignal kSignals[] = {{SIGSEGV, "SIGSEGV"}, {SIGFPE, "SIGFPE"}, {SIGBUS, "SIGBUS"},
-                                      {SIGABRT, "SIGABRT"}, {SIGILL, "SIGILL"}, {SIGINT, "SIGINT"}};
+                                      {SIGABRT, "SIGABRT"}, {SIGILL, "SIGILL"}, {SIGINT, "SIGINT"},
+                                      {SIGTERM, "SIGTERM"}};
 
 void Write(absl::string_view text) { (void)!::write(STDERR_FILENO, text.data(), text.size()); }
 

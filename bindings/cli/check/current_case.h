@@ -6,8 +6,8 @@
 
 namespace tutti::cli {
 
-// Lets a signal by which a program crashes or is interrupted say on standard error what is being tried, before it ends
-// the process.
+// Lets a signal by which a program crashes, is interrupted or told to end (SIGTERM) say on standard error what is being
+// tried, before it ends the process. Of the calling thread this is so also where its stack is exhausted.
 void TellCaseOnSignals();
 
 // Says which name is being checked, on any thread that has no case of its own. One thread calls it, between checks.

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bindings/cli/check/checks.h"
@@ -49,19 +51,29 @@ std::string StepText(const Plan& plan, StepId id) {
 
 // How two plans of one rank differ; empty: not at all.
 std::string Difference(const Plan& one, const Plan& other) {
-  if (one.steps == other.steps && one.refs == other.refs && one.deps == other.deps && one.codecs == other.codecs &&
-      one.coefficients == other.coefficients && one.mixing == other.mixing &&
-      one.scratch_bytes == other.scratch_bytes && one.state_bytes == other.state_bytes) {
-    return "";
-  }
   const std::size_t steps = std::max(one.steps.size(), other.steps.size());
   for (StepId id = 0; id < steps; ++id) {
     const std::string first = StepText(one, id);
     const std::string second = StepText(other, id);
     if (first != second) return absl::StrCat("step ", id, " is first ", first, ", then ", second);
   }
-  return absl::StrCat("they have scratch of ", one.scratch_bytes, " and ", other.scratch_bytes, " bytes, state of ",
-                      one.state_bytes, " and ", other.state_bytes, ", or mix differently");
+  const auto same_state = [](const StateRange& a, const StateRange& b) {
+    return a.name == b.name && a.kind == b.kind && a.of == b.of && a.range == b.range &&
+           a.first_element == b.first_element && a.divisor == b.divisor;
+  };
+  const std::pair<absl::string_view, bool> fields[] = {
+      {"steps", one.steps == other.steps && one.refs == other.refs && one.deps == other.deps},
+      {"codecs", one.codecs == other.codecs},
+      {"coefficients", one.coefficients == other.coefficients},
+      {"groups of native steps", one.groups == other.groups},
+      {"states", one.state_bytes == other.state_bytes && absl::c_equal(one.states, other.states, same_state)},
+      {"bytes of scratch", one.scratch_bytes == other.scratch_bytes},
+      {"bytes of input and output", one.in_bytes == other.in_bytes && one.out_bytes == other.out_bytes},
+      {"mixing of weights", one.mixing == other.mixing && one.mixing_nodes == other.mixing_nodes}};
+  for (const auto& [field, same] : fields) {
+    if (!same) return absl::StrCat("their ", field, " differ");
+  }
+  return "";
 }
 
 // Builds the plans of all ranks, and verifies them.

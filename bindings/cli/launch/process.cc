@@ -68,7 +68,11 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::fcntl(common.secret_fd, F_SETFD, 0);
   const auto own = static_cast<std::size_t>(local_rank);
-  if (!common.processors.empty()) ::sched_setaffinity(0, sizeof(cpu_set_t), &common.processors[own]);
+  if (!common.processors.empty() && ::sched_setaffinity(0, sizeof(cpu_set_t), &common.processors[own]) != 0) {
+    const int error = -errno;  // below 0: of --bind, and not of the program
+    [[maybe_unused]] const ssize_t written = ::write(failure, &error, sizeof(error));
+    ::_exit(127);
+  }
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &common.signals, nullptr);
   ::execvpe(arguments[0], arguments, environment);
@@ -142,6 +146,10 @@ absl::StatusOr<RankProcess> StartRank(const ProcessTemplate& common, Rank local_
   }
   if (got == sizeof(error)) {
     ::waitpid(child, nullptr, 0);
+    if (error < 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("launch: --bind: rank ", rank, " cannot be bound: ", std::strerror(-error)));
+    }
     const std::string& program = common.command[0];
     const std::string here = "./" + program;
     const bool in_folder = error == ENOENT && program.find('/') == program.npos && ::access(here.c_str(), X_OK) == 0;

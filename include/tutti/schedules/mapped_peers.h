@@ -18,7 +18,7 @@ namespace tutti::schedules {
 // second round of signals, after which an input may change. A copy of more bytes costs more than a round.
 inline constexpr std::int64_t kOneShotBytes = 256;
 
-// The scratch of a lane (kLaneScratchBytes): within it a rank may be several calls ahead of its peers, and needs no
+// The scratch of a lane: within it a rank may be several calls ahead of its peers, and needs no
 // memory of the arena.
 inline constexpr std::int64_t kLaneBytes = 64 << 10;
 
@@ -57,7 +57,7 @@ inline std::vector<Ref> OnEveryRank(const PlanBuilder& b, const Ref& ref) {
 }
 
 // The whole input, or output, of the root, also where this rank has no such buffer. Only the root knows whether its own
-// call is in place: a root that passes one buffer announces it as input and as output (Channel::Signal). Only for whole
+// call is in place: a root that passes one buffer announces it as input and as output. Only for whole
 // calls, since the buffers of a part of a plan (PlanBuilder::Within) may lie elsewhere.
 inline Ref InputOfRoot(const PlanBuilder& b) {
   const CollectiveSpec& spec = b.spec();

@@ -1,7 +1,7 @@
 // Every rank gives each rank a block, pair by pair: step s sends to the rank s places ahead and receives from the rank
 // s places behind, so that at every step each rank is the target of one message only. No step waits for another.
-#ifndef TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
-#define TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#ifndef TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#define TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -82,4 +82,4 @@ inline absl::Status PairwiseCompetes(const CollectiveSpec& spec, int size, const
 
 }  // namespace tutti::schedules
 
-#endif  // TUTTI_TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_
+#endif  // TUTTI_SCHEDULES_PAIRWISE_EXCHANGE_H_

@@ -2,8 +2,7 @@
 // scratch by turns, stage after stage, small enough that a slot is still in cache when peers read it.
 //
 // All ranks meet before the first stage, as they do at the beginning of the collective's plans for buffers that peers
-// can map: until then both plans are the same, and then all ranks know which of the two serves their buffers
-// (docs/decisions/0022).
+// can map: until then both plans are the same, and then all ranks know which of the two serves their buffers.
 #ifndef TUTTI_SCHEDULES_STAGES_H_
 #define TUTTI_SCHEDULES_STAGES_H_
 
@@ -130,8 +129,7 @@ inline void FillThenRead(PlanBuilder& b, const Stages& stages, absl::FunctionRef
 // `reader`, or every rank where there is no `reader`, reads the reduced chunks of the others: one round of signals for
 // each stage, and two before the first. A rank reads its own chunk of the inputs where it lies, not from a slot. The
 // result is not reduced straight into the slot, whose lines a peer has read two stages before: a processor that stores
-// to such lines one by one waits for the peer to give each of them up, but a long copy does not wait
-// (docs/decisions/0022).
+// to such lines one by one waits for the peer to give each of them up, but a long copy does not wait.
 inline void ReduceInStages(PlanBuilder& b, std::optional<Rank> reader = std::nullopt) {
   const bool reads = reader.value_or(b.rank()) == b.rank();
   const bool is_read = reader != b.rank();

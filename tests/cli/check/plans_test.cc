@@ -147,13 +147,38 @@ constinit const Algorithm kMisspells = {.name = "misspells",
                                         .build = [](const Strategy&, int, PlanBuilder& b) { BuildSelected(b); }};
 constinit const Algorithm* const kAlgorithms[] = {&kMisspells};
 
+// A codec that crashes where it encodes three elements.
+const Codec& Bf16() { return **FindCodec("bf16"); }
+constinit const Codec kCrashes = {
+    .name = "crashes",
+    .summary = "",
+    .error_bound = "",
+    .largest_error = [](absl::Span<const float>, const CodecOptions&) { return 1.0; },
+    .options = "",
+    .defaults = {},
+    .validate = [](const CodecOptions& options) { return CheckTaken("crashes", "", options); },
+    .encoded_bytes = [](std::int64_t count,
+                        const CodecOptions& options) { return Bf16().encoded_bytes(count, options); },
+    .encode =
+        [](absl::Span<const float> src, const CodecOptions& options, std::uint64_t draw, absl::Span<std::uint8_t> dst) {
+          if (src.size() == 3) (void)std::raise(SIGSEGV);
+          Bf16().encode(src, options, draw, dst);
+        },
+    .decode = [](absl::Span<const std::uint8_t> src, const CodecOptions& options, bool accumulate,
+                 absl::Span<float> dst) { return Bf16().decode(src, options, accumulate, dst); }};
+constinit const Codec* const kCodecs[] = {&kCrashes};
+
 // `tutti check` in a process that has the records above.
 [[noreturn]] void CheckWithExtension(const std::string& name) {
-  const absl::Status registered = RegisterExtension(
-      {.name = "tests", .tutti_version = Version(), .schedules = kSchedules, .algorithms = kAlgorithms});
+  const absl::Status registered = RegisterExtension({.name = "tests",
+                                                     .tutti_version = Version(),
+                                                     .schedules = kSchedules,
+                                                     .codecs = kCodecs,
+                                                     .algorithms = kAlgorithms});
   CLI::App app;
   Invocation invocation;
   AddCheck(app, invocation);
+  std::signal(SIGINT, SIG_DFL);  // a script that starts tests in the background ignores SIGINT
   app.parse("check " + name);
   const absl::StatusOr<int> code = registered.ok() ? invocation.action() : registered;
   std::exit(code.value_or(1));
@@ -165,6 +190,11 @@ TEST(CheckPlansDeathTest, ASignalNamesTheCaseAndEndsTheProcess) {
               "f32, sum, in place\n");
   EXPECT_EXIT(CheckWithExtension("all_reduce:is_interrupted"), testing::KilledBySignal(SIGINT),
               "tutti: SIGINT while this was checked: all_reduce:is_interrupted: 3 ranks in mapped memory, count 1, ");
+}
+
+TEST(CheckPlansDeathTest, ASignalInACodecNamesTheMessage) {
+  EXPECT_EXIT(CheckWithExtension("codec=crashes"), testing::KilledBySignal(SIGSEGV),
+              "tutti: SIGSEGV while this was checked: codec=crashes: crashes, 3 elements, zeros\n");
 }
 
 TEST(CheckPlansDeathTest, AMisspeltOptionIsNamed) {

@@ -46,8 +46,9 @@ def load(states: Sequence[Mapping[str, Any]] | None, exchange: Exchanges) -> Non
     mine = state_of(exchange)
     if not _suits(states[0], mine):
         if dist.get_rank() == 0:
-            warnings.warn(f"the checkpoint has the state of strategy {states[0]['strategy']!r}, and this is strategy "
-                          f"{mine['strategy']!r}, which starts anew, from the weights of the checkpoint", stacklevel=2)
+            saved, own = (f"{state['strategy']!r} of {state[_WRAPPER]}'s wrapper" for state in (states[0], mine))
+            warnings.warn(f"the checkpoint has the state of strategy {saved}, and this is strategy {own}, which starts "
+                          "anew, from the weights of the checkpoint", stacklevel=2)
         return
     if len(states) == dist.get_world_size():
         states = [states[dist.get_rank()]]
