@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -315,8 +316,10 @@ constinit const Codec kCopies = {
     .defaults = {},
     .validate = [](const CodecOptions& options) { return CheckTaken("copies", "", options); },
     .encoded_bytes = [](std::int64_t count, const CodecOptions&) { return 4 * count; },
-    .encode = [](absl::Span<const float> src, const CodecOptions&, std::uint64_t,
-                 absl::Span<std::uint8_t> dst) { std::memcpy(dst.data(), src.data(), dst.size()); },
+    .encode =
+        [](absl::Span<const float> src, const CodecOptions&, std::uint64_t, absl::Span<std::uint8_t> dst) {
+          std::copy_n(reinterpret_cast<const std::uint8_t*>(src.data()), dst.size(), dst.data());
+        },
     .decode =
         [](absl::Span<const std::uint8_t> src, const CodecOptions&, bool accumulate, absl::Span<float> dst) {
           if (src.size() != 4 * dst.size()) return absl::DataLossError("another length");
