@@ -14,7 +14,7 @@ inline bool WantedProcessor(double in_line, double time, double median) {
 
 class ProcessorLine {
  public:
-  // Of the calling thread.
+  // Tells the times of the calling thread.
   ProcessorLine();
   ~ProcessorLine();
   ProcessorLine(const ProcessorLine&) = delete;

@@ -207,9 +207,10 @@ absl::Status BenchRank::GatherInLine(Measured& measured) {
   return status;
 }
 
-std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured, double median) const {
+std::optional<ProcessorWaits> BenchRank::WaitsOf(const Measured& measured) const {
   const std::vector<std::int64_t>& of_ranks = measured.in_line_of_ranks;
   if (of_ranks.empty() || absl::c_linear_search(of_ranks, kUnknown)) return std::nullopt;
+  const double median = MedianOf({measured.times.begin(), measured.times.end()});
   std::vector<std::size_t> longest_first(measured.times.size());
   std::iota(longest_first.begin(), longest_first.end(), std::size_t{0});
   std::stable_sort(longest_first.begin(), longest_first.end(),
@@ -237,8 +238,7 @@ absl::StatusOr<double> BenchRank::Predict(const std::string& name) {
 }
 
 absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
-  const std::optional<ProcessorWaits> waits =
-      WaitsOf(measured, MedianOf({measured.times.begin(), measured.times.end()}));
+  const std::optional<ProcessorWaits> waits = WaitsOf(measured);  // before the times lose the order of the calls
   std::sort(measured.times.begin(), measured.times.end());
   const std::size_t windows = measured.times.size();
   const auto of_a_call = [&](auto nanoseconds) { return static_cast<double>(nanoseconds) / 1e3 / measured.window; };

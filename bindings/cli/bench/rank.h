@@ -75,7 +75,7 @@ class BenchRank {
   // Gathers what all ranks took in the longest window of a caller, whose times are now the maxima over the ranks; `own`
   // are those of this rank.
   absl::Status GatherLongest(Measured& measured, const std::vector<std::int64_t>& own);
-  // The same of the times in line for a processor, where all ranks know them.
+  // Gathers how long all ranks stood in line for a processor in that window.
   absl::Status GatherInLine(Measured& measured);
   // Seconds that so many windows of the first caller take together, the maximum over the ranks.
   absl::StatusOr<double> TimeOfBatch(int windows);
@@ -83,8 +83,8 @@ class BenchRank {
   // for, or as many as fit into the time.
   absl::StatusOr<int> WarmUp();
   absl::StatusOr<BenchRow> RowOf(Measured& measured);
-  // `median` in nanoseconds, of measured.times, which are in the order of the calls.
-  std::optional<ProcessorWaits> WaitsOf(const Measured& measured, double median) const;
+  // How long ranks stood in line; measured.times are in the order of the calls. nullopt where that is not known.
+  std::optional<ProcessorWaits> WaitsOf(const Measured& measured) const;
   // Microseconds that a call is predicted to take with the schedule of that name.
   absl::StatusOr<double> Predict(const std::string& name);
   template <typename T>

@@ -77,7 +77,7 @@ std::string CauseLine(const BenchRow& row, const ProcessorWaits& waits, const Be
                          most, waits.slow_calls_in_line, waits.slow_calls);
 }
 
-// What to do where ranks ran on one processor by turns; "" where they did not.
+// A note where ranks ran on one processor by turns, and what to do about it; "" where they did not.
 std::string NoteOnProcessors(absl::Span<const BenchRow> rows) {
   const auto shares = [](const BenchRow& row) {
     return 2 * row.preempted > static_cast<std::int64_t>(row.calls) * row.ranks;
