@@ -18,10 +18,10 @@
 
 namespace tutti {
 
-// The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain or Shutdown,
-// never from the call that posted the message. A Completion is a plain struct that its owner embeds; the owner keeps
+// The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain, CallEnded or
+// Shutdown, never from the call that posted the message. A Completion is a plain struct that its owner embeds; the owner keeps
 // it, and the message's memory, alive until `done` is called. `done` may call Send and Recv (they end in a later
-// Progress), but no other function of the transport.
+// one of these calls), but no other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
   // The rank whose message a RecvFromAny takes, written once that rank is known and before `done` is called; until
@@ -120,6 +120,10 @@ class Transport {
   // Progress for a caller that calls seldom: takes all that has arrived, but works for 10 ms at most while peers go on
   // sending. A transport whose Progress takes all that has arrived inherits this one.
   virtual bool Drain() { return Progress(); }
+  // Calls the completions of messages that have ended, as a short one does while it is posted; true when it has called
+  // any. CallEnded looks for nothing that has come, and so costs no call of the kernel. Nobody has to call it. A
+  // transport whose messages all end under Progress inherits this one.
+  virtual bool CallEnded() { return false; }
 
   // Returns when Progress has something to do, when Check may have news, after Wake or Endpoint::Wake of a peer, or at
   // `until`, whichever is first; may return early. A Wake before the call counts. Never spins: where a transport cannot

@@ -261,6 +261,7 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
   std::int64_t touched = 0;
   std::int64_t since_ringing = 0;
   do {
+    const std::int64_t messages = messages_;
     if (run.at_branch()) run.Branch();
     if (run.refusal_told_) return Polled::kMoved;
     while (!run.ready_.empty()) {
@@ -278,7 +279,9 @@ Executor::Polled HostExecutor::Advance(HostRun& run) {
       if (absl::Status status = Execute(run, step); !status.ok()) return Fail(run, std::move(status));
       moved = true;
     }
-    if (run.at_branch()) continue;
+    // Short sends have ended by now, and a run that waits for nothing else ends without a look at the network.
+    if (messages_ > messages) transport_.CallEnded();
+    if (!run.ready_.empty() || run.at_branch()) continue;
     if (run.waiting_.empty()) break;
     if (moved) LookFor(run, run.current->instructions[run.waiting_.front()], kLooks);
     if (const Polled ended = LookForSignals(run); ended != Polled::kNothing) return ended;

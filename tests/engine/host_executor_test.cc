@@ -91,6 +91,25 @@ TEST_F(HostExecutorTest, ReceivesWhenTheMessageArrivesAndNoSooner) {
   EXPECT_EQ(executor().calls(), 1);
 }
 
+TEST_F(HostExecutorTest, ACallWhoseMessageIsThereEndsInTheFirstPoll) {
+  // The tag of the call is that of a first call, which takes no message that has not been sent.
+  Call& first = Add(kRecv, "message", values_.data());
+  const std::vector<float> sent(kCount, 2.0f);
+  Ended ended[2];
+  const std::uint64_t tag = first.run().channel.TagOf(first.run(), first.program().instructions[0]);
+  executor().Poll();
+  for (Ended& end : ended) peer().endpoint(0).Send(tag, sent.data(), kCount * 4, &end);
+  while (!first.done(1)) executor().Poll();
+  std::vector<float> later(kCount);
+  Call& second = Add(kRecv, "message", later.data());
+  ASSERT_EQ(second.run().channel.TagOf(second.run(), second.program().instructions[0]), tag);
+  EXPECT_EQ(executor().Poll(), Polled::kMoved);
+  EXPECT_TRUE(second.done(1));
+  EXPECT_EQ(later, sent);
+  peer().Progress();
+  EXPECT_EQ(ended[1].times, 1);
+}
+
 TEST_F(HostExecutorTest, AMessageOfAnotherLengthIsAnErrorOfAll) {
   Call& call = Add(kRecv, "message", values_.data());
   Call& other = Add(kRecv, "message", values_.data());

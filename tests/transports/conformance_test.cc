@@ -171,6 +171,35 @@ TEST_P(TransportConformance, CompletionsAreNeverInline) {
   });
 }
 
+TEST_P(TransportConformance, CallEndedCallsWhatHasEndedOnceAndLooksForNothing) {
+  RunRanks(2, [&](RankDriver& me) {
+    Endpoint& peer = me.transport.endpoint(1 - me.rank);
+    const std::vector<char> sent = {1, 2};
+    std::vector<char> received(2);
+    if (me.rank == 0) {
+      Op first, second;
+      peer.Send(1, &sent[0], 1, &first);
+      peer.Send(2, &sent[1], 1, &second);
+      while (me.transport.CallEnded()) {
+      }
+      me.Await({&first, &second});
+      EXPECT_EQ(first.calls + second.calls, 2);
+      return;
+    }
+    Op first, second;
+    peer.Recv(2, &received[1], 1, &second);
+    me.Await({&second});  // the message before this one has come, too
+    peer.Recv(1, &received[0], 1, &first);
+    EXPECT_EQ(first.calls, 0);
+    const bool called = me.transport.CallEnded();
+    EXPECT_EQ(first.calls, called ? 1 : 0);
+    EXPECT_FALSE(me.transport.CallEnded());
+    me.Await({&first});
+    EXPECT_EQ(first.calls, 1);
+    EXPECT_EQ(received, sent);
+  });
+}
+
 // A completion posts the next message, as the engine does.
 struct Relay : Completion {
   RankDriver* driver = nullptr;

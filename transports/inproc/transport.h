@@ -50,6 +50,7 @@ class InprocTransport final : public Transport {
   Endpoint& endpoint(Rank peer) override { return endpoints_[static_cast<std::size_t>(peer)]; }
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
+  bool CallEnded() override { return ended_.CallAll(); }
   void Sleep(absl::Time until) override;
   void Wake() override { port_->Wake(); }
   absl::Span<const Loss> Check() override;

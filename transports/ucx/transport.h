@@ -57,6 +57,7 @@ class UcxTransport final : public Transport {
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
   bool Drain() override;
+  bool CallEnded() override;
   void Sleep(absl::Time until) override;
   void Wake() override;
   absl::Span<const Loss> Check() override;
@@ -167,7 +168,6 @@ class UcxTransport final : public Transport {
   // The error with which messages that failed because of `peer` end; OK while the error is not known.
   absl::Status VerdictOn(Rank peer) const;
   void EndHeld();
-  bool CallEnded();
 
   // Whether `peer` reads the message, `bytes` bytes that this rank sends from `data`, straight from this rank's memory.
   bool IsReadByPeer(const UcxEndpoint& peer, const void* data, std::int64_t bytes) const;
