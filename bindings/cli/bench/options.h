@@ -103,7 +103,7 @@ struct BenchRow {
   bool in_place = false;
   int repeat = 1;  // which of the --repeats
   int calls = 0;
-  double predicted_us = 0;  // what the selector predicts of the schedule; 0 where there is no schedule
+  double predicted_us = 0;  // what the selector predicts of the schedule; 0 where it predicts nothing
 };
 
 }  // namespace tutti::cli

@@ -49,7 +49,7 @@ Json ObjectOf(const BenchRow& row) {
       {"rewrite", row.rewrite},
       {"in_place", row.in_place},
       {"calls", row.calls},
-      {"predicted_us", IfAny(has_schedule, row.predicted_us)},
+      {"predicted_us", IfAny(row.predicted_us > 0, row.predicted_us)},
       {"schedule_chosen", IfAny(has_schedule, row.schedule_chosen)},
       {"messages", row.messages},
       {"repeat", row.repeat},

@@ -124,7 +124,7 @@ std::string TableLine(const BenchRow& row, const TableColumns& columns) {
                          GigabytesPerSecond(row.busbw_gb_s), Wrong(row), Microseconds(row.p50_us),
                          Microseconds(row.p99_us), Microseconds(row.max_us),
                          columns.host ? absl::StrFormat(" %9s", Microseconds(row.host_us)) : "", how,
-                         row.schedule.empty() ? "-" : Microseconds(row.predicted_us),
+                         row.predicted_us > 0 ? Microseconds(row.predicted_us) : "-",
                          !columns.place ? ""
                          : row.in_place ? "  in"
                                         : "  out");
