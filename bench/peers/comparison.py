@@ -1,8 +1,9 @@
 """What comparisons of libraries share: options, the loop that measures in turns, and what the rows say together.
 
 Rounds are interleaved: in each, every library measures the same group of sizes right after the others, in an order that
-rotates, because the speed of a shared machine drifts within minutes. A figure is the median over the rounds; a ratio is
-the median of the ratios within each round.
+rotates, because the speed of a shared machine drifts within minutes. A figure is the mean over the calls, as in
+nccl-tests and the OSU benchmarks (the time of all timed calls together, on the rank that took longest for them, by
+their number), and of the rounds the median; a ratio is the median of the ratios within each round.
 """
 
 import contextlib
@@ -90,16 +91,16 @@ def measure(runs, programs, rows):
 
 
 def summarize(rows, labels, rivals):
-    """One entry for each (labels, ranks, bytes): median µs by name, and Tutti's advantage over each group of rivals."""
+    """One entry for each (labels, ranks, bytes): µs by name, and Tutti's advantage over each group of rivals."""
     cells = {}
     for row in rows:
         # Sizes under one element a rank are all measured as one element a rank: the last of them counts.
         key = tuple(row[name] for name in (*labels, "ranks", "bytes"))
-        cells.setdefault(key, {}).setdefault(row["name"], {})[row["round"]] = row["p50_us"]
+        cells.setdefault(key, {}).setdefault(row["name"], {})[row["round"]] = row["time_us"]
     summary = []
     for key, by_name in cells.items():
         entry = {**dict(zip((*labels, "ranks", "bytes"), key)),
-                 "p50_us": {name: statistics.median(rounds.values()) for name, rounds in by_name.items()}}
+                 "time_us": {name: statistics.median(rounds.values()) for name, rounds in by_name.items()}}
         ours = by_name.get("tutti", {})
         for label, names in rivals.items():
             present = [by_name[n] for n in names if n in by_name]

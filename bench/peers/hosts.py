@@ -51,7 +51,7 @@ def runs(options):
 
 def show_time(entry, name):
     """The time, and the share of the wire's rate that it is."""
-    time_us, wire_us = entry["p50_us"].get(name), entry["wire_us"]
+    time_us, wire_us = entry["time_us"].get(name), entry["wire_us"]
     if time_us is None or wire_us is None or entry["bytes"] < SHARE_FROM or name == IN_CODEC:
         return time_of(entry, name)
     return f"{show_us(time_us)} ({100 * wire_us / time_us:.0f} %)"
@@ -92,7 +92,7 @@ def write_results(folder, names, facts, rows):
     result = result_of(facts, rows, LABELS, RIVALS)
     for entry in result["summary"]:
         entry["wire_us"] = wire.time_us(entry["collective"], entry["ranks"], entry["rate"], entry["bytes"])
-        times = entry["p50_us"]
+        times = entry["time_us"]
         if IN_CODEC in times and (peers := [times[name] for name in PEERS if name in times]):
             entry[f"times_faster_than_{CODED}"] = round(min(peers) / times[IN_CODEC], 2)
     plotted = any(row["collective"] == PLOTTED for row in rows)

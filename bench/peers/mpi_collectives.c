@@ -162,13 +162,17 @@ static int Ascending(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-// Sorted times of the calls, each the maximum over the ranks; on rank 0 only.
-static void TimeCalls(const Collective* collective, const Call* c, float* rewritten, int calls, double* slowest) {
+// Seconds that the calls take together, the maximum over the ranks. On rank 0, `slowest` gets the sorted times of the
+// calls, each the maximum over the ranks.
+static double TimeCalls(const Collective* collective, const Call* c, float* rewritten, int calls, double* slowest) {
   static double times[kMaxCalls];
   MPI_Barrier(MPI_COMM_WORLD);
-  for (int i = 0; i < calls; ++i) times[i] = TimedCall(collective, c, rewritten);
+  double total = 0;
+  for (int i = 0; i < calls; ++i) total += times[i] = TimedCall(collective, c, rewritten);
   MPI_Reduce(times, slowest, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   if (c->rank == 0) qsort(slowest, (size_t)calls, sizeof *slowest, Ascending);
+  MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return total;
 }
 
 static float* Allocate(size_t bytes) {
@@ -194,11 +198,11 @@ static void Measure(const Collective* collective, Call* c, size_t bytes, double 
   const long wrong = Check(collective, c, in);
   const int calls = WarmUp(collective, c, rewrite ? in : NULL, seconds);
   memset(in, 0, bytes);  // repeated sums in place of values other than 0 would grow to infinity
-  TimeCalls(collective, c, rewrite ? in : NULL, calls, slowest);
+  const double total = TimeCalls(collective, c, rewrite ? in : NULL, calls, slowest);
   if (c->rank == 0) {
-    printf("{%s, \"ranks\": %d, \"bytes\": %zu, \"in_place\": %s, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
+    printf("{%s, \"ranks\": %d, \"bytes\": %zu, \"in_place\": %s, \"time_us\": %.3f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"max_us\": %.3f, "
            "\"calls\": %d, \"wrong\": %ld}\n",
-           labels, c->size, bytes, collective->in_place ? "true" : "false", (slowest[(calls - 1) / 2] + slowest[calls / 2]) / 2 * 1e6,
+           labels, c->size, bytes, collective->in_place ? "true" : "false", total / calls * 1e6, (slowest[(calls - 1) / 2] + slowest[calls / 2]) / 2 * 1e6,
            slowest[(int)(calls * 0.99)] * 1e6, slowest[calls - 1] * 1e6, calls, wrong);
     fflush(stdout);
   }

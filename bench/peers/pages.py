@@ -20,12 +20,12 @@ SIZE = {"size": lambda entry: show_bytes(entry["bytes"])}
 
 
 def time_of(entry, name):
-    return show_us(entry["p50_us"].get(name))
+    return show_us(entry["time_us"].get(name))
 
 
 def table(entries, names, columns, rivals, show=time_of):
     """`columns`, a column for each of `names`, and one for each of `rivals`."""
-    names = [n for n in names if any(n in e["p50_us"] for e in entries)]
+    names = [n for n in names if any(n in e["time_us"] for e in entries)]
     ratios = [r for r in rivals if any(f"times_faster_than_{r}" in e for e in entries)]
     titles = [*columns, *names, *["× " + r.replace("_", " ") for r in ratios]]
     yield "| " + " | ".join(titles) + " |"
@@ -43,7 +43,7 @@ def worst(entry, rivals):
 
 
 def where_behind(title, entries, names, columns, rivals, show=time_of):
-    if any("tutti" in e["p50_us"] for e in entries):
+    if any("tutti" in e["time_us"] for e in entries):
         yield title + "\n"
         behind = sorted((e for e in entries if worst(e, rivals) < 1), key=lambda e: worst(e, rivals))
         yield from table(behind, names, columns, rivals, show) if behind else ["Nowhere."]
@@ -52,9 +52,9 @@ def where_behind(title, entries, names, columns, rivals, show=time_of):
 def heading(result, what, script, page):
     if result["stopped"]:
         yield f"**Incomplete**: the measurement was stopped ({result['stopped']}).\n"
-    yield f"{result['date']}, {result['machine']}. Medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
+    yield f"{result['date']}, {result['machine']}. Means over the calls, medians of {result['rounds']} interleaved rounds, µs; f32, sum,"
     yield what
-    yield f"Written by `bench/peers/{script}`; every row of every round, with p99 and maximum, is in `{page}.json`.\n"
+    yield f"Written by `bench/peers/{script}`; every row of every round, with p50, p99 and maximum, is in `{page}.json`.\n"
     if "before" in result["versions"]:
         yield "`before` is an older build of `tutti`, `× before` the time of `before` / the time of `tutti`.\n"
     yield "Versions: " + "; ".join(f"{n}: {v}" for n, v in result["versions"].items()) + ".\n"

@@ -3,7 +3,7 @@
 
     bench/peers/plot.py all_reduce|hosts [FOLDER]      FOLDER: docs/results by default; the comparisons call this
 
-Speed is bytes of the buffer per second of the median call, the field's "algorithm bandwidth"; a thin line is what the
+Speed is bytes of the buffer per second of the mean call, the field's "algorithm bandwidth"; a thin line is what the
 wire allows. Needs matplotlib.
 """
 
@@ -47,8 +47,8 @@ def panels_of(entries):
 
 def draw_panel(panel, title, entries):
     panel.set_title(title, fontsize=10)
-    names = dict.fromkeys(name for entry in entries for name in entry["p50_us"])
-    times = {name: [(e["bytes"], e["p50_us"][name]) for e in entries if name in e["p50_us"]] for name in names}
+    names = dict.fromkeys(name for entry in entries for name in entry["time_us"])
+    times = {name: [(e["bytes"], e["time_us"][name]) for e in entries if name in e["time_us"]] for name in names}
     times["wire"] = [(e["bytes"], e["wire_us"]) for e in entries if e.get("wire_us")]
     for name, points in times.items():
         if points:

@@ -18,10 +18,10 @@
 
 namespace tutti {
 
-// The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain, CallEnded or
-// Shutdown, never from the call that posted the message. A Completion is a plain struct that its owner embeds; the owner keeps
-// it, and the message's memory, alive until `done` is called. `done` may call Send and Recv (they end in a later
-// one of these calls), but no other function of the transport.
+// The callback for the end of one Send or Recv. `done` is called exactly once, from inside Progress, Drain, CallEnded
+// or Shutdown, never from the call that posted the message. A Completion is a plain struct that its owner embeds; the
+// owner keeps it, and the message's memory, alive until `done` is called. `done` may call Send and Recv (they end in a
+// later one of these calls), but no other function of the transport.
 struct Completion {
   void (*done)(Completion* self, const absl::Status& status) = nullptr;
   // The rank whose message a RecvFromAny takes, written once that rank is known and before `done` is called; until

@@ -29,7 +29,7 @@ def all_reduce():
     cells = json.loads(read("docs/results/all_reduce.json"))["summary"]
 
     def speedups(large, rewrite):
-        return [min(us for name, us in cell["p50_us"].items() if not name.startswith("tutti")) / cell["p50_us"]["tutti"]
+        return [min(us for name, us in cell["time_us"].items() if not name.startswith("tutti")) / cell["time_us"]["tutti"]
                 for cell in cells if (cell["bytes"] >= LARGE, cell["rewrite"]) == (large, rewrite)]
 
     same, rewritten, small = speedups(True, False), speedups(True, True), speedups(False, False)
