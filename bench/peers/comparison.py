@@ -13,6 +13,7 @@ import pathlib
 import platform
 import signal
 import statistics
+import subprocess
 import sys
 
 from peers import COLLECTIVES, CORES, ROOT
@@ -132,7 +133,8 @@ def compare(options, programs, runs, write):
     stopped = ""
     try:
         measure(runs, programs, rows)
-    except (KeyboardInterrupt, SystemExit) as error:  # SystemExit: a program that a library was measured with failed
+    # A library failed (SystemExit), or hung; hosts could not be made; or the user stops the script.
+    except (KeyboardInterrupt, SystemExit, RuntimeError, subprocess.SubprocessError) as error:
         stopped = "by a signal" if isinstance(error, KeyboardInterrupt) else str(error).split("\n")[0]
         if not rows:
             raise

@@ -20,6 +20,7 @@ import host_peers
 import wire
 from comparison import add_options, compare, groups_of, parse, show_bytes
 from host_peers import MPIS, PEERS, Hosts
+from links import BURST_BYTES
 from pages import COLLECTIVE, SIZE, heading, plot, result_of, show_us, table, time_of, where_behind, write_page
 from peers import Run
 
@@ -75,7 +76,8 @@ def page(result, names, name):
     yield f"in parentheses is the share of the link's rate that a time is, from {show_bytes(SHARE_FROM)} on."
     yield f"Calls of {PLOTTED} follow each other at once. Each call of the others begins when all ranks have rewritten their"
     yield "inputs and met at a barrier: ranks that only send would otherwise run ahead, and the time of a call contain that of"
-    yield "the calls before it."
+    yield f"the calls before it. A link that has rested meanwhile lets {show_bytes(BURST_BYTES)} pass at once: messages up to there take less"
+    yield "than `wire`, and less than the model expects by which Tutti chooses its schedules."
     yield f"`{IN_CODEC}`: all_reduce with `--codec {CODEC}`, which loses what 8 bits for each element lose; `× {CODED.replace('_', ' ')}` is"
     yield "the time of the best peer, for exact sums, / this time.\n"
     yield from where_behind("## Where Tutti is behind", result["summary"], names, {**COLLECTIVE, **columns}, RIVALS,
@@ -121,7 +123,7 @@ def main():
                 IN_CODEC: host_peers.tutti(options.bin / "tutti", codec=CODEC)}
     programs = {name: programs[name] for name in options.only}
     if options.before:
-        programs["before"] = host_peers.tutti(options.before.resolve())
+        programs["before"] = host_peers.tutti(options.before.resolve(), options.schedule)
     compare(options, programs, runs(options), lambda *results: write_results(options.out, list(programs), *results))
 
 
