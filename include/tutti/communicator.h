@@ -128,10 +128,10 @@ class Communicator {
                                                               const CommunicatorOptions& options = {});
   // Ends unfinished calls with Aborted, here and on the peers, and waits until no peer touches their memory any more:
   // at once where all calls have ended; milliseconds where some have not; a second or two where a peer is stopped and
-  // has been sent something; up to 30 s where the peers are threads of this process and one of them is in a copy that
-  // long; as long as the transport's Shutdown, two seconds at most, for the last communicator of a world; and with a
-  // GPU, where a peer has not left, two seconds more and two for each of NCCL's communicators: one, and with
-  // hierarchical strategies up to three.
+  // has been sent something; as long as a slow network takes for what has been sent; up to 30 s where the peers are
+  // threads of this process and one of them is in a copy that long; as long as the transport's Shutdown, two seconds at
+  // most, for the last communicator of a world; and with a GPU, where a peer has not left, two seconds more and two for
+  // each of NCCL's communicators: one, and with hierarchical strategies up to three.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

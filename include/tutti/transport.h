@@ -135,7 +135,7 @@ class Transport {
 
   // The peers lost so far, in the order in which they were found: one that died (Unavailable that names it), one that
   // shut down with an error, and one that Disconnect was called for. The list grows at its end only, and is valid until
-  // the next Check or Disconnect. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough
+  // the next call of the transport. Waits for nothing, and reads a bounded number of each peer's messages. Cheap enough
   // to be called every few milliseconds, not for every step. Finds the death of a peer on this node within 100 ms of
   // the call, also when no message is under way to it. A peer that hangs (SIGSTOP) is not found: deadlines are the
   // engine's. Every unfinished message with a peer on the list ends with the peer's `cause` at a later Progress, and so
@@ -172,6 +172,9 @@ class Transport {
   // for a peer that aborted or died, which Check reports, and for this rank itself. Takes in what has arrived, as Drain
   // does and in as much time, but calls no completion. Cheap enough to be called every few milliseconds.
   virtual bool HasLeft(Rank peer) = 0;
+  // Whether a Recv has met a message of `peer` that is still on its way. Says so of messages that can come later than a
+  // note (Tell) which their sender has told after them; a transport without such messages inherits this one.
+  virtual bool IsReceivingFrom(Rank /*peer*/) const { return false; }
 
   // The next three functions are for a rank whose call is about to fail because of a peer whose memory is not mapped
   // here: they ask that peer which rank it waits for in turn.

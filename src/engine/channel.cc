@@ -43,6 +43,7 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
       control_(peer(rank).control),
       generation_(peer(rank).generation & 0xffffffff),
       left_(peers_.size()),
+      gave_up_(peers_.size()),
       messages_(peers_.size()),
       stream_messages_(peers_.size()) {
   for (Lane& lane : lanes_) lane.confirmed.resize(peers_.size());
@@ -496,7 +497,9 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
       return true;
     }
   }
-  return left_[static_cast<std::size_t>(peer)] || engine_.transport().HasLeft(p.world_rank);
+  // A peer tells that it has left when the network has its last messages, which may come later than the note.
+  const bool told = left_[static_cast<std::size_t>(peer)] || gave_up_[static_cast<std::size_t>(peer)];
+  return (told && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.transport().HasLeft(p.world_rank);
 }
 
 bool Channel::HasLeft(Rank peer) const {

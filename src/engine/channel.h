@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -121,6 +122,9 @@ class Channel {
     bool secluded = false;      // Transport::Seclude has worked
     bool disconnected = false;  // peers that take no messages have been given up (Transport::Disconnect)
     std::int64_t told_ns = 0;   // when the peers were told; CLOCK_MONOTONIC
+    // The messages that were under way at the last look, and when a look found fewer than the look before.
+    std::size_t messages_left = std::numeric_limits<std::size_t>::max();
+    std::int64_t moved_ns = 0;
   };
   Failure failure;
   // Tells the peers why this rank gives the channel up: those that map its memory see it at once.
@@ -132,8 +136,10 @@ class Channel {
   // After TellFailure: whether a peer is still, or may be, in the middle of a step that writes to this rank's memory or
   // reads its buffers.
   bool PeersTouchMemory() const;
-  // Remembers that `peer`, whose memory is not mapped, has said that it has left the group or given the group up.
+  // Remembers that `peer`, whose memory is not mapped, has said that it has left the group, or that it has given the
+  // group up, which it does not leave before its communicator is destroyed. Either way it sends nothing more.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
+  void GaveUp(Rank peer) { gave_up_[static_cast<std::size_t>(peer)] = true; }
   // The ranks of the world that may still send on the channel and whose memory is not mapped.
   std::vector<Rank> Away() const;
   // The ranks of the world whose memory is not mapped.
@@ -238,6 +244,7 @@ class Channel {
   static void Ring(const Neighbour& neighbour);
   std::vector<Neighbour> neighbours_;  // the mapped peers
   std::vector<bool> left_;             // by rank: see Left
+  std::vector<bool> gave_up_;          // by rank: see GaveUp
   std::array<Lane, kLanes> lanes_;
   // The next RingSleepers rings the peers whose Presence::sleeping is at least this; kAwake: it rings nobody.
   std::uint32_t ring_ = kAwake;

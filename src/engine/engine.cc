@@ -350,10 +350,11 @@ std::string Engine::WhoIsOverdue(const Run& run, std::int64_t now_ns) {
 std::vector<Rank> Engine::GoneFrom(const Channel& channel) {
   std::vector<Rank> ranks;
   ClaimDriver();
-  const absl::Span<const Loss> losses = transport_->Check();
+  std::vector<Rank> lost_ranks;  // HasLeft below may find further losses, and move the list
+  for (const Loss& loss : transport_->Check()) lost_ranks.push_back(loss.peer);
   for (Rank rank = 0; rank < channel.size(); ++rank) {
-    const bool lost = std::any_of(losses.begin(), losses.end(),
-                                  [&](const Loss& loss) { return loss.peer == channel.peer(rank).world_rank; });
+    const bool lost =
+        std::find(lost_ranks.begin(), lost_ranks.end(), channel.peer(rank).world_rank) != lost_ranks.end();
     if (rank != channel.rank() && (lost || channel.HasLeft(rank))) ranks.push_back(rank);
   }
   LeaveSeat();

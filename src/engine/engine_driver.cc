@@ -19,7 +19,7 @@ constexpr absl::Duration kNap = absl::Milliseconds(10);
 constexpr absl::Duration kFailingSlice = absl::Microseconds(500);
 
 // For a caller that waits, which has nothing else to do: so much polling costs less than going to sleep and waking up.
-// The polls take about 50 µs. They are for news within a node: messages of other nodes have MessageWait.
+// The polls take about 50 µs. They are for news in mapped memory: messages have MessageWait.
 constexpr BackoffPolicy kEager = {.spins = 1500, .yields = 20};
 // For a caller that waits where ranks share cores: the rank that it waits for may need this rank's core.
 constexpr BackoffPolicy kYielding = {.spins = 0, .yields = 100};

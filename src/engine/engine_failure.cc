@@ -18,8 +18,10 @@ constexpr absl::Duration kGrace = absl::Milliseconds(40);
 // Where the memory cannot be taken out of their reach, peers have the time that a step may take on a very busy machine.
 constexpr absl::Duration kLongGrace = absl::Seconds(30);
 // A peer that lives takes messages, or throws them away, in this time: its engine thread looks for them five times.
+// What has been sent to other nodes crosses the network all the same, so the time begins anew with each message that
+// ends.
 constexpr absl::Duration kMessageGrace = absl::Seconds(1);
-// Later than kMessageGrace: when messages are still under way after this time, the transport is shut down.
+// Later than kMessageGrace: when no message has ended for this time, the transport is shut down.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // The message of a Send or Recv is not cut into segments, so it cannot stop half-way: a peer has the time that its
 // message takes at this speed. A peer on a slower link is given up.
@@ -84,9 +86,10 @@ void Engine::FailWhatPeersGaveUp() {
 }
 
 void Engine::TakeInNews() {
-  const absl::Span<const Loss> losses = transport_->Check();
-  for (; losses_seen_ < losses.size(); ++losses_seen_) {
-    const Loss& loss = losses[losses_seen_];
+  const absl::Span<const Loss> all = transport_->Check();
+  const std::vector<Loss> losses(all.begin() + static_cast<std::ptrdiff_t>(losses_seen_), all.end());
+  losses_seen_ = all.size();
+  for (const Loss& loss : losses) {
     numbers_.IsLost(loss.peer);
     for (Channel* const channel : channels_) {
       if (channel->RankOf(loss.peer).has_value()) Fail(*channel, loss.cause);
@@ -101,8 +104,12 @@ void Engine::TakeInNote(const Note& note) {
     if (channel->number() != note.group) continue;
     const std::optional<Rank> from = channel->RankOf(note.from);
     if (!from.has_value()) return;
-    channel->Left(*from);
-    if (!note.cause.ok()) Fail(*channel, ToldBy(note.from, note.cause));
+    if (note.cause.ok()) {
+      channel->Left(*from);
+    } else {
+      channel->GaveUp(*from);
+      Fail(*channel, ToldBy(note.from, note.cause));
+    }
     return;
   }
   const bool of_the_past = numbers_.HasLeft(note.group, note.from) || (note.group == 0 && world_closed_);
@@ -161,11 +168,15 @@ bool Engine::MessagesAreBack(Channel& channel, std::int64_t now_ns) {
   const std::vector<Rank> peers = executor_->MessagePeers(channel);
   if (peers.empty()) return true;
   Channel::Failure& failure = channel.failure;
+  if (peers.size() < failure.messages_left) {
+    failure.messages_left = peers.size();
+    failure.moved_ns = now_ns;
+  }
   const absl::Duration passage = LongestPassage(executor_->active(), channel);
-  if (now_ns >= NanosAfter(failure.told_ns, kShutdownGrace + passage)) {
+  if (now_ns >= NanosAfter(failure.moved_ns, kShutdownGrace + passage)) {
     transport_->Shutdown(channel.sticky().Get());
     for (Channel* const other : channels_) Fail(*other, channel.sticky().Get());
-  } else if (now_ns >= NanosAfter(failure.told_ns, kMessageGrace + passage) &&
+  } else if (now_ns >= NanosAfter(failure.moved_ns, kMessageGrace + passage) &&
              !std::exchange(failure.disconnected, true)) {
     for (const Rank rank : peers) {
       const Rank peer = channel.peer(rank).world_rank;

@@ -39,8 +39,8 @@ class Executor {
   // After kFailed: the error of a step or a message, and the channel that it ends.
   virtual const absl::Status& error() const = 0;
   virtual Channel& failed_channel() const = 0;
-  // The ranks of the group with which messages of `channel`, which fails, are under way; empty: none are. A receive
-  // from any source that no message has met counts as a message with this rank.
+  // The ranks of the group with which messages of `channel`, which fails, are under way, once for each message; empty:
+  // none are. A receive from any source that no message has met counts as a message with this rank.
   virtual std::vector<Rank> MessagePeers(const Channel& channel) const = 0;
   // Called once when `channel` begins to fail: gives up what only its peers could end.
   virtual void Abandon(Channel& channel, const absl::Status& cause) = 0;

@@ -45,9 +45,8 @@ Executor::Polled Executors::Poll() {
 
 std::vector<Rank> Executors::MessagePeers(const Channel& channel) const {
   std::vector<Rank> peers = on_host_->MessagePeers(channel);
-  for (const Rank peer : on_stream_->MessagePeers(channel)) {
-    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
-  }
+  const std::vector<Rank> on_stream = on_stream_->MessagePeers(channel);
+  peers.insert(peers.end(), on_stream.begin(), on_stream.end());
   return peers;
 }
 

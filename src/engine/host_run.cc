@@ -163,8 +163,7 @@ absl::Status HostRun::MessageError() const {
 void HostRun::AddMessagePeers(std::vector<Rank>& peers) const {
   for (const Message& message : messages_) {
     if (!message.under_way) continue;
-    const Rank peer = channel.PeerOf(current->instructions[message.step], message.source);
-    if (std::find(peers.begin(), peers.end(), peer) == peers.end()) peers.push_back(peer);
+    peers.push_back(channel.PeerOf(current->instructions[message.step], message.source));
   }
 }
 

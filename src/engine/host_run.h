@@ -71,7 +71,7 @@ class HostRun final : public Run {
   void TellRefusal(Rank by);
   // The error with which the run ends because of a message. The error of a wrong length is put in terms of the call.
   absl::Status MessageError() const;
-  // Adds the ranks with which messages are under way, each once.
+  // Adds the rank with which each message is that is under way.
   void AddMessagePeers(std::vector<Rank>& peers) const;
   std::byte* AddressOf(const Operand& operand) const { return bases[operand.base] + operand.offset; }
 

@@ -1,4 +1,4 @@
-// Whether a thread that waits for messages of other nodes polls for them or sleeps.
+// Whether a thread that waits for messages, of other nodes or of its own, polls for them or sleeps.
 #ifndef TUTTI_ENGINE_MESSAGE_WAIT_H_
 #define TUTTI_ENGINE_MESSAGE_WAIT_H_
 

@@ -69,7 +69,8 @@ class ScriptedExecutor final : public Executor {
   const absl::Status& error() const override { return failure; }
   Channel& failed_channel() const override { return runs.front()->channel; }
   std::vector<Rank> MessagePeers(const Channel& channel) const override {
-    return Uses(channel) && has_message ? std::vector<Rank>{1} : std::vector<Rank>();
+    const std::size_t count = Uses(channel) && has_message ? messages.load() : 0;
+    return std::vector<Rank>(count, Rank{1});
   }
   bool HasPending(const Channel&) const override { return false; }
   void Abandon(Channel&, const absl::Status&) override {}
@@ -96,7 +97,8 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<Run*> runs;
   absl::Status failure;
-  std::atomic<bool> has_message = false;  // whether each channel with runs has a message under way with rank 1
+  std::atomic<bool> has_message = false;  // whether each channel with runs has messages under way with rank 1
+  std::atomic<std::size_t> messages = 1;  // how many of them
   std::atomic<bool> ends_next = false;    // atomic, because the test sets it while the engine's thread may drive
   std::atomic<bool> ends_last = false;
   bool callers_drive = false;
@@ -329,6 +331,35 @@ TEST_F(EngineTest, APeerTellsThatItHasLeftTheGroup) {
   transport().notes = {{.from = 1, .group = 7, .cause = absl::OkStatus()}};
   TestClock::step_ns = kSecond / 100;
   EXPECT_THAT(Run(NewCall()).ToString(), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("rank 1 has left")));
+}
+
+TEST_F(EngineTest, WhoseLastMessagesAreStillOnTheirWayHasNotLeft) {
+  transport().notes = {{.from = 1, .group = 7, .cause = absl::OkStatus()}};
+  transport().receiving = true;
+  TestClock::step_ns = kSecond;
+  EXPECT_EQ(Run(NewCall()).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// Survivors of a failure make a new group, for which some of them wait longer than others.
+TEST_F(EngineTest, WhoHasGivenTheGroupUpIsNotGone) {
+  transport().notes = {{.from = 1, .group = 7, .cause = absl::AbortedError("enough")}};
+  TestClock::step_ns = kSecond / 10;
+  EXPECT_EQ(Run(NewCall()), absl::AbortedError("enough (told by rank 1)"));
+  EXPECT_THAT(engine().GoneFrom(channel()), IsEmpty());
+}
+
+TEST_F(EngineTest, NobodyIsGivenUpWhileMessagesComeBack) {
+  executor().has_message = true;
+  executor().messages = 4;
+  Call& call = NewCall();
+  const std::uint32_t run = call.Submit(kDrives);
+  engine().Abort(channel(), absl::AbortedError("enough"));
+  while (executor().messages > 0) {  // longer than the time after which the transport would be shut down
+    absl::SleepFor(absl::Milliseconds(700));
+    --executor().messages;
+  }
+  EXPECT_EQ(call.Wait(run, false, kNeverNanos), absl::AbortedError("enough"));
+  EXPECT_THAT(transport().losses, IsEmpty());
 }
 
 TEST_F(EngineTest, ACallEndsWhenItsMessagesAreBack) {

@@ -58,10 +58,12 @@ class TestTransport final : public ForwardingTransport {
     if (on_shutdown != nullptr) on_shutdown();
   }
   bool HasLeft(Rank peer) override { return peer == left || ForwardingTransport::HasLeft(peer); }
+  bool IsReceivingFrom(Rank peer) const override { return receiving || ForwardingTransport::IsReceivingFrom(peer); }
 
   std::vector<Loss> losses;
   std::vector<Note> notes;
   Rank left = -1;
+  bool receiving = false;  // from every peer
   std::function<void()> on_shutdown;
   std::function<void()> on_drain;
   bool sleeps_until_woken = false;

@@ -54,6 +54,21 @@ TEST(UcxControl, CarriesANote) {
   }
 }
 
+TEST(UcxControl, CarriesANumberOfMessages) {
+  for (const Control::Kind kind : {Control::Kind::kTaken, Control::Kind::kGoodbye}) {
+    Control control;
+    control.kind = kind;
+    control.from = 3;
+    control.message = std::numeric_limits<std::uint32_t>::max();
+    const ControlFrame frame = Encode(control);
+    const std::optional<Control> decoded = Decode(frame.data(), frame.size());
+    ASSERT_TRUE(decoded.has_value());
+    EXPECT_EQ(decoded->kind, kind);
+    EXPECT_EQ(decoded->message, control.message);
+    EXPECT_EQ(decoded->group, 0u);
+  }
+}
+
 TEST(UcxControl, CutsALongCause) {
   Control abort;
   abort.kind = Control::Kind::kAbort;

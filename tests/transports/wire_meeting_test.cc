@@ -129,6 +129,22 @@ TEST(WireMeeting, WhoHasNobodyToMeetHasMetAll) {
   EXPECT_TRUE(alone.meeting.Take().empty());
 }
 
+// The connections of lower ranks, which only try whether they reach this rank, would else fill the queue of the
+// listener, and whoever waits for the meeting would be woken for them again and again.
+TEST(WireMeeting, WhoHasMetAllStillTakesConnections) {
+  Member low(0), high(1);
+  high.Begin({&low}, 1);
+  low.Begin({&high}, 1);
+  while (!high.Advance()) {
+  }
+  const UniqueFd stranger = Stranger(high);
+  EXPECT_TRUE(high.Advance());
+  pollfd news = {high.meeting.fd(), POLLIN, 0};
+  for (int tries = 0; tries < 100 && poll(&news, 1, 0) > 0; ++tries) EXPECT_TRUE(high.Advance());
+  EXPECT_EQ(poll(&news, 1, 0), 0);
+  Meet({&low, &high});
+}
+
 TEST(WireMeeting, NobodyListensAnyMoreOnceAllHaveMet) {
   Member low(0), high(1);
   low.Begin({&high}, 1);

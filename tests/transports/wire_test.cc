@@ -201,6 +201,23 @@ TEST_P(WireTest, WhatIsDiscardedComesAndIsThrownAway) {
   EXPECT_FALSE(ranks.b.wire().is_busy());
 }
 
+TEST_P(WireTest, CountsMessagesThatHaveComeWholeWhateverBecomesOfThem) {
+  WirePair ranks(GetParam());
+  Messages messages = OfSizes({100'000, 100'000, 100'000, 3 * kWindow});
+  messages.SendAll(ranks.a.wire());
+  EXPECT_EQ(ranks.a.wire().messages_sent(), 4u);
+  EXPECT_EQ(ranks.b.wire().messages_received(), 0u);
+  messages.Discard(ranks.b.wire(), 0);
+  messages.Receive(ranks.b.wire(), 1);
+  ranks.MoveAll();
+  EXPECT_EQ(ranks.b.wire().messages_received(), 3u) << "the message without a receive, too";
+  messages.Receive(ranks.b.wire(), 3);
+  ranks.MoveUntil([&] { return ranks.b.received.size() == 2; });
+  EXPECT_EQ(ranks.b.wire().messages_received(), 4u);
+  messages.Receive(ranks.b.wire(), 2);
+  EXPECT_EQ(ranks.b.wire().messages_received(), 4u);
+}
+
 TEST_P(WireTest, NothingIsWrittenToTheMemoryOfAReceiveThatIsDropped) {
   WirePair ranks(GetParam());
   Messages messages = OfSizes({10'000'000, 10'000'000, 70'000});

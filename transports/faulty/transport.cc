@@ -180,6 +180,11 @@ bool FaultyTransport::Drain() {
   return ended_.CallAll() || called;
 }
 
+bool FaultyTransport::CallEnded() {
+  const bool called = inner().CallEnded();
+  return ended_.CallAll() || called;
+}
+
 void FaultyTransport::Sleep(absl::Time until) {
   const bool dies = !death_.ok() && !shut_down_;
   if (dies || !ended_.empty()) return;

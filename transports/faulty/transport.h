@@ -43,6 +43,7 @@ class FaultyTransport final : public ForwardingTransport {
   void RecvFromAny(std::uint64_t tag, void* data, std::int64_t bytes, Completion* completion) override;
   bool Progress() override;
   bool Drain() override;
+  bool CallEnded() override;
   void Sleep(absl::Time until) override;
   absl::Span<const Loss> Check() override;
   void Disconnect(Rank peer, const absl::Status& cause) override;

@@ -21,7 +21,7 @@ namespace tutti {
 namespace ucx {
 namespace {
 
-// The descriptors that one rank needs: three of this transport's own; UCX 1.13 to 1.22 have 12 open, and a few more
+// The descriptors that one rank needs: four of this transport's own; UCX 1.13 to 1.22 have 12 open, and a few more
 // while they start.
 constexpr std::size_t kDescriptors = 20;
 

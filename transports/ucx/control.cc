@@ -8,7 +8,7 @@
 namespace tutti::ucx {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x34435454;  // "TTC4"
+constexpr std::uint32_t kMagic = 0x35435454;  // "TTC5"
 
 struct Header {
   std::uint32_t magic;
@@ -20,12 +20,14 @@ struct Header {
 };
 static_assert(sizeof(Header) + kMaxCauseBytes == sizeof(ControlFrame));
 
+bool HasMessage(Control::Kind kind) { return kind == Control::Kind::kTaken || kind == Control::Kind::kGoodbye; }
+
 }  // namespace
 
 ControlFrame Encode(const Control& control) {
   const absl::string_view text = control.cause.message().substr(0, kMaxCauseBytes);
   const std::int32_t value = control.kind == Control::Kind::kAnswers ? control.waits_for : control.cause.raw_code();
-  const std::uint32_t number = control.kind == Control::Kind::kTaken ? control.message : control.group;
+  const std::uint32_t number = HasMessage(control.kind) ? control.message : control.group;
   const Header header = {kMagic, static_cast<std::uint32_t>(control.kind), control.from, value,
                          number, static_cast<std::uint32_t>(text.size())};
   ControlFrame frame = {};
@@ -46,7 +48,7 @@ std::optional<Control> Decode(const char* data, std::size_t bytes) {
   control.kind = static_cast<Control::Kind>(header.kind);
   control.from = header.from;
   if (control.kind == Control::Kind::kAnswers) control.waits_for = header.value;
-  (control.kind == Control::Kind::kTaken ? control.message : control.group) = header.number;
+  (HasMessage(control.kind) ? control.message : control.group) = header.number;
   if (control.kind == Control::Kind::kAbort || control.kind == Control::Kind::kNote) {
     if (header.value < 0 || (header.value == 0 && control.kind == Control::Kind::kAbort)) return std::nullopt;
     control.cause = absl::Status(static_cast<absl::StatusCode>(header.value),

@@ -28,10 +28,12 @@ struct Control {
   };
   Kind kind = Kind::kHello;
   Rank from = 0;
-  absl::Status cause;         // kAbort, kNote; its text is cut to kMaxCauseBytes
-  Rank waits_for = -1;        // kAnswers: the rank that the sender waits for; -1: nobody
-  std::uint32_t group = 0;    // kNote: the receiver's number of the group that has failed, or that the sender has left
-  std::uint32_t message = 0;  // kTaken: the number of the announced message that the sender has taken (announced.cc)
+  absl::Status cause;       // kAbort, kNote; its text is cut to kMaxCauseBytes
+  Rank waits_for = -1;      // kAnswers: the rank that the sender waits for; -1: nobody
+  std::uint32_t group = 0;  // kNote: the receiver's number of the group that has failed, or that the sender has left
+  // kTaken: the number of the announced message that the sender has taken (announced.cc). kGoodbye: how many messages
+  // the sender has given its wire to the receiver (wire.h).
+  std::uint32_t message = 0;
 };
 
 inline constexpr std::size_t kMaxCauseBytes = 512;
@@ -42,8 +44,8 @@ inline constexpr int kMaxControlsPerPeer = 4;
 
 // A control message on the wire: magic, kind, from, value, number, length of the text (4 bytes each, little-endian like
 // all machines that Tutti runs on), then the text. `value` is the status code of the cause of kAbort and kNote, or the
-// `waits_for` of kAnswers; otherwise 0. `number` is the `message` of kTaken, otherwise the `group`. Only a cause has a
-// text.
+// `waits_for` of kAnswers; otherwise 0. `number` is the `message` of kTaken and kGoodbye, otherwise the `group`. Only a
+// cause has a text.
 using ControlFrame = std::array<char, 24 + kMaxCauseBytes>;
 
 ControlFrame Encode(const Control& control);

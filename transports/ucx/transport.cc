@@ -164,6 +164,7 @@ void UcxTransport::Handle(Rank from, const Control& control) {
       news.settled = true;
       return;
     case Control::Kind::kGoodbye:
+      news.wired = control.message;
       health_.SaidGoodbye(from);
       return;
     case Control::Kind::kGoodbyeSeen:
@@ -185,9 +186,10 @@ void UcxTransport::Handle(Rank from, const Control& control) {
   }
 }
 
-// A goodbye over UCX follows all messages of its sender, none of which is under way any more. When a peer could not
-// take this rank's goodbye in time, the end of the peer's link stands for the goodbye: the link ends after all that the
-// peer has written to UCX's shared memory.
+// A goodbye over UCX follows all messages of its sender that went over UCX, and says how many went over the wire, some
+// of which may still be on their way there; what has not come when the wire is closed never comes. When a peer of this
+// node could not take this rank's goodbye in time, the end of the peer's link stands for the goodbye: the link ends
+// after all that the peer has written to UCX's shared memory.
 bool UcxTransport::HasLeft(Rank peer) {
   PeerNews& news = news_[static_cast<std::size_t>(peer)];
   if (news.left || worker_ == nullptr) return news.left;
@@ -196,9 +198,14 @@ bool UcxTransport::HasLeft(Rank peer) {
   const bool drained = ProgressAll();
   MatchQueued();
   const Wire* const wire = wires_.To(peer);
-  const bool receives = wire != nullptr && wire->has_receives();
-  news.left = !receives && (news.goodbye || (health_.said_goodbye(peer) && link_ended && drained));
+  const bool wire_ended = wire == nullptr || wire->broken() || wire->messages_received() == news.wired;
+  news.left = wire_ended && (news.goodbye || (health_.said_goodbye(peer) && link_ended && drained));
   return news.left;
+}
+
+bool UcxTransport::IsReceivingFrom(Rank peer) const {
+  const Wire* const wire = wires_.To(peer);
+  return wire != nullptr && wire->has_receives();
 }
 
 // The link of a process ends when the process ends, and when its rank shuts down: after either, no step of that rank's
@@ -256,7 +263,10 @@ void UcxTransport::SayFarewell(const absl::Status& cause) {
   links_.Tell(farewell);
   if (cause.ok()) DriveUntil(NanosAfter(start_ns, kSendsLimit), [this] { return SendsEnded(); });
   for (UcxEndpoint& endpoint : endpoints_) {
-    if (endpoint.peer() != rank_ && !health_.gone(endpoint.peer())) SendControl(endpoint, farewell);
+    if (endpoint.peer() == rank_ || health_.gone(endpoint.peer())) continue;
+    const Wire* const wire = wires_.To(endpoint.peer());
+    farewell.message = wire != nullptr ? wire->messages_sent() : 0;
+    SendControl(endpoint, farewell);
   }
   const auto seen = [&](const UcxEndpoint& endpoint) {
     const Rank peer = endpoint.peer();

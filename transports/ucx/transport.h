@@ -67,6 +67,7 @@ class UcxTransport final : public Transport {
   void Tell(Rank peer, std::uint32_t group, const absl::Status& cause) override;
   std::optional<Note> TakeNote() override { return notes_.Take(); }
   bool HasLeft(Rank peer) override;
+  bool IsReceivingFrom(Rank peer) const override;
   void ShowWaitsFor(const std::atomic<Rank>* waits_for) override { waits_for_ = waits_for; }
   void AskWaitsFor(Rank peer) override;
   std::optional<Rank> WaitsFor(Rank peer) override { return news_[static_cast<std::size_t>(peer)].waits_for; }
@@ -148,7 +149,8 @@ class UcxTransport final : public Transport {
     bool hello = false;
     bool settled = false;
     bool goodbye_seen = false;      // the peer has seen this rank's goodbye
-    bool goodbye = false;           // the peer's goodbye has come over UCX, behind its messages
+    bool goodbye = false;           // the peer's goodbye has come over UCX, behind its messages there
+    std::uint32_t wired = 0;        // the messages that the peer has sent over its wire, as its goodbye says
     bool link_ended = false;        // the peer's socket on this node is closed
     bool left = false;              // HasLeft has returned true for the peer
     std::optional<Rank> waits_for;  // the peer's answer to the last question

@@ -320,6 +320,7 @@ void Wire::Received(Connection& connection, std::int64_t bytes) {
   connection.in_left -= bytes;
   const auto found = incoming_.find(connection.in.number);
   found->second.received += bytes;
+  if (found->second.received == found->second.bytes) ++messages_received_;
   if (!found->second.matched) early_ += bytes;
   if (found->second.matched && !found->second.told) untold_ += bytes;
   TellIfDue();

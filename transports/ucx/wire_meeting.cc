@@ -241,7 +241,7 @@ absl::StatusOr<bool> WireMeeting::Advance() {
     return !introduced.ok() || *introduced;
   });
   if (!failed.ok()) return failed;
-  if (missing_ > 0) Accept();
+  Accept();  // also the connections of those that only try whether they reach this rank: they wait for an answer
   std::erase_if(strangers_, [&](Stranger& stranger) { return Hear(stranger); });
   return missing_ == 0;
 }
