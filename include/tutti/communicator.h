@@ -115,11 +115,12 @@ class BoundPlan {
 // Errors: InvalidArgument names the argument; Unavailable names the dead rank; DeadlineExceeded names the rank, the
 // call and the step that waited; Aborted carries the first cause. After the first error every pending and later call
 // of this communicator ends with that error, on all its ranks; other communicators go on, also those over the same
-// ranks, and recovery is a new Group of the ranks that live. Only the errors of one call alone (docs/errors.md) leave
-// the communicator usable.
+// ranks, and recovery is a new Group of the ranks that live, for which the job's store must live, too (docs/errors.md).
+// Only the errors of one call alone (docs/errors.md) leave the communicator usable.
 class Communicator {
  public:
-  // Collective over the ranks of `bootstrap`; takes the transport from the environment (TUTTI_TRANSPORT).
+  // Collective over the ranks of `bootstrap`; takes the transport from the environment (TUTTI_TRANSPORT). A Bootstrap
+  // is for one Create: after an error, or for another world, take another one (BootstrapFromEnvironment).
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const Bootstrap& bootstrap,
                                                               const CommunicatorOptions& options = {});
   // Creates the communicator over `transport`, which is not connected yet, and not over one from the environment.

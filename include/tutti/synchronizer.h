@@ -200,7 +200,9 @@ class Synchronizer {
   // keeps replicas equal. Between steps only. Collective.
   absl::Status Flush();
   // Starts replicas anew from the present weights, after the weights were given other values that are equal on all
-  // ranks: forgets what was exchanged or learnt of the old weights. Between steps only. All ranks must call it.
+  // ranks: forgets what was exchanged or learnt of the old weights. Between steps only. All ranks must call it; with
+  // `async` they meet after it (BroadcastState, Agree) before a step of any of them, whose round would average a rank's
+  // old weights, too.
   absl::Status Restart();
   // Pauses and resumes the rounds of `async`. A round needs all ranks, so a pause on one rank stops the rounds of all.
   // Neither call waits. Any number of times; no effect with other strategies.

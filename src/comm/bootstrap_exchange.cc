@@ -64,13 +64,16 @@ Missing FindMissing(Store& store, absl::string_view prefix, Rank first, int size
   return missing;
 }
 
-// Leaves a note in the place of each missing contribution: other ranks that wait for a missing rank then hear why this
-// rank gave up, and not only that this rank is gone.
-void GiveUp(Store& store, absl::string_view prefix, const Missing& missing) {
+// Leaves a note in the place of each missing contribution, and in that of `own`: other ranks that wait for a missing
+// rank then hear why this rank gave up, and not only that this rank is gone; and a rank that comes later does not take
+// the contribution of one that has given up for that of one that is there.
+void GiveUp(Store& store, absl::string_view prefix, Rank own, Missing missing) {
   if (!missing.answered) return;
   const std::int64_t end_ns = NanosIn(kNamingLimit);
-  for (std::size_t i = 0; i < std::min(missing.ranks.size(), kMaxListed); ++i) {
-    const std::string key = absl::StrCat(prefix, missing.ranks[i]);
+  missing.ranks.resize(std::min(missing.ranks.size(), kMaxListed));
+  missing.ranks.push_back(own);
+  for (const Rank rank : missing.ranks) {
+    const std::string key = absl::StrCat(prefix, rank);
     if (!store.Set(key, absl::StrCat(kGivenUp, missing.text), TimeAt(end_ns)).ok()) return;
   }
 }
@@ -120,7 +123,7 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
   return store.Set(absl::StrCat(prefix, rank), absl::StrCat(kContribution, value), TimeAt(end_ns));
 }
 
-absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
+absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members) {
   std::vector<std::string> values;
@@ -153,7 +156,7 @@ absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_v
     if (!absl::IsDeadlineExceeded(value.status())) return value.status();
     const Missing missing = silent ? *silent : FindMissing(store, prefix, next, size, members);
     if (until_ns == end_ns) {
-      GiveUp(store, prefix, missing);
+      GiveUp(store, prefix, own, missing);
       return TooLate(missing.text, members);
     }
     if (until_ns == report_ns) {
@@ -176,13 +179,13 @@ absl::StatusOr<std::vector<std::string>> Exchange(Store& store, absl::string_vie
   const std::string has_read = absl::StrCat(prefix, "read/");
   if (absl::Status status = Contribute(store, prefix, rank, blob, end_ns); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> blobs =
-      GetFromAll(store, prefix, size, end_ns, rank == 0 ? late : LateRanksReport(), members);
+      GetFromAll(store, prefix, rank, size, end_ns, rank == 0 ? late : LateRanksReport(), members);
   if (!blobs.ok()) return absl::Status(blobs.status().code(), absl::StrCat(what, ": ", blobs.status().message()));
 
   // Rank 0, which may serve the store, leaves after all others have read, and cleans up.
   if (absl::Status status = Contribute(store, has_read, rank, "", end_ns); !status.ok()) return status;
   if (rank != 0) return blobs;
-  if (absl::Status status = GetFromAll(store, has_read, size, end_ns, {}, members).status(); !status.ok()) {
+  if (absl::Status status = GetFromAll(store, has_read, rank, size, end_ns, {}, members).status(); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat(what, ": not every rank has read it: ", status.message()));
   }
   for (const absl::string_view keys : {absl::string_view(prefix), absl::string_view(has_read)}) {

@@ -40,9 +40,10 @@ absl::Status Contribute(Store& store, absl::string_view prefix, Rank rank, absl:
 // The values that all ranks have contributed under `prefix`, in rank order, once every rank has contributed.
 // Unavailable names a rank that is gone (Store::Get) without a contribution. DeadlineExceeded lists the missing ranks,
 // "missing ranks: 1, 3" (in a large world some of them); naming takes up to 600 ms beyond `end_ns`. Ranks with a later
-// deadline that wait for a missing rank then end with that error at once. With `members`, one for each rank of `store`,
-// errors use the rank numbers of `members`, and DeadlineExceeded says "rank 1 has not come within 14s".
-absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, int size,
+// deadline, and those that come later, then end with that error at once, because the contribution of this rank, `own`,
+// is taken back. With `members`, one for each rank of `store`, errors use the rank numbers of `members`, and
+// DeadlineExceeded says "rank 1 has not come within 14s".
+absl::StatusOr<std::vector<std::string>> GetFromAll(Store& store, absl::string_view prefix, Rank own, int size,
                                                     std::int64_t end_ns, const LateRanksReport& late,
                                                     const MeetingMembers* members = nullptr);
 

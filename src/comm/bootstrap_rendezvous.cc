@@ -67,7 +67,7 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
       absl::StrCat("joining job '", StoreKey(identity, {}).job_id, "' of ", identity.size, " ranks");
   absl::Status met = Contribute(store, "joined/", identity.rank, "", end_ns);
   const LateRanksReport late = identity.rank == 0 ? LateRanksOnStderr(what, end_ns) : LateRanksReport();
-  met.Update(GetFromAll(store, "joined/", identity.size, end_ns, late).status());
+  met.Update(GetFromAll(store, "joined/", identity.rank, identity.size, end_ns, late).status());
   return met.ok() ? met : absl::Status(met.code(), absl::StrCat(what, ": ", met.message(), kOnThisNode));
 }
 

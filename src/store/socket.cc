@@ -79,8 +79,14 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_
     return absl::UnavailableError(absl::StrCat("host '", parts->first, "': ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(list, ::freeaddrinfo);
+  // An address that does not answer leaves the others their share of the time.
+  int addresses = 0;
+  for (const addrinfo* next = list; next != nullptr; next = next->ai_next) ++addresses;
   absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");
-  for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) fd = ConnectOne(*next, end_ns);
+  for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) {
+    fd = ConnectOne(*next, addresses == 1 ? end_ns : std::min(end_ns, NanosIn(LeftUntil(end_ns) / addresses)));
+    --addresses;
+  }
   return fd;
 }
 

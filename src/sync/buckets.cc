@@ -26,7 +26,9 @@ Layout LayOutBuckets(absl::Span<const Parameter> parameters, std::int64_t bucket
   for (int i = static_cast<int>(parameters.size()) - 1; i >= 0; --i) {
     const Parameter& parameter = parameters[i];
     Open& o = open[static_cast<std::size_t>(parameter.dtype)];
-    if ((o.bucket.count + parameter.count) * SizeOf(parameter.dtype) > o.limit) close(o);
+    // A bucket without elements would have no memory, and hold up those after it.
+    const bool both_have_elements = o.bucket.count > 0 && parameter.count > 0;
+    if (both_have_elements && (o.bucket.count + parameter.count) * SizeOf(parameter.dtype) > o.limit) close(o);
     o.bucket.dtype = parameter.dtype;
     o.bucket.parameters.push_back(i);
     o.bucket.count += parameter.count;

@@ -131,7 +131,9 @@ absl::Status ExchangeBucket::ScaleResiduals(double factor) {
 }
 
 absl::Status ExchangeBucket::FinishOutput(SyncStatistics& statistics) {
-  absl::Status status = Explained(where_->on_device() ? work_.WaitOnStream(where_->stream()) : work_.WaitForOutput());
+  // Where no parameter of the type has elements, the bucket has no memory, and its call is one of the host.
+  const bool on_stream = where_->on_device() && out_bytes_ > 0;
+  absl::Status status = Explained(on_stream ? work_.WaitOnStream(where_->stream()) : work_.WaitForOutput());
   if (status.ok()) CountTraffic(statistics);
   return status;
 }

@@ -59,10 +59,11 @@ absl::Status CheckState(Communicator& communicator, BucketMemory& where, absl::S
     mistake.Update(hash.status());
     hashes.push_back(hash.value_or(0));
   }
-  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", mistake, call, [&](std::size_t i) {
+  // A rank that could not read its memory has no hash: the replicas need not differ.
+  if (absl::Status read = Agree(communicator, "state", {}, mistake, call); !read.ok()) return read;
+  absl::Status equal = AgreeOnRanges(communicator, memory, "hash", absl::OkStatus(), call, [&](std::size_t i) {
     return absl::StrCat(absl::Hex(hashes[i], absl::kZeroPad16));
   });
-  if (!mistake.ok()) return mistake;
   // When a peer makes another call, the communicator has failed, and the replicas need not differ.
   if (!absl::IsInvalidArgument(equal) || !communicator.status().ok()) return equal;
   return absl::DataLossError(absl::StrCat("the replicas differ: ", equal.message()));

@@ -1,5 +1,6 @@
 #include "sync/weight_buckets.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "sync/agreement.h"
 
 namespace tutti {
 
@@ -100,15 +102,19 @@ void WeightBuckets::Correct() {
   }
 }
 
-absl::Status WeightBuckets::Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics) {
+absl::Status WeightBuckets::Average(Communicator& communicator, const Caller& caller, const CallOptions& call,
+                                    SyncStatistics& statistics) {
+  std::int64_t longest = 0;
+  for (const BucketLayout& bucket : layout_.buckets) longest = std::max(longest, bucket.count * SizeOf(bucket.dtype));
+  absl::StatusOr<Buffer> sums = communicator.Allocate(longest, memory_.kind());
+  if (absl::Status on_all = AgreeOnMemory(communicator, caller, sums.status()); !on_all.ok()) return on_all;
   CallOptions driven = call;
   driven.caller_drives = true;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
-    absl::StatusOr<Buffer> sum = communicator.Allocate(bucket.count * SizeOf(bucket.dtype), memory_.kind());
-    if (!sum.ok()) return sum.status();
-    Gather(b, sum->data());
-    Work average = communicator.AllReduce(sum->data(), sum->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
+    Gather(b, sums->data());
+    Work average =
+        communicator.AllReduce(sums->data(), sums->data(), bucket.count, bucket.dtype, ReduceOp::kAvg, driven);
     const std::int64_t begin_ns = MonotonicNanos();
     if (absl::Status status = average.Wait(); !status.ok()) return status;
     const absl::Duration waited = absl::Nanoseconds(MonotonicNanos() - begin_ns);
@@ -116,7 +122,7 @@ absl::Status WeightBuckets::Average(Communicator& communicator, const CallOption
     statistics.communication += waited;
     statistics.wire_bytes += average.wire_bytes();
     statistics.payload_bytes += bucket.count * SizeOf(bucket.dtype);
-    Scatter(b, sum->data());
+    Scatter(b, sums->data());
   }
   return absl::OkStatus();
 }

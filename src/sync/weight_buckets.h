@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "sync/buckets.h"
+#include "sync/caller.h"
 #include "sync/exchange_bucket.h"
 #include "tutti/algorithm.h"
 #include "tutti/communicator.h"
@@ -47,8 +48,9 @@ class WeightBuckets {
   // Computed in this order, a weight that is equal on all ranks keeps every bit.
   void Correct();
   // Averages the weights over the ranks of `communicator`. Collective; no plan may be under way. When it fails, every
-  // weight has its old value or the average.
-  absl::Status Average(Communicator& communicator, const CallOptions& call, SyncStatistics& statistics);
+  // weight has its old value or the average. ResourceExhausted, on all ranks, where one has no memory for the sums.
+  absl::Status Average(Communicator& communicator, const Caller& caller, const CallOptions& call,
+                       SyncStatistics& statistics);
   // Copies the weights, which are equal on all ranks, into all replicas.
   void ResetReplicas();
 

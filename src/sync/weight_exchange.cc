@@ -49,7 +49,7 @@ absl::Status WeightExchange::AfterStep() {
 
 absl::Status WeightExchange::Flush() {
   if (absl::Status status = Restart(); !status.ok()) return status;
-  return weights_->Average(context_.communicator, Call(Purpose::kFlush), context_.statistics);
+  return weights_->Average(context_.communicator, context_.caller, Call(Purpose::kFlush), context_.statistics);
 }
 
 absl::Status WeightExchange::Restart() {

@@ -61,6 +61,16 @@ TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
 
 // One rank has come of a world that no machine can hold: the error about the missing ranks is bounded in time and
 // length.
+TEST(ExchangeBlobsTest, WhoComesLaterHearsThatTheOthersHaveGivenUp) {
+  auto store = MakeMemoryStore();
+  OnRanks(2, [&](Rank rank) {
+    EXPECT_THAT(ExchangeBlobs(*store, "x", rank, 3, "early", absl::Now() + absl::Milliseconds(300)).status().ToString(),
+                HasSubstr("missing ranks: 2"));
+  });
+  const absl::StatusOr<std::vector<std::string>> late = ExchangeBlobs(*store, "x", 2, 3, "late", Soon());
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded) << late.status();
+}
+
 TEST(ExchangeBlobsTest, NamesSomeOfTheRanksThatAHugeWorldMisses) {
   constexpr int kRanks = 99'999'999;
   auto server = TcpStoreServer::Start({JobSecret{}, "huge", kRanks}).value();
@@ -154,11 +164,11 @@ TEST(GetFromAllTest, TellsOnceWhoIsLateAndGoesOnWaiting) {
                                   EXPECT_EQ(ranks, "1, 3");
                                   for (const Rank rank : {1, 3}) come(rank);
                                 }};
-  auto values = GetFromAll(*store, "x/", 4, SoonNanos(), late);
+  auto values = GetFromAll(*store, "x/", 0, 4, SoonNanos(), late);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_THAT(*values, testing::ElementsAre("of 0", "of 1", "of 2", "of 3"));
   EXPECT_EQ(reports, 1);
-  EXPECT_TRUE(GetFromAll(*store, "x/", 4, SoonNanos(), late).ok());
+  EXPECT_TRUE(GetFromAll(*store, "x/", 0, 4, SoonNanos(), late).ok());
   EXPECT_EQ(reports, 1) << "nobody was late";
 }
 
@@ -195,7 +205,7 @@ class SilentStore final : public Store {
 TEST(GetFromAllTest, ASilentStoreIsNotAskedBeyondTheDeadline) {
   SilentStore store;
   const absl::Time deadline = absl::Now() + absl::Seconds(1);
-  absl::Status status = GetFromAll(store, "x/", 3, NanosAt(deadline), {}).status();
+  absl::Status status = GetFromAll(store, "x/", 0, 3, NanosAt(deadline), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_EQ(status.message(), "missing ranks: 0, and perhaps some from 1 to 2");
   EXPECT_LT(store.latest(), deadline + absl::Milliseconds(10)) << "clocks are read one after the other";

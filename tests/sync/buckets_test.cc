@@ -44,6 +44,15 @@ TEST(LayOutBuckets, DTypesDoNotMixAndBucketsComeInOrderOfCompletion) {
   EXPECT_EQ(layout.buckets[1].dtype, DType::kF64);
 }
 
+TEST(LayOutBuckets, NoBucketHasOnlyParametersWithoutElements) {
+  for (const std::vector<Parameter>& parameters :
+       {std::vector<Parameter>{F32(1000), F32(0)}, std::vector<Parameter>{F32(0), F32(1000)},
+        std::vector<Parameter>{F32(1000), F32(0), F32(1000)}}) {
+    const Layout layout = LayOutBuckets(parameters, 16, 16);
+    for (const BucketLayout& bucket : layout.buckets) EXPECT_EQ(bucket.count, 1000);
+  }
+}
+
 TEST(LayOutBuckets, ParametersWithoutElementsHaveAPlace) {
   const std::vector<Parameter> parameters = {F32(0), F32(4), F32(0)};
   const Layout layout = LayOutBuckets(parameters, 16, 16);

@@ -73,6 +73,26 @@ TEST(TorchLoad, IsAnErrorForAStrategyThatKnowsWhereWeightsLie) {
   });
 }
 
+TEST(TorchLoad, IsAnErrorOnAllRanksWhereOneHasMovedItsWeights) {
+  const Data data;
+  const std::string saved = SavedNet();
+  for (const bool broadcasts : {true, false}) {
+    std::vector<Sequential> nets = Nets(2);
+    RunWorld(2, [&](Communicator& world) {
+      Sequential& net = nets[world.rank()];
+      DataParallel replicas(world, *net, {.strategy = "decentralized"});
+      const std::string state = replicas.SaveState();
+      if (world.rank() == 1) LoadOtherWeights(net, saved);
+      const auto start_anew = [&] {
+        if (broadcasts) return replicas.Broadcast();
+        replicas.LoadState({state, state});
+      };
+      EXPECT_THAT(ErrorOf(start_anew),
+                  AllOf(HasSubstr("was moved to other memory"), HasSubstr(world.rank() == 1 ? "parameter" : "rank 1")));
+    });
+  }
+}
+
 TEST(DataParallel, OnlyOneMayHookAModule) {
   RunWorld(1, [&](Communicator& world) {
     Linear net(4, 2);

@@ -190,6 +190,31 @@ TEST(QAdam, AnotherOptimizerIsRefused) {
   });
 }
 
+TEST(QAdam, AfterOneHasGoneAnotherMayBeMade) {
+  const Squares data;
+  std::vector<Sequential> nets = EqualNets(2);
+  RunWorld(2, [&](Communicator& world) {
+    Sequential& net = nets[world.rank()];
+    DataParallel replicas(world, *net, QAdamStrategy(2));
+    const auto learn = [&](QAdam& optimizer) {
+      for (int step = 0; step < 4; ++step) {
+        optimizer.zero_grad();
+        data.Loss(net).backward();
+        optimizer.step();
+      }
+    };
+    {
+      QAdam first(replicas, net->parameters(), QAdamOptions(1e-2));
+      learn(first);
+    }
+    net->zero_grad();
+    QAdam second(replicas, net->parameters(), QAdamOptions(1e-3));
+    const float before = data.Loss(net).item<float>();
+    learn(second);
+    EXPECT_LT(data.Loss(net).item<float>(), before);
+  });
+}
+
 TEST(QAdam, RefusesParametersAndOptionsThatDoNotFit) {
   std::vector<Sequential> nets = EqualNets(2);
   RunWorld(1, [&](Communicator& world) {

@@ -44,7 +44,7 @@ std::string CommandOf(const HostRanks& one, int first, int size, const std::stri
                       const std::string& secret_file, const LaunchOptions& options) {
   const std::string script =
       absl::StrCat("unset TUTTI_STORE TUTTI_JOB_SECRET_FD; export TUTTI_SIZE=", size, " TUTTI_RENDEZVOUS=", meeting,
-                   " TUTTI_JOB_ID=hosts TUTTI_JOB_SECRET_FILE=", secret_file, "; exec \"$@\"");
+                   " TUTTI_JOB_ID=hosts-", meeting, " TUTTI_JOB_SECRET_FILE=", secret_file, "; exec \"$@\"");
   std::vector<std::string> words = {"tutti",        "launch",           "-n", absl::StrCat(one.ranks),
                                     "--first-rank", absl::StrCat(first)};
   if (options.tag_output) words.push_back("--tag-output");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -41,7 +42,11 @@ ProcessGroupWork::~ProcessGroupWork() {
     const std::lock_guard lock(state->mutex);
     if (state->ended) return;
   }
-  OnDone(state, [state] { state->End(); });
+  try {
+    OnDone(state, [state] { state->End(); });
+  } catch (const std::system_error&) {  // no thread can be started for callbacks
+    state->End();
+  }
 }
 
 bool ProcessGroupWork::State::done() const {
@@ -313,7 +318,12 @@ class CoalescedWork : public ::c10d::Work {
     wait(kNoTimeout);
   }
   bool wait(std::chrono::milliseconds timeout) override {
-    for (const auto& work : works_) work->wait(timeout);
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (const auto& work : works_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      // A work that has ended has no use for the time; another one shall time out, and not wait without a limit.
+      work->wait(timeout > kNoTimeout ? std::max(left, std::chrono::milliseconds(1)) : timeout);
+    }
     return true;
   }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {

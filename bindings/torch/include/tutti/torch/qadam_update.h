@@ -33,6 +33,9 @@ class QAdamUpdate : private MomentumSource {
   // parameter that is missing or not among those of `replicas` and for an option out of range; c10::NotImplementedError
   // for a parameter with gaps between its elements.
   QAdamUpdate(Replicas& replicas, const std::vector<std::vector<torch::Tensor>>& parameters, Groups groups);
+  ~QAdamUpdate();
+  QAdamUpdate(const QAdamUpdate&) = delete;
+  QAdamUpdate& operator=(const QAdamUpdate&) = delete;
 
   // Changes the weights by the present contents of p.grad(), after the end of the last backward; leaves parameters
   // alone whose p.grad() is undefined.
@@ -70,6 +73,12 @@ inline QAdamUpdate::QAdamUpdate(Replicas& replicas, const std::vector<std::vecto
   ThrowIfError(Refresh());
   // This object stands between synchronizer and optimizer, to see the present options and places of parameters.
   synchronizer.set_momentum_source(this);
+}
+
+// The next backward then says that there is no QAdam, and another one may be made.
+inline QAdamUpdate::~QAdamUpdate() {
+  Synchronizer& synchronizer = replicas_.synchronizer();
+  if (synchronizer.momentum_source() == this) synchronizer.set_momentum_source(nullptr);
 }
 
 inline absl::StatusOr<std::vector<tutti::QAdam::Weights>> QAdamUpdate::FindWeights(
@@ -112,6 +121,7 @@ inline absl::Status QAdamUpdate::Refresh() {
   }
   for (std::size_t i = 0; i < trained().size(); ++i) {
     const auto& [parameter, gradient, exchanged] = trained()[i];
+    if (!gradient.defined()) continue;  // a bucket of parameters without elements has no memory
     if (parameter.sizes() != gradient.sizes() || parameter.strides() != gradient.strides() ||
         parameter.scalar_type() != gradient.scalar_type()) {
       return absl::UnimplementedError(

@@ -232,11 +232,13 @@ inline Replicas::~Replicas() {
 }
 
 inline void Replicas::Broadcast() {
+  place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
   FollowStream(*synchronizer_, device_);
+  // First the strategy forgets the old weights: when the broadcast has ended, no rank sends what it learnt of them.
+  place_->ThrowIfError(synchronizer_->Restart());
   TensorMemory state(Replicated());
   place_->ThrowIfError(synchronizer_->BroadcastState(state.memory()));
   state.WriteBack();
-  place_->ThrowIfError(synchronizer_->Restart());
   BeginForward();
 }
 
@@ -308,6 +310,7 @@ inline void Replicas::Flush() {
 }
 
 inline void Replicas::LoadState(const std::vector<std::string>& states) {
+  place_->ThrowIfError(synchronizer_->Agree({}, CheckPlaces()));
   FollowStream(*synchronizer_, device_);
   ThrowIfError(synchronizer_->LoadState(states));
   BeginForward();
