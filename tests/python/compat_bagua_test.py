@@ -92,3 +92,24 @@ def is_a_module(rank):
 
 def test_the_model_stays_a_module():
     run_ranks(2, is_a_module)
+
+
+def replaces_qadam(rank):
+    model = net()
+    optimizer = algorithms.q_adam.QAdamOptimizer(model.parameters(), lr=0.02, warmup_steps=2)
+    model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
+    train_steps(rank, model, optimizer, steps=3)
+    before = optimizer.state_dict()["qadam"]
+    model.with_bagua([optimizer], algorithms.q_adam.QAdamAlgorithm(optimizer))
+    assert optimizer.frozen and torch.equal(optimizer.state_dict()["qadam"], before)
+    train_steps(rank, model, optimizer, steps=3)
+    another = torch.optim.SGD(model.parameters(), 0.1)
+    model.with_bagua([another], algorithms.gradient_allreduce.GradientAllReduceAlgorithm())
+    train_steps(rank, model, another, steps=3)
+    with pytest.raises(ValueError, match="QAdamOptimizer belongs to a model"):
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_another_algorithm_after_qadam():
+    run_ranks(2, replaces_qadam)

@@ -1,5 +1,6 @@
 """Every strategy of tutti.lightning trains in a Trainer, by every name that users give it."""
 
+import os
 import subprocess
 import sys
 
@@ -282,3 +283,63 @@ def test_horovod_multiplies_the_rates_of_schedulers(name):
         return seen
 
     assert rates(4) == pytest.approx([4 * rate for rate in rates(1)])
+
+
+def keeps_its_rates(rank):
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    model.configure_optimizers = lambda: ([optimizer], [scheduler])
+    rates = []
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")  # as torchrun does
+    for _ in range(2):
+        trainer("horovod", max_epochs=1).fit(model, loader())
+        rates += [optimizer.param_groups[0]["lr"], *scheduler.base_lrs]
+    return rates
+
+
+def test_horovod_multiplies_rates_once_for_several_fits():
+    assert run_trainers(2, keeps_its_rates) == [pytest.approx([0.1] * 4)] * 2
+
+
+def fits_in_parts(rank, strategy, epochs):
+    """The weights after fits of so many epochs each, all with one optimizer and one scheduler."""
+    model = model_for(strategy)
+    optimizer = model.configure_optimizers()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    model.configure_optimizers = lambda: ([optimizer], [scheduler])
+    for count in epochs:
+        fitted = trainer(strategy, max_epochs=count, use_distributed_sampler=False)  # which shuffles by the epoch
+        fitted.fit(model, loader(seed=rank))
+    assert fitted.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.05 * 0.5**sum(epochs))
+    return weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("strategy", ["qadam", "gradient_allreduce", "ddp_sharded"])
+def test_a_second_fit_goes_on_with_the_optimizer(strategy):
+    expected = run_trainers(2, fits_in_parts, strategy, [3])[0]
+    assert run_trainers(2, fits_in_parts, strategy, [1, 2])[0] == pytest.approx(expected, abs=1e-6)
+
+
+def fits_after_a_checkpoint(rank, file):
+    model = Model()
+    optimizer = model.configure_optimizers()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    model.configure_optimizers = lambda: ([optimizer], [scheduler])
+
+    def fit(epochs, **options):
+        trainer("ddp_sharded", max_epochs=epochs, use_distributed_sampler=False).fit(model, loader(seed=rank), **options)
+
+    fit(1)
+    model.trainer.save_checkpoint(file)
+    fit(2)
+    fit(2, ckpt_path=file)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05 / 4)
+    fit(1)
+    return weights_of(model).tolist()
+
+
+def test_sharded_optimizers_go_on_after_a_checkpoint(tmp_path):
+    expected = run_trainers(2, fits_in_parts, "ddp_sharded", [3])[0]
+    after = run_trainers(2, fits_after_a_checkpoint, str(tmp_path / "one.ckpt"))[0]
+    assert after == pytest.approx(expected, abs=1e-6)

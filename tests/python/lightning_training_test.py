@@ -314,6 +314,30 @@ def test_sigterm_ends_all_ranks_after_the_same_step(strategy):
     assert run_trainers(2, is_terminated, strategy) == [("SIGTERMException", [0, 1, 2])] * 2
 
 
+def is_terminated_while_ranks_agree(rank):
+    fitted, calls, seen = trainer(max_epochs=9), [], []
+    agree = fitted.strategy._agree_on_signals
+
+    def agree_and_get_a_signal(mine):
+        agreed = agree(mine)
+        calls.append(agreed)
+        if len(calls) == 3 and rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return agreed
+
+    fitted.strategy._agree_on_signals = agree_and_get_a_signal
+    model = Model()
+    model.on_train_batch_end = lambda outputs, batch, batch_idx: seen.append(batch_idx)
+    with pytest.raises(BaseException) as raised:
+        fitted.fit(model, loader())
+    return type(raised.value).__name__, len(calls), seen
+
+
+def test_a_signal_that_comes_while_ranks_agree_is_acted_on_next_time():
+    first, second = run_trainers(2, is_terminated_while_ranks_agree)
+    assert first == second and first[:2] == ("SIGTERMException", 4)
+
+
 def test_sigterm_on_one_rank_of_async():
     (other, _), (terminated, _) = run_trainers(2, is_terminated, "async:sync_interval_ms=1")
     assert terminated == "SIGTERMException" and other == "DistBackendError"

@@ -199,6 +199,31 @@ def test_qadam_can_load_its_state_before_the_model_is_wrapped():
     run_ranks(2, loads_before_wrapping)
 
 
+def loses_its_wrapper(rank):
+    model, optimizer = wrap("qadam:warmup_steps=2")
+    train(model, optimizer, rank, 3)
+    module = model.module
+    del model
+    for use in (optimizer.step, optimizer.state_dict, lambda: optimizer.frozen):
+        with pytest.raises(ValueError, match="QAdam belongs to a model, whose wrapper is gone, .*DistributedDataParallel"):
+            use()
+    optimizer.zero_grad()
+    model = tutti.torch.DistributedDataParallel(module, optimizer, "qadam:warmup_steps=2")
+    assert not optimizer.frozen
+    train(model, optimizer, rank, 3)
+    assert optimizer.frozen
+    del model  # another optimizer takes the module over, while the first is still there
+    another = tutti.torch.QAdam(module.parameters())
+    model = tutti.torch.DistributedDataParallel(module, another, "qadam:warmup_steps=2")
+    another.zero_grad()
+    train(model, another, rank, 3)
+    model.check_replicas()
+
+
+def test_qadam_without_its_wrapper():
+    run_ranks(2, loses_its_wrapper)
+
+
 def follows_schedules(rank):
     """The schedule of one step reaches the next backward, which puts beta1 into the momentum, and the next step."""
     model, optimizer = wrap("qadam:warmup_steps=1")

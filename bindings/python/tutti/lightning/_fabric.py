@@ -114,7 +114,12 @@ class TuttiFabricStrategy(Remade):
     def save_checkpoint(self, path: Any, state: dict[str, Any], *arguments: Any, **keywords: Any) -> None:
         if _states.KEY in state:
             raise ValueError(f"state has the key {_states.KEY!r}, which is that of the strategy's own states: use another")
-        mine = {name: _states.state_of(exchange) for name, exchange in self._exchanges_in(state).items()}
+        exchanges = self._exchanges_in(state)
+        # The weights come first: a flush changes them, and with them the state.
+        kind = tutti.torch.DistributedDataParallel
+        state = {name: self.get_module_state_dict(value) if isinstance(value, kind) else value
+                 for name, value in state.items()}
+        mine = {name: _states.state_of(exchange) for name, exchange in exchanges.items()}
         if mine:
             state = {**state, _states.KEY: _states.gather(mine)}
         super().save_checkpoint(path, state, *arguments, **keywords)

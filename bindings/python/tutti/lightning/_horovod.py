@@ -107,7 +107,9 @@ class HorovodStrategy(TuttiStrategy):
             optimizer.scaled_by_horovod = self.world_size
             scale_optimizer(optimizer, self.world_size)
         for config in self.lr_scheduler_configs:
-            scale_scheduler(config.scheduler, self.world_size)
+            # A scheduler of an optimizer that was scaled before was scaled with it, or is made from its rates.
+            if any(optimizer is getattr(config.scheduler, "optimizer", optimizer) for optimizer in new):
+                scale_scheduler(config.scheduler, self.world_size)
 
     def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
         gathered = super().all_gather(tensor, group=group, sync_grads=sync_grads)

@@ -2,14 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Mapping
+import operator
+import weakref
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from tutti.lightning._strategy import TuttiStrategy
 
+
+# What was made of each optimizer in an earlier fit. The two have the same groups, so that rates are those of both.
+_made: MutableMapping[torch.optim.Optimizer, ZeroRedundancyOptimizer] = weakref.WeakKeyDictionary()
 
 _OF_EVERY_OPTIMIZER = set(vars(torch.optim.SGD([torch.zeros(1)]))) | {"_opt_called", "step"}
 
@@ -36,6 +42,20 @@ def _sharded(optimizer: torch.optim.Optimizer) -> ZeroRedundancyOptimizer:
     return ZeroRedundancyOptimizer(optimizer.param_groups, kind, **options)
 
 
+def _sharded_once(optimizer: torch.optim.Optimizer) -> ZeroRedundancyOptimizer:
+    """As ``_sharded``; that of an earlier fit, with its state, while the process group and the groups are the same."""
+    made = _made.get(optimizer)
+    if made is None or made.process_group is not dist.group.WORLD or not _share_groups(made, optimizer):
+        made = _made[optimizer] = _sharded(optimizer)
+    return made
+
+
+def _share_groups(one: torch.optim.Optimizer, other: torch.optim.Optimizer) -> bool:
+    """Whether a change of a group of ``one``, such as another rate, is one of ``other``, too."""
+    groups, others = one.param_groups, other.param_groups
+    return len(groups) == len(others) and all(map(operator.is_, groups, others))
+
+
 def _move_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
     """Gives ``scheduler``, and those that it is made of, another optimizer."""
     scheduler.optimizer = optimizer
@@ -46,6 +66,8 @@ def _move_scheduler(scheduler: Any, optimizer: torch.optim.Optimizer) -> None:
 def _count_steps(optimizer: torch.optim.Optimizer) -> None:
     """Lets ``optimizer`` count its steps, as the schedulers of torch expect of the optimizer that they were made for."""
     step = optimizer.step
+    if hasattr(step, "_wrapped_by_lr_sched"):
+        return
 
     @functools.wraps(step)
     def counted(*arguments: Any, **keywords: Any) -> Any:
@@ -64,6 +86,9 @@ class DDPShardedStrategy(TuttiStrategy):
     arguments are those of :class:`TuttiStrategy`.
     """
 
+    _whole: Sequence[torch.optim.Optimizer] = ()  # what `configure_optimizers` has returned
+    _moved: Sequence[tuple[Any, torch.optim.Optimizer]] = ()  # schedulers, and their optimizers outside of the fit
+
     def setup_optimizers(self, trainer: Any) -> None:
         if not self.exchanges_gradients:
             raise self.classes.MisconfigurationException(
@@ -74,16 +99,26 @@ class DDPShardedStrategy(TuttiStrategy):
                 "ddp_sharded trains in torch's DistributedDataParallel, whose buckets autotune cannot change: leave "
                 "out autotune and TUTTI_AUTOTUNE=1, or use the strategy tutti")
         super().setup_optimizers(trainer)
-        whole = self.optimizers
-        self.optimizers = [_sharded(optimizer) for optimizer in whole]
+        self._whole = whole = self.optimizers
+        self.optimizers = [_sharded_once(optimizer) for optimizer in whole]
+        self._moved = moved = []
         for config in self.lr_scheduler_configs:
             scheduler = config.scheduler
             index = next((i for i, one in enumerate(whole) if one is getattr(scheduler, "optimizer", None)), None)
             if index is not None:
                 _count_steps(self.optimizers[index])
                 _move_scheduler(scheduler, self.optimizers[index])
+                moved.append((scheduler, whole[index]))
+
+    def teardown(self) -> None:
+        for scheduler, optimizer in self._moved:  # a later fit may get both again
+            _move_scheduler(scheduler, optimizer)
+        self._moved = ()
+        super().teardown()
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer in self.optimizers:
             optimizer.optim.state.clear()  # a state that is empty, as before the first step, would leave this one
         super().load_optimizer_state_dict(checkpoint)
+        for optimizer, sharded in zip(self._whole, self.optimizers):
+            optimizer.param_groups = list(sharded.param_groups)  # loading makes the groups anew

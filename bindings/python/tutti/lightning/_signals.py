@@ -38,10 +38,12 @@ class AgreedSignals:
     def act(self) -> None:
         """Does what signals asked for that any rank has got since the last call. All ranks call it together."""
         terminates, requeues = self._agree(torch.tensor([int(self._terminates), int(self._requeues)])).tolist()
-        self._terminates, self._requeues = False, False
+        # A signal that came while the ranks agreed stays noted until the next call, unless its like is acted on now.
         if requeues:
+            self._requeues = False
             self._requeue(signal.SIGUSR1, None)
         if terminates:
+            self._terminates = False
             self._connector.received_sigterm = True
             raise self._exception
 

@@ -221,6 +221,7 @@ class TuttiStrategy(Remade):
         if not self._is_alone:
             self._last_state = self._state()
         if self._wrapper is not None:
+            self._wrapper._leave_optimizers()
             self.model = self.lightning_module
         self._exchange = None
         if self._scaler is not None:

@@ -211,6 +211,12 @@ class DistributedDataParallel(torch.nn.Module):
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
 
+    def _leave_optimizers(self) -> None:
+        """Lets optimizers keep the state of theirs that ends with this wrapper, before its owner drops it."""
+        for optimizer in self._optimizers:
+            if isinstance(optimizer, QAdam):
+                optimizer._leave()
+
     @contextlib.contextmanager
     def one_step(self) -> Iterator[None]:
         """All that optimizers do inside is one step of the strategy, also when some of them, or all, are skipped.

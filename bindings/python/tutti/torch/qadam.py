@@ -23,7 +23,8 @@ class QAdam(torch.optim.Optimizer):
     and closures work as with any optimizer of torch. After the warm-up ``grad`` holds momentum between ``backward()``
     and ``step()``: clip gradients in the warm-up only, call ``zero_grad()`` in every step, run all but the last
     backward of a step in ``model.no_sync()``, and use no loss scaler. The state (m and v) is equal on all ranks, so all
-    ranks can load the one that any rank has saved.
+    ranks can load the one that any rank has saved. The wrapper of the model owns the state: once the wrapper is gone,
+    ``step`` and ``state_dict`` raise ValueError until the model is wrapped again.
     """
 
     _how_to_use = 'pass it to tutti.torch.DistributedDataParallel(module, optimizer, "qadam") first'
@@ -42,8 +43,9 @@ class QAdam(torch.optim.Optimizer):
             unknown = sorted(set(group) - set(defaults) - {"params", "param_names", "initial_lr"})
             if unknown:
                 raise ValueError(f"QAdam: a group of parameters has {unknown[0]!r}; it may have {', '.join(defaults)}")
-        self._replicas: Any = None
-        self._loaded: torch.Tensor | None = None  # a state that was loaded before the model was wrapped
+        # What the wrapper of the model owns; None before the model is wrapped, and after `_leave`.
+        self._replicas: weakref.ref[Any] | None = None
+        self._kept: torch.Tensor | None = None  # the state while there is no wrapper, for the next one
 
     @property
     def frozen(self) -> bool:
@@ -63,26 +65,42 @@ class QAdam(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of all groups, m and v; equal on all ranks."""
-        return {**super().state_dict(), _STATE: states.to_tensor(self._attached().save_qadam())}
+        state = self._kept if self._living() is None else None
+        if state is None:
+            state = states.to_tensor(self._attached().save_qadam())
+        return {**super().state_dict(), _STATE: state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads what ``state_dict()`` returned, in a world of any size; before the model is wrapped, or after it."""
         if _STATE not in state_dict:
             raise ValueError(f"QAdam.load_state_dict: the key {_STATE!r} is missing; was another optimizer saved?")
-        if self._replicas is None:
-            self._loaded = state_dict[_STATE]
+        replicas = self._living()
+        if replicas is None:
+            self._kept = state_dict[_STATE]
         else:
-            self._replicas.load_qadam(states.to_bytes(state_dict[_STATE]))
+            replicas.load_qadam(states.to_bytes(state_dict[_STATE]))
         super().load_state_dict({key: value for key, value in state_dict.items() if key != _STATE})
 
+    def _living(self) -> Any:
+        """What the wrapper of the model owns; None while there is no wrapper."""
+        return None if self._replicas is None else self._replicas()
+
     def _attached(self) -> Any:
-        if self._replicas is None:
-            raise ValueError(f"{type(self).__name__} belongs to a model: {self._how_to_use}")
-        return self._replicas
+        replicas = self._living()
+        if replicas is None:
+            gone = "" if self._replicas is None else ", whose wrapper is gone, and with it m and v"
+            raise ValueError(f"{type(self).__name__} belongs to a model{gone}: {self._how_to_use}")
+        return replicas
+
+    def _leave(self) -> None:
+        """Keeps the state, for the next wrapper of the model: that of now will end."""
+        replicas = self._living()
+        if replicas is not None:
+            self._kept, self._replicas = states.to_tensor(replicas.save_qadam()), None
 
     def _attach(self, replicas: Any) -> None:
         """Makes this the optimizer of ``replicas``. Collective."""
-        if self._replicas is not None:
+        if self._living() is not None:
             raise ValueError("QAdam belongs to another model already: make one for each model")
         # The model does not keep the optimizer alive.
         this = weakref.ref(self)
@@ -95,7 +113,7 @@ class QAdam(torch.optim.Optimizer):
                     for group in optimizer.param_groups]
 
         replicas.make_qadam([group["params"] for group in self.param_groups], groups)
-        self._replicas = replicas
-        if self._loaded is not None:
-            replicas.load_qadam(states.to_bytes(self._loaded))
-            self._loaded = None
+        self._replicas = weakref.ref(replicas)
+        if self._kept is not None:
+            replicas.load_qadam(states.to_bytes(self._kept))
+            self._kept = None

@@ -41,7 +41,11 @@ def with_bagua(
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"with_bagua: algorithm is a {type(algorithm).__name__}; give an algorithm of "
                         "bagua.torch_api.algorithms, such as ByteGradAlgorithm()")
-    vars(self).pop(_KEPT_AS, None)
+    if _KEPT_AS in vars(self):
+        # The wrapper ends here, and its optimizer may be that of the next one.
+        if vars(self)[_KEPT_AS].wrapper is not None:
+            vars(self)[_KEPT_AS].wrapper._leave_optimizers()
+        del vars(self)[_KEPT_AS]
     wrapper = tutti.torch.DistributedDataParallel(self, optimizers, algorithm.strategy, process_group)
     # No attribute that torch knows: the wrapper has the module inside, and is no part of the module.
     vars(self)[_KEPT_AS] = _Kept(wrapper)
