@@ -1,6 +1,5 @@
-// What slow_links_test.py runs on each of its hosts: slow_links_ranks WHAT, a rank of a job. Ends with 0 when the rank
-// has seen what it should.
-#include <sys/types.h>
+// The program that slow_links_test.py runs on each of its hosts: slow_links_ranks WHAT, a rank of a job. The program
+// ends with 0 when the rank has seen what it should.
 #include <unistd.h>
 
 #include <cstdint>

@@ -297,7 +297,7 @@ absl::StatusOr<BenchRow> BenchRank::RowOf(Measured& measured) {
   if (!plan.ok()) return plan.status();
   row.schedule = plan->name.substr(plan->name.find(':') + 1);
   row.schedule_chosen = options_.schedule.empty();
-  // What the selector predicts of an all_to_all_v is the time of other blocks than these: see PredictSeconds.
+  // The selector predicts an all_to_all_v of other blocks than these: see PredictSeconds.
   if (traffic_.spec.collective == Collective::kAllToAllV) return row;
   const absl::StatusOr<double> predicted = Predict(row.schedule);
   if (!predicted.ok()) return predicted.status();
