@@ -374,6 +374,7 @@ TEST_P(TransportConformance, WhoSaysGoodbyeHasLeftOnceItsMessagesHaveCome) {
 }
 
 TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
+  std::atomic<bool> shown = false;
   std::atomic<int> asked = 0;
   std::atomic<int> answered = 0;
   std::atomic<Rank> awaited = 17;  // outlives the transports' use of it
@@ -381,11 +382,15 @@ TEST_P(TransportConformance, WhoAsksIsToldForWhomThePeerWaits) {
     Transport& transport = me.transport;
     if (me.rank == 2) {
       transport.ShowWaitsFor(&awaited);
+      shown = true;
       // A rank that computes answers no question.
       while (asked < 2) absl::SleepFor(absl::Milliseconds(1));
       return;  // RunRanks goes on to move this rank's messages, and so to answer
     }
     EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
+    // Rank 2 may still be moving messages when this rank knows that all are connected, and would answer that it waits
+    // for nobody.
+    while (!shown) absl::SleepFor(absl::Milliseconds(1));
     transport.AskWaitsFor(2);
     transport.Drain();
     EXPECT_EQ(transport.WaitsFor(2), std::nullopt);
