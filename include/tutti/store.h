@@ -102,6 +102,10 @@ struct TcpStoreServerOptions {
   // Refuse a second process that joins as the same rank: such a process belongs to a later job that found this job's
   // address.
   bool one_process_per_rank = false;
+  // The first processes that join as each rank share a table, the second processes another one, and so on, so that the
+  // ranks of a job can run one program after another (sh -c 'train && evaluate'), and a rank whose first program has
+  // ended is not taken for one that misses the second. A table is emptied when all its processes have ended.
+  bool one_table_per_program = false;
   // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
   std::optional<Rank> serving_rank = std::nullopt;
   // The number of connections that may not have proved yet that they hold the secret: beyond it the oldest is dropped.
@@ -129,8 +133,8 @@ class TcpStoreServer {
   std::string address() const;
 
   // Tells the server that the process of `rank` has ended; for launchers. Otherwise nobody would hear of a rank that
-  // ends before it has joined, and the other ranks would wait for it. From now on `rank` is gone (Store::Get). Returns
-  // at once.
+  // ends before it has joined, and the other ranks would wait for it. From now on `rank` is gone (Store::Get), from all
+  // tables. Returns at once.
   void RankHasEnded(Rank rank);
 
  private:

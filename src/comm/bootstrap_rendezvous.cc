@@ -71,6 +71,18 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
   return met.ok() ? met : absl::Status(met.code(), absl::StrCat(what, ": ", met.message(), kOnThisNode));
 }
 
+// Connects as ConnectTcpStore does. Where the ranks run one program after another, rank 0's process of the earlier
+// program may still serve when this rank's process of the next one comes: waits until that server is gone.
+absl::StatusOr<std::shared_ptr<Store>> ConnectToNextProgram(const std::string& address, const JobKey& job, Rank rank,
+                                                            std::int64_t end_ns) {
+  constexpr absl::Duration kPause = absl::Milliseconds(50);
+  while (true) {
+    absl::StatusOr<std::shared_ptr<Store>> store = ConnectTcpStore(address, job, rank, TimeAt(end_ns));
+    if (!absl::IsAlreadyExists(store.status()) || LeftUntil(end_ns) < kPause) return store;
+    absl::SleepFor(kPause);
+  }
+}
+
 constexpr std::size_t kHashDigits = 24;
 
 // Whether `name` has the form of a rendezvous file's name, such as "mpich-0123456789abcdef01234567".
@@ -144,7 +156,7 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
   const JobKey job = StoreKey(identity, secret);
-  if (identity.rank != 0) return ConnectTcpStore(address, job, identity.rank, TimeAt(end_ns));
+  if (identity.rank != 0) return ConnectToNextProgram(address, job, identity.rank, end_ns);
   std::string host = parts->first;
   if (!interface.empty()) {
     absl::StatusOr<NetworkInterface> found = FindNetworkInterface(interface);

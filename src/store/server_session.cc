@@ -20,29 +20,17 @@ StoreResponse Gone(Rank rank) { return {.code = absl::StatusCode::kUnavailable, 
 
 }  // namespace
 
-ServerTable::ServerTable(const JobKey& job, const TcpStoreServerOptions& options)
-    : job_(job),
-      one_process_per_rank_(options.one_process_per_rank),
-      serving_rank_(options.serving_rank ? *options.serving_rank : kNoRank) {}
-
-absl::Status ServerTable::Admit(ServerSession& session, const ClientHello& client) {
-  absl::Status status = CheckClient(client, job_);
-  if (status.ok()) {
-    const Nonce& first = processes_.try_emplace(client.rank, client.process).first->second;
-    if (one_process_per_rank_ && first != client.process) {
-      status = absl::AlreadyExistsError(absl::StrCat("another process has joined as rank ", client.rank));
-    }
-  }
-  if (!status.ok()) {
-    session.Answer(Failure(kUnasked, status));
-    return status;
-  }
-  session.Answer({.sum = serving_rank_});
+void ServerTable::Enter(ServerSession& session) {
   for (const auto& [rank, sessions] : joined_sessions_) {
     if (sessions == 0) session.Answer(Gone(rank));
   }
   sessions_.insert(&session);
-  return absl::OkStatus();
+}
+
+bool ServerTable::AllAreGone(int size) const {
+  return joined_sessions_.size() >= static_cast<std::size_t>(size) &&
+         std::all_of(joined_sessions_.begin(), joined_sessions_.end(),
+                     [](const auto& entry) { return entry.second == 0; });
 }
 
 void ServerTable::TellAll(const StoreResponse& news) {
@@ -130,10 +118,62 @@ void ServerTable::Handle(ServerSession& session, StoreRequest request) {
   }
 }
 
-ServerSession::ServerSession(ServerTable& table, std::function<void(std::string)> send)
-    : table_(table), send_(std::move(send)) {}
+ServerTables::ServerTables(const JobKey& job, const TcpStoreServerOptions& options)
+    : job_(job),
+      one_process_per_rank_(options.one_process_per_rank),
+      one_table_per_program_(options.one_table_per_program),
+      serving_rank_(options.serving_rank ? *options.serving_rank : kNoRank) {}
 
-ServerSession::~ServerSession() { table_.Leave(*this); }
+absl::StatusOr<ServerTable*> ServerTables::TableOf(const ClientHello& client) {
+  if (absl::Status status = CheckClient(client, job_); !status.ok()) return status;
+  std::vector<Nonce>& processes = processes_[client.rank];
+  const auto known = std::find(processes.begin(), processes.end(), client.process);
+  const auto program = static_cast<std::size_t>(known - processes.begin());
+  if (known == processes.end() && (one_table_per_program_ || processes.empty())) processes.push_back(client.process);
+  if (one_process_per_rank_ && program > 0) {
+    return absl::AlreadyExistsError(absl::StrCat("another process has joined as rank ", client.rank));
+  }
+  if (!one_table_per_program_) return &tables_.front();
+  while (tables_.size() <= program) {
+    ServerTable& next = tables_.emplace_back();
+    for (const Rank rank : ended_) next.RankHasEnded(rank);
+  }
+  return &tables_[program];
+}
+
+absl::StatusOr<ServerTable*> ServerTables::Admit(ServerSession& session, const ClientHello& client) {
+  absl::StatusOr<ServerTable*> table = TableOf(client);
+  if (!table.ok()) {
+    session.Answer(Failure(kUnasked, table.status()));
+    return table;
+  }
+  session.Answer({.sum = serving_rank_});
+  (*table)->Enter(session);
+  return table;
+}
+
+void ServerTables::Leave(ServerSession& session, ServerTable& table) {
+  table.Leave(session);
+  if (one_table_per_program_ && table.AllAreGone(job_.size)) table.ForgetValues();
+}
+
+void ServerTables::RankHasEnded(Rank rank) {
+  ended_.insert(rank);
+  for (ServerTable& table : tables_) table.RankHasEnded(rank);
+}
+
+void ServerTables::Close() {
+  for (ServerTable& table : tables_) table.Close();
+}
+
+ServerSession::ServerSession(ServerTables& tables, std::function<void(std::string)> send)
+    : tables_(tables), send_(std::move(send)) {}
+
+ServerSession::~ServerSession() { Close(); }
+
+void ServerSession::Close() {
+  if (ServerTable* const table = std::exchange(table_, nullptr)) tables_.Leave(*this, *table);
+}
 
 absl::Status ServerSession::Receive(absl::string_view bytes) {
   // Before a client is authenticated, no more of the client's bytes are kept than its next handshake message has.
@@ -153,7 +193,7 @@ absl::Status ServerSession::Receive(absl::string_view bytes) {
     if (!body->has_value()) return absl::OkStatus();
     absl::StatusOr<StoreRequest> request = ParseRequest(**body);
     if (!request.ok()) return request.status();
-    table_.Handle(*this, *std::move(request));
+    table_->Handle(*this, *std::move(request));
   }
 }
 
@@ -164,7 +204,7 @@ absl::Status ServerSession::TakeHello() {
   ServerHello hello;
   FillRandom(absl::MakeSpan(hello.nonce));
   const std::string encoded = Encode(hello);
-  keys_ = DeriveKeys(table_.job().secret, client_hello_, encoded);
+  keys_ = DeriveKeys(tables_.job().secret, client_hello_, encoded);
   send_(absl::StrCat(encoded, View(keys_->server_proof)));
   return absl::OkStatus();
 }
@@ -176,7 +216,9 @@ absl::Status ServerSession::TakeProof() {
   writer_.emplace(keys_->server_to_client);
   const ClientHello client = *DecodeClientHello(client_hello_);
   rank_ = client.rank;
-  return table_.Admit(*this, client);
+  const absl::StatusOr<ServerTable*> table = tables_.Admit(*this, client);
+  if (table.ok()) table_ = *table;
+  return table.status();
 }
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #ifndef TUTTI_STORE_SERVER_SESSION_H_
 #define TUTTI_STORE_SERVER_SESSION_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,15 +20,11 @@ namespace tutti {
 
 class ServerSession;
 
-// The table that the sessions of one server share. Not thread-safe: a server is one thread.
+// The table that some sessions of a server share. Not thread-safe: a server is one thread.
 class ServerTable {
  public:
-  ServerTable(const JobKey& job, const TcpStoreServerOptions& options);
-
-  const JobKey& job() const { return job_; }
-  // Admits an authenticated client to the table: welcomes the client through `session`, or returns the reason for a
-  // refusal. An admitted client hears which ranks are gone.
-  absl::Status Admit(ServerSession& session, const ClientHello& client);
+  // The session hears which ranks are gone.
+  void Enter(ServerSession& session);
   // Answers `request` through `session`, now or, for a Get that waits, when the key is set. A rank joins with its first
   // request.
   void Handle(ServerSession& session, StoreRequest request);
@@ -37,6 +34,9 @@ class ServerTable {
   // Declares that `rank` has ended. A rank that had not joined is gone now; the end of a rank that had joined is told
   // by Leave, after all that the rank has sent.
   void RankHasEnded(Rank rank);
+  // Whether all of `size` ranks have joined or ended, and are gone.
+  bool AllAreGone(int size) const;
+  void ForgetValues() { values_.clear(); }
   // Stops all news to clients: connections that close from now on mean the end of the server, not of ranks.
   void Close() { sessions_.clear(); }
 
@@ -51,22 +51,46 @@ class ServerTable {
   void Put(const std::string& key, std::string value);
   void Cancel(ServerSession& session, std::uint64_t id);
 
-  const JobKey job_;
-  const bool one_process_per_rank_;
-  const std::int64_t serving_rank_;
   // Entries exist only for ranks that have come, because a world may claim any size.
-  absl::flat_hash_map<Rank, Nonce> processes_;      // the process that joined first as each rank
   absl::flat_hash_map<Rank, int> joined_sessions_;  // number of sessions, of ranks that have joined or ended; 0: gone
   absl::flat_hash_set<ServerSession*> sessions_;    // the sessions that were admitted
   absl::flat_hash_map<std::string, std::string> values_;
   absl::flat_hash_map<std::string, std::vector<Waiter>> waiters_;
 };
 
+// The tables of one server: one, or one for each program that the ranks run one after another. Not thread-safe.
+class ServerTables {
+ public:
+  ServerTables(const JobKey& job, const TcpStoreServerOptions& options);
+
+  const JobKey& job() const { return job_; }
+  // Admits an authenticated client: welcomes the client through `session` and returns the client's table, or returns
+  // the reason for a refusal.
+  absl::StatusOr<ServerTable*> Admit(ServerSession& session, const ClientHello& client);
+  // Takes `session` out of `table`.
+  void Leave(ServerSession& session, ServerTable& table);
+  // Declares that `rank` has ended, in all programs.
+  void RankHasEnded(Rank rank);
+  void Close();
+
+ private:
+  absl::StatusOr<ServerTable*> TableOf(const ClientHello& client);
+
+  const JobKey job_;
+  const bool one_process_per_rank_;
+  const bool one_table_per_program_;
+  const std::int64_t serving_rank_;
+  std::deque<ServerTable> tables_{1};  // in the order of the programs; sessions point into it
+  // The processes that have come as each rank, in their order; where all programs share a table, the first alone.
+  absl::flat_hash_map<Rank, std::vector<Nonce>> processes_;
+  absl::flat_hash_set<Rank> ended_;
+};
+
 class ServerSession {
  public:
   // `send` is called with bytes for the client, also while Receive of another session runs; `send` must not end a
-  // session. The table must outlive the session.
-  ServerSession(ServerTable& table, std::function<void(std::string)> send);
+  // session. The tables must outlive the session.
+  ServerSession(ServerTables& tables, std::function<void(std::string)> send);
   ~ServerSession();
   ServerSession(const ServerSession&) = delete;
   ServerSession& operator=(const ServerSession&) = delete;
@@ -76,7 +100,7 @@ class ServerSession {
   absl::Status Receive(absl::string_view bytes);
   bool authenticated() const { return reader_.has_value(); }
   // Tells that the connection has ended: nothing more will be received or sent.
-  void Close() { table_.Leave(*this); }
+  void Close();
 
   void Answer(const StoreResponse& response) { send_(writer_->Seal(Encode(response))); }
   // The rank of the client; known once the client is authenticated.
@@ -90,7 +114,8 @@ class ServerSession {
   absl::Status TakeHello();
   absl::Status TakeProof();
 
-  ServerTable& table_;
+  ServerTables& tables_;
+  ServerTable* table_ = nullptr;  // null: not admitted, or left
   const std::function<void(std::string)> send_;
   Rank rank_ = 0;
   std::string handshake_;  // bytes received before authentication

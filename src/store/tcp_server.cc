@@ -45,10 +45,10 @@ absl::Status Refused(absl::string_view what, const std::error_code& error) {
 // A session on a socket. All functions run in the server's one thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, ServerTable& table)
+  Connection(tcp::socket socket, ServerTables& tables)
       : socket_(std::move(socket)),
         deadline_(socket_.get_executor()),
-        session_(table, [this](std::string bytes) { Send(std::move(bytes)); }) {}
+        session_(tables, [this](std::string bytes) { Send(std::move(bytes)); }) {}
 
   void Start(absl::Duration handshake_timeout) {
     asio::error_code ignored;
@@ -131,7 +131,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 class TcpStoreServer::Impl {
  public:
   // Throws std::system_error where asio gets no descriptors for its event loop.
-  Impl(const JobKey& job, const TcpStoreServerOptions& options) : options_(options), table_(job, options) {}
+  Impl(const JobKey& job, const TcpStoreServerOptions& options) : options_(options), tables_(job, options) {}
 
   ~Impl() {
     if (!thread_.joinable()) {  // Start has failed
@@ -139,7 +139,7 @@ class TcpStoreServer::Impl {
       return;
     }
     asio::post(context_, [this] {
-      table_.Close();
+      tables_.Close();
       StopListening();
       asio::error_code ignored;
       retry_.cancel(ignored);
@@ -177,7 +177,7 @@ class TcpStoreServer::Impl {
   const std::string& address() const { return address_; }
 
   void RankHasEnded(Rank rank) {
-    asio::post(context_, [this, rank] { table_.RankHasEnded(rank); });
+    asio::post(context_, [this, rank] { tables_.RankHasEnded(rank); });
   }
 
   const MakerProcess maker;
@@ -236,12 +236,12 @@ class TcpStoreServer::Impl {
       if (half_open++ == 0) oldest = connection;
     }
     if (half_open >= options_.max_half_open) oldest->Close();
-    connections_.push_back(std::make_shared<Connection>(std::move(socket), table_));
+    connections_.push_back(std::make_shared<Connection>(std::move(socket), tables_));
     connections_.back()->Start(options_.handshake_timeout);
   }
 
   const TcpStoreServerOptions options_;
-  ServerTable table_;
+  ServerTables tables_;
   asio::io_context context_{1};
   tcp::acceptor acceptor_{context_};
   tcp protocol_ = tcp::v4();

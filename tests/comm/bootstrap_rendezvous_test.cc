@@ -169,6 +169,31 @@ TEST(JoinOverNetworkTest, RanksMeetAtTheAddressOfRank0) {
   rank_1.join();
 }
 
+// Ranks that run one program after another: rank 0 still serves the earlier program when rank 1's next one comes.
+TEST(JoinOverNetworkTest, TheNextProgramWaitsForTheEndOfTheEarlierOne) {
+  const JobSecret secret = RandomJobSecret();
+  const JobKey job = StoreKey(OnTwoNodes(1), secret);
+  auto earlier = TcpStoreServer::Start(job, {.one_process_per_rank = true}).value();
+  const std::string address = earlier->address();
+  OccupyRank(address, job, 1);
+  absl::Status status = JoinOverNetwork(OnTwoNodes(1), secret, address, "", NanosIn(absl::Milliseconds(200))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another process has joined as rank 1"));
+  std::thread rank_1([&] {
+    const auto store = JoinOverNetwork(OnTwoNodes(1), secret, address, "", SoonNanos());
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->Get("k", Soon()).value(), "v");
+    EXPECT_TRUE((*store)->Set("seen", "", Soon()).ok());
+  });
+  absl::SleepFor(absl::Milliseconds(100));
+  earlier.reset();
+  const auto store = JoinOverNetwork(OnTwoNodes(0), secret, address, "lo", SoonNanos());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->Set("k", "v", Soon()).ok());
+  EXPECT_TRUE((*store)->Get("seen", Soon()).ok());
+  rank_1.join();
+}
+
 TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   const JobSecret secret = RandomJobSecret();
   absl::Status status = JoinOverNetwork(OnTwoNodes(0), secret, "127.0.0.1:1", "nosuch0", SoonNanos()).status();

@@ -28,18 +28,18 @@ absl::Status ReceiveInPieces(ServerSession& session, absl::string_view bytes, st
 }
 
 void Stranger(absl::string_view input) {
-  ServerTable table(Job(), {.one_process_per_rank = true});
+  ServerTables tables(Job(), {.one_process_per_rank = true});
   std::string sent;
-  ServerSession session(table, [&](std::string bytes) { sent += bytes; });
+  ServerSession session(tables, [&](std::string bytes) { sent += bytes; });
   ReceiveInPieces(session, input, input.size() / 2).IgnoreError();
   Require(!session.authenticated());
   Require(sent.size() <= kServerHelloBytes + kProofBytes);
 }
 
 void MadRank(absl::string_view input) {
-  ServerTable table(Job(), {});
+  ServerTables tables(Job(), {});
   std::string sent;
-  ServerSession session(table, [&](std::string bytes) { sent += bytes; });
+  ServerSession session(tables, [&](std::string bytes) { sent += bytes; });
   const std::string hello = Encode(ClientHello{.rank = 1, .size = 4, .job = Sha256(Job().job_id)});
   Require(session.Receive(hello).ok());
   const HandshakeKeys keys = DeriveKeys(Job().secret, hello, sent.substr(0, kServerHelloBytes));

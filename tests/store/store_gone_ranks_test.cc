@@ -278,5 +278,43 @@ TEST(TcpStoreTest, ARankThatHasEndedWithoutHavingJoinedIsGone) {
   }
 }
 
+// Rank 0's second program comes while rank 1 still runs the first one.
+TEST(TcpStoreTest, RanksThatRunOneProgramAfterAnotherMeetInEach) {
+  const JobKey job{RandomJobSecret(), "programs", 2};
+  const auto server = TcpStoreServer::Start(job, {.one_table_per_program = true}).value();
+  const auto connect = [&](Rank rank) { return ConnectTcpStore(server->address(), job, rank, Soon()).value(); };
+  const auto on_gone = [](Rank rank) { return absl::UnavailableError(absl::StrCat("rank ", rank)); };
+  ChildProcess first_of_0([&](const auto&) { EXPECT_TRUE(connect(0)->Set("k", "first", Soon()).ok()); });
+  EXPECT_EQ(first_of_0.Wait(), 0);
+  ChildProcess first_of_1([&](const auto& say) {
+    const auto store = connect(1);
+    EXPECT_EQ(store->Get("never", Soon(), on_gone).status(), absl::UnavailableError("rank 0"));
+    say(store->Get("k", Soon()).value());
+    ::pause();
+  });
+  ASSERT_EQ(first_of_1.NextLine(), "first");
+
+  const auto second_of_0 = connect(0);
+  EXPECT_EQ(second_of_0->Look("k", Soon()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(second_of_0->Set("k", "second", Soon()).ok());
+  EXPECT_TRUE(connect(0)->Look("k", Soon()).ok()) << "the same process may come again";
+  first_of_1.Signal(SIGKILL);
+  first_of_1.Wait();
+  EXPECT_EQ(second_of_0->Get("never", absl::Now() + absl::Milliseconds(300), on_gone).status().code(),
+            absl::StatusCode::kDeadlineExceeded)
+      << "rank 1 has ended one program, and may come with the next";
+  ChildProcess second_of_1([&](const auto& say) {
+    say(connect(1)->Get("k", Soon()).value());
+    ::pause();
+  });
+  EXPECT_EQ(second_of_1.NextLine(), "second");
+  second_of_1.Signal(SIGKILL);
+  EXPECT_EQ(second_of_0->Get("never", Soon(), on_gone).status(), absl::UnavailableError("rank 1"));
+
+  server->RankHasEnded(1);
+  ChildProcess third_of_0([&](const auto& say) { say(connect(0)->Get("never", Soon(), on_gone).status().ToString()); });
+  EXPECT_EQ(third_of_0.NextLine(), "UNAVAILABLE: rank 1");
+}
+
 }  // namespace
 }  // namespace tutti

@@ -48,7 +48,8 @@ absl::StatusOr<int> RunJob(const LaunchOptions& options, const HandledSignals& s
   }
   const Identity identity{.size = options.ranks,
                           .job_id = absl::StrCat("launch ", ::getpid(), " ", ToHex(RandomJobSecret()).substr(0, 8))};
-  absl::StatusOr<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::Start(StoreKey(identity, secret));
+  absl::StatusOr<std::unique_ptr<TcpStoreServer>> server =
+      TcpStoreServer::Start(StoreKey(identity, secret), {.one_table_per_program = true});
   if (!server.ok()) return server.status();
 
   absl::StatusOr<std::vector<cpu_set_t>> processors = std::vector<cpu_set_t>();

@@ -96,6 +96,14 @@ TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
   EXPECT_EQ(launcher.Count("<tutti met 3>"), 3) << launcher.text;
 }
 
+// Every rank is the first at one start and the last at another.
+TEST(LaunchTest, RanksRunOneProgramAfterAnother) {
+  const std::string pause = "; sleep 0.$(((TUTTI_RANK + 1) % 3)); ";
+  Launcher launcher(3, absl::StrCat(ThisProgram("Rank"), pause, ThisProgram("Rank"), " && ", ThisProgram("Rank")));
+  EXPECT_EQ(launcher.Finish(), 0) << launcher.text;
+  EXPECT_EQ(launcher.Count("<tutti met 3>"), 9) << launcher.text;
+}
+
 // The rank ends with 0, so the job goes on; ranks that wait for it must not wait on.
 TEST(LaunchTest, ARankThatEndsWithoutHavingJoinedIsNamedToTheOthers) {
   Launcher launcher(2, "[ $TUTTI_RANK = 1 ] || exec " + ThisProgram("Rank"));
