@@ -70,10 +70,43 @@ RoundOfStep RoundsOfSteps(const Strategy& strategy, int size) {
   };
 }
 
-Matrix MatrixOf(const Strategy& strategy, int size, int round) {
-  const absl::string_view own = strategy.option("matrix");
-  return own.empty() ? MixingMatrix(SelectionOf(strategy), size, round) : *ParseMatrix(own);
-}
+// The shares of all ranks in the mix of one rank, in rank order; ranks with share 0 are left out.
+using Mix = std::vector<PeerWeight>;
+
+// The mixes of one round, made one at a time: together they would have n² shares for n ranks.
+class Mixes {
+ public:
+  Mixes(const Strategy& strategy, int size, int round) : selection_(SelectionOf(strategy)), size_(size), round_(round) {
+    const absl::string_view own = strategy.option("matrix");
+    if (!own.empty()) matrix_ = *ParseMatrix(own);
+  }
+
+  Mix Of(Rank rank) const {
+    if (matrix_.empty()) return selection_.mix(size_, round_, rank);
+    Mix mix;
+    for (Rank from = 0; from < size_; ++from) {
+      if (const double weight = matrix_[rank][from]; weight != 0) mix.push_back({from, weight});
+    }
+    return mix;
+  }
+
+  bool AverageAll() const {
+    const double part = 1.0 / static_cast<double>(size_);
+    for (Rank rank = 0; rank < size_; ++rank) {
+      const Mix mix = Of(rank);
+      const bool averages = mix.size() == static_cast<std::size_t>(size_) &&
+                            std::all_of(mix.begin(), mix.end(), [&](const PeerWeight& p) { return p.weight == part; });
+      if (!averages) return false;
+    }
+    return true;
+  }
+
+ private:
+  const PeerSelection& selection_;
+  const int size_;
+  const int round_;
+  Matrix matrix_;  // empty: the peer selection's
+};
 
 absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& /*plan*/) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
@@ -91,24 +124,18 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
   return absl::OkStatus();
 }
 
-bool AveragesAll(const Matrix& matrix) {
-  const double part = 1.0 / static_cast<double>(matrix.size());
-  return std::all_of(matrix.begin(), matrix.end(), [&](const std::vector<double>& row) {
-    return std::all_of(row.begin(), row.end(), [&](double weight) { return weight == part; });
-  });
-}
-
 std::vector<double> Mixing(const Strategy& strategy, int round, Rank rank, int size) {
-  const Matrix matrix = MatrixOf(strategy, size, round);
-  return AveragesAll(matrix) ? std::vector<double>() : matrix[rank];
+  const Mixes mixes(strategy, size, round);
+  if (mixes.AverageAll()) return {};
+  std::vector<double> row(static_cast<std::size_t>(size), 0);
+  for (const PeerWeight& part : mixes.Of(rank)) row[static_cast<std::size_t>(part.rank)] = part.weight;
+  return row;
 }
 
-// out ← the mix of `parts`, which lie in the order of those weights of `row` that are not 0.
-void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>& row) {
+// out ← the mix of `parts`, which lie in the order of `mix`.
+void CombineParts(PlanBuilder& b, absl::Span<const Ref> parts, const Mix& mix) {
   std::vector<Coefficient> coefficients;
-  for (const double weight : row) {
-    if (weight != 0) coefficients.push_back({.factor = weight});
-  }
+  for (const PeerWeight& part : mix) coefficients.push_back({.factor = part.weight});
   const double equal = 1.0 / static_cast<double>(parts.size());
   const bool mean =
       std::all_of(coefficients.begin(), coefficients.end(), [&](const Coefficient& c) { return c.factor == equal; });
@@ -121,20 +148,41 @@ void Mix(PlanBuilder& b, absl::Span<const Ref> parts, const std::vector<double>&
   }
 }
 
+// The ranks that have a share of `rank` in their mixes, those that follow `rank` first, without `rank` itself.
+std::vector<Rank> ReadersOf(const Mixes& mixes, Rank rank, int size) {
+  std::vector<Rank> readers;
+  for (int distance = 1; distance < size; ++distance) {
+    const Rank after = (rank + distance) % size;
+    const Mix mix = mixes.Of(after);
+    if (std::any_of(mix.begin(), mix.end(), [&](const PeerWeight& part) { return part.rank == rank; })) {
+      readers.push_back(after);
+    }
+  }
+  return readers;
+}
+
+// The ranks that have a share in `mix`, which is that of `rank`: those that precede `rank` first, without `rank`
+// itself.
+std::vector<Rank> SourcesOf(const Mix& mix, Rank rank) {
+  std::vector<Rank> before;
+  std::vector<Rank> after;
+  for (const PeerWeight& part : mix) {
+    if (part.rank != rank) (part.rank < rank ? before : after).push_back(part.rank);
+  }
+  std::vector<Rank> sources(before.rbegin(), before.rend());
+  sources.insert(sources.end(), after.rbegin(), after.rend());
+  return sources;
+}
+
 void Build(const Strategy& strategy, int round, PlanBuilder& b) {
-  const Matrix matrix = MatrixOf(strategy, b.size(), round);
-  if (AveragesAll(matrix)) {
+  const Mixes mixes(strategy, b.size(), round);
+  if (mixes.AverageAll()) {
     BuildSelected(b);
     return;
   }
-  std::vector<Rank> sources;
-  std::vector<Rank> readers;
-  for (int distance = 1; distance < b.size(); ++distance) {
-    const Rank after = (b.rank() + distance) % b.size();
-    const Rank before = (b.rank() + b.size() - distance) % b.size();
-    if (matrix[after][b.rank()] != 0) readers.push_back(after);
-    if (matrix[b.rank()][before] != 0) sources.push_back(before);
-  }
+  const Mix mix = mixes.Of(b.rank());
+  const std::vector<Rank> readers = ReadersOf(mixes, b.rank(), b.size());
+  const std::vector<Rank> sources = SourcesOf(mix, b.rank());
   std::vector<Ref> weights(b.size(), b.in());
   if (b.options().all_mapped()) {
     b.Signal();
@@ -145,10 +193,8 @@ void Build(const Strategy& strategy, int round, PlanBuilder& b) {
     for (const Rank rank : sources) b.Recv(rank, weights[rank] = b.Scratch(b.in().dtype, b.in().count()));
   }
   std::vector<Ref> parts;
-  for (Rank rank = 0; rank < b.size(); ++rank) {
-    if (matrix[b.rank()][rank] != 0) parts.push_back(weights[rank]);
-  }
-  Mix(b, parts, matrix[b.rank()]);
+  for (const PeerWeight& part : mix) parts.push_back(weights[part.rank]);
+  CombineParts(b, parts, mix);
   if (b.options().all_mapped()) {
     // Peers may still read this rank's snapshot, which must not change before they are done.
     b.Signal();

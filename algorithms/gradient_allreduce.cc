@@ -2,8 +2,9 @@
 //
 // The exchange is lossless, unless `codec` names a cast to 16 bits: a bucket then travels in two shots (two_shot.h), is
 // added up in f32 and rounded twice, for any number of ranks n. With a given schedule, that schedule reduces the cast
-// bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is;
-// only the sums of nodes are f32 (hierarchy.h).
+// bucket instead, and rounds as for any bucket of the 16-bit type. A bucket of the codec's own type travels as it is.
+// With hierarchical=true the sums of nodes are f32 (hierarchy.h), and it is those sums that are cast and travel: they
+// come to the codec's largest value as many times earlier as a node has ranks.
 #include <cstddef>
 #include <numeric>
 
@@ -22,8 +23,8 @@ constexpr AlgorithmOption kOptions[] = {
     {"schedule", "auto", "auto, or a schedule of all_reduce", "how the bucket's bytes move", CheckSchedule},
 };
 
-// OK where the codec casts the bucket (f32), or leaves the bucket as it is: a bucket of the codec's own type, unless
-// the codec rounds at random, which would change the result of the exchange.
+// OK where the codec casts the bucket (f32), or the bucket is of the codec's own type and travels as it would without
+// the codec; not where the codec rounds at random, which would change the result of the exchange.
 absl::Status CheckCast(const CodecChoice& codec, DType dtype) {
   const bool at_random = codec.options.rounding == Rounding::kStochastic;
   if (dtype == DType::kF32 || (dtype == codec.codec->linear && !at_random)) return absl::OkStatus();

@@ -127,7 +127,7 @@ class Measurement:
         """Makes the warm-up calls, as mpi_collectives.c does; returns the number of calls that fit into `seconds`."""
         batch = WARM_UPS
         time_s = self.time_of_batch(batch)
-        while time_s < seconds / 10:
+        while time_s < seconds / 10 and batch < MAX_CALLS:
             batch *= 2
             time_s = self.time_of_batch(batch)
         return max(MIN_CALLS, min(MAX_CALLS, int(seconds / time_s * batch)))

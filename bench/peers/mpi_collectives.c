@@ -152,7 +152,7 @@ static double TimeOfBatch(const Collective* collective, const Call* c, float* re
 static int WarmUp(const Collective* collective, const Call* c, float* rewritten, double seconds) {
   int batch = kWarmUps;
   double time = TimeOfBatch(collective, c, rewritten, batch);
-  while (time < seconds / 10) time = TimeOfBatch(collective, c, rewritten, batch *= 2);
+  while (time < seconds / 10 && batch < kMaxCalls) time = TimeOfBatch(collective, c, rewritten, batch *= 2);
   const double calls = seconds / time * batch;
   return calls < kMinCalls ? kMinCalls : calls > kMaxCalls ? kMaxCalls : (int)calls;
 }

@@ -33,12 +33,17 @@ inline CLI::Validator NumberWithin(double low, double high) {
 }
 
 // A whole number from `low` to `high`. CLI::Range would say of a text that is no number that its value is out of range.
+// Digits behind a leading 0 are refused: CLI11, which reads the text after this check, would take 010 for an octal 8.
 inline CLI::Validator WholeNumberWithin(std::int64_t low, std::int64_t high) {
   const std::string range = absl::StrCat(low, " to ", high);
   return {[low, high, range](const std::string& text) -> std::string {
             std::int64_t number = 0;
-            if (absl::SimpleAtoi(text, &number) && number >= low && number <= high) return "";
-            return absl::StrCat("expected a whole number from ", range, ", found ", text);
+            if (!absl::SimpleAtoi(text, &number) || number < low || number > high) {
+              return absl::StrCat("expected a whole number from ", range, ", found ", text);
+            }
+            const std::string digits = text.substr(text.find_first_of("0123456789"));
+            if (digits.size() == 1 || digits.front() != '0') return "";
+            return absl::StrCat("write ", number, " in place of ", text, ", without a leading 0");
           },
           absl::StrCat("in ", range)};
 }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bindings/cli/sizes.h"
 #include "tutti/bootstrap.h"
+#include "tutti/config.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
 
@@ -17,11 +19,33 @@ namespace tutti::cli {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Join(const Bootstrap& bootstrap, const std::shared_ptr<InprocHub>& hub,
-                                                   const CommunicatorOptions& options) {
+                                                   const TransportOptions& region, const CommunicatorOptions& options) {
   if (hub == nullptr) return Communicator::Create(bootstrap, options);
-  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeInprocTransport(hub, {});
+  absl::StatusOr<std::unique_ptr<Transport>> transport = MakeInprocTransport(hub, region);
   if (!transport.ok()) return transport.status();
   return Communicator::Create(bootstrap, *std::move(transport), options);
+}
+
+// The region of a rank, as TUTTI_ARENA_BYTES says; Communicator::Create reads the variable only for a transport of its
+// own making.
+absl::StatusOr<TransportOptions> RegionOfEnvironment() {
+  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
+  if (!entries.ok()) return entries.status();
+  TransportOptions region;
+  for (const ConfigEntry& entry : *entries) {
+    if (entry.name != "TUTTI_ARENA_BYTES") continue;
+    const absl::StatusOr<std::int64_t> bytes = ParseBytes(entry.value);
+    if (!bytes.ok()) return bytes.status();
+    region.region_bytes = *bytes;
+  }
+  return region;
+}
+
+// How far an error may be from its cause: a rank that returns an error leaves, so that calls of its peers are
+// Unavailable, and calls that those peers then abort are Aborted.
+int DistanceFromCause(const absl::Status& error) {
+  if (absl::IsAborted(error)) return 2;
+  return absl::IsUnavailable(error) ? 1 : 0;
 }
 
 }  // namespace
@@ -29,6 +53,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Join(const Bootstrap& bootstrap, c
 absl::Status RunLocalRanks(int ranks, absl::string_view transport,
                            const std::function<CommunicatorOptions(Rank)>& options_of,
                            const std::function<absl::Status(Communicator&)>& body) {
+  const absl::StatusOr<TransportOptions> region = RegionOfEnvironment();
+  if (!region.ok()) return region.status();
   const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks) : nullptr;
   const std::shared_ptr<Store> store = MakeMemoryStore();
   std::vector<absl::Status> results(static_cast<std::size_t>(ranks));
@@ -47,7 +73,8 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport,
                               .local_size = ranks,
                               .job_id = "threads",
                               .launcher = "single"};
-      const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Join({identity, store}, hub, options_of(rank));
+      const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
+          Join({identity, store}, hub, *region, options_of(rank));
       results[static_cast<std::size_t>(rank)] = communicator.ok() ? body(**communicator) : communicator.status();
     };
     try {
@@ -61,7 +88,7 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport,
   all_started.set_value(first.ok());
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& result : results) {
-    if (!result.ok() && (first.ok() || absl::IsAborted(first))) first = result;
+    if (!result.ok() && (first.ok() || DistanceFromCause(result) < DistanceFromCause(first))) first = result;
   }
   return first;
 }

@@ -16,9 +16,21 @@ absl::Status CannotWrite(const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
+// The path from the root, without links and dots in it; empty where that cannot be told.
+std::filesystem::path WholePath(const std::string& path) {
+  std::error_code unknown;
+  // A relative path alone would stay relative where its first part does not exist.
+  const std::filesystem::path absolute = std::filesystem::absolute(path, unknown);
+  return unknown ? std::filesystem::path() : std::filesystem::weakly_canonical(absolute, unknown);
+}
+
 bool IsSameFile(const std::string& one, const std::string& other) {
-  std::error_code unknown;  // of files that do not exist
-  return one == other || std::filesystem::equivalent(one, other, unknown);
+  if (one == other) return true;
+  if (one == "-" || other == "-") return false;  // standard output, and no file of that name
+  std::error_code unknown;                       // of files that do not exist
+  if (std::filesystem::equivalent(one, other, unknown)) return true;
+  const std::filesystem::path whole = WholePath(one);
+  return !whole.empty() && whole == WholePath(other);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ struct NamedFile {
   const std::string& path;
 };
 
-// InvalidArgument, which names both flags, when two files are one.
+// InvalidArgument, which names both flags, when two files are one, also under two spellings of a path at which there is
+// no file yet. "-" is standard output.
 absl::Status CheckDistinct(const NamedFile& file, const NamedFile& other);
 
 // Whether WriteFile can open `path`: asked before the work whose result the file is to hold. Changes no file, and

@@ -33,10 +33,9 @@ struct CommunicatorOptions {
   std::optional<absl::Duration> timeout = std::nullopt;
   // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
   std::optional<std::string> schedules = std::nullopt;
-  // Pipelining unit of message schedules, in bytes, at least kLeastSegmentBytes.
+  // Pipelining unit of message schedules, in bytes, at least kLeastSegmentBytes; the largest integer: never cut.
   std::int64_t segment_bytes = 256 << 10;
-  // kAuto maps peers' memory when all peers are on this node, and otherwise sends messages; kNever always sends
-  // messages.
+  // kAuto maps the memory of the peers on this node, and sends messages to the others; kNever sends messages to all.
   enum class Mapping : std::uint8_t { kAuto, kNever } mapping = Mapping::kAuto;
   // The GPU of this rank, by its number in this process, on whose memory calls may then work as well as on the host's
   // (CallOptions::stream, Work::WaitOnStream). All ranks have one, or none has; ranks may have different numbers.

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -38,13 +37,15 @@ void CloseInChildren(int fd) {
   Closed().descriptors.push_back(fd);
 }
 
-bool ForgetInChildren(int fd) {
+void ForgetInChildren(int fd) {
   const std::lock_guard lock(Closed().mutex);
-  std::vector<int>& descriptors = Closed().descriptors;
-  const auto found = std::find(descriptors.begin(), descriptors.end(), fd);
-  if (found == descriptors.end()) return false;
-  descriptors.erase(found);
-  return true;
+  std::erase(Closed().descriptors, fd);
+}
+
+void CloseAndForget(int fd) {
+  const std::lock_guard lock(Closed().mutex);
+  std::erase(Closed().descriptors, fd);
+  ::close(fd);
 }
 
 }  // namespace tutti

@@ -17,42 +17,6 @@
 
 namespace tutti {
 
-// Makes every child that this process forks close `fd` before fork() returns in the child, until ForgetInChildren is
-// called. Programs that the process starts are kept from descriptors by close-on-exec, which the owner of `fd` sets.
-// Both functions are thread-safe.
-void CloseInChildren(int fd);
-// Takes CloseInChildren back. False in a child, which has closed `fd` already: the number may belong to another file
-// there.
-bool ForgetInChildren(int fd);
-
-// A descriptor that no child keeps; closed on destruction.
-class UnsharedFd {
- public:
-  UnsharedFd() = default;
-  explicit UnsharedFd(UniqueFd fd) : fd_(std::move(fd)) {
-    if (fd_.valid()) CloseInChildren(fd_.get());
-  }
-  UnsharedFd(UnsharedFd&&) noexcept = default;
-  UnsharedFd& operator=(UnsharedFd&& other) noexcept {
-    if (this == &other) return *this;
-    Reset();
-    fd_ = std::move(other.fd_);
-    return *this;
-  }
-  ~UnsharedFd() { Reset(); }
-
-  int get() const { return fd_.get(); }
-  bool valid() const { return fd_.valid(); }
-
- private:
-  void Reset() {
-    if (fd_.valid() && !ForgetInChildren(fd_.get())) fd_.Release();
-    fd_.Reset();
-  }
-
-  UniqueFd fd_;
-};
-
 // Tells whether this process is the one that made the object. In a forked child the threads of its parent do not exist,
 // and locks are as they were at the moment of the fork: the child must leave alone what uses threads or locks.
 // is_this() costs one load.
@@ -68,6 +32,46 @@ class MakerProcess {
  private:
   inline static std::atomic<int> forks{0};  // the number of forks between this process and the first one
   int made_ = forks.load(std::memory_order_relaxed);
+};
+
+// Makes every child that this process forks close `fd` before fork() returns in the child, until ForgetInChildren or
+// CloseAndForget is called. Programs that the process starts are kept from descriptors by close-on-exec, which the
+// owner of `fd` sets. The functions are thread-safe.
+void CloseInChildren(int fd);
+// Takes CloseInChildren back.
+void ForgetInChildren(int fd);
+// Closes `fd` and takes CloseInChildren back, with no moment between at which a child would keep `fd`.
+void CloseAndForget(int fd);
+
+// A descriptor that no child keeps; closed on destruction in the process that made it. In a child the descriptor is
+// closed already, and its number may belong to another file of the child.
+class UnsharedFd {
+ public:
+  UnsharedFd() = default;
+  explicit UnsharedFd(UniqueFd fd) : fd_(std::move(fd)) {
+    if (fd_.valid()) CloseInChildren(fd_.get());
+  }
+  UnsharedFd(UnsharedFd&&) noexcept = default;
+  UnsharedFd& operator=(UnsharedFd&& other) noexcept {
+    if (this == &other) return *this;
+    Reset();
+    fd_ = std::move(other.fd_);
+    maker_ = other.maker_;
+    return *this;
+  }
+  ~UnsharedFd() { Reset(); }
+
+  int get() const { return fd_.get(); }
+  bool valid() const { return fd_.valid(); }
+
+ private:
+  void Reset() {
+    const int fd = fd_.Release();
+    if (fd >= 0 && maker_.is_this()) CloseAndForget(fd);
+  }
+
+  UniqueFd fd_;
+  MakerProcess maker_;
 };
 
 // The error of a call on the communicator of `rank` in a forked child.

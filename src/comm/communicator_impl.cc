@@ -271,7 +271,8 @@ Communicator::Impl::Impl(std::shared_ptr<Runtime> its_runtime, std::unique_ptr<C
 Communicator::Impl::~Impl() {
   runtime->engine->Close(*channel);
   runtime->Unregister(&cache_);
-  if (message_calls_ != nullptr) message_calls_->Close();
+  UnusedCalls unused;
+  if (message_calls_ != nullptr) message_calls_->Close(unused);
   idle_message_calls_->Close();
 }
 

@@ -45,15 +45,17 @@ class PlanCache {
   PlanCache(std::int64_t most_plan_bytes, std::int64_t most_idle_bytes)
       : most_plan_bytes_(most_plan_bytes), most_idle_bytes_(most_idle_bytes) {}
   ~PlanCache() {
-    for (const Entry& entry : pools_) entry.pool->Close();
+    UnusedCalls unused;
+    for (const Entry& entry : pools_) entry.pool->Close(unused);
     idle_->Close();
   }
 
   // A call of `key` that waits to be used again; nullptr: no such call waits.
   Call* TakeIdle(const CallKey& key) {
+    UnusedCalls unused;
     const MutexLock lock(mutex_);
     if (!MoveToFront(key)) return nullptr;
-    return TakeIdleOfFront();
+    return TakeIdleOfFront(unused);
   }
 
   // Takes the idle call that was used last, or else an idle call of the plan used last, if the call serves: its plan's
@@ -67,19 +69,20 @@ class PlanCache {
       return pool.schedule() == schedule && pool.on_device() == on_device && DifferAtMostInPlace(pool.spec(), spec) &&
              fits(pool, last);
     };
+    UnusedCalls unused;
     if (Call* const last = idle_->TakeLast(); last != nullptr) {
       if (serves(*last->pool(), last)) {
         if (idle_->bytes() > most_idle_bytes_) {
           const MutexLock lock(mutex_);
-          Trim();
+          Trim(unused);
         }
         return last;
       }
-      CallPool::PutBack(last);
+      if (!CallPool::PutBack(last)) unused.Add(last);
     }
     const MutexLock lock(mutex_);
     if (pools_.empty() || !serves(*pools_.front().pool, nullptr)) return nullptr;
-    return TakeIdleOfFront();
+    return TakeIdleOfFront(unused);
   }
 
   std::shared_ptr<CallPool> Find(const CallKey& key) {
@@ -89,6 +92,7 @@ class PlanCache {
 
   // Keeps a new pool for `key` unless another thread was faster; returns the pool that is kept.
   std::shared_ptr<CallPool> Insert(const CallKey& key, std::shared_ptr<const Program> program, Channel& channel) {
+    UnusedCalls unused;
     const MutexLock lock(mutex_);
     if (const auto it = places_.find(key); it != places_.end()) return it->second->pool;
     const std::int64_t bytes = BytesOf(*program);
@@ -96,21 +100,24 @@ class PlanCache {
     while (plan_bytes_ > most_plan_bytes_ && !pools_.empty()) {
       plan_bytes_ -= pools_.back().bytes;
       places_.erase(pools_.back().key);
-      pools_.back().pool->Close();
+      pools_.back().pool->Close(unused);
       pools_.pop_back();
     }
     const BufferBytes buffers = BuffersOf(key.spec, channel.rank(), channel.size());
     pools_.push_front(
         {key, std::make_shared<CallPool>(std::move(program), channel, idle_, key.schedule, buffers), bytes});
     places_.emplace(key, pools_.begin());
-    if (idle_->bytes() > most_idle_bytes_) Trim();
+    if (idle_->bytes() > most_idle_bytes_) Trim(unused);
     return pools_.front().pool;
   }
 
-  // Gives back all memory that idle calls hold.
+  // Gives back all memory of the host that idle calls hold. Also for the driver, which waits for no device.
   void DropIdle() {
+    UnusedCalls unused;
     const MutexLock lock(mutex_);
-    for (const Entry& entry : pools_) entry.pool->DropIdle();
+    for (const Entry& entry : pools_) {
+      if (!entry.pool->on_device()) entry.pool->GiveIdle(unused);
+    }
   }
 
  private:
@@ -125,8 +132,8 @@ class PlanCache {
            a.root == b.root && a.send_counts == b.send_counts && a.recv_counts == b.recv_counts;
   }
 
-  Call* TakeIdleOfFront() TUTTI_REQUIRES(mutex_) {
-    if (idle_->bytes() > most_idle_bytes_) Trim();
+  Call* TakeIdleOfFront(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
+    if (idle_->bytes() > most_idle_bytes_) Trim(unused);
     return pools_.front().pool->TakeIdle();
   }
 
@@ -138,10 +145,10 @@ class PlanCache {
     return true;
   }
 
-  void Trim() TUTTI_REQUIRES(mutex_) {
+  void Trim(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
     for (auto it = pools_.rbegin(); it != std::prev(pools_.rend()); ++it) {
       if (idle_->bytes() <= most_idle_bytes_) return;
-      it->pool->DropIdle();
+      it->pool->GiveIdle(unused);
     }
   }
 

@@ -33,17 +33,16 @@ Call* Call::Create(std::shared_ptr<const Program> program, Channel& channel, voi
 
 bool Call::in_forked_child() const { return engine_->in_forked_child(); }
 
-void Call::Release() {
-  if (in_forked_child()) return;  // the memory of the call is the parent's
-  if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+bool Call::LetGo() {
+  if (in_forked_child()) return false;  // the memory of the call is the parent's
+  if (!has_one_reference() && references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return false;
   references_.store(1, std::memory_order_relaxed);
-  if (pool_ == nullptr) {
-    delete this;
-  } else if (run_->in_graph()) {
-    pool_->KeepForGraph(this);
-  } else {
-    CallPool::PutBack(this);
-  }
+  if (pool_ == nullptr) return true;
+  return run_->in_graph() ? !pool_->KeepForGraph(this) : !CallPool::PutBack(this);
+}
+
+void Call::Release() {
+  if (LetGo()) delete this;
 }
 
 absl::Status Call::SetBuffers(const void* in, void* out, void* state) {
@@ -125,7 +124,12 @@ void Call::Finish(const absl::Status& status) {
   engine_keeps_ = false;  // before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
-  Release();
+  if (!LetGo()) return;
+  if (program_->stream_order == nullptr) {
+    delete this;
+  } else {
+    engine_->FreeLater(this);
+  }
 }
 
 absl::Status Call::ResultOf(std::uint32_t run) const {

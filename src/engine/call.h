@@ -133,6 +133,8 @@ class Call {
   };
 
   Call(std::shared_ptr<const Program> program, Channel& channel, void* scratch);
+  // Gives a reference back; true when it was the last one, and the call is to be deleted.
+  bool LetGo();
   bool has_one_reference() const { return references_.load(std::memory_order_acquire) == 1; }
   // Waits without a deadline, in a program that has set a watch: see SetWaitWatch.
   absl::Status WaitWatched(Milestone& milestone, std::uint32_t run);

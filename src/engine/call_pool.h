@@ -15,6 +15,23 @@ namespace tutti {
 
 struct Schedule;
 
+// Calls that nobody will use any more, which the destructor deletes: where no lock is held, because deleting a call of
+// a device waits for the device.
+class UnusedCalls {
+ public:
+  UnusedCalls() = default;
+  ~UnusedCalls() {
+    for (Call* const call : calls_) delete call;
+  }
+  UnusedCalls(const UnusedCalls&) = delete;
+  UnusedCalls& operator=(const UnusedCalls&) = delete;
+
+  void Add(Call* call) { calls_.push_back(call); }
+
+ private:
+  std::vector<Call*> calls_;
+};
+
 // What the pools of one cache share: the count of the bytes that their idle calls hold, and a place for the one call
 // that was used last, from which the call is taken without a lock. Where calls are made one after the other, the next
 // is often the same. Thread-safe.
@@ -49,14 +66,12 @@ class IdleCalls {
     Count(-bytes);
     return false;
   }
-  // Keeps a call, which nobody uses any more, until Close: its memory belongs to a CUDA graph. Deletes the call after
-  // Close.
-  void KeepForGraph(Call* call) {
-    {
-      const MutexLock lock(mutex_);
-      if (!is_closed_) return in_graphs_.push_back(call);
-    }
-    delete call;
+  // Keeps a call, which nobody uses any more, until Close: its memory belongs to a CUDA graph. False after Close: the
+  // call is to be deleted.
+  bool KeepForGraph(Call* call) {
+    const MutexLock lock(mutex_);
+    if (!is_closed_) in_graphs_.push_back(call);
+    return !is_closed_;
   }
   // Deletes the calls that are kept, and takes no call from now on.
   void Close() {
@@ -126,37 +141,35 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
     if (call != nullptr) return call;
     Call* const last = idle_->TakeLast();
     if (last == nullptr || last->pool() == this) return last;
-    PutBack(last);
+    if (!PutBack(last)) delete last;
     return nullptr;
   }
 
-  // Takes back a call that nobody uses any more, of this pool or another one with the same IdleCalls.
-  static void PutBack(Call* call) {
+  // Takes back a call that nobody uses any more, of this pool or another one with the same IdleCalls. False where the
+  // pool of the call is closed: the call is to be deleted.
+  static bool PutBack(Call* call) {
     CallPool& pool = *call->pool();
-    if (!pool.closed_.load(std::memory_order_relaxed) && pool.idle_->KeepLast(call)) return;
+    if (!pool.closed_.load(std::memory_order_relaxed) && pool.idle_->KeepLast(call)) return true;
     const std::shared_ptr<CallPool> home =
         call->pool()->shared_from_this();  // the pool may close as soon as it has the call
-    if (!home->Return(call)) delete call;
+    return home->Return(call);
   }
 
   // See IdleCalls::KeepForGraph.
-  void KeepForGraph(Call* call) {
-    const std::shared_ptr<IdleCalls> idle = idle_;  // deleting the call may delete this pool
-    idle->KeepForGraph(call);
-  }
+  bool KeepForGraph(Call* call) { return idle_->KeepForGraph(call); }
 
-  // Deletes the idle calls, and takes no call back from now on.
-  void Close() {
+  // Gives the idle calls to `calls`, and takes no call back from now on.
+  void Close(UnusedCalls& calls) {
     {
       const MutexLock lock(mutex_);
       closed_.store(true, std::memory_order_relaxed);
     }
-    DropIdle();
+    GiveIdle(calls);
   }
 
-  // Deletes the idle calls, and so gives back the memory that they hold.
-  void DropIdle() {
-    while (Call* const call = TakeIdle()) delete call;
+  // Gives the idle calls to `calls`, and so, soon, the memory that they hold back.
+  void GiveIdle(UnusedCalls& calls) {
+    while (Call* const call = TakeIdle()) calls.Add(call);
   }
 
  private:

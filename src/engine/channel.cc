@@ -488,15 +488,16 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   }
   const Peer& p = this->peer(peer);
   if (peer == rank_) return false;
-  if (p.control != nullptr) {
-    // Messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
-    const bool closed = p.control->generation.load(std::memory_order_acquire) > p.generation;
-    if (closed && run.program.point_to_point && run.program.stream_order != nullptr) {
-      if (!HasMetMessages(run, peer)) return true;
-    } else if (closed && (run.program.point_to_point || HasClosedWithout(run, p))) {
-      return true;
+  const bool closed = p.control != nullptr && p.control->generation.load(std::memory_order_acquire) > p.generation;
+  if (run.program.stream_order != nullptr && !gave_up_[static_cast<std::size_t>(peer)]) {
+    // The stream may be behind a peer that has done its part and left, and whose messages the transport does not know.
+    if (p.control != nullptr) {
+      return closed && (run.program.point_to_point ? !HasMetMessages(run, peer) : HasClosedWithout(run, p));
     }
+    if (run.enqueued()) return false;
   }
+  // Messages that the peer sent before it left may still arrive: Engine::CheckLeavers looks twice.
+  if (closed && (run.program.point_to_point || HasClosedWithout(run, p))) return true;
   // A peer tells that it has left when the network has its last messages, which may come later than the note.
   const bool told = left_[static_cast<std::size_t>(peer)] || gave_up_[static_cast<std::size_t>(peer)];
   return (told && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.transport().HasLeft(p.world_rank);

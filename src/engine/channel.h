@@ -140,13 +140,14 @@ class Channel {
   // group up, which it does not leave before its communicator is destroyed. Either way it sends nothing more.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
   void GaveUp(Rank peer) { gave_up_[static_cast<std::size_t>(peer)] = true; }
-  // The ranks of the world that may still send on the channel and whose memory is not mapped.
+  // The ranks of the world whose memory is not mapped and that have not said that they have left: they may still send
+  // on the channel, or, where they have given it up, a note that they leave.
   std::vector<Rank> Away() const;
   // The ranks of the world whose memory is not mapped.
   std::vector<Rank> UnmappedPeers() const;
   // The rank of the group that is rank `world_rank` of the world; nullopt: none.
   std::optional<Rank> RankOf(Rank world_rank) const;
-  // Tells the peers whose memory is not mapped that this rank closes the channel, which has not failed.
+  // Tells the peers whose memory is not mapped that this rank closes the channel.
   void SayGoodbye();
 
   std::uint64_t TagOf(const Run& run, const Instruction& message) const;

@@ -88,10 +88,7 @@ std::vector<Rank> Channel::UnmappedPeers() const {
 
 std::vector<Rank> Channel::Away() const {
   std::vector<Rank> away = UnmappedPeers();
-  std::erase_if(away, [this](Rank world_rank) {
-    const auto rank = static_cast<std::size_t>(*RankOf(world_rank));
-    return left_[rank] || gave_up_[rank];
-  });
+  std::erase_if(away, [this](Rank world_rank) { return left_[static_cast<std::size_t>(*RankOf(world_rank))]; });
   return away;
 }
 

@@ -402,7 +402,7 @@ void Engine::Close(Channel& channel) {
     FreeSeat();
     ClaimDriver();
   }
-  if (!channel.failure.begun) channel.SayGoodbye();
+  channel.SayGoodbye();
   transport_->Discard(channel.number());
   world_closed_ |= channel.number() == 0;
   std::erase(channels_, &channel);
@@ -410,6 +410,24 @@ void Engine::Close(Channel& channel) {
   for (const Loss& loss : transport_->Check()) std::erase(away, loss.peer);
   numbers_.Close(channel.number(), channel.borrowers(), std::move(away));
   LeaveSeat();
+  FreeUnused();
+}
+
+void Engine::FreeLater(Call* call) {
+  const MutexLock lock(unused_mutex_);
+  unused_.push_back(call);
+  has_unused_.store(true, std::memory_order_relaxed);
+}
+
+void Engine::FreeUnused() {
+  if (!has_unused_.load(std::memory_order_relaxed)) return;
+  std::vector<Call*> unused;
+  {
+    const MutexLock lock(unused_mutex_);
+    unused.swap(unused_);
+    has_unused_.store(false, std::memory_order_relaxed);
+  }
+  for (Call* const call : unused) delete call;
 }
 
 void Engine::Abort(Channel& channel, const absl::Status& cause) {

@@ -94,6 +94,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Makes the Run that carries out `call`: see Executor::NewRun.
   std::unique_ptr<Run> NewRun(Call& call, Channel& channel, const Program& program,
                               void* scratch) TUTTI_NO_THREAD_SAFETY_ANALYSIS {
+    FreeUnused();
     return executor_->NewRun(call, channel, program, scratch);
   }
   // Makes the next run of `call`, and waits for no lock: takes the steps of the run at once, where the run is short,
@@ -128,6 +129,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Called before `channel` goes away: calls that are still under way on it end now, with Aborted. Waits as long as the
   // end of a failed channel takes (above).
   void Close(Channel& channel);
+
+  // Deletes `call`, of a program with a stream_order, when a call is made or a channel closed next. For the driver:
+  // memory of a device is freed when all work of the device has ended, and such work may wait for the driver.
+  void FreeLater(Call* call);
 
   CallbackThreads& callbacks() { return callbacks_; }
   // Counted by the driver, read by any thread: see Executor.
@@ -255,6 +260,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
       TUTTI_TRY_ACQUIRE(true, seat_);
   void WakeDriver();
   void WakeThread();
+  // Deletes the calls that FreeLater was given. Not called by the driver.
+  void FreeUnused();
   // The engine's own thread; `seen`: the thread's calls (Presence::thread_calls) that need no answer.
   void ThreadMain(std::uint32_t seen);
 
@@ -295,7 +302,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::atomic<bool> aborted_{false};  // Abort was called for a channel
   std::atomic<bool> thread_sleeps_{false};
   std::atomic<bool> stop_{false};
-  ThreadTime thread_time_;  // of thread_
+  std::atomic<bool> has_unused_{false};  // a hint: whether unused_ has calls
+  Mutex unused_mutex_;
+  std::vector<Call*> unused_ TUTTI_GUARDED_BY(unused_mutex_);  // see FreeLater
+  ThreadTime thread_time_;                                     // of thread_
   std::thread thread_;
   CallbackThreads callbacks_;
 };

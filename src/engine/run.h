@@ -109,6 +109,8 @@ class Run {
   // ---- the driver ----
   // Whether the steps of the run have begun.
   virtual bool started() const = 0;
+  // Whether all steps of the run are on a stream, whose end the run awaits.
+  virtual bool enqueued() const { return false; }
   // The number of steps that are not complete; falls whenever the run moves.
   virtual std::uint32_t steps_left() const = 0;
   // The first that `matches` of what the run waits for now, and then of the signals not yet made for which it will wait

@@ -33,6 +33,7 @@ class StreamRun final : public Run {
   absl::Status WaitOnStream(CUstream_st* stream) override;
 
   bool started() const override { return stage_ != Stage::kQueued; }
+  bool enqueued() const override { return stage_ == Stage::kEnqueued; }
   absl::Span<const StreamMessage> stream_messages() const override { return messages_; }
   std::uint32_t steps_left() const override;
   std::optional<Blocker> FindBlocker(absl::FunctionRef<bool(const Blocker&)> matches) const override;

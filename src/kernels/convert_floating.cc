@@ -32,14 +32,14 @@ void ConvertAll(void* to, const void* from, std::size_t count, bool streaming) {
     const std::size_t bytes = hn::Lanes(d) * sizeof(*dst);
     const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(dst) % bytes;
     const std::size_t head = (bytes - misaligned) % bytes / sizeof(*dst);
-    if (head < count) {
+    // Where the address is no multiple of the element's size, no element is aligned to the vector.
+    if (misaligned % sizeof(*dst) == 0 && head < count) {
       i = ConvertVectors<To, From, false>(one, dst, src, 0, head);
       i = ConvertVectors<To, From, true>(d, dst, src, i, count);
       hwy::FlushStream();
     }
-  } else {
-    i = ConvertVectors<To, From, false>(d, dst, src, 0, count);
   }
+  i = ConvertVectors<To, From, false>(d, dst, src, i, count);
   ConvertVectors<To, From, false>(one, dst, src, i, count);
 }
 

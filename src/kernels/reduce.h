@@ -17,7 +17,8 @@ enum class Stores : std::uint8_t { kCached, kStreaming };
 // Complex numbers are multiplied as (a + bi)(c + di) = (ac - bd) + (ad + bc)i, every operation rounded by itself.
 // HasOp(dtype, op) must hold, and op is not kPremulSum: Multiply comes before the sum. A dst may be one of the srcs
 // (exact alias); partial overlap is undefined. 1 ≤ srcs.size(), 1 ≤ dsts.size(). Pointers need only the alignment of
-// their element (of its parts, where it is complex). Thread-safe, allocates nothing.
+// their element (of its parts, where it is complex), those to floating types not even that. Thread-safe, allocates
+// nothing.
 void Reduce(DType dtype, ReduceOp op, std::int32_t divisor, absl::Span<void* const> dsts,
             absl::Span<const void* const> srcs, std::int64_t count, Stores stores);
 

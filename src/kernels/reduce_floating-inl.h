@@ -147,10 +147,12 @@ HWY_INLINE std::size_t ReduceTilesOf(D d, const Operands& operands, const Diviso
   return ReduceTiles<Format, Op, 0, kStream>(d, operands, divisor, begin, end);
 }
 
-// The number of elements before the first at which every destination is aligned to `bytes`; count when there is none.
+// The number of elements before the first at which every destination is aligned to `bytes`; count when there is none,
+// as where the address of a destination is no multiple of the element's size.
 template <typename Element>
 std::size_t HeadUntilAligned(const Operands& operands, std::size_t bytes) {
   const std::size_t offset = reinterpret_cast<std::uintptr_t>(operands.dsts[0]) % bytes;
+  if (offset % sizeof(Element) != 0) return operands.count;
   for (std::size_t k = 1; k < operands.num_dsts; ++k) {
     if (reinterpret_cast<std::uintptr_t>(operands.dsts[k]) % bytes != offset) return operands.count;
   }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,16 @@ absl::Status CannotHave(absl::string_view what, std::int64_t bytes) {
   const absl::Status cause = absl::ErrnoToStatus(errno, what);
   return absl::ResourceExhaustedError(absl::StrCat("region of ", bytes, " bytes: ", cause.message(),
                                                    "; lower TUTTI_ARENA_BYTES (region_bytes) or raise ulimit -v"));
+}
+
+// The kernel ends a process, by SIGXFSZ, that makes a file longer than the process may: the limit is looked at before.
+absl::Status CheckFileSizeLimit(std::int64_t bytes) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || static_cast<rlim_t>(bytes) <= limit.rlim_cur) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("region of ", bytes, " bytes: files of this process may have ",
+                                                   limit.rlim_cur,
+                                                   " bytes at most (RLIMIT_FSIZE); raise ulimit -f or "
+                                                   "lower TUTTI_ARENA_BYTES (region_bytes)"));
 }
 
 absl::Status NoMemoryToSeclude(std::int64_t bytes) {
@@ -90,6 +101,7 @@ absl::StatusOr<Mapping> MapPrivateRegion(std::int64_t bytes) {
 
 absl::StatusOr<SharedRegion> CreateSharedRegion(std::int64_t bytes) {
   if (absl::Status size = CheckSize(bytes); !size.ok()) return size;
+  if (absl::Status limit = CheckFileSizeLimit(bytes); !limit.ok()) return limit;
   UniqueFd fd(memfd_create("tutti-region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return CannotHave("memfd_create", bytes);
   if (ftruncate(fd.get(), bytes) != 0) return CannotHave("ftruncate", bytes);

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "plan/dependencies.h"
+#include "plan/limits.h"
 #include "plan/spaces.h"
 #include "plan/writers.h"
 
@@ -63,7 +64,8 @@ PlanBuilder::PlanBuilder(std::string name, const CollectiveSpec& spec, Rank rank
   if (!status_.ok()) return;
   // The root, where there is one, has the longest buffer. No rank knows the longest buffer of all_to_all_v: see
   // AppendSegments.
-  options_.segment_bytes = std::max(options_.segment_bytes, SizeOf(spec.dtype));
+  // A longer segment than any buffer is one: schedules compute with multiples of its length.
+  options_.segment_bytes = std::clamp(options_.segment_bytes, SizeOf(spec.dtype), kMostBytes);
   if (spec.collective != Collective::kAllToAllV) {
     const std::int64_t longest = std::max(InputCount(spec, spec.root, size), OutputCount(spec, spec.root, size));
     // A Send is one message: a receiver may not know from whom the next message of the same tag comes.

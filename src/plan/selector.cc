@@ -183,7 +183,7 @@ absl::StatusOr<const Schedule*> ChooseForPrivateBuffers(const Schedule& chosen, 
   // A call that fits into one stage gains nothing from stages. The blocks of an all_to_all_v may have any length.
   const bool any_length = spec.collective == Collective::kAllToAllV;
   if (!options.all_mapped() || size == 1) return best;
-  if (!any_length && BufferBytes(spec, size) <= 2 * options.segment_bytes) return best;
+  if (!any_length && BufferBytes(spec, size) / 2 <= options.segment_bytes) return best;
   thread_local Memory memory;
   if (const Schedule* known = memory.Find(spec, size, options, &chosen); known != nullptr) return known;
   std::vector<Candidate> candidates = CandidatesOf(spec, size, options);

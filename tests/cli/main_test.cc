@@ -52,6 +52,19 @@ TEST(MainTest, SaysWhatWouldBeRight) {
   }
 }
 
+// CLI11 would read 010 as an octal 8.
+TEST(MainTest, NoWholeNumberBeginsWithZero) {
+  for (const char* arguments :
+       {"bench all_reduce --ranks 010", "bench all_reduce --iters 010", "plan all_reduce --count 010",
+        "advise --link 1G --parameters 1M --step-ms 50 --ranks 010", "launch -n 010 -- true"}) {
+    const CommandRun run = RunTutti(arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(": write 10 in place of 010, without a leading 0")) << arguments;
+  }
+  EXPECT_THAT(RunTutti("plan broadcast --root 00").err, HasSubstr("--root: write 0 in place of 00"));
+  EXPECT_EQ(RunTutti("plan broadcast --root 0").exit_code, 0);
+}
+
 TEST(MainTest, FailsWhenItsOutputCannotBeWritten) {
   for (const char* arguments :
        {"--help", "--version", "plan --help", "plan all_reduce", "info", "docs algorithms",

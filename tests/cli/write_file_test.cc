@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -26,6 +27,29 @@ TEST(WriteFileTest, APipeIsLeftAlone) {
   const ScratchFile pipe(".fifo");
   ASSERT_EQ(::mkfifo(pipe.path().c_str(), 0600), 0);
   EXPECT_TRUE(CheckWritable(pipe.path()).ok());
+}
+
+TEST(WriteFileTest, AFileThatIsNotYetThereHasOneNameInManySpellings) {
+  const ScratchFile link("-link");
+  std::filesystem::create_directory_symlink(testing::TempDir(), link.path());
+  const std::string here = std::filesystem::current_path().string();
+  const std::pair<std::string, std::string> same[] = {
+      {"new.json", "new.json"},
+      {"new.json", "./new.json"},
+      {"./new.json", here + "/new.json"},
+      {"new.json", here + "/./../" + std::filesystem::path(here).filename().string() + "/new.json"},
+      {testing::TempDir() + "/new.json", link.path() + "/new.json"},
+      {"-", "-"}};
+  for (const auto& [one, other] : same) {
+    const absl::Status distinct = CheckDistinct({"--csv", one}, {"--json", other});
+    EXPECT_TRUE(absl::IsInvalidArgument(distinct)) << one << " " << other;
+    EXPECT_EQ(distinct.message(), "--csv " + one + " is the file of --json, too; name another one");
+  }
+  const std::pair<std::string, std::string> distinct[] = {
+      {"new.json", "new.csv"}, {"new.json", "/nowhere/new.json"}, {"-", "./-"}, {"", "new.json"}};
+  for (const auto& [one, other] : distinct) {
+    EXPECT_TRUE(CheckDistinct({"--csv", one}, {"--json", other}).ok()) << one << " " << other;
+  }
 }
 
 TEST(WriteFileTest, ErrorsNameTheFile) {

@@ -71,6 +71,28 @@ TEST(DeviceStagedTest, CollectivesOfEveryWorld) {
   }
 }
 
+// The stream of the rank that receives is busy, so the message comes to its end long after its sender has left.
+TEST(DeviceStagedTest, ARankThatHasSentMayLeaveBeforeTheOtherStreamIsThere) {
+  for (const int ranks_per_node : {0, 1}) {
+    WorldOptions options = OnDevices(ranks_per_node);
+    options.communicator.gpu_transport = "staged";
+    RunWorld(2, options, [](Communicator& comm) {
+      const FakeMemory memory(comm.rank(), 4);
+      memory.floats()[0] = static_cast<float>(comm.rank());
+      if (comm.rank() == 1) {
+        EXPECT_EQ(comm.Send(memory.data(), 1, DType::kF32, 0).Wait(), absl::OkStatus());
+        return;
+      }
+      CUstream_st* busy = nullptr;
+      ASSERT_EQ(FakeCuda::Table().create_stream(&busy), kCudaSuccess);
+      ASSERT_EQ(FakeCuda::Launch(busy, [] { absl::SleepFor(absl::Milliseconds(500)); }), kCudaSuccess);
+      EXPECT_EQ(comm.Recv(memory.data(), 1, DType::kF32, 1, {.stream = busy}).Wait(), absl::OkStatus());
+      EXPECT_EQ(memory.floats()[0], 1);
+      FakeCuda::Table().destroy_stream(busy);
+    });
+  }
+}
+
 // Messages of both kinds of memory travel at the same time over one transport, and never meet.
 TEST(DeviceStagedTest, HostAndDeviceAtTheSameTime) {
   for (const std::string& transport : WorldTransports()) {

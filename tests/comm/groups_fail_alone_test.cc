@@ -142,6 +142,25 @@ TEST_P(GroupsFailAloneTest, ByDestructionWithCallsPending) {
   });
 }
 
+// Ranks that make a new group of the members of a failed one hear of a member that has destroyed the failed one.
+TEST_P(GroupsFailAloneTest, AMemberThatHasDestroyedTheFailedGroupIsNamed) {
+  RunWorld(kSize, GetParam().options, [](Communicator& world) {
+    absl::StatusOr<std::unique_ptr<Communicator>> bad = world.Group({0, 1, 2}, "bad");
+    ASSERT_TRUE(bad.ok()) << bad.status();
+    ASSERT_EQ(world.Barrier().Wait(), absl::OkStatus());  // all ranks have the group
+    if (world.rank() == 1) (*bad)->Abort(absl::AbortedError("enough"));
+    EXPECT_FALSE(Sums(**bad, count(), 1).ok());
+    if (world.rank() == 2) {
+      bad->reset();
+    } else {
+      const absl::Status status = (*bad)->Group({0, 1, 2}, "again").status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2"));
+    }
+    EXPECT_EQ(world.Barrier().Wait(), absl::OkStatus());
+  });
+}
+
 TEST_P(GroupsFailAloneTest, TheWorldTooFailsAlone) {
   RunWorld(kSize, GetParam().options, [](Communicator& world) {
     absl::StatusOr<std::unique_ptr<Communicator>> good = world.Group({0, 1, 2}, "good");

@@ -126,6 +126,27 @@ TEST(StreamExecutorTest, NothingWaitsForTheDevice) {
   for (Call* const call : calls) call->Release();
 }
 
+// Freeing memory waits for all work of the device, which may wait for what only the driver can end. The scratch of a
+// call that nobody holds when its run ends is freed by whoever makes the next call.
+TEST(StreamExecutorTest, TheDriverFreesNoMemoryOfTheDevice) {
+  StreamWorld world(1);
+  Plan with_scratch = AllReducePlans(1, 8).front();
+  with_scratch.scratch_bytes = 256;
+  const auto program = world.Programs({with_scratch}).front();
+  const StreamRank& rank = world.At(0);
+  const FakeMemory memory(0, 32);
+  Call* const next = Call::Create(world.Programs(AllReducePlans(1, 8)).front(), *rank.channel);
+  ASSERT_EQ(next->SetBuffers(nullptr, memory.data(), nullptr), absl::OkStatus());
+  const FakeCudaCounts before = FakeCuda::Counts();
+  rank.Start(program, {.out = memory.data()});
+  next->AddReference();
+  EXPECT_EQ(Work(next, next->Submit({})).Wait(), absl::OkStatus()) << "ends after the other call";
+  EXPECT_EQ((FakeCuda::Counts() - before).frees, 0);
+  EXPECT_EQ(rank.Start(program, {.out = memory.data()}).Wait(), absl::OkStatus());
+  EXPECT_GE((FakeCuda::Counts() - before).frees, 1);
+  next->Release();
+}
+
 // However many ranks there are, a bucket of bytegrad needs three kernels: to encode all chunks, to add up and encode
 // this rank's own, and to decode all.
 TEST(StreamExecutorTest, ABucketOfBytegradIsThreeKernels) {

@@ -66,6 +66,28 @@ TEST(ConvertTest, CopiesBytesOverAnyDistance) {
   }
 }
 
+// The address of the destination is no multiple of the element's size: no element lies where a vector could be stored
+// past the cache. The elements are whole vectors, because UBSan takes Highway's stores of single elements for errors.
+TEST(ConvertTest, TakesMemoryThatIsNotAlignedToItsElements) {
+  constexpr std::int64_t kCount = 4096;
+  for (const DType from : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    std::vector<std::uint8_t> src(static_cast<std::size_t>(kCount * SizeOf(from)));
+    for (std::int64_t i = 0; i < kCount; ++i) StoreElement(from, src.data(), i, static_cast<long double>(i % 251));
+    for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+      if (from != to && (from == DType::kF64 || to == DType::kF64)) continue;  // never past the cache
+      for (std::int64_t shift = 1; shift < SizeOf(to); ++shift) {
+        std::vector<std::uint8_t> memory(static_cast<std::size_t>(kCount * SizeOf(to) + shift));
+        std::uint8_t* const dst = memory.data() + shift;
+        Convert(to, dst, from, src.data(), kCount, Stores::kStreaming);
+        for (std::int64_t i = 0; i < kCount; ++i) {
+          ASSERT_EQ(LoadElement(to, dst, i), static_cast<long double>(i % 251))
+              << Name(from) << " to " << Name(to) << " shifted by " << shift << " [" << i << "]";
+        }
+      }
+    }
+  }
+}
+
 // Rounds the middle of every pair of positive f16 neighbours, and the fp32 numbers next to the middle.
 TEST(ConvertTest, RoundsToNearestEven) {
   std::vector<float> values;

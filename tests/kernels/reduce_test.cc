@@ -243,6 +243,28 @@ std::string DTypeName(const testing::TestParamInfo<DType>& info) {
   return std::string(Name(info.param).data(), Name(info.param).size());
 }
 
+// The address of the destination is no multiple of the element's size: no element lies where a vector could be stored
+// past the cache. The elements are whole vectors, because UBSan takes Highway's loads of single elements for errors.
+TEST_P(FloatingReduceTest, TakesMemoryThatIsNotAlignedToItsElements) {
+  constexpr std::int64_t kCount = 4096;
+  const DType dtype = GetParam();
+  for (std::int64_t shift = 1; shift < SizeOf(dtype); ++shift) {
+    SCOPED_TRACE(shift);
+    const auto bytes = static_cast<std::size_t>(kCount * SizeOf(dtype) + shift);
+    std::vector<std::uint8_t> a(bytes), b(bytes), sum(bytes);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      StoreElement(dtype, a.data() + shift, i, static_cast<long double>(i % 7 - 3));
+      StoreElement(dtype, b.data() + shift, i, static_cast<long double>(i % 5));
+    }
+    const void* srcs[] = {a.data() + shift, b.data() + shift};
+    void* dst = sum.data() + shift;
+    Reduce(dtype, ReduceOp::kSum, 1, {&dst, 1}, srcs, kCount, Stores::kStreaming);
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(LoadElement(dtype, dst, i), static_cast<long double>(i % 7 - 3 + i % 5)) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FloatingReduceTest, testing::Values(DType::kF32, DType::kF64, DType::kF16, DType::kBF16),
                          DTypeName);
 

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <iostream>
 
 namespace tutti {
 namespace {
@@ -110,6 +113,27 @@ TEST(SharedRegion, ImpossibleSizesAreErrors) {
   EXPECT_EQ(CreateSharedRegion(0).status().message(), "TUTTI_ARENA_BYTES (region_bytes) = 0; must be at least 1");
   EXPECT_EQ(MapPrivateRegion(-1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MapPrivateRegion(std::int64_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// In a child, because the signal by which the kernel enforces the limit would end the process.
+TEST(SharedRegion, ALimitOnTheSizeOfFilesIsNamed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 8192;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    const absl::Status status = CreateSharedRegion(8193).status();
+    const absl::Status expected = absl::ResourceExhaustedError(
+        "region of 8193 bytes: files of this process may have 8192 bytes at most (RLIMIT_FSIZE); raise ulimit -f or "
+        "lower TUTTI_ARENA_BYTES (region_bytes)");
+    if (status == expected && CreateSharedRegion(8192).ok() && MapPrivateRegion(8193).ok()) _exit(0);
+    std::cerr << status << std::endl;
+    _exit(2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

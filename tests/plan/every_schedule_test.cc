@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -103,6 +105,13 @@ TEST_P(EveryScheduleTest, KeepsItsPromisesCutIntoSegments) {
       ASSERT_FALSE(HasFailure()) << "world of " << size << ", segment_bytes " << segment;
     }
   }
+}
+
+// Multiples of the longest segment that options can name would overflow.
+TEST_P(EveryScheduleTest, TakesSegmentsLongerThanAnyBuffer) {
+  const std::int64_t uncut = std::numeric_limits<std::int64_t>::max();
+  for (int size : {2, 3, 4}) Sweep(size, 37, WithNative({.segment_bytes = uncut, .peers_mapped = true}));
+  for (int size : {2, 3}) Sweep(size, 37, {.segment_bytes = uncut, .peers_mapped = false});
 }
 
 TEST_P(EveryScheduleTest, ServesMessagesAloneOrSaysWhyNot) {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/schedule.h"
+
 namespace tutti {
 namespace {
 
@@ -440,6 +442,28 @@ TEST(PlanBuilderTest, APartIsWrittenAsIfItWereAPlan) {
   const Plan plan = Built(b);
   EXPECT_EQ(plan.spec.dtype, DType::kF32);
   EXPECT_EQ(WireBytes(plan), 16);
+}
+
+// The plan may read the input of a part again, also where the input is scratch.
+TEST(PlanBuilderTest, APartThatReducesScratchLeavesItsInput) {
+  const CollectiveSpec reduce = {.collective = Collective::kReduce, .count = 8};
+  for (const Schedule* const schedule : AllSchedules()) {
+    for (Rank rank = 0; rank < 7; ++rank) {
+      if (schedule->collective != reduce.collective || !schedule->supports(reduce, 7, {}).ok()) continue;
+      PlanBuilder b("test", reduce, rank, 7, {});
+      const Ref kept = b.Scratch(DType::kF32, 8);
+      b.Copy(kept, b.in());
+      b.Within(reduce, kept, b.out(), [&](PlanBuilder& part) { BuildPart(*schedule, part); });
+      const Plan plan = Built(b);
+      for (std::size_t step = 1; step < plan.steps.size(); ++step) {
+        for (const Ref& dst : plan.dsts(plan.steps[step])) {
+          EXPECT_FALSE(dst.space == kept.space && dst.offset < kept.offset + kept.bytes &&
+                       kept.offset < dst.offset + dst.bytes)
+              << schedule->name << ", rank " << rank << ", step " << step;
+        }
+      }
+    }
+  }
 }
 
 TEST(PlanBuilderTest, MeansAreDividedByTheNumberOfSources) {

@@ -111,6 +111,15 @@ def test_the_page_lists_the_variables_that_hosts_get():
     assert re.findall(r"`(\w+)`", listed) == sorted(ssh._PASSED)
 
 
+def test_hosts_get_no_variable_that_is_of_this_process_alone(monkeypatch):
+    own = {"TUTTI_COMPAT": "1", "TUTTI_RANK": "3", "HOROVOD_LOCAL_RANK": "1"}
+    passed = {"TUTTI_COMPAT_GPUS": "cpu", "TUTTI_TIMEOUT": "7"}
+    for name, value in (own | passed).items():
+        monkeypatch.setenv(name, value)
+    found = ssh.environment_to_pass({"GIVEN": "1"})
+    assert found.items() >= (passed | {"GIVEN": "1"}).items() and not own.keys() & found.keys()
+
+
 def test_slots_are_filled_in_order():
     assert horovodrun.fill([("a", 2), ("b", 0), ("c", 4), ("d", 1)], 3) == [("a", 2), ("c", 1)]
     assert horovodrun.slots_of("a:2, b") == [("a", 2), ("b", 1)]

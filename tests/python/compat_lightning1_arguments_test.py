@@ -276,6 +276,19 @@ def test_tune(package, tmp_path, monkeypatch):
     assert any("write Tuner(trainer).lr_find(model)" in line for line in lines)
 
 
+def fails_to_tune(pl):
+    from tutti.compat.lightning1.settings import settings_of
+    trainer = pl.Trainer(auto_lr_find=True, resume_from_checkpoint="saved.ckpt", **QUIET)
+    with pytest.raises(TypeError, match="nosuch"):
+        trainer.tune(model_of(pl)(), lr_find_kwargs={"nosuch": 1})
+    return settings_of(trainer).ckpt_path
+
+
+@in_both
+def test_a_trainer_whose_tuning_failed_resumes_from_its_checkpoint(package):
+    assert run_old(fails_to_tune, package)[0] == "saved.ckpt"
+
+
 def other_settings(pl):
 
     class Data(pl.LightningDataModule):

@@ -84,11 +84,19 @@ class Owner(Model):
         say(f"rank {self.global_rank} trained {len(outputs)} steps by {type(self.trainer.strategy.model).__name__} "
             f"on {dist.get_backend()} weight {self.layer.weight.sum():.4f}")
 
+    def test_step(self, batch, batch_idx):
+        say(f"rank {self.global_rank} of {dist.get_world_size()} tests")
+
+    def test_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(2, 3), batch_size=1)
+
 if __name__ == "__main__":
     import tutti.torch
     pl.seed_everything(1)
     trainer = pl.Trainer(gpus=2, distributed_backend="ddp", **QUIET)
-    trainer.fit(Owner())
+    model = Owner()
+    trainer.fit(model)
+    trainer.test(model)
 """
 # Later pages: both in the strategy, which was a plugin.
 IN_THE_PLUGIN = MODEL + """
@@ -108,6 +116,7 @@ if __name__ == "__main__":
     trainer.fit(Model())
     say(f"rank {trainer.global_rank} {type(trainer.strategy).__name__}")
 """
+BY_HOROVOD = IN_THE_MODEL.replace('gpus=2, distributed_backend="ddp"', 'gpus=1, accelerator="horovod"')
 NO_GROUP = IN_THE_MODEL.replace('dist.init_process_group("tutti", rank=global_rank, world_size=world_size)', "pass")
 
 
@@ -143,6 +152,16 @@ def test_a_group_and_a_ddp_class_in_the_model(tmp_path, package):
     assert trained[0].startswith("trained 2 steps by MyDDP on tutti"), lines
     for name in "init_ddp_connection", "configure_ddp":
         assert warned.count(f"Owner.{name} is of Lightning 1") == 1, warned
+    assert [line for line in lines if "tests" in line] == [f"rank {rank} of 2 tests" for rank in range(2)]
+
+
+def test_a_group_that_the_strategy_makes_before_the_model(tmp_path):
+    lines, _ = said(tmp_path, BY_HOROVOD, "pytorch_lightning")
+    others = [line for line in lines if "trained" not in line]
+    assert others == [f"rank {rank} of 2 tests" for rank in range(2)], "the model has made no group"
+    trained = [line.split(" ", 2)[2] for line in lines if "trained" in line]
+    assert len(trained) == 2 and len(set(trained)) == 1, lines
+    assert trained[0].startswith("trained 2 steps by MyDDP on tutti"), lines
 
 
 def test_a_group_that_the_model_does_not_make(tmp_path):

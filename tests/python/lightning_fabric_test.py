@@ -1,19 +1,22 @@
 """Fabric of Lightning with the strategies of Tutti."""
 
 import os
+import pickle
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import forked_python
 import tutti.lightning
 import tutti.torch
+from launchers import write
 from lightning_model import EVERY, WEIGHTS, Model, loader, run_trainers, weights_of
 
 
-def fabric(strategy):
+def fabric(strategy, **options):
     from lightning.fabric import Fabric
-    made = Fabric(strategy=strategy, accelerator="cpu", devices=int(os.environ["TEST_RANKS"]))
+    made = Fabric(strategy=strategy, accelerator="cpu", devices=int(os.environ["TEST_RANKS"]), **options)
     made.launch()
     return made
 
@@ -142,6 +145,74 @@ def takes_arguments_of_lightning(rank):
 
 def test_arguments_of_lightnings_strategy():
     run_trainers(1, takes_arguments_of_lightning)
+
+
+def declares_the_scale(rank):
+    from lightning.fabric.plugins import MixedPrecision
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=2)
+    made = fabric("tutti:bytegrad,error_feedback=true", plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
+    modules = [Model().net for _ in range(2)]
+    pairs = [made.setup(module, torch.optim.SGD(module.parameters(), 0.05)) for module in modules]
+    declared = []
+    for number, exchange in enumerate(made.strategy._exchanges.values()):
+        def declare(scale, number=number, declare=exchange.set_loss_scale):
+            declared.append((number, scale))
+            declare(scale)
+        exchange.set_loss_scale = declare
+    inputs, targets = next(iter(loader(seed=rank)))
+    for _ in range(2):
+        for model, optimizer in pairs:
+            optimizer.zero_grad()
+            made.backward(torch.nn.functional.mse_loss(model(inputs), targets))
+            optimizer.step()
+    # The scale grows after every second step, and a loss is not known to be of the one model or of the other.
+    assert declared == [(number, scale) for scale in (256, 256, 512, 512) for number in range(2)]
+    declared.clear()
+    made.backward(torch.nn.functional.mse_loss(pairs[1][0](inputs), targets), model=pairs[1][0])
+    assert declared == [(1, 1024)]
+    return weights_of(modules[0]).tolist() + weights_of(modules[1]).tolist()
+
+
+def test_exchanges_hear_of_the_loss_scale():
+    mine, others = run_trainers(2, declares_the_scale)
+    assert mine == others
+
+
+@pytest.mark.parametrize("name", ["tutti_spawn:bytegrad", "bagua_spawn"])
+def test_a_strategy_can_be_pickled(name):
+    from lightning.fabric import Fabric
+    strategy = Fabric(strategy=name, accelerator="cpu", devices=2).strategy
+    copy = pickle.loads(pickle.dumps(strategy))
+    assert type(copy) is type(strategy) and copy._start_method == "spawn" and len(copy._exchanges) == 0
+    assert copy.exchanged_by == strategy.exchanged_by
+
+
+SPAWNS = """
+import os, sys, torch
+import tutti.lightning
+from lightning.fabric import Fabric
+
+def train(fabric):
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    module = torch.nn.Linear(4, 1)
+    model, optimizer = fabric.setup(module, torch.optim.SGD(module.parameters(), 0.1))
+    for _ in range(3):
+        optimizer.zero_grad()
+        fabric.backward(model(torch.full((2, 4), 1.0 + fabric.global_rank)).square().mean())
+        optimizer.step()
+    os.write(1, f"<rank {fabric.global_rank} of {fabric.world_size} weight {module.weight.sum():.4f}>\\n".encode())
+
+if __name__ == "__main__":
+    Fabric(strategy=sys.argv[1], accelerator="cpu", devices=2).launch(train)
+"""
+
+
+def test_processes_of_python(tmp_path):
+    text = forked_python.run([write(tmp_path, SPAWNS), "tutti_spawn:bytegrad"]).stdout
+    lines = sorted(line for line in text.split("\n") if line.startswith("<rank"))
+    assert [line.partition(" weight")[0] for line in lines] == ["<rank 0 of 2", "<rank 1 of 2"], text
+    assert len({line.split()[-1] for line in lines}) == 1, text
 
 
 def has_no_optimizer(rank):

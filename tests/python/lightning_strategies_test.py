@@ -285,6 +285,14 @@ def test_horovod_multiplies_the_rates_of_schedulers(name):
     assert rates(4) == pytest.approx([4 * rate for rate in rates(1)])
 
 
+def test_horovod_multiplies_once_a_rate_that_groups_share():
+    rate = torch.tensor(0.125)
+    optimizer = torch.optim.SGD([{"params": [torch.zeros(1)]} for _ in range(3)], rate)
+    _horovod.scale_optimizer(optimizer, 4)
+    assert [float(group["lr"]) for group in optimizer.param_groups] == [0.5] * 3
+    assert rate == 0.125
+
+
 def keeps_its_rates(rank):
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)

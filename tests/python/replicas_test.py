@@ -256,6 +256,65 @@ def test_a_parameter_that_no_rank_used_keeps_no_gradient(strategy):
     run_ranks(2, leaves_parameters_unused, strategy)
 
 
+class WithoutGradient(torch.autograd.Function):
+    """Uses a parameter, and gives the parameter no gradient."""
+
+    @staticmethod
+    def forward(context, inputs, parameter):
+        return inputs + parameter
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+class Shifts(torch.nn.Module):
+    """A layer, and a shift that gets a gradient only where ``learns``."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layer = torch.nn.Linear(6, 3)
+        self.shift = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, inputs, learns):
+        between = self.layer(inputs)
+        return between + self.shift if learns else WithoutGradient.apply(between, self.shift)
+
+
+def leaves_a_gradient_undefined(rank, strategy, wrapped, find_unused):
+    if wrapped:
+        model, optimizer = wrap(strategy, Shifts(), find_unused_parameters=find_unused)
+    else:  # what stock DistributedDataParallel does
+        model = torch.nn.parallel.DistributedDataParallel(Shifts(), find_unused_parameters=find_unused)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    grads = []
+    for learning in ((), (1,), (0, 1), ()):  # the ranks whose shift gets a gradient
+        optimizer.zero_grad()
+        model(torch.ones(1, 6), rank in learning).sum().backward()
+        grad = model.module.shift.grad
+        grads.append(None if grad is None else grad.tolist())
+        optimizer.step()
+    if wrapped:
+        model.flush()
+        model.check_replicas()
+    return grads, weights_of(model).tolist()
+
+
+@pytest.mark.parametrize("find_unused", [False, True])
+def test_a_gradient_that_is_undefined_is_zero_as_in_ddp(find_unused):
+    found = run_ranks(2, leaves_a_gradient_undefined, "gradient_allreduce", True, find_unused)
+    assert found == run_ranks(2, leaves_a_gradient_undefined, "gradient_allreduce", False, find_unused)
+    none = None if find_unused else [0.0] * 3
+    assert found[0] == found[1] and found[0][0] == [none, [0.5] * 3, [1.0] * 3, none]
+
+
+@pytest.mark.parametrize("strategy", ["bytegrad", "decentralized", "qadam:warmup_steps=2"])
+@pytest.mark.parametrize("find_unused", [False, True])
+def test_a_gradient_that_is_undefined_with_other_strategies(strategy, find_unused):
+    run_ranks(2, leaves_a_gradient_undefined, strategy, True, find_unused)
+
+
 def has_two_optimizers(rank):
     one, optimizer = wrap("decentralized")
     train(one, optimizer, rank)

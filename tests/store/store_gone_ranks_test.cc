@@ -1,13 +1,20 @@
 // Ranks that die, leave, start helpers or fork: ranks that wait for them hear of their end, and of nothing else.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "store/handshake.h"
+#include "store/socket.h"
 #include "tests/store/child_process.h"
 #include "tests/store/temporary_directory.h"
 #include "tutti/store.h"
@@ -276,6 +283,27 @@ TEST(TcpStoreTest, ARankThatHasEndedWithoutHavingJoinedIsGone) {
     const auto on_gone = [](Rank rank) { return absl::UnavailableError(absl::StrCat("rank ", rank)); };
     EXPECT_EQ(store->Get("never", Soon(), on_gone).status(), absl::UnavailableError("rank 2"));
   }
+}
+
+// The test is the server, which hears from the client before the fork, and refuses the client after it.
+TEST(TcpStoreTest, AChildThatIsForkedDuringTheHandshakeDoesNotKeepTheConnection) {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::listen(listener.get(), 8), 0);  // without bind: at any port, of all addresses
+  sockaddr_in address{};
+  socklen_t bytes = sizeof(address);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  std::thread client([port = ntohs(address.sin_port)] {
+    const absl::Status status = ConnectTcpStore(absl::StrCat("127.0.0.1:", port), {{}, "job", 1}, 0, Soon()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  });
+  const UniqueFd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const std::int64_t end_ns = NanosAt(Soon());
+  EXPECT_TRUE(ReceiveExactly(connection.get(), kClientHelloBytes, end_ns).ok());
+  ChildProcess child([](const auto&) { ::pause(); });
+  EXPECT_TRUE(SendAll(connection.get(), std::string(kServerHelloBytes + kProofBytes, 'x'), end_ns).ok());
+  client.join();
+  const absl::Status closed = ReceiveSome(connection.get(), 1, end_ns).status();
+  EXPECT_EQ(closed.code(), absl::StatusCode::kUnavailable) << closed << ": the child has the connection, too";
 }
 
 // Rank 0's second program comes while rank 1 still runs the first one.

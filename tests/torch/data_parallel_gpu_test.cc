@@ -161,6 +161,58 @@ TEST(DataParallelGpuTest, AStateGoesOnWhereItWasSaved) {
   });
 }
 
+TEST(DataParallelGpuTest, BroadcastOptimizerPutsTheStateOnTheGpuOfItsRank) {
+  std::vector<torch::nn::Sequential> nets = Nets(kRanks);
+  RunWorld(kRanks, OnDevices(), [&](Communicator& world) {
+    const at::Device gpu = Gpu(world.rank());
+    torch::nn::Sequential& net = nets[world.rank()];
+    net->to(gpu);
+    torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
+    const auto compute = [&] {
+      optimizer.zero_grad();
+      net->forward(torch::ones({2, 6}, gpu)).square().sum().backward();
+    };
+    if (world.rank() == 0) {  // rank 0 has trained before, as if from a checkpoint
+      compute();
+      optimizer.step();
+    }
+    DataParallel replicas(world, *net);
+    replicas.BroadcastOptimizer(optimizer);
+    EXPECT_EQ(optimizer.state().size(), net->parameters().size());
+    for (const auto& [parameter, state] : optimizer.state()) {
+      EXPECT_EQ(static_cast<torch::optim::SGDParamState&>(*state).momentum_buffer().device(), gpu);
+    }
+    for (int step = 0; step < 3; ++step) {
+      compute();
+      replicas.Step(optimizer);
+    }
+    replicas.CheckReplicas();
+  });
+}
+
+TEST(DataParallelGpuTest, QAdamLoadsAStateThatLiesOnAGpu) {
+  std::vector<torch::nn::Sequential> nets = Nets(kRanks);
+  RunWorld(kRanks, OnDevices(), [&](Communicator& world) {
+    const at::Device gpu = Gpu(world.rank());
+    torch::nn::Sequential& net = nets[world.rank()];
+    net->to(gpu);
+    DataParallel replicas(world, *net, {.strategy = "qadam:warmup_steps=2"});
+    QAdam optimizer(replicas, net->parameters(), QAdamOptions(0.01));
+    const auto step = [&] {
+      optimizer.zero_grad();
+      net->forward(torch::ones({2, 6}, gpu)).square().sum().backward();
+      replicas.Step(optimizer);
+    };
+    for (int i = 0; i < 3; ++i) step();
+    const std::string saved = optimizer.SaveState();
+    replicas.BroadcastOptimizer(optimizer);
+    EXPECT_TRUE(optimizer.frozen());
+    EXPECT_TRUE(optimizer.SaveState() == saved);
+    step();
+    replicas.CheckReplicas();
+  });
+}
+
 TEST(DataParallelGpuTest, ACommunicatorWithoutTheGpuIsRefused) {
   RunWorld(1, [](Communicator& world) {
     torch::nn::Sequential net = MakeNet();

@@ -17,6 +17,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
 using torch::nn::Linear;
 using torch::nn::Sequential;
 
@@ -162,6 +164,73 @@ TEST(UnusedParameters, ThatOneRankUsesMoveOnAll) {
     net.left->forward(torch::ones({1, 4})).sum().backward();
     EXPECT_TRUE(net.left->weight.grad().equal(torch::full({2, 4}, 4)));
     EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, 2)));
+  });
+}
+
+// Uses a parameter, and gives the parameter no gradient.
+struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
+  static torch::Tensor forward(AutogradContext* /*context*/, const torch::Tensor& input,
+                               const torch::Tensor& parameter) {
+    return input + parameter.sum();
+  }
+  static tensor_list backward(AutogradContext* /*context*/, const tensor_list& gradients) {
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
+// The ranks below `learning` give right.weight the gradient 1, the others an undefined one.
+torch::Tensor LossThatLeavesOneUndefined(Branches& net, const Communicator& world, int learning) {
+  const torch::Tensor ones = torch::ones({1, 4});
+  if (world.rank() < learning) return (net.left->forward(ones) + net.right->forward(ones)).sum();
+  return WithoutGradient::apply((net.left->forward(ones) + net.right->bias).sum(), net.right->weight);
+}
+
+TEST(UndefinedGradients, AreZero) {
+  for (const bool average : {true, false}) {
+    RunWorld(2, [&](Communicator& world) {
+      Branches net;
+      DataParallel replicas(world, net,
+                            {.strategy = average ? "gradient_allreduce" : "gradient_allreduce:average=false"});
+      torch::optim::SGD optimizer(net.parameters(), 0.1);
+      for (const int learning : {0, 1, 2, 0}) {
+        optimizer.zero_grad();
+        LossThatLeavesOneUndefined(net, world, learning).backward();
+        const double expected = average ? learning / 2.0 : learning;
+        EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, expected))) << learning;
+        replicas.Step(optimizer);
+      }
+      // What is accumulated already is exchanged.
+      optimizer.zero_grad();
+      {
+        const DataParallel::NoSync no_sync(replicas);
+        LossThatLeavesOneUndefined(net, world, 1).backward();
+      }
+      LossThatLeavesOneUndefined(net, world, 0).backward();
+      EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, average ? 0.5 : 1)));
+      replicas.Step(optimizer);
+      replicas.CheckReplicas();
+    });
+  }
+}
+
+TEST(UndefinedGradients, AreThoseOfUnusedParametersWhenAllowed) {
+  RunWorld(2, [&](Communicator& world) {
+    Branches net;
+    DataParallel replicas(world, net, AllowUnused());
+    torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1).weight_decay(0.1));
+    for (const int learning : {0, 1, 2, 0}) {
+      const torch::Tensor before = net.right->weight.detach().clone();
+      optimizer.zero_grad();
+      LossThatLeavesOneUndefined(net, world, learning).backward();
+      if (learning == 0) {
+        EXPECT_FALSE(net.right->weight.grad().defined());
+      } else {
+        EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, learning / 2.0)));
+      }
+      replicas.Step(optimizer);
+      EXPECT_EQ(net.right->weight.equal(before), learning == 0);
+    }
+    replicas.CheckReplicas();
   });
 }
 

@@ -107,6 +107,13 @@ absl::StatusOr<inproc::Port*> InprocHub::Find(const std::string& address) const 
                                           " addresses of the in-process hub"));
 }
 
+void InprocHub::ReportToOthers(const inproc::Port* own, const inproc::Event& event) const {
+  const MutexLock lock(mutex_);
+  for (const std::unique_ptr<inproc::Port>& port : ports_) {
+    if (port.get() != own) port->Report(event);
+  }
+}
+
 std::shared_ptr<InprocHub> MakeInprocHub(int size, int ranks_per_node) {
   return std::make_shared<InprocHub>(size, ranks_per_node);
 }

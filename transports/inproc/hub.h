@@ -122,6 +122,8 @@ class InprocHub {
   absl::StatusOr<Registration> Register(Mapping region);
   // NotFound when `address` is not from this hub.
   absl::StatusOr<inproc::Port*> Find(const std::string& address) const;
+  // Reports `event` to every port but `own`.
+  void ReportToOthers(const inproc::Port* own, const inproc::Event& event) const;
 
  private:
   std::string AddressOf(std::size_t index) const;

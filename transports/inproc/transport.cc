@@ -20,6 +20,7 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
   if (rank < 0 || rank >= size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not in a world of ", size));
   }
+  rank_ = rank;  // known to Shutdown, too, when this call fails
   if (addresses[static_cast<std::size_t>(rank)] != address_) {
     return absl::InvalidArgumentError(absl::StrCat("addresses[", rank, "] is '",
                                                    absl::CHexEscape(addresses[static_cast<std::size_t>(rank)]),
@@ -34,7 +35,6 @@ absl::Status InprocTransport::Connect(Rank rank, absl::Span<const std::string> a
   for (Rank peer = 0; peer < size; ++peer) {
     endpoints_.emplace_back(this, peer, ports[static_cast<std::size_t>(peer)], hub_->share_node(rank, peer));
   }
-  rank_ = rank;
   return absl::OkStatus();
 }
 
@@ -147,7 +147,7 @@ void InprocTransport::Handle(Event& event) {
     case Event::Kind::kAborted:
       return Lose(event.peer, event.status);
     case Event::Kind::kAsked:
-      if (shut_down_) return;
+      if (shut_down_ || endpoints_.empty()) return;  // a peer may ask before this rank has connected
       return port(event.peer)
           .Report({.kind = Event::Kind::kAnswered,
                    .peer = rank_,
@@ -235,6 +235,10 @@ absl::Status InprocTransport::Seclude(std::byte* /*data*/, std::int64_t /*bytes*
   return absl::UnimplementedError("ranks that are threads of one process cannot keep their memory from each other");
 }
 
+void InprocTransport::TellPeers(const Event& event) {
+  if (rank_ >= 0) hub_->ReportToOthers(port_, event);
+}
+
 void InprocTransport::WithdrawSends() {
   std::size_t claimed = 0;
   for (Message& message : port_->messages()) {
@@ -269,11 +273,8 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
   shut_down_ = true;
   cause_ = cause.ok() ? HasShutDown(rank_) : cause;
   refusal_ = cause.ok() ? cause_ : ToldBy(rank_, cause);
-  if (!cause.ok()) {
-    for (Rank peer = 0; peer < static_cast<Rank>(endpoints_.size()); ++peer) {
-      if (peer != rank_) port(peer).Report({.kind = Event::Kind::kAborted, .status = refusal_, .peer = rank_});
-    }
-  }
+  // Peers that have connected wait for this rank, whether or not its own Connect has succeeded.
+  if (!cause.ok()) TellPeers({.kind = Event::Kind::kAborted, .status = refusal_, .peer = rank_});
   port_->Close();
   posted_.TakeIf([&](const Key& /*key*/, const PostedRecv& recv) {
     ended_.End(recv.completion, cause_);
@@ -285,12 +286,8 @@ void InprocTransport::Shutdown(const absl::Status& cause) {
   });
   HandleNews();
   WithdrawSends();
-  if (cause.ok()) {
-    // The goodbye follows all that was sent: messages that are not received by now have been withdrawn.
-    for (Rank peer = 0; peer < static_cast<Rank>(endpoints_.size()); ++peer) {
-      if (peer != rank_) port(peer).Report({.kind = Event::Kind::kLeft, .peer = rank_});
-    }
-  }
+  // The goodbye follows all that was sent: messages that are not received by now have been withdrawn.
+  if (cause.ok()) TellPeers({.kind = Event::Kind::kLeft, .peer = rank_});
   Progress();
 }
 

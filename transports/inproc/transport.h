@@ -93,12 +93,14 @@ class InprocTransport final : public Transport {
   // The cause with which a peer was lost; OK for a peer that is not lost.
   const absl::Status& lost(Rank peer) const { return lost_[static_cast<std::size_t>(peer)]; }
   void Lose(Rank peer, const absl::Status& cause);
+  // Reports `event` to all other ranks; to none when this rank does not know which one it is.
+  void TellPeers(const Event& event);
   void WithdrawSends();
 
   const std::shared_ptr<InprocHub> hub_;
   Port* const port_;
   const std::string address_;
-  Rank rank_ = -1;
+  Rank rank_ = -1;  // until Connect is called
   std::deque<InprocEndpoint> endpoints_;
 
   KeyedQueues<Key, PostedRecv> posted_{kRoom};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 
@@ -23,7 +24,7 @@ void AbortAfter(const Library& nccl, Comm comm, CallApart& inside) {
 absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable communicator, std::int64_t end_ns) {
   const std::int64_t start_ns = MonotonicNanos();
   const Rank rank = communicator.rank;
-  const bool returned = ReturnsBy(end_ns, [&nccl, &cuda, communicator = std::move(communicator)] {
+  const absl::StatusOr<bool> returned = ReturnsBy(end_ns, [&nccl, &cuda, communicator = std::move(communicator)] {
     cuda.set_device(communicator.device);
     if (communicator.inside != nullptr && !communicator.inside->has_returned()) {
       AbortAfter(nccl, communicator.comm, *communicator.inside);
@@ -31,7 +32,12 @@ absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable commu
       nccl.comm_abort(communicator.comm);
     }
   });
-  if (returned) return absl::OkStatus();
+  if (!returned.ok()) {
+    return absl::Status(returned.status().code(),
+                        absl::StrCat("rank ", rank, " has not aborted its NCCL communicator: ",
+                                     returned.status().message(), "; what was enqueued may never end"));
+  }
+  if (*returned) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat("rank ", rank, ": NCCL has not aborted its communicator within ",
                    absl::FormatDuration(absl::Nanoseconds(MonotonicNanos() - start_ns)),

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 
 namespace tutti::nccl {
@@ -14,7 +15,8 @@ namespace tutti::nccl {
 // does not return.
 class CallApart {
  public:
-  static std::shared_ptr<CallApart> Start(std::function<void()> function);
+  // ResourceExhausted where the system starts no thread; the function is not called then.
+  static absl::StatusOr<std::shared_ptr<CallApart>> Start(std::function<void()> function);
 
   bool has_returned();
   // Waits until the function has returned, at the latest until `end_ns` of MonotonicNanos. False: it has not returned.
@@ -26,8 +28,8 @@ class CallApart {
   bool has_returned_ TUTTI_GUARDED_BY(mutex_) = false;
 };
 
-// Whether `function`, called on a thread of its own, has returned by `end_ns`.
-bool ReturnsBy(std::int64_t end_ns, std::function<void()> function);
+// Whether `function`, called on a thread of its own, has returned by `end_ns`. Errors are those of CallApart::Start.
+absl::StatusOr<bool> ReturnsBy(std::int64_t end_ns, std::function<void()> function);
 
 }  // namespace tutti::nccl
 

@@ -35,6 +35,10 @@ absl::Status NcclTransport::Fail(absl::Status error) {
   return failure_;
 }
 
+absl::Status NcclTransport::NamesRank(const absl::Status& error) const {
+  return absl::Status(error.code(), absl::StrCat("rank ", rank_, ": ", error.message()));
+}
+
 absl::Status NcclTransport::FailUnlessGood(Result result, absl::string_view what) {
   if (IsGood(result)) return absl::OkStatus();
   return Fail(StatusOf(nccl_, result, rank_, what));
@@ -89,14 +93,17 @@ absl::Status NcclTransport::Enqueue(absl::Span<const NativeCall> calls, CUstream
   }
   if (absl::Status ready = CheckReady("a group"); !ready.ok()) return ready;
   if (!MayWait(calls, stream)) return FailUnlessGood(EnqueueGroup(nccl_, comm_, rank_, size_, calls, stream), calls);
-  launch_ = std::make_shared<Launch>();
-  launch_->calls.assign(calls.begin(), calls.end());
-  inside_ = CallApart::Start([&nccl = nccl_, &cuda = cuda_, device = device_, comm = comm_, rank = rank_, size = size_,
-                              stream, launch = launch_] {
-    cuda.set_device(device);
-    const CudaOutsideCapture outside(cuda);
-    launch->end = EnqueueGroup(nccl, comm, rank, size, launch->calls, stream);
-  });
+  auto launch = std::make_shared<Launch>();
+  launch->calls.assign(calls.begin(), calls.end());
+  absl::StatusOr<std::shared_ptr<CallApart>> inside = CallApart::Start(
+      [&nccl = nccl_, &cuda = cuda_, device = device_, comm = comm_, rank = rank_, size = size_, stream, launch] {
+        cuda.set_device(device);
+        const CudaOutsideCapture outside(cuda);
+        launch->end = EnqueueGroup(nccl, comm, rank, size, launch->calls, stream);
+      });
+  if (!inside.ok()) return Fail(NamesRank(inside.status()));
+  launch_ = std::move(launch);
+  inside_ = *std::move(inside);
   return absl::OkStatus();
 }
 
@@ -141,10 +148,13 @@ absl::Status NcclTransport::Unregister(void* data) {
 absl::Status NcclTransport::Perform(absl::string_view what, std::int64_t end_ns, std::function<Result()> call) {
   const std::int64_t start_ns = MonotonicNanos();
   const auto result = std::make_shared<Result>(Result::kSuccess);
-  inside_ = CallApart::Start([&cuda = cuda_, device = device_, call = std::move(call), result] {
-    cuda.set_device(device);
-    *result = call();
-  });
+  absl::StatusOr<std::shared_ptr<CallApart>> inside =
+      CallApart::Start([&cuda = cuda_, device = device_, call = std::move(call), result] {
+        cuda.set_device(device);
+        *result = call();
+      });
+  if (!inside.ok()) return NamesRank(inside.status());
+  inside_ = *std::move(inside);
   if (!inside_->ReturnsBy(end_ns)) return Late(rank_, what, start_ns);
   inside_ = nullptr;
   if (!IsGood(*result)) return StatusOf(nccl_, *result, rank_, what);
@@ -164,12 +174,14 @@ absl::Status NcclTransport::Finalize(absl::Time deadline) {
     AbortBy(status, NanosIn(kAbortTime)).IgnoreError();
     return status;
   }
-  const bool returned = ReturnsBy(end_ns, [&nccl = nccl_, &cuda = cuda_, device = device_, comm = comm_] {
-    cuda.set_device(device);
-    nccl.comm_destroy(comm);
-  });
+  const absl::StatusOr<bool> returned =
+      ReturnsBy(end_ns, [&nccl = nccl_, &cuda = cuda_, device = device_, comm = comm_] {
+        cuda.set_device(device);
+        nccl.comm_destroy(comm);
+      });
   comm_ = nullptr;
-  if (returned) return absl::OkStatus();
+  if (!returned.ok()) return Fail(NamesRank(returned.status()));
+  if (*returned) return absl::OkStatus();
   return Fail(absl::DeadlineExceededError(
       absl::StrCat("rank ", rank_, ": NCCL has not destroyed its communicator; a thread is left behind in it")));
 }

@@ -75,6 +75,7 @@ class NcclTransport final : public NativeTransport {
   absl::Status CheckReady(absl::string_view what);
   absl::Status NotReady(absl::string_view what) const;
   absl::Status Fail(absl::Status error);
+  absl::Status NamesRank(const absl::Status& error) const;
   // Fails for every result but success and kInProgress.
   absl::Status FailUnlessGood(Result result, absl::string_view what);
   absl::Status FailUnlessGood(const GroupEnd& end, absl::Span<const NativeCall> calls);

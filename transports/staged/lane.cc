@@ -12,13 +12,17 @@ constexpr std::int64_t kShortestSegment = 16 << 10;
 constexpr std::int64_t kPage = 4096;
 
 // The tag of a segment: number of the receiver (19 bits) · hash of the message's length (8) · message of the lane (9) ·
-// segment of the message (12). Messages of a lane come in one order at both ends. Where the ends differ in the length
-// of a message, no segment finds its receive: the deadline says who waits for whom, and nobody takes wrong bytes.
-std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t message, std::int64_t segment) {
-  static_assert(8 + 9 + 12 == kGroupShift);
+// whether the segment is the last (1) · segment of the message (11). Messages of a lane come in one order at both ends.
+// Where the ends differ in the length of a message, the hashes most often differ, and no segment finds its receive.
+// Where the hashes are equal, the last segment of the shorter end meets no other segment, by the bit, or one of another
+// length, which is an error. So the deadline, or that error, says who waits for whom, and no receive ends OK with the
+// beginning of a longer message.
+std::uint64_t TagOf(std::uint32_t receiver, std::int64_t bytes, std::uint64_t message, std::int64_t segment,
+                    bool last) {
+  static_assert(8 + 9 + 1 + 11 == kGroupShift);
   const std::uint64_t hash = static_cast<std::uint64_t>(bytes) * 0x9e3779b97f4a7c15u >> 56;
-  return std::uint64_t{receiver} << kGroupShift | hash << 21 | (message & 0x1ff) << 12 |
-         (static_cast<std::uint64_t>(segment) & 0xfff);
+  return std::uint64_t{receiver} << kGroupShift | hash << 21 | (message & 0x1ff) << 12 | std::uint64_t{last} << 11 |
+         (static_cast<std::uint64_t>(segment) & 0x7ff);
 }
 
 }  // namespace
@@ -72,9 +76,10 @@ void Lane::TakeNext(Slot& slot) {
   Message& message = queue_.front();
   slot.memory = message.memory + message.begun;
   slot.bytes = std::min(ends_.segment_bytes, message.bytes - message.begun);
-  slot.tag = TagOf(ends_.number, message.bytes, message.number, message.begun / ends_.segment_bytes);
+  const bool last = message.begun + slot.bytes == message.bytes;
+  slot.tag = TagOf(ends_.number, message.bytes, message.number, message.begun / ends_.segment_bytes, last);
   message.begun += slot.bytes;
-  if (message.begun == message.bytes) queue_.pop_front();
+  if (last) queue_.pop_front();
   ++begun_;
 }
 

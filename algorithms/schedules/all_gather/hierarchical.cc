@@ -21,7 +21,7 @@ void Build(PlanBuilder& b) {
   const GridPlace own(b);
   const int nodes = own.grid.nodes();
   const DType dtype = b.in().dtype;
-  const Stages stages = StagesOfMessages(b, dtype, block, 1);
+  const Stages stages = StagesOfMessages(b, dtype, block, 1, b.size());
   const SlotsOfParts mine(b, dtype, stages, 1);
   const SlotsOfParts arrived(b, dtype, stages, nodes);
   const auto block_of = [&](std::int64_t stage, int node, int place) {

@@ -26,7 +26,7 @@ void Build(PlanBuilder& b) {
   const int places = own.grid.places();
   const int nodes = own.grid.nodes();
   const DType partial = PartialType(b);
-  const Stages stages = StagesOfMessages(b, partial, b.in().count(), places * nodes);
+  const Stages stages = StagesOfMessages(b, partial, b.in().count(), places * nodes, places + nodes);
   const std::int64_t longest = CacheLineChunk(b.in().dtype, stages.length(), places, 0).count;
   const TwoSlots inputs(b, partial, stages.length());
   const TwoSlots sums(b, partial, longest);  // of the node

@@ -22,7 +22,7 @@ void Build(PlanBuilder& b) {
   const int places = own.grid.places();
   const int nodes = own.grid.nodes();
   const DType dtype = b.in().dtype;
-  const Stages stages = StagesOfMessages(b, dtype, block, 1);
+  const Stages stages = StagesOfMessages(b, dtype, block, 1, b.size());
   const SlotsOfParts given(b, dtype, stages, places * nodes);
   const TwoSlots outgoing(b, dtype, stages.length() * b.size());
   const TwoSlots incoming(b, dtype, stages.length() * b.size());

@@ -51,7 +51,7 @@ void Build(PlanBuilder& b) {
   const DType dtype = b.in().dtype;
   const std::int64_t part = PartLength(b, dtype, b.size());
   const auto cut = [&](const std::vector<Ref>& blocks) {
-    return CutAfter(part * MostStages(b.size()), blocks, b.rank(), short_blocks);
+    return CutAfter(part * MostStages(b.size(), b.size()), blocks, b.rank(), short_blocks);
   };
   const Cut out = cut(leaving);
   const Cut in = cut(arriving);

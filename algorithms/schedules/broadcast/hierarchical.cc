@@ -26,7 +26,7 @@ void Build(PlanBuilder& b) {
   const int first = own.grid.NodeOf(root);
   const int hops = (own.node - first + nodes) % nodes;  // from the root's node to this rank's
   const DType dtype = b.spec().dtype;
-  const Stages stages = StagesOfMessages(b, dtype, count, places);
+  const Stages stages = StagesOfMessages(b, dtype, count, places, places + nodes);
   const SlotsOfParts given(b, dtype, stages, 1);  // by the root
   const std::int64_t longest = CacheLineChunk(dtype, stages.length(), places, 0).count;
   const TwoSlots chunks(b, dtype, longest);

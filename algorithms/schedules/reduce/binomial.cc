@@ -29,6 +29,7 @@ void Build(PlanBuilder& b) {
   for (std::int64_t begin = 0; begin < b.spec().count; begin += slice) {
     const std::int64_t count = std::min(slice, b.spec().count - begin);
     Ref mine = partials.AsPartial(b.in().Elements(begin, count));
+    bool may_change = PartialsAreWider(b);  // `mine` is no part of the input
     for (int child : children) {
       const Ref theirs = arrivals.Next(count);
       b.Recv(tree.RankAt(child), theirs);
@@ -36,9 +37,10 @@ void Build(PlanBuilder& b) {
         b.Reduce(b.out().Elements(begin, count), {mine, theirs}, b.spec().op);
       } else {
         // The input must not change: the first combination goes to scratch, and all later ones stay there.
-        const Ref partial = mine.space == Space::kScratch ? mine : partials.Next(count);
+        const Ref partial = may_change ? mine : partials.Next(count);
         b.Reduce(partial, {mine, theirs}, PartialOp(b.spec()));
         mine = partial;
+        may_change = true;
       }
     }
     if (v != 0) b.Send(tree.RankAt(BinomialTree::Parent(v)), mine);

@@ -23,7 +23,7 @@ void Build(PlanBuilder& b) {
   const int places = own.grid.places();
   const int nodes = own.grid.nodes();
   const DType partial = PartialType(b);
-  const Stages stages = StagesOfMessages(b, partial, block, 1);
+  const Stages stages = StagesOfMessages(b, partial, block, 1, b.size());
   const SlotsOfParts inputs(b, partial, stages, places * nodes);
   const SlotsOfParts sums(b, partial, stages, nodes);
   Slots arrivals(b, stages.length());

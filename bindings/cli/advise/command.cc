@@ -2,6 +2,8 @@
 // shortest.
 #include "bindings/cli/command.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -19,6 +21,9 @@ namespace {
 // All ranks' plans are played together, and their number of messages grows with the square of the ranks.
 constexpr int kMostRanks = 128;
 
+// A prediction keeps an entry for each bucket.
+constexpr std::int64_t kMostBuckets = 1'000'000;
+
 struct AdviseFlags {
   AdvisedTraining training;
   double link = 0;  // 0: not given
@@ -27,6 +32,25 @@ struct AdviseFlags {
   double memory_bandwidth = DefaultCostModel().memory_bytes_per_s;
   bool json = false;
 };
+
+absl::StatusOr<std::int64_t> ParseBucketBytes(absl::string_view text) {
+  const absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
+  if (!bytes.ok() || *bytes >= 1) return bytes;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' has room for no parameter; write at least 1 byte, as 1M or 25M"));
+}
+
+absl::Status CheckBuckets(const AdvisedTraining& training) {
+  const auto divided = [](std::int64_t parameters, std::int64_t by) { return (parameters + by - 1) / by; };
+  const std::int64_t rest = std::max<std::int64_t>(training.parameters - training.first_bucket_parameters(), 0);
+  const std::int64_t buckets = 1 + divided(rest, training.bucket_parameters());
+  if (buckets <= kMostBuckets) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--bucket-bytes ", FormatBytes(training.bucket_bytes), " cuts the ",
+                                                 training.parameters, " of --parameters into ", buckets,
+                                                 " buckets, more than the ", kMostBuckets,
+                                                 " that can be predicted: write --bucket-bytes ",
+                                                 divided(rest, kMostBuckets - 1) * SizeOf(DType::kF32), " or more"));
+}
 
 absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
   AdvisedTraining& training = flags.training;
@@ -40,6 +64,7 @@ absl::StatusOr<int> ShowAdvice(AdviseFlags flags) {
                                                    ", more than the ", training.parameters,
                                                    " of --parameters, to which the layer belongs"));
   }
+  if (absl::Status buckets = CheckBuckets(training); !buckets.ok()) return buckets;
   training.step_s = flags.step_ms / 1e3;
   CostModel& model = training.model;
   if (flags.link > 0) model.between_nodes.bytes_per_s = flags.link;
@@ -98,9 +123,9 @@ void AddFlags(CLI::App& advise, AdviseFlags& flags) {
       advise, "--memory-bandwidth", flags.memory_bandwidth, ParseRate, "RATE", "25GB",
       "Bytes that a processor reads and writes per second, which bound reductions, and codecs that do not compute for "
       "longer; 1.25 times what memcpy copies: 25GB");
-  AddParsed(advise, "--bucket-bytes", training.bucket_bytes, ParseBytes, "BYTES", "25M",
+  AddParsed(advise, "--bucket-bytes", training.bucket_bytes, ParseBucketBytes, "BYTES", "25M",
             "bucket_bytes of the synchronizer, in binary units: 25M are 26214400 bytes");
-  AddParsed(advise, "--first-bucket-bytes", training.first_bucket_bytes, ParseBytes, "BYTES", "1M",
+  AddParsed(advise, "--first-bucket-bytes", training.first_bucket_bytes, ParseBucketBytes, "BYTES", "1M",
             "first_bucket_bytes of the synchronizer");
   advise.add_flag("--adam", training.uses_adam, "The training uses Adam, so that qadam, which is an Adam, competes");
   advise.add_flag("--accept-loss", training.accepts_loss,

@@ -156,9 +156,8 @@ class StepPredictor {
 
   // Cuts the parameters into buckets, and costs each size of bucket once.
   absl::Status CostBuckets() {
-    const std::int64_t most_elements = std::max<std::int64_t>(training_.bucket_bytes / SizeOf(DType::kF32), 1);
     std::int64_t left = training_.parameters;
-    std::int64_t limit = std::max<std::int64_t>(training_.first_bucket_bytes / SizeOf(DType::kF32), 1);
+    std::int64_t limit = training_.first_bucket_parameters();
     std::int64_t costed = -1;
     ExchangeCost cost;
     while (left > 0) {
@@ -172,7 +171,7 @@ class StepPredictor {
       buckets_.emplace_back(count, cost);
       total_.Add(cost, 1);
       left -= count;
-      limit = most_elements;
+      limit = training_.bucket_parameters();
     }
     return absl::OkStatus();
   }

@@ -2,9 +2,11 @@
 #ifndef TUTTI_BINDINGS_CLI_ADVISE_TRAINING_H_
 #define TUTTI_BINDINGS_CLI_ADVISE_TRAINING_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tutti/cost_model.h"
+#include "tutti/dtype.h"
 #include "tutti/synchronizer.h"
 
 namespace tutti::cli {
@@ -28,6 +30,11 @@ struct AdvisedTraining {
   bool accepts_loss = false;  // strategies that have lost accuracy where they were measured compete
 
   bool one_node() const { return ranks_per_node >= ranks; }
+  // The parameters that the first bucket, and each later one, has room for.
+  std::int64_t first_bucket_parameters() const {
+    return std::max<std::int64_t>(first_bucket_bytes / SizeOf(DType::kF32), 1);
+  }
+  std::int64_t bucket_parameters() const { return std::max<std::int64_t>(bucket_bytes / SizeOf(DType::kF32), 1); }
 };
 
 }  // namespace tutti::cli

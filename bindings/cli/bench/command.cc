@@ -159,8 +159,10 @@ absl::StatusOr<std::int64_t> RunRank(Communicator& communicator, const BenchJob&
   const absl::Status measured = RunBench(
       communicator, job.cases.cases, job.flags.repeats,
       {[&](const BenchRow& row) { recorder.Add(row); }, [&](const std::string& note) { recorder.Note(note); }});
+  // The rows before an error have their verdict, and a whole document, too.
+  const absl::Status finished = recorder.Finish();
   if (!measured.ok()) return measured;
-  if (absl::Status finished = recorder.Finish(); !finished.ok()) return finished;
+  if (!finished.ok()) return finished;
   return recorder.wrong();
 }
 

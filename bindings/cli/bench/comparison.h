@@ -11,7 +11,8 @@
 namespace tutti::cli {
 
 // A table with the times of all records and, of each but the first, the time as a multiple of the first one's; its
-// heading says in which settings the records differ. InvalidArgument when no size of any series is in all records.
+// heading says in which settings the records differ, and whose results were wrong or not checked. InvalidArgument when
+// no size of any series is in all records.
 absl::StatusOr<std::string> Comparison(absl::Span<const BenchRecord> records);
 
 }  // namespace tutti::cli

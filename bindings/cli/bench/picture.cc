@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bindings/cli/bench/places.h"
+#include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/series.h"
 #include "bindings/cli/bench/svg_chart.h"
 #include "bindings/cli/svg_shapes.h"
@@ -81,7 +82,11 @@ std::string PictureOf(absl::Span<const BenchRecord> records) {
     }
   }
   std::vector<std::string> notes;
-  for (const BenchRecord& record : records) notes.push_back(NoteOf(record));
+  for (const BenchRecord& record : records) {
+    notes.push_back(NoteOf(record));
+    const std::string doubt = DoubtOn(record.rows);
+    if (!doubt.empty()) notes.push_back(absl::StrCat(record.name, ": ", doubt));
+  }
   if (predicted_any) notes.push_back("dashed: predicted");
   if (number > kMostSeries) notes.push_back(absl::StrCat(number - kMostSeries, " more curves are left out"));
   std::string description;

@@ -23,7 +23,7 @@ constexpr double kMinCalls = 5;
 constexpr double kMaxCalls = 20000;
 // Batches of warm-up calls double until a batch takes this share of the time for timed calls, equal to that of
 // bench/peers/mpi_collectives.c: the first calls of a program take far longer than later ones, and few of them say
-// little about how many calls fit into the time.
+// little about how many calls fit into the time. A batch of kMaxCalls says enough, as no more calls are timed.
 constexpr double kWarmUpShare = 0.1;
 // The time in line for a processor of a rank whose kernel does not tell.
 constexpr std::int64_t kUnknown = -1;
@@ -160,7 +160,7 @@ absl::StatusOr<int> BenchRank::WarmUp() {
   absl::StatusOr<double> time = TimeOfBatch(batch);
   if (!time.ok()) return time.status();
   if (options_.calls > 0) return (options_.calls + window - 1) / window;
-  while (*time < options_.min_time * kWarmUpShare) {
+  while (*time < options_.min_time * kWarmUpShare && batch * window < kMaxCalls) {
     time = TimeOfBatch(batch *= 2);
     if (!time.ok()) return time.status();
   }

@@ -1,14 +1,13 @@
 #include "bindings/cli/bench/record.h"
 
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "bindings/cli/read_file.h"
 #include "nlohmann/json.hpp"
 
 namespace tutti::cli {
@@ -118,7 +117,14 @@ BenchAbout AboutOf(const Json& object) {
   return about;
 }
 
-// Rows of other programs (bench/peers) have fewer keys.
+// Rows of other programs (bench/peers) have fewer keys; theirs are of f32.
+absl::StatusOr<DType> DTypeOf(const Json& object) {
+  const std::string name = Text(object, "dtype");
+  if (name.empty()) return DType::kF32;
+  const absl::StatusOr<DType> dtype = ParseDType(name);
+  return dtype.ok() ? dtype : absl::InvalidArgumentError(absl::StrCat("a row with an ", dtype.status().message()));
+}
+
 absl::StatusOr<BenchRow> RowOf(const Json& object) {
   for (const char* key : {"collective", "bytes", "p50_us"}) {
     if (!object.is_object() || !object.contains(key) || object[key].is_null()) {
@@ -126,6 +132,8 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
           absl::StrCat("a row without ", key, "; write the file with tutti bench --json or --jsonl"));
     }
   }
+  const absl::StatusOr<DType> dtype = DTypeOf(object);
+  if (!dtype.ok()) return dtype.status();
   BenchRow row = {.collective = Text(object, "collective"),
                   .library = Text(object, "library"),
                   .schedule = Text(object, "schedule"),
@@ -136,7 +144,7 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
                   .places = PlacesOf(object),
                   .bytes = Number<std::int64_t>(object, "bytes", 0),
                   .count = 0,
-                  .dtype = ParseDType(Text(object, "dtype")).value_or(DType::kF32),
+                  .dtype = *dtype,
                   .op = Text(object, "op"),
                   .time_us = Number(object, "time_us", Number(object, "p50_us", 0.0)),
                   .p50_us = Number(object, "p50_us", 0.0),
@@ -169,15 +177,17 @@ absl::StatusOr<BenchRow> RowOf(const Json& object) {
 }
 
 // The objects of a file: {"run": …, "rows": […]}, or one of {"run": …} and then rows in lines of their own. A last line
-// without its end is one that was being written when the run was killed.
+// without its end is left out where it is no whole object, as of a run that was killed while it wrote the line.
 absl::StatusOr<Json> ParseRecord(const std::string& text) {
   Json whole = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (whole.is_object() && whole.contains("rows")) return whole;
   whole = {{"run", Json::object()}, {"rows", Json::array()}};
-  const std::vector<std::string> lines = absl::StrSplit(text.substr(0, text.rfind('\n') + 1), '\n', absl::SkipEmpty());
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  const bool last_has_end = absl::EndsWith(text, "\n");
   for (std::size_t i = 0; i < lines.size(); ++i) {
     Json line = Json::parse(lines[i], nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) {
+      if (i + 1 == lines.size() && !last_has_end) break;
       return absl::InvalidArgumentError(
           absl::StrCat("line ", i + 1, " is no JSON object; write the file with tutti bench --json or --jsonl"));
     }
@@ -231,13 +241,12 @@ std::string CsvOf(const BenchRow& row) {
 }
 
 absl::StatusOr<BenchRecord> ReadRecord(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in) return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", file));
+  const absl::StatusOr<std::string> text = ReadFile(file);
+  if (!text.ok()) return text.status();
   const auto refuse = [&](const absl::Status& why) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", why.message()));
   };
-  absl::StatusOr<Json> whole = ParseRecord(text);
+  absl::StatusOr<Json> whole = ParseRecord(*text);
   if (!whole.ok()) return refuse(whole.status());
   BenchRecord record{.name = std::filesystem::path(file).stem().string(), .about = {}, .rows = {}};
   const auto run = whole->find("run");

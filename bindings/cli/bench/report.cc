@@ -1,5 +1,7 @@
 #include "bindings/cli/bench/report.h"
 
+#include <algorithm>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -90,6 +92,14 @@ std::string NoteOnProcessors(absl::Span<const BenchRow> rows) {
 }
 
 }  // namespace
+
+std::string DoubtOn(absl::Span<const BenchRow> rows) {
+  std::int64_t wrong = 0;
+  for (const BenchRow& row : rows) wrong += std::max<std::int64_t>(row.wrong, 0);
+  if (wrong > 0) return absl::StrCat("results were wrong (", wrong, wrong == 1 ? " element)" : " elements)");
+  const bool checked = absl::c_all_of(rows, [](const BenchRow& row) { return row.wrong >= 0; });
+  return checked ? "" : "results were not checked";
+}
 
 std::string Microseconds(double microseconds) {
   const int digits = microseconds < 10 ? 2 : microseconds < 1000 ? 1 : 0;

@@ -28,6 +28,10 @@ std::string LatencyLines(const BenchRow& row, const BenchAbout& about);
 // `may_bind` whether ranks shared a processor.
 std::string TableFooting(absl::Span<const BenchRow> rows, bool may_bind);
 
+// What is amiss with the results of the rows: "results were wrong (3 elements)" or "results were not checked"; "" where
+// every result was right.
+std::string DoubtOn(absl::Span<const BenchRow> rows);
+
 // Microseconds with as many digits as are of interest.
 std::string Microseconds(double microseconds);
 // A bandwidth with two decimals, as in nccl-tests, or more where it takes more for three digits that are not zero.

@@ -258,12 +258,12 @@ absl::Status CheckDeviceFlags(const BenchOptions& options) {
 absl::Status CheckBench(const BenchOptions& options, int ranks) {
   if (absl::Status flags = CheckDeviceFlags(options); !flags.ok()) return flags;
   if (absl::Status codec = CheckCodecFlag(options, ranks); !codec.ok()) return codec;
-  if (options.check) {
+  const absl::StatusOr<Subject> subject = SubjectOf(options, 0, ranks);
+  if (!subject.ok()) return subject.status();
+  if (options.check && Reduces(subject->largest.spec.collective)) {
     absl::Status exact = CheckExact(options.traffic.dtype, options.traffic.op, ranks);
     if (!exact.ok()) return exact;
   }
-  const absl::StatusOr<Subject> subject = SubjectOf(options, 0, ranks);
-  if (!subject.ok()) return subject.status();
   return CheckSchedule(*subject, options, ranks);
 }
 

@@ -92,7 +92,7 @@ class RawNccl::Impl {
       nccl::ReturnsBy(NanosIn(kAbortTime), [give_up, comm = comm_, &cuda = cuda_, device = device_] {
         cuda.set_device(device);
         give_up(comm);
-      });
+      }).IgnoreError();
     }
     if (stream_ != nullptr) cuda_.destroy_stream(stream_);
   }
@@ -110,12 +110,14 @@ class RawNccl::Impl {
     };
     const auto connecting = std::make_shared<Connecting>();
     connecting->config.blocking = 1;
-    const bool returned = nccl::ReturnsBy(NanosIn(timeout), [connecting, id, &library = nccl_, &cuda = cuda_,
-                                                             device = device_, rank = rank_, size = size_] {
-      cuda.set_device(device);
-      connecting->result = library.comm_init_rank_config(&connecting->comm, size, id, rank, &connecting->config);
-    });
-    if (!returned) {
+    const absl::StatusOr<bool> returned = nccl::ReturnsBy(
+        NanosIn(timeout),
+        [connecting, id, &library = nccl_, &cuda = cuda_, device = device_, rank = rank_, size = size_] {
+          cuda.set_device(device);
+          connecting->result = library.comm_init_rank_config(&connecting->comm, size, id, rank, &connecting->config);
+        });
+    if (!returned.ok()) return returned.status();
+    if (!*returned) {
       return absl::DeadlineExceededError(
           absl::StrCat("rank ", rank_, ": raw NCCL has not connected to all ranks within ",
                        absl::FormatDuration(timeout), "; a thread is left behind in it"));

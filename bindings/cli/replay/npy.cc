@@ -1,10 +1,7 @@
 #include "bindings/cli/replay/npy.h"
 
 #include <cctype>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -14,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "bindings/cli/read_file.h"
 #include "bindings/cli/write_file.h"
 
 namespace tutti::cli {
@@ -141,14 +139,9 @@ std::string FormatNpy(const Array& array) {
 }
 
 absl::StatusOr<Array> ReadNpy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes;
-  std::vector<char> part(1 << 20);
-  while (file.read(part.data(), std::ssize(part)) || file.gcount() > 0) {
-    bytes.append(part.data(), static_cast<std::size_t>(file.gcount()));
-  }
-  if (!file.is_open() || file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
-  absl::StatusOr<Array> array = ParseNpy(bytes);
+  const absl::StatusOr<std::string> bytes = ReadFile(path);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<Array> array = ParseNpy(*bytes);
   if (array.ok()) return array;
   return absl::Status(array.status().code(), absl::StrCat(path, " ", array.status().message()));
 }

@@ -207,13 +207,14 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
 }
 
 bool ProcessGroupWork::WaitOnStream(std::chrono::milliseconds timeout) {
+  // First, because LetWait waits without a limit until the calls are on their streams.
+  if (timeout > kNoTimeout) WaitOnHost(timeout);
   const absl::Status status = state_->LetWait(CurrentStream(state_->results->device()));
   // The stream is in a capture of which the calls are no part, or the other way round; the calls themselves go on.
   if (absl::IsFailedPrecondition(status)) {
     StayIfInterpreterEnds();
     std::rethrow_exception(ExceptionOf(status, *state_->group));
   }
-  if (timeout > kNoTimeout) WaitOnHost(timeout);
   if (!status.ok() || timeout > kNoTimeout || state_->error_of_finish != nullptr) End();
   StayIfInterpreterEnds();
   const std::lock_guard lock(mutex_);

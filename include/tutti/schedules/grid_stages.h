@@ -19,14 +19,15 @@ namespace tutti::schedules {
 
 // The cut of `count` elements into stages, where a message carries one of `parts` equal parts of a stage. Messages are
 // as long as a segment, or shorter where there would be few stages: the wire is idle in the first stage until a node
-// has done its part, and the node in the last stage until the wire has.
-inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) {
+// has done its part, and the node in the last stage until the wire has. Messages are longer where there would be more
+// stages than plans may have (MostStages); `peers` is the number of ranks with which a rank has steps in a stage.
+inline Stages StagesOfMessages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts, int peers) {
   constexpr std::int64_t kStages = 8;
   constexpr std::int64_t kShortMessage = 16 << 10;
   const std::int64_t longest = ElementsPerSegment(b, dtype) * parts;
   const std::int64_t shortest = std::min(kShortMessage / SizeOf(dtype) * parts, longest);
   const std::int64_t wanted = std::clamp((count + kStages - 1) / kStages, shortest, longest);
-  const std::int64_t most = MostStages(b.size());
+  const std::int64_t most = MostStages(b.size(), peers);
   return Stages(count, std::min(count, std::max(wanted, (count + most - 1) / most)));
 }
 

@@ -19,7 +19,7 @@ inline bool AccumulatesWider(const CollectiveSpec& spec, int size) {
 }
 
 inline DType PartialType(const PlanBuilder& b) {
-  // Not spec().dtype: a premultiplied sum has wider inputs than elements.
+  // Not spec().dtype: the sums of a node, of 16-bit elements, are wider inputs than elements.
   return AccumulatesWider(b.spec(), b.size()) ? AccumulatorOf(b.spec().dtype) : b.in().dtype;
 }
 

@@ -19,9 +19,10 @@
 
 namespace tutti::schedules {
 
-// The most stages of a call of `size` ranks: the steps of further stages would cost more time than the cache saves, and
-// the plans of all ranks, whose steps grow with the square of the world's size, would be too long to be verified.
-inline std::int64_t MostStages(int size) { return std::clamp<std::int64_t>(50'000 / size / size, 1, 256); }
+// The most stages of a call of `size` ranks, each of which has steps with `peers` ranks in a stage: the steps of
+// further stages would cost more time than the cache saves, and the plans of all ranks together would be too long to be
+// verified.
+inline std::int64_t MostStages(int size, int peers) { return std::clamp<std::int64_t>(50'000 / size / peers, 1, 256); }
 
 // The elements of each of the `parts` parts of a slot: two segments together, or more where a part would be shorter
 // than `least` elements or a cache line.
@@ -37,7 +38,7 @@ class Stages {
   // A slot holds `parts` parts, each as long as a stage. Where parts of two segments together would make more than
   // MostStages stages, the parts are longer.
   Stages(const PlanBuilder& b, DType dtype, std::int64_t count, int parts) : count_(count) {
-    const std::int64_t most = MostStages(b.size());
+    const std::int64_t most = MostStages(b.size(), b.size());
     length_ = std::min(count, PartLength(b, dtype, parts, (count + most - 1) / most));
   }
   // Stages of `length` elements, at least 1; none where `count` is 0.

@@ -134,6 +134,18 @@ TEST(AdviseTest, WhatCannotServeHasItsReason) {
   EXPECT_THAT(run.out, testing::ContainsRegex("\nlow_precision_decentralized: .*node"));
 }
 
+TEST(AdviseTest, BucketsAreNotTooManyToPredict) {
+  const std::string advise = "advise --ranks 2 --link 1G --step-ms 50 --parameters ";
+  const CommandRun small = RunTutti(advise + "20M --first-bucket-bytes 4 --bucket-bytes 25");
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_THAT(small.err,
+              HasSubstr("--bucket-bytes 25 cuts the 20000000 of --parameters into 3333335 buckets, more than the "
+                        "1000000 that can be predicted: write --bucket-bytes 84 or more"));
+  const CommandRun many = RunTutti(advise + "1000000B");
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_THAT(many.err, HasSubstr("--bucket-bytes 25M cuts the 1000000000000000 of --parameters into "));
+}
+
 TEST(AdviseTest, MistakesNameTheFlag) {
   const auto expect = [](const std::string& flags, const std::string& text) {
     const CommandRun run = RunTutti("advise " + flags);
@@ -150,6 +162,10 @@ TEST(AdviseTest, MistakesNameTheFlag) {
   expect("--ranks 4 --link 1G --parameters 1Q --step-ms 5", "'1Q' is no count");
   expect("--ranks 4 --link 1G --parameters 1M --step-ms 0", "--step-ms");
   expect("--ranks 4 --link 1G --parameters 1M", "--step-ms");
+  for (const char* flag : {"--bucket-bytes", "--first-bucket-bytes"}) {
+    expect(std::string("--ranks 4 --link 1G ") + flag + " 0" + rest,
+           std::string(flag) + ": '0' has room for no parameter; write at least 1 byte, as 1M or 25M");
+  }
   expect("--ranks 4 --link 1G --layer-parameters 2M" + rest,
          "--layer-parameters is 2000000, more than the 1000000 of --parameters, to which the layer belongs");
 }

@@ -268,6 +268,13 @@ TEST(BenchTest, MeasuresWithoutWarmUp) {
   EXPECT_EQ(RunTutti("bench all_reduce --transport inproc -b 64 -e 64 -w 0 --min-time 0.001").exit_code, 0);
 }
 
+// A tenth of --min-time would be a day of warm-up.
+TEST(BenchTest, WarmsUpForNoMoreCallsThanItTimes) {
+  const CommandRun run = RunTutti("bench barrier --transport inproc --ranks 1 --min-time 1e6 --json -");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(nlohmann::json::parse(run.out)["rows"][0]["calls"], 20'000);
+}
+
 // Four ranks that take each other for ranks of two nodes.
 TEST(BenchTest, SaysWhereRanksAre) {
   const std::string command = std::string(TUTTI_COMMAND) + " bench all_reduce -b 4 -e 4" + kQuick;

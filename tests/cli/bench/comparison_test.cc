@@ -53,6 +53,19 @@ TEST(BenchComparisonTest, ShowsTimesAndTheirRatios) {
   EXPECT_THAT(text, HasSubstr("# 1 size is not in all of them"));
 }
 
+TEST(BenchComparisonTest, SaysWhoseResultsWereWrongOrNotChecked) {
+  std::vector<BenchRecord> records(4, {.name = "run", .about = {}, .rows = {Row(4, 2), Row(8, 2)}});
+  records[1].about.command = "tutti bench";
+  records[1].rows[0].wrong = 3;
+  records[1].rows[1].wrong = 4;
+  records[2].rows[1].wrong = 1;
+  for (BenchRow& row : records[3].rows) row.wrong = -1;
+  EXPECT_THAT(Comparison(records).value(), HasSubstr("# A: run\n"
+                                                     "# B: run: tutti bench\n#    results were wrong (7 elements)\n"
+                                                     "# C: run\n#    results were wrong (1 element)\n"
+                                                     "# D: run\n#    results were not checked\n"));
+}
+
 // What varies within a file names series, which are compared with their like.
 TEST(BenchComparisonTest, ComparesLikeWithLike) {
   std::vector<BenchRecord> records(2);

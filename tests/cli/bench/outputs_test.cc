@@ -157,6 +157,24 @@ TEST(BenchOutputsTest, NothingMeasuredIsAnError) {
   EXPECT_THAT(none.err, HasSubstr("nothing was measured: no schedule serves these calls"));
 }
 
+TEST(BenchOutputsTest, AFolderIsNoEarlierRun) {
+  const CommandRun run = RunTutti("bench --compare /");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.err, "tutti: cannot read /: Is a directory\n");
+}
+
+// The barrier needs no memory, and all_reduce more than there is.
+TEST(BenchOutputsTest, AnErrorKeepsTheRowsBeforeItAndTheirVerdict) {
+  const CommandRun run =
+      RunTutti("bench barrier,all_reduce -b 8M -e 8M --json -" + std::string(kQuick), "TUTTI_ARENA_BYTES=4M ");
+  EXPECT_EQ(run.exit_code, 1);
+  const nlohmann::json document = nlohmann::json::parse(run.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(document.is_object()) << run.out;
+  ASSERT_EQ(document["rows"].size(), 1U);
+  EXPECT_EQ(document["rows"][0]["collective"], "barrier");
+  EXPECT_THAT(run.err, ContainsRegex("\n# every result was right\n(.|\n)*arena: 8388608 bytes asked for"));
+}
+
 // The report of two settings, with two commands.
 TEST(BenchOutputsTest, ComparesWithAnEarlierRunAndDrawsBoth) {
   const ScratchFile a("-a.json"), b("-b.json"), plot(".svg");
@@ -185,6 +203,7 @@ TEST(BenchOutputsTest, RefusesFilesBeforeItMeasures) {
       {"--plot /nowhere/rows.svg", "cannot write /nowhere/rows.svg"},
       {"--plot rows.png", "the name must end in .svg"},
       {"--compare /nowhere/rows.json", "cannot read /nowhere/rows.json"},
+      {"--json rows.json --csv ./rows.json", "--csv ./rows.json is the file of --json, too; name another one"},
       {"--json - --csv -", "--csv - is the file of --json, too"},
       {"--json " + file.path() + " --compare " + file.path(), "is the file of --compare, too"},
   };

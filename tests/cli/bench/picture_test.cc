@@ -59,6 +59,18 @@ TEST(BenchPictureTest, DrawsTimeAndBandwidthPredictedBesideMeasured) {
   EXPECT_EQ(Count(svg, "<circle"), 2 * (2 * 6 + 1));
 }
 
+TEST(BenchPictureTest, SaysWhoseResultsWereWrongOrNotChecked) {
+  std::vector<BenchRecord> records = {Record("a", 1), Record("b", 1), Record("c", 1)};
+  records[1].rows[0].wrong = 3;
+  // A command that fills the line of its record leaves room for the verdict.
+  records[1].about.command = std::string(500, 'x');
+  for (BenchRow& row : records[2].rows) row.wrong = -1;
+  const std::string svg = PictureOf(records);
+  EXPECT_THAT(svg, HasSubstr(">b: results were wrong (3 elements)<"));
+  EXPECT_THAT(svg, HasSubstr(">c: results were not checked<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">a: results")));
+}
+
 TEST(BenchPictureTest, SaysHowManyCurvesItLeavesOut) {
   std::vector<BenchRecord> records;
   for (int i = 0; i < kMostSeries + 2; ++i) records.push_back(Record("run" + std::to_string(i), 1));

@@ -109,6 +109,19 @@ TEST(BenchRecordTest, ReadsLinesUpToAnUnfinishedOne) {
   EXPECT_EQ(ReadRecord(scratch.path())->rows.size(), 2U);
 }
 
+// Editors and other programs leave the end of the last line out.
+TEST(BenchRecordTest, ReadsALastLineWithoutItsEnd) {
+  const ScratchFile scratch(".jsonl");
+  for (const std::size_t rows : {1U, 2U}) {
+    const std::string lines = (rows == 2 ? JsonOf(SomeRow(4)) + "\n" : "") + JsonOf(SomeRow(8));
+    ASSERT_TRUE(WriteFile(scratch.path(), lines).ok());
+    const absl::StatusOr<BenchRecord> record = ReadRecord(scratch.path());
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_EQ(record->rows.size(), rows);
+    EXPECT_EQ(record->rows.back().bytes, 8);
+  }
+}
+
 // Rows of bench/peers have no more than this.
 TEST(BenchRecordTest, ReadsRowsOfOtherPrograms) {
   const ScratchFile scratch(".json");
@@ -130,6 +143,7 @@ TEST(BenchRecordTest, SaysWhatAFileLacks) {
       {"{\"rows\": []}", "no rows; nothing was measured"},
       {"{\"rows\": [{\"collective\": \"barrier\", \"bytes\": 0}]}", "a row without p50_us"},
       {"{\"rows\": [7]}", "a row without collective"},
+      {R"({"collective": "all_reduce", "bytes": 4, "p50_us": 2, "dtype": "f33"})", "a row with an unknown dtype 'f33'"},
       {"size,time\n4,5\n", "line 1 is no JSON object; write the file with tutti bench --json or --jsonl"},
   };
   for (const auto& [text, answer] : mistakes) {
@@ -138,6 +152,8 @@ TEST(BenchRecordTest, SaysWhatAFileLacks) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(scratch.path() + ": " + answer));
   }
+  EXPECT_THAT(std::string(ReadRecord(testing::TempDir()).status().message()),
+              HasSubstr("cannot read " + testing::TempDir() + ": Is a directory"));
   EXPECT_THAT(std::string(ReadRecord("/nowhere/a.json").status().message()), HasSubstr("cannot read /nowhere/a.json"));
 }
 

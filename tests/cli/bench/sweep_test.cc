@@ -84,6 +84,18 @@ TEST(BenchSweepTest, WhatCannotBeMeasuredIsLeftOutAndSaid) {
   }
 }
 
+// 200 ones are no i8; what is only moved is exact in every type.
+TEST(BenchSweepTest, OnlyWhatSumsNeedsAnExactSum) {
+  const absl::StatusOr<BenchCases> cases =
+      CasesOf({.collectives = BenchNames(), .dtypes = {DType::kI8}}, Options(), 200);
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  std::vector<std::string> said;
+  for (const BenchOptions& one : cases->cases) said.push_back(one.collective);
+  EXPECT_THAT(said, testing::IsSupersetOf({"broadcast", "all_gather", "all_to_all", "barrier", "send_recv"}));
+  for (const std::string& name : said) EXPECT_THAT(name, testing::Not(HasSubstr("reduce")));
+  EXPECT_THAT(cases->left_out, ElementsAre(HasSubstr("a sum over 200 ranks is not exact in i8")));
+}
+
 TEST(BenchSweepTest, NothingToMeasureIsAnError) {
   const BenchOptions options = Options();
   const absl::Status operators =

@@ -197,9 +197,11 @@ TEST(PlanTest, RefusesFilesItCannotWriteBeforeItPrintsAnything) {
 }
 
 TEST(PlanTest, RefusesOneFileForTwoPictures) {
-  const CommandRun run = RunTutti("plan bytegrad --draw a.svg --draw-steps a.svg");
-  EXPECT_EQ(run.exit_code, 2);
-  EXPECT_THAT(run.err, HasSubstr("--draw-steps a.svg is the file of --draw, too; name another one"));
+  for (const std::string again : {"a.svg", "./a.svg"}) {
+    const CommandRun run = RunTutti("plan bytegrad --draw a.svg --draw-steps " + again);
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.err, HasSubstr("--draw-steps " + again + " is the file of --draw, too; name another one"));
+  }
 }
 
 TEST(PlanTest, FailsWhenADiskIsFull) {

@@ -128,6 +128,7 @@ TEST(Npy, NoBytesCrashTheReader) {
 
 TEST(Npy, FilesAreNamedInErrors) {
   EXPECT_THAT(std::string(ReadNpy("/nowhere/g.npy").status().message()), HasSubstr("cannot read /nowhere/g.npy"));
+  EXPECT_THAT(std::string(ReadNpy(testing::TempDir()).status().message()), HasSubstr("Is a directory"));
   const ScratchFile file(".npy");
   std::ofstream(file.path()) << "no array";
   EXPECT_THAT(std::string(ReadNpy(file.path()).status().message()), HasSubstr(file.path() + " is no .npy file"));

@@ -180,6 +180,31 @@ TEST(StagedTransportTest, ACircleOfLongMessages) {
   });
 }
 
+// The ends differ in the length of a message, and the hashes of both lengths in the tags are equal. What the receive of
+// two segments has got is the beginning of a longer message: the receive must not end.
+TEST(StagedTransportTest, TheBeginningOfALongerMessageIsNotAMessage) {
+  StagedWorld world(2);
+  constexpr std::int64_t kSent = 27787264;
+  constexpr std::int64_t kReceived = 1048576;
+  ASSERT_EQ(kReceived % staged::SegmentBytes(2), 0);
+  const FakeMemory sent(0, kSent);
+  const FakeMemory received(0, kReceived);
+  StagedRank& a = world.At(0);
+  StagedRank& b = world.At(1);
+  ASSERT_EQ(a.staged->Enqueue({SendOf(sent, kSent, 1)}, a.stream), absl::OkStatus());
+  ASSERT_EQ(b.staged->Enqueue({RecvOf(received, kReceived, 0)}, b.stream), absl::OkStatus());
+  for (int round = 0; round < 20; ++round) {
+    { const FakeMemory waits_for_the_copies(0, 1); }
+    ASSERT_EQ(a.staged->Ready().value(), false);
+    ASSERT_EQ(b.staged->Ready().value(), false) << "round " << round;
+  }
+  EXPECT_EQ(a.staged->Abort(absl::AbortedError("enough"), absl::Now()), absl::OkStatus());
+  EXPECT_EQ(b.staged->Abort(absl::AbortedError("enough"), absl::Now()), absl::OkStatus());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (!a.staged->Unfinished().empty() && absl::Now() < deadline) b.transport->Check();
+  EXPECT_TRUE(a.staged->Unfinished().empty());
+}
+
 // Pinned memory does not grow with the messages.
 TEST(StagedTransportTest, SlotsAreAllocatedOnce) {
   StagedWorld world(2);

@@ -1,6 +1,7 @@
 """Training by a strategy of Tutti inside Lightning's Fabric."""
 
 import contextlib
+import gc
 import weakref
 from datetime import timedelta
 from typing import Any, Literal
@@ -55,7 +56,16 @@ class TuttiFabricStrategy(Remade):
             checkpoint_io=checkpoint_io, precision=precision, process_group_backend=process_group_backend,
             timeout=timeout, start_method=start_method, **of_ddp)
         self._backward_sync_control = _SyncControl()
+        # By the models, in the order in which the exchanges were made.
         self._exchanges: weakref.WeakKeyDictionary[Any, tutti.torch.GradientExchange] = weakref.WeakKeyDictionary()
+        self._declared_scale: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spawn sends the strategy to processes that have set up no model yet; weak references cannot be pickled.
+        return {name: value for name, value in vars(self).items() if name != "_exchanges"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _exchanges=weakref.WeakKeyDictionary())
 
     def _setup_distributed(self) -> None:
         _environment.make_group(self.cluster_environment, self._get_process_group_backend(), self._timeout,
@@ -85,9 +95,24 @@ class TuttiFabricStrategy(Remade):
 
     def backward(self, tensor: torch.Tensor, module: torch.nn.Module | None, *arguments: Any, **keywords: Any) -> None:
         scale = scale_of(self.precision)
-        if module in self._exchanges and scale is not None:
-            self._exchanges[module].set_loss_scale(scale)
+        if scale is not None:
+            self._declare_scale(scale, module)
         super().backward(tensor, module, *arguments, **keywords)
+
+    def _declare_scale(self, scale: float, module: torch.nn.Module | None) -> None:
+        """Declares the loss scale of a backward to the exchange of ``module``; None: to those of all models."""
+        if module is not None:
+            exchange = self._exchanges.get(module)
+            exchanges = [] if exchange is None else [exchange]
+        else:
+            # fabric.backward(loss) does not say of which model the loss is. A declaration is collective, so that all
+            # ranks must have the same models: a cycle may keep one that is dropped alive on some ranks.
+            if scale != self._declared_scale and len(self._exchanges) > 1:
+                gc.collect()
+            exchanges = list(self._exchanges.values())
+            self._declared_scale = scale
+        for exchange in exchanges:
+            exchange.set_loss_scale(scale)
 
     def get_module_state_dict(self, module: torch.nn.Module) -> dict[str, Any]:
         if isinstance(module, tutti.torch.DistributedDataParallel):

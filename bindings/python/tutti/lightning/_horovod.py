@@ -22,7 +22,7 @@ def scale_optimizer(optimizer: torch.optim.Optimizer, factor: int) -> None:
     """Multiplies the rates of ``optimizer``."""
     for group in optimizer.param_groups:
         for name in _RATES & group.keys():
-            group[name] *= factor
+            group[name] = group[name] * factor  # not in place: several groups may share one tensor
 
 
 def scale_scheduler(scheduler: Any, factor: int) -> None:

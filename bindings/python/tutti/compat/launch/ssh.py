@@ -11,12 +11,14 @@ import threading
 from collections.abc import Sequence
 from typing import IO, NamedTuple, TextIO
 
+from tutti.compat import VARIABLE
+
 # Variables of the caller that its commands on other hosts get, by the beginnings of their names.
 _PASSED = ("BAGUA_", "CUDA_", "GLOO_", "HF_", "HOROVOD_", "LD_LIBRARY_PATH", "LANG", "LC_", "MKL_", "NCCL_", "OMP_",
            "PATH", "PL_", "PYTHON", "TORCH", "TUTTI_", "UCX_", "VIRTUAL_ENV", "WANDB_")
 # What says who a process is, or where it is: of this host alone.
-_OWN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_", "TORCHELASTIC_", "TUTTI_COMPAT",
-        "TUTTI_EPOCH", "TUTTI_JOB_SECRET_FD", "TUTTI_LOCAL_", "TUTTI_NODE", "TUTTI_RANK", "TUTTI_SIZE")
+_OWN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_", "TORCHELASTIC_", "TUTTI_EPOCH",
+        "TUTTI_JOB_SECRET_FD", "TUTTI_LOCAL_", "TUTTI_NODE", "TUTTI_RANK", "TUTTI_SIZE")
 _PATIENCE = 60  # seconds that hosts have for ending their ranks
 
 
@@ -38,7 +40,8 @@ def check_meeting_place(hosts: Sequence[str]) -> None:
 
 def environment_to_pass(more: dict[str, str]) -> dict[str, str]:
     """The variables of this process that matter on other hosts, and ``more``."""
-    own = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not name.startswith(_OWN)}
+    own = {name: value for name, value in os.environ.items()
+           if name.startswith(_PASSED) and not name.startswith(_OWN) and name != VARIABLE}
     return own | more
 
 

@@ -19,7 +19,14 @@ _OF_STRATEGIES = ("init_dist_connection", "init_ddp_connection")
 
 
 def _connect_of(strategy: Any, package: ModuleType) -> Callable[..., None] | None:
-    """The method of the script that makes the process group, if there is one."""
+    """The method of the script that makes the process group; None if there is no such method, or a group already.
+
+    A group is there in the second run of a Trainer, and where the strategy has made it by the variables of a launcher.
+    """
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        return None
     module = strategy.lightning_module
     if module is not None and _overrides(module, "init_ddp_connection", package.LightningModule):
         return module.init_ddp_connection

@@ -28,13 +28,15 @@ def patch(package: ModuleType) -> None:
                 "datamodule": datamodule, "method": method}
         found: dict[str, Any] = {}
         ckpt_path, settings.ckpt_path = settings.ckpt_path, None  # Lightning 1 did not resume for tuning
-        if settings.auto_scale_batch_size:
-            found["scale_batch_size"] = tuner.scale_batch_size(
-                model, **{"mode": settings.auto_scale_batch_size} | data | (scale_batch_size_kwargs or {}))
-        if settings.auto_lr_find:
-            name = settings.auto_lr_find if isinstance(settings.auto_lr_find, str) else ""
-            found["lr_find"] = tuner.lr_find(model, **{"attr_name": name} | data | (lr_find_kwargs or {}))
-        settings.ckpt_path = ckpt_path
+        try:
+            if settings.auto_scale_batch_size:
+                found["scale_batch_size"] = tuner.scale_batch_size(
+                    model, **{"mode": settings.auto_scale_batch_size} | data | (scale_batch_size_kwargs or {}))
+            if settings.auto_lr_find:
+                name = settings.auto_lr_find if isinstance(settings.auto_lr_find, str) else ""
+                found["lr_find"] = tuner.lr_find(model, **{"attr_name": name} | data | (lr_find_kwargs or {}))
+        finally:
+            settings.ckpt_path = ckpt_path
         return found
 
     class TunerOfLightning1(package.tuner.Tuner):

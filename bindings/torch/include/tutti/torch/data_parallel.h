@@ -45,8 +45,10 @@ using DataParallelOptions = ReplicasOptions;
 //
 // Gradients that are there before backward() count, as in torch: after several backward() p.grad() is the sum of all,
 // on all ranks. With allow_unused, a parameter that no rank has used keeps an undefined gradient, so that optimizers
-// leave it alone. A node of the graph may run a backward() of its own, as a checkpointed segment does; a parameter must
-// then get its gradient from either the nested or the outer backward(), not from both.
+// leave it alone. A parameter for which a function of the graph returns an undefined gradient counts as unused with
+// allow_unused, and otherwise has the gradient 0, as in torch's DistributedDataParallel. A node of the graph may run a
+// backward() of its own, as a checkpointed segment does; a parameter must then get its gradient from either the nested
+// or the outer backward(), not from both.
 //
 // Errors are exceptions (errors.h), also out of backward(): a parameter without a gradient, a peer that died. An
 // exception names the parameter, the rank and the step. After an error of a peer, training can only go on with a new
@@ -174,7 +176,8 @@ inline void DataParallel::BroadcastOptimizer(torch::optim::Optimizer& optimizer)
   // torch::load would keep the state of a parameter for which it finds none.
   optimizer.state().clear();
   std::istringstream received(bytes);
-  torch::load(optimizer, received);
+  // The bytes name rank 0's GPU, which is another one than this rank's.
+  torch::load(optimizer, received, replicas_.device());
 }
 
 }  // namespace tutti::nn

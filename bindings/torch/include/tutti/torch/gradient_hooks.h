@@ -70,8 +70,8 @@ class GradientHooks : private BackwardScope::Owner {
   struct Hook : torch::autograd::FunctionPostHook {
     Hook(GradientHooks& its_owner, int its_index) : owner(its_owner), i(its_index) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                              const torch::autograd::variable_list& /*inputs*/) override {
-      owner.OnGradient(i);
+                                              const torch::autograd::variable_list& inputs) override {
+      owner.OnGradient(i, inputs[0].defined());
       return outputs;
     }
 
@@ -84,12 +84,13 @@ class GradientHooks : private BackwardScope::Owner {
     std::uintptr_t hook = 0;
   };
 
-  void OnGradient(int i);
+  void OnGradient(int i, bool has_come);
   void FollowMoves();
   void BeforeGradient(int i);
   void FollowAccumulator(int i);
   void CountOnce(int i);
   void MoveIntoBucket(int i);
+  void SetToZero(int i);
   void MarkReady(int i);
   void ContributeUnused(int i);
   absl::Status CheckNotAbandoned() const;
@@ -161,12 +162,24 @@ inline bool GradientHooks::Hooks(const torch::Tensor& parameter) {
                      [](const auto& hook) { return dynamic_cast<const Hook*>(hook.get()) != nullptr; });
 }
 
-// Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor.
-inline void GradientHooks::OnGradient(int i) {
+// Called when the gradient of one parameter is complete: in its bucket, or, after zero_grad(), in another tensor. Where
+// autograd's gradient was undefined (`has_come` is false), p.grad() is what it was before.
+inline void GradientHooks::OnGradient(int i, bool has_come) {
   scope_.Enter();
   if (!trained_[i].gradient.defined()) return;  // only weights are exchanged
+  if (!has_come && !trained_[i].parameter.grad().defined()) {
+    if (allow_unused_) return;  // FinishBackward contributes for the parameter
+    SetToZero(i);
+  }
   MoveIntoBucket(i);
   MarkReady(i);
+}
+
+// Gives p.grad() the value 0 in the bucket.
+inline void GradientHooks::SetToZero(int i) {
+  torch::NoGradGuard no_grad;
+  trained_[i].gradient.zero_();
+  trained_[i].parameter.mutable_grad() = trained_[i].gradient;
 }
 
 // On a GPU the gradient is complete once the stream has come to what autograd has just enqueued.

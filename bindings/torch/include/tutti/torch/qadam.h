@@ -141,6 +141,7 @@ inline void QAdam::save(torch::serialize::OutputArchive& archive) const {
 inline void QAdam::load(torch::serialize::InputArchive& archive) {
   torch::Tensor bytes;
   archive.read("qadam", bytes, /*is_buffer=*/true);
+  bytes = bytes.cpu();  // torch::load may have been told to load all tensors onto a GPU
   const std::string state(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(bytes.numel()));
   LoadState(state);
   torch::optim::serialize<torch::optim::OptimizerParamState, QAdamOptions>(archive, *this);
