@@ -34,7 +34,7 @@ struct AdviseFlags {
 };
 
 absl::StatusOr<std::int64_t> ParseBucketBytes(absl::string_view text) {
-  const absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
+  absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
   if (!bytes.ok() || *bytes >= 1) return bytes;
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' has room for no parameter; write at least 1 byte, as 1M or 25M"));
