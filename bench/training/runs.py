@@ -24,9 +24,9 @@ MODELS = {
     # on a slow link a step takes 10 s. Short runs of async (async_steps, async_rounds) see several rounds of async, and
     # are repeated more often, because differences of one percent between them matter.
     "cnn": {"sgd": 0.05, "adam": 0.001, "evaluations": 4, "evaluation_steps": EPOCH_STEPS, "qadam_warm_up": 100,
-            "short_steps": 30, "async_steps": 200, "rounds": 2, "async_rounds": 3},
+            "short_steps": 30, "async_steps": 200, "rounds": 5, "async_rounds": 5},
     "mlp": {"sgd": 0.05, "adam": 0.0003, "evaluations": 3, "evaluation_steps": 30, "qadam_warm_up": 20,
-            "short_steps": 5, "async_steps": 20, "rounds": 1, "async_rounds": 3},
+            "short_steps": 5, "async_steps": 20, "rounds": 3, "async_rounds": 3},
 }
 
 

@@ -347,6 +347,20 @@ def monitored_barrier(rank):
     dist.barrier()
 
 
+def monitored_barriers_of_two_worlds_with_one_store(rank):
+    store = dist.PrefixStore("of both", dist.distributed_c10d._get_default_store())
+    for world in ("first", "second"):
+        dist.destroy_process_group()
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=2)
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        if world == "first":
+            backend.monitored_barrier(timeout=timedelta(seconds=10))
+        elif rank == 1:
+            error = error_of(lambda: backend.monitored_barrier(timeout=timedelta(seconds=0.3)))
+            assert "Rank 0 failed to pass monitoredBarrier in 300 ms" in str(error), error
+        dist.barrier()
+
+
 @pytest.mark.parametrize(
     "function, timeout",
     [(another_group_times_out, 30), (another_group_is_collected, 30), (two_groups_on_two_threads, 30),
@@ -356,7 +370,8 @@ def monitored_barrier(rank):
      (a_barrier_after_calls_that_nobody_waits_for, 30),
      (a_barrier_after_one_that_nobody_waits_for, 30), (a_work_that_is_asked_again_and_again, 30),
      (a_synchronize_that_waits_for_another_thread, 30), (a_wait_with_a_timeout, 30), (many_groups, 30),
-     (a_thousand_groups, 30), (splits_and_aborts, 30), (monitored_barrier, 30)],
+     (a_thousand_groups, 30), (splits_and_aborts, 30), (monitored_barrier, 30),
+     (monitored_barriers_of_two_worlds_with_one_store, 30)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_life(function, timeout):
     run_ranks(2, function, timeout=timeout)

@@ -36,7 +36,8 @@ void ProcessGroupTutti::monitoredBarrier(const ::c10d::BarrierOptions& options, 
   nn::ThrowIfError(communicator()->status());  // also in a forked child
   const std::int64_t ms = options.timeout.count() > 0 ? options.timeout.count() : timeout_ms_.load();
   const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(ms);
-  const std::string round = absl::StrCat("tutti/monitored_barrier/", monitored_barriers_++, "/");
+  // A program may destroy the group and make another one with the same store, where the keys of this one stay.
+  const std::string round = absl::StrCat("tutti/monitored_barrier/", number_, "/", monitored_barriers_++, "/");
   const std::string verdict_key = absl::StrCat(round, "verdict");
   ::c10d::Store& store = *store_;
   std::string verdict;  // empty: all ranks have come

@@ -38,6 +38,7 @@ c10::intrusive_ptr<ProcessGroupTutti> ProcessGroupTutti::Create(const Request& r
 ProcessGroupTutti::ProcessGroupTutti(const Request& request, std::shared_ptr<Communicator> communicator)
     : Backend(request.rank, request.size),
       store_(request.store),
+      number_(request.store->add(absl::StrCat("tutti/groups/", request.rank), 1)),
       request_(request),
       place_(std::make_shared<const std::string>(PlaceOf(request))),
       timeout_ms_(request.timeout.count()),

@@ -172,6 +172,7 @@ class ProcessGroupTutti : public ::c10d::Backend {
   Calls::Prepared Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
 
   const c10::intrusive_ptr<::c10d::Store> store_;
+  const std::int64_t number_;  // of this group among those that have had the store, equal on all ranks
   const Request request_;
   std::shared_ptr<const std::string> place_;  // what error texts say of the group
   const std::shared_ptr<CallHooks> hooks_ = std::make_shared<CallHooks>();

@@ -72,15 +72,20 @@ TEST(AdvisePredictionTest, TheWireBoundsTheStepWhereItIsSlow) {
   EXPECT_NEAR(step.step_s, 0.1 * (1.0 / 3 + 2.0 / 3 / 4) + step.communication_s, 1e-9);
 }
 
+// Where the wire, or the training, takes far longer than the other, that decides; where both take as long, ranks wait
+// for the later of them.
 TEST(AdvisePredictionTest, WeightsTravelDuringTheWholeStep) {
   const AdvisedTraining slow = OnLink(1e6);
   const AdvisedTraining fast = OnLink(1e9);
   const double copies_s = 4.0 * 4 * kParameters / slow.model.copy_bytes_per_s;  // there and back, read and written
   for (const char* strategy : {"decentralized:peer_selection_mode=shift_one", "low_precision_decentralized"}) {
     const StepPrediction waits = Predict(strategy, slow);
-    EXPECT_NEAR(waits.step_s, waits.communication_s + copies_s, 1e-9) << strategy;
+    EXPECT_NEAR(waits.step_s / (waits.communication_s + copies_s), 1, 1e-3) << strategy;
+    AdvisedTraining alike = OnLink(1e8);
+    alike.step_s = Predict(strategy, alike).communication_s;
+    EXPECT_GT(Predict(strategy, alike).step_s, 1.3 * alike.step_s) << strategy;
   }
-  EXPECT_NEAR(Predict("decentralized:peer_selection_mode=shift_one", fast).step_s, fast.step_s + copies_s, 1e-9);
+  EXPECT_NEAR(Predict("decentralized:peer_selection_mode=shift_one", fast).step_s / (fast.step_s + copies_s), 1, 0.02);
   // The next forward waits until differences are encoded.
   EXPECT_GT(Predict("low_precision_decentralized", fast).step_s, fast.step_s + copies_s + 1e-3);
 }
