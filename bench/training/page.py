@@ -172,7 +172,7 @@ def write_page(rows, steps, no_communication, left_out, args):
              " (tbf); bytes are those between ranks that only send messages. Ranks share the cores, so compute is slower than"
              " on machines of their own and links matter less than they would there.", ""]
     if args.learned:
-        lines += ["Times, and the trainings of `async` on each link, are of this date; what the other trainings learned is of"
+        lines += ["Times, and the trainings of `async` with the cnn, are of this date; what the other trainings learned is of"
                   " an earlier one.", ""]
     if left_out:
         lines += [f"Not measured in this run: {', '.join(left_out)}.", ""]

@@ -21,8 +21,8 @@ EPOCH_STEPS = 60000 // (RANKS * BATCH)  # steps in which the ranks see all image
 MODELS = {
     # A whole training has `evaluations` evaluations, each after `evaluation_steps` steps: four epochs of the cnn, 90
     # steps of the mlp, whose steps are slow. Short runs are long enough for a median, and are repeated `rounds` times;
-    # on a slow link a step takes 10 s. Short runs of async (async_steps, async_rounds) see several rounds of async, and
-    # are repeated more often, because differences of one percent between them matter.
+    # on a slow link a step takes 10 s. Short runs of async (async_steps, async_rounds) are longer, so that they see
+    # several rounds of async.
     "cnn": {"sgd": 0.05, "adam": 0.001, "evaluations": 4, "evaluation_steps": EPOCH_STEPS, "qadam_warm_up": 100,
             "short_steps": 30, "async_steps": 200, "rounds": 5, "async_rounds": 5},
     "mlp": {"sgd": 0.05, "adam": 0.0003, "evaluations": 3, "evaluation_steps": 30, "qadam_warm_up": 20,

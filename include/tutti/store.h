@@ -104,7 +104,8 @@ struct TcpStoreServerOptions {
   bool one_process_per_rank = false;
   // The first processes that join as each rank share a table, the second processes another one, and so on, so that the
   // ranks of a job can run one program after another (sh -c 'train && evaluate'), and a rank whose first program has
-  // ended is not taken for one that misses the second. A table is emptied when all its processes have ended.
+  // ended is not taken for one that misses the second. A table is emptied when all ranks have joined it and
+  // none is connected any more.
   bool one_table_per_program = false;
   // The rank in whose process the server runs: clients that lose the server then know which rank has ended.
   std::optional<Rank> serving_rank = std::nullopt;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -73,12 +74,29 @@ absl::Status MeetAll(Store& store, const Identity& identity, std::int64_t end_ns
 
 // Connects as ConnectTcpStore does. Where the ranks run one program after another, rank 0's process of the earlier
 // program may still serve when this rank's process of the next one comes: waits until that server is gone.
+// AlreadyExists when it is still there at `end_ns`.
 absl::StatusOr<std::shared_ptr<Store>> ConnectToNextProgram(const std::string& address, const JobKey& job, Rank rank,
                                                             std::int64_t end_ns) {
   constexpr absl::Duration kPause = absl::Milliseconds(50);
+  constexpr absl::Duration kPatience = absl::Seconds(5);
+  const std::int64_t tells_ns = NanosIn(kPatience);
+  bool told = false;
+  absl::Status refusal;
   while (true) {
     absl::StatusOr<std::shared_ptr<Store>> store = ConnectTcpStore(address, job, rank, TimeAt(end_ns));
-    if (!absl::IsAlreadyExists(store.status()) || LeftUntil(end_ns) < kPause) return store;
+    if (absl::IsAlreadyExists(store.status())) {
+      refusal = store.status();
+    } else if (refusal.ok() || !absl::IsDeadlineExceeded(store.status())) {
+      return store;
+    }
+    if (LeftUntil(end_ns) < kPause) return refusal;
+    if (!told && MonotonicNanos() >= tells_ns) {
+      told = true;
+      const std::string line =
+          absl::StrCat("tutti: rank ", rank, " waits for the end of the program that rank 0 has run ",
+                       "before: ", refusal.message(), "\n");
+      std::fputs(line.c_str(), stderr);
+    }
     absl::SleepFor(kPause);
   }
 }

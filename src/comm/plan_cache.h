@@ -113,7 +113,7 @@ class PlanCache {
 
   // Gives back all memory of the host that idle calls hold. Also for the driver, which waits for no device.
   void DropIdle() {
-    UnusedCalls unused;
+    UnusedCalls unused(UnusedCalls::Owner::kPerhapsDriver);
     const MutexLock lock(mutex_);
     for (const Entry& entry : pools_) {
       if (!entry.pool->on_device()) entry.pool->GiveIdle(unused);
@@ -134,7 +134,7 @@ class PlanCache {
 
   Call* TakeIdleOfFront(UnusedCalls& unused) TUTTI_REQUIRES(mutex_) {
     if (idle_->bytes() > most_idle_bytes_) Trim(unused);
-    return pools_.front().pool->TakeIdle();
+    return pools_.front().pool->TakeIdle(unused);
   }
 
   // False when there is no plan for `key`.

@@ -45,6 +45,8 @@ void Call::Release() {
   if (LetGo()) delete this;
 }
 
+void Call::FreeLater() { engine_->FreeLater(this); }
+
 absl::Status Call::SetBuffers(const void* in, void* out, void* state) {
   in_ = in;
   out_ = out;
@@ -128,7 +130,7 @@ void Call::Finish(const absl::Status& status) {
   if (program_->stream_order == nullptr) {
     delete this;
   } else {
-    engine_->FreeLater(this);
+    FreeLater();
   }
 }
 

@@ -41,6 +41,8 @@ class Call {
     references_.fetch_add(1, std::memory_order_relaxed);
   }
   void Release();
+  // Deletes the call, which nobody uses any more, some time later: see Engine::FreeLater.
+  void FreeLater();
   // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }
   CallPool* pool() const { return pool_.get(); }

@@ -16,12 +16,17 @@ namespace tutti {
 struct Schedule;
 
 // Calls that nobody will use any more, which the destructor deletes: where no lock is held, because deleting a call of
-// a device waits for the device.
+// a device waits for the device. The driver, for which the device may wait, leaves calls of a device to others.
 class UnusedCalls {
  public:
-  UnusedCalls() = default;
+  enum class Owner : std::uint8_t { kCaller, kPerhapsDriver };
+
+  explicit UnusedCalls(Owner owner = Owner::kCaller) : owner_(owner) {}
   ~UnusedCalls() {
-    for (Call* const call : calls_) delete call;
+    for (Call* const call : calls_) {
+      const bool on_device = call->program().stream_order != nullptr;
+      on_device&& owner_ == Owner::kPerhapsDriver ? call->FreeLater() : delete call;
+    }
   }
   UnusedCalls(const UnusedCalls&) = delete;
   UnusedCalls& operator=(const UnusedCalls&) = delete;
@@ -29,6 +34,7 @@ class UnusedCalls {
   void Add(Call* call) { calls_.push_back(call); }
 
  private:
+  const Owner owner_;
   std::vector<Call*> calls_;
 };
 
@@ -128,20 +134,21 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
 
   // A call with one reference; a new one only when all others are in use.
   Call* Take() {
-    Call* call = TakeIdle();
+    UnusedCalls unused;
+    Call* call = TakeIdle(unused);
     if (call != nullptr) return call;
     call = Call::Create(program_, channel_);
     call->ReturnTo(shared_from_this());
     return call;
   }
 
-  // An idle call, with one reference; nullptr when none is idle.
-  Call* TakeIdle() {
+  // An idle call, with one reference; nullptr when none is idle. `unused` gets a call of another pool that is closed.
+  Call* TakeIdle(UnusedCalls& unused) {
     Call* const call = TakeFromList();
     if (call != nullptr) return call;
     Call* const last = idle_->TakeLast();
     if (last == nullptr || last->pool() == this) return last;
-    if (!PutBack(last)) delete last;
+    if (!PutBack(last)) unused.Add(last);
     return nullptr;
   }
 
@@ -169,7 +176,7 @@ class CallPool : public std::enable_shared_from_this<CallPool> {
 
   // Gives the idle calls to `calls`, and so, soon, the memory that they hold back.
   void GiveIdle(UnusedCalls& calls) {
-    while (Call* const call = TakeIdle()) calls.Add(call);
+    while (Call* const call = TakeIdle(calls)) calls.Add(call);
   }
 
  private:

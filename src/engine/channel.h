@@ -102,7 +102,8 @@ class Channel {
   absl::Status CheckNobodyLeftWithout(const Run& run) const;
   // Whether `peer` has left this group, or the world, without taking part in `run`; for a Send or Recv on the host,
   // whether it has left at all: what the peer had sent before may still be arriving. Of kAnySource: whether all other
-  // ranks have, and there were some.
+  // ranks have, and there were some. False where all of `run` is on a stream and the memory of `peer` is not mapped:
+  // nobody knows then whether `peer` has done its part, and only NCCL, or the deadline, can tell that it has not.
   bool HasLeftWithout(const Run& run, Rank peer) const;
   // Whether `peer` has made all calls in which it takes part in Run::stream_messages of `run`; true where that is not
   // known.
@@ -137,7 +138,7 @@ class Channel {
   // reads its buffers.
   bool PeersTouchMemory() const;
   // Remembers that `peer`, whose memory is not mapped, has said that it has left the group, or that it has given the
-  // group up, which it does not leave before its communicator is destroyed. Either way it sends nothing more.
+  // group up, which it does not leave before its communicator is destroyed. Either way it sends no message of a call.
   void Left(Rank peer) { left_[static_cast<std::size_t>(peer)] = true; }
   void GaveUp(Rank peer) { gave_up_[static_cast<std::size_t>(peer)] = true; }
   // The ranks of the world whose memory is not mapped and that have not said that they have left: they may still send

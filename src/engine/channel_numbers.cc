@@ -36,14 +36,21 @@ void ChannelNumbers::Close(std::uint32_t number, std::shared_ptr<const Borrowers
   closed_.push_back({number, std::move(borrowers), std::move(away)});
 }
 
-bool ChannelNumbers::HasLeft(std::uint32_t number, Rank rank) {
-  const MutexLock lock(mutex_);
+ChannelNumbers::Closed* ChannelNumbers::Find(std::uint32_t number) {
   // The search starts at the channel that was closed last, which is the likeliest match.
   const auto found =
       std::find_if(closed_.rbegin(), closed_.rend(), [&](const Closed& c) { return c.number == number; });
-  if (found == closed_.rend()) return false;
-  std::erase(found->away, rank);
-  return true;
+  return found == closed_.rend() ? nullptr : &*found;
+}
+
+bool ChannelNumbers::IsClosed(std::uint32_t number) {
+  const MutexLock lock(mutex_);
+  return Find(number) != nullptr;
+}
+
+void ChannelNumbers::HasLeft(std::uint32_t number, Rank rank) {
+  const MutexLock lock(mutex_);
+  if (Closed* const closed = Find(number)) std::erase(closed->away, rank);
 }
 
 void ChannelNumbers::IsLost(Rank rank) {

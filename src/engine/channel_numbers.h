@@ -35,9 +35,11 @@ class ChannelNumbers {
   // Takes back `number`, whose channel has been closed here or was never opened. `borrowers` are the channel's peers
   // that map memory (null: none); `away` are the other ranks of the world that may still send on the channel.
   void Close(std::uint32_t number, std::shared_ptr<const Borrowers> borrowers, std::vector<Rank> away);
-  // Remembers that `rank`, whose memory is not mapped, sends nothing more on the channel `number`. False when no closed
-  // channel has this number.
-  bool HasLeft(std::uint32_t number, Rank rank);
+  // Whether a closed channel has this number.
+  bool IsClosed(std::uint32_t number);
+  // Remembers that `rank`, whose memory is not mapped, has left the closed channel `number`: it sends nothing more
+  // there.
+  void HasLeft(std::uint32_t number, Rank rank);
   // Remembers that `rank`, dead or given up, sends nothing more on any channel.
   void IsLost(Rank rank);
 
@@ -49,6 +51,9 @@ class ChannelNumbers {
 
     bool AllHaveLeft() const;
   };
+
+  // The channel that was closed last with this number; null: none.
+  Closed* Find(std::uint32_t number) TUTTI_REQUIRES(mutex_);
 
   const std::uint32_t most_;
   const std::size_t least_free_;

@@ -111,7 +111,9 @@ void Engine::TakeInNote(const Note& note) {
     }
     return;
   }
-  const bool of_the_past = numbers_.HasLeft(note.group, note.from) || (note.group == 0 && world_closed_);
+  // A rank that has given the channel up may yet tell that it has left.
+  if (note.cause.ok()) numbers_.HasLeft(note.group, note.from);
+  const bool of_the_past = numbers_.IsClosed(note.group) || (note.group == 0 && world_closed_);
   if (of_the_past) return;
   early_notes_.push_back(note);
   if (early_notes_.size() > kMostEarlyNotes) early_notes_.pop_front();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/floating_mode.h"
 #include "base/mutex.h"
 #include "comm/device_parts.h"
 #include "kernels/device_kernels.h"
@@ -17,6 +18,7 @@
 namespace tutti {
 namespace {
 
+// Computes in the default floating-point mode, as the engine does, so that ranks end with the same bits.
 class MemoryOnHost final : public BucketMemory {
  public:
   explicit MemoryOnHost(Communicator& communicator) : communicator_(communicator) {}
@@ -45,22 +47,27 @@ class MemoryOnHost final : public BucketMemory {
     std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
   }
   void Convert(DType to_type, void* to, DType from_type, const void* from, std::int64_t count) override {
+    const DefaultFloatingMode mode;
     kernels::Convert(to_type, to, from_type, from, count, kernels::Stores::kCached);
   }
   void Combine(DType dtype, void* to, absl::Span<const void* const> terms, const Coefficient* coefficients,
                std::int64_t count) override {
+    const DefaultFloatingMode mode;
     kernels::Combine(dtype, to, terms, coefficients, count, kernels::Results::kAll);
   }
   void BlendIntoMomentum(void* /*stream*/, DType dtype, void* gradient, const void* weights, const float* m,
                          std::int64_t count, const kernels::AdamFactors& factors) override {
+    const DefaultFloatingMode mode;
     kernels::BlendIntoMomentum(dtype, gradient, weights, m, count, factors);
   }
   void AdamStep(DType dtype, void* weights, const void* gradient, float* m, float* v, std::int64_t count,
                 const kernels::AdamFactors& factors) override {
+    const DefaultFloatingMode mode;
     kernels::AdamStep(dtype, weights, gradient, m, v, count, factors);
   }
   void FrozenAdamStep(DType dtype, void* weights, const void* momentum, float* m, const float* v, std::int64_t count,
                       const kernels::AdamFactors& factors) override {
+    const DefaultFloatingMode mode;
     kernels::FrozenAdamStep(dtype, weights, momentum, m, v, count, factors);
   }
   absl::Status Transfer(void* to, const void* from, std::int64_t bytes) override {

@@ -112,7 +112,7 @@ TEST(JoinOnNodeTest, FilesOfDeadJobsAreRemovedByTheNextJob) {
     return paths;
   };
   const auto join = [&] {
-    EXPECT_FALSE(JoinOnNode(Of(0, 2), std::nullopt, directory.path(), NanosIn(absl::Milliseconds(200))).ok());
+    EXPECT_FALSE(JoinOnNode(Of(0, 2), std::nullopt, directory.path(), NanosIn(absl::Seconds(2))).ok());
   };
   join();
   EXPECT_EQ(files().size(), 4u) << "process " << pid << " lives";

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <latch>
 #include <set>
 #include <string>
 #include <vector>
@@ -138,13 +139,20 @@ TEST(StreamExecutorTest, TheDriverFreesNoMemoryOfTheDevice) {
   Call* const next = Call::Create(world.Programs(AllReducePlans(1, 8)).front(), *rank.channel);
   ASSERT_EQ(next->SetBuffers(nullptr, memory.data(), nullptr), absl::OkStatus());
   const FakeCudaCounts before = FakeCuda::Counts();
-  rank.Start(program, {.out = memory.data()});
+  const CudaRuntime& cuda = FakeCuda::Table();
+  CUstream_st* busy = nullptr;
+  ASSERT_EQ(cuda.create_stream(&busy), kCudaSuccess);
+  std::latch has_gone(1);
+  ASSERT_EQ(FakeCuda::Launch(busy, [&] { has_gone.wait(); }), kCudaSuccess);
+  rank.Start(program, {.out = memory.data()}, {.stream = busy});  // the Work is gone before the run can end
+  has_gone.count_down();
   next->AddReference();
   EXPECT_EQ(Work(next, next->Submit({})).Wait(), absl::OkStatus()) << "ends after the other call";
   EXPECT_EQ((FakeCuda::Counts() - before).frees, 0);
   EXPECT_EQ(rank.Start(program, {.out = memory.data()}).Wait(), absl::OkStatus());
   EXPECT_GE((FakeCuda::Counts() - before).frees, 1);
   next->Release();
+  cuda.destroy_stream(busy);
 }
 
 // However many ranks there are, a bucket of bytegrad needs three kernels: to encode all chunks, to add up and encode

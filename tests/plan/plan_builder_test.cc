@@ -446,20 +446,22 @@ TEST(PlanBuilderTest, APartIsWrittenAsIfItWereAPlan) {
 
 // The plan may read the input of a part again, also where the input is scratch.
 TEST(PlanBuilderTest, APartThatReducesScratchLeavesItsInput) {
-  const CollectiveSpec reduce = {.collective = Collective::kReduce, .count = 8};
-  for (const Schedule* const schedule : AllSchedules()) {
-    for (Rank rank = 0; rank < 7; ++rank) {
-      if (schedule->collective != reduce.collective || !schedule->supports(reduce, 7, {}).ok()) continue;
-      PlanBuilder b("test", reduce, rank, 7, {});
-      const Ref kept = b.Scratch(DType::kF32, 8);
-      b.Copy(kept, b.in());
-      b.Within(reduce, kept, b.out(), [&](PlanBuilder& part) { BuildPart(*schedule, part); });
-      const Plan plan = Built(b);
-      for (std::size_t step = 1; step < plan.steps.size(); ++step) {
-        for (const Ref& dst : plan.dsts(plan.steps[step])) {
-          EXPECT_FALSE(dst.space == kept.space && dst.offset < kept.offset + kept.bytes &&
-                       kept.offset < dst.offset + dst.bytes)
-              << schedule->name << ", rank " << rank << ", step " << step;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const CollectiveSpec reduce = {.collective = Collective::kReduce, .dtype = dtype, .count = 8};
+    for (const Schedule* const schedule : AllSchedules()) {
+      for (Rank rank = 0; rank < 7; ++rank) {
+        if (schedule->collective != reduce.collective || !schedule->supports(reduce, 7, {}).ok()) continue;
+        PlanBuilder b("test", reduce, rank, 7, {});
+        const Ref kept = b.Scratch(DType::kF32, 8);
+        b.Copy(kept, b.in());
+        b.Within(reduce, kept, b.out(), [&](PlanBuilder& part) { BuildPart(*schedule, part); });
+        const Plan plan = Built(b);
+        for (std::size_t step = 1; step < plan.steps.size(); ++step) {
+          for (const Ref& dst : plan.dsts(plan.steps[step])) {
+            EXPECT_FALSE(dst.space == kept.space && dst.offset < kept.offset + kept.bytes &&
+                         kept.offset < dst.offset + dst.bytes)
+                << schedule->name << " of " << Name(dtype) << ", rank " << rank << ", step " << step;
+          }
         }
       }
     }

@@ -1,10 +1,13 @@
 #include "transports/nccl/abort.h"
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace tutti::nccl {
 namespace {
@@ -24,6 +27,7 @@ void AbortAfter(const Library& nccl, Comm comm, CallApart& inside) {
 absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable communicator, std::int64_t end_ns) {
   const std::int64_t start_ns = MonotonicNanos();
   const Rank rank = communicator.rank;
+  const std::shared_ptr<void> written = communicator.written;
   const absl::StatusOr<bool> returned = ReturnsBy(end_ns, [&nccl, &cuda, communicator = std::move(communicator)] {
     cuda.set_device(communicator.device);
     if (communicator.inside != nullptr && !communicator.inside->has_returned()) {
@@ -33,6 +37,10 @@ absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable commu
     }
   });
   if (!returned.ok()) {
+    static auto* const kept = new std::vector<std::shared_ptr<void>>;
+    static Mutex mutex;
+    const MutexLock lock(mutex);
+    kept->push_back(written);
     return absl::Status(returned.status().code(),
                         absl::StrCat("rank ", rank, " has not aborted its NCCL communicator: ",
                                      returned.status().message(), "; what was enqueued may never end"));

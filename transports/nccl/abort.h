@@ -27,7 +27,8 @@ struct Abortable {
 };
 
 // Ends what was enqueued in the communicator, and `inside`, and frees it. DeadlineExceeded at `end_ns` of
-// MonotonicNanos, when NCCL has not returned: a thread is left behind in it.
+// MonotonicNanos, when NCCL has not returned: a thread is left behind in it. ResourceExhausted where the system starts
+// no thread: the communicator, and the memory that NCCL may write, are kept for good then.
 absl::Status Abort(const Library& nccl, const CudaRuntime& cuda, Abortable communicator, std::int64_t end_ns);
 
 }  // namespace tutti::nccl

@@ -29,7 +29,7 @@ void Build(PlanBuilder& b) {
   for (std::int64_t begin = 0; begin < b.spec().count; begin += slice) {
     const std::int64_t count = std::min(slice, b.spec().count - begin);
     Ref mine = partials.AsPartial(b.in().Elements(begin, count));
-    bool may_change = PartialsAreWider(b);  // `mine` is no part of the input
+    bool may_change = b.in().dtype != PartialType(b);  // `mine` is no part of the input
     for (int child : children) {
       const Ref theirs = arrivals.Next(count);
       b.Recv(tree.RankAt(child), theirs);

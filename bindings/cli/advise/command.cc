@@ -35,9 +35,9 @@ struct AdviseFlags {
 
 absl::StatusOr<std::int64_t> ParseBucketBytes(absl::string_view text) {
   absl::StatusOr<std::int64_t> bytes = ParseBytes(text);
-  if (!bytes.ok() || *bytes >= 1) return bytes;
+  if (!bytes.ok() || *bytes >= SizeOf(DType::kF32)) return bytes;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' has room for no parameter; write at least 1 byte, as 1M or 25M"));
+      absl::StrCat("'", text, "' has room for no parameter; write at least 4 bytes, as 1M or 25M"));
 }
 
 absl::Status CheckBuckets(const AdvisedTraining& training) {

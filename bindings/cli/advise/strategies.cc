@@ -22,7 +22,7 @@ constexpr AdvisedStrategy kStrategies[] = {
     {"low_precision_decentralized", Asks::kNothing,
      "at most 0.1 points measured; replicas differ until Flush, and more so on more ranks"},
     {"qadam", Asks::kAdam, "at most 0.2 points measured beside Adam; after a warm-up of exact steps"},
-    {"async", Asks::kLossOfAccuracy, "0.5 to 1.2 points measured; averages are late"},
+    {"async", Asks::kLossOfAccuracy, "0.5 to 0.9 points measured; averages are late"},
     {"bytegrad:codec=topk,error_feedback=true", Asks::kLossOfAccuracy, "0.8 to 6.1 points measured in short trainings"},
     {"bytegrad:codec=sign,error_feedback=true", Asks::kLossOfAccuracy, "7.4 to 7.9 points measured in short trainings"},
 };

@@ -32,11 +32,11 @@ std::string Verdict(absl::Span<const BenchRow> rows) {
   bool exact = true;
   for (const BenchRow& row : rows) {
     checked = checked && row.wrong >= 0;
-    wrong += row.wrong;
+    wrong += std::max<std::int64_t>(row.wrong, 0);
     exact = exact && row.codec.empty();
   }
-  if (!checked) return "# results were not checked";
   if (wrong > 0) return absl::StrCat("# WRONG: ", wrong, " elements");
+  if (!checked) return "# results were not checked";
   return exact ? "# every result was right"
                : "# every result was right, or equal on all ranks where a codec encoded it";
 }

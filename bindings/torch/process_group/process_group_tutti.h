@@ -172,7 +172,9 @@ class ProcessGroupTutti : public ::c10d::Backend {
   Calls::Prepared Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
 
   const c10::intrusive_ptr<::c10d::Store> store_;
-  const std::int64_t number_;  // of this group among those that have had the store, equal on all ranks
+  // Of this group among those that this rank has made with the store: equal on all ranks that have made all of them
+  // together.
+  const std::int64_t number_;
   const Request request_;
   std::shared_ptr<const std::string> place_;  // what error texts say of the group
   const std::shared_ptr<CallHooks> hooks_ = std::make_shared<CallHooks>();

@@ -208,13 +208,14 @@ bool ProcessGroupWork::wait(std::chrono::milliseconds timeout) {
 
 bool ProcessGroupWork::WaitOnStream(std::chrono::milliseconds timeout) {
   // First, because LetWait waits without a limit until the calls are on their streams.
-  if (timeout > kNoTimeout) WaitOnHost(timeout);
+  if (timeout > kNoTimeout) WaitForCalls(timeout);
   const absl::Status status = state_->LetWait(CurrentStream(state_->results->device()));
   // The stream is in a capture of which the calls are no part, or the other way round; the calls themselves go on.
   if (absl::IsFailedPrecondition(status)) {
     StayIfInterpreterEnds();
     std::rethrow_exception(ExceptionOf(status, *state_->group));
   }
+  if (timeout > kNoTimeout) WaitForOutputs();
   if (!status.ok() || timeout > kNoTimeout || state_->error_of_finish != nullptr) End();
   StayIfInterpreterEnds();
   const std::lock_guard lock(mutex_);
@@ -225,6 +226,11 @@ bool ProcessGroupWork::WaitOnStream(std::chrono::milliseconds timeout) {
 }
 
 void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
+  WaitForCalls(timeout);
+  WaitForOutputs();
+}
+
+void ProcessGroupWork::WaitForCalls(std::chrono::milliseconds timeout) {
   if (timeout > kNoTimeout) {
     const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout.count());
     for (tutti::Work& work : state_->calls.works) {
@@ -237,6 +243,9 @@ void ProcessGroupWork::WaitOnHost(std::chrono::milliseconds timeout) {
       if (!work.done()) std::rethrow_exception(ExceptionOf(status, *state_->group));
     }
   }
+}
+
+void ProcessGroupWork::WaitForOutputs() {
   if (state_->in_place.has_value() && !state_->in_graph) state_->in_place->synchronize();
 }
 

@@ -141,6 +141,9 @@ class ProcessGroupWork : public ::c10d::Work {
   bool on_stream() const { return state_->results.has_value() && !of_host_; }
   bool WaitOnStream(std::chrono::milliseconds timeout);
   void WaitOnHost(std::chrono::milliseconds timeout);
+  // The two parts of WaitOnHost: until the calls have ended, and then until the outputs have been copied.
+  void WaitForCalls(std::chrono::milliseconds timeout);
+  void WaitForOutputs();
 
   const std::shared_ptr<State> state_;
   const bool of_host_ = false;

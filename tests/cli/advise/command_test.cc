@@ -164,7 +164,7 @@ TEST(AdviseTest, MistakesNameTheFlag) {
   expect("--ranks 4 --link 1G --parameters 1M", "--step-ms");
   for (const char* flag : {"--bucket-bytes", "--first-bucket-bytes"}) {
     expect(std::string("--ranks 4 --link 1G ") + flag + " 0" + rest,
-           std::string(flag) + ": '0' has room for no parameter; write at least 1 byte, as 1M or 25M");
+           std::string(flag) + ": '0' has room for no parameter; write at least 4 bytes, as 1M or 25M");
   }
   expect("--ranks 4 --link 1G --layer-parameters 2M" + rest,
          "--layer-parameters is 2000000, more than the 1000000 of --parameters, to which the layer belongs");

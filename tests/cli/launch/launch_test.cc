@@ -96,7 +96,7 @@ TEST(LaunchTest, RanksMeetInTheLaunchersStore) {
   EXPECT_EQ(launcher.Count("<tutti met 3>"), 3) << launcher.text;
 }
 
-// Every rank is the first at one start and the last at another.
+// Ranks may come to the second program in another order than to the first.
 TEST(LaunchTest, RanksRunOneProgramAfterAnother) {
   const std::string pause = "; sleep 0.$(((TUTTI_RANK + 1) % 3)); ";
   Launcher launcher(3, absl::StrCat(ThisProgram("Rank"), pause, ThisProgram("Rank"), " && ", ThisProgram("Rank")));

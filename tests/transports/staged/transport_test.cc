@@ -203,6 +203,7 @@ TEST(StagedTransportTest, TheBeginningOfALongerMessageIsNotAMessage) {
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (!a.staged->Unfinished().empty() && absl::Now() < deadline) b.transport->Check();
   EXPECT_TRUE(a.staged->Unfinished().empty());
+  EXPECT_TRUE(b.staged->Unfinished().empty());
 }
 
 // Pinned memory does not grow with the messages.

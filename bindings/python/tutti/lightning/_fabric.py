@@ -79,6 +79,7 @@ class TuttiFabricStrategy(Remade):
                              "the optimizers: model, optimizer = fabric.setup(model, optimizer)")
         model = super().setup_module(module)
         self._exchanges[model] = tutti.torch.register(model, self.exchanged_by.name)
+        self._declared_scale = None  # the next backward declares the scale to this exchange, too
         return model
 
     def setup_module_and_optimizers(

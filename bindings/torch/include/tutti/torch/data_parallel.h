@@ -176,7 +176,7 @@ inline void DataParallel::BroadcastOptimizer(torch::optim::Optimizer& optimizer)
   // torch::load would keep the state of a parameter for which it finds none.
   optimizer.state().clear();
   std::istringstream received(bytes);
-  // The bytes name rank 0's GPU, which is another one than this rank's.
+  // The bytes name rank 0's GPU, which may be another one than this rank's.
   torch::load(optimizer, received, replicas_.device());
 }
 
