@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -17,18 +18,21 @@ void Compute() {
   }
 }
 
-// Runs `body` in a thread whose times are taken, and looks at the times while that thread still lives.
+// Runs `body` in a thread once its times are taken, and looks at the times while that thread still lives.
 template <typename Body, typename Look>
 void LookAtThread(Body body, Look look) {
   ThreadTime time;
+  std::latch started(1);
   std::atomic<bool> done{false};
   std::atomic<bool> seen{false};
   std::thread thread([&] {
+    started.wait();
     body(time);
     done = true;
     while (!seen) absl::SleepFor(absl::Milliseconds(1));
   });
   time.Start(thread.native_handle());
+  started.count_down();
   while (!done) absl::SleepFor(absl::Milliseconds(1));
   look(time);
   seen = true;
