@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a world says whose ranks return `results`.
+// The status of a world whose ranks return `results`.
 absl::Status RunWith(const std::vector<absl::Status>& results) {
   std::latch all_joined(std::ssize(results));  // a rank that returns earlier leaves while others still join
   return RunLocalRanks(

@@ -1,5 +1,4 @@
 // Ranks that die, leave, start helpers or fork: ranks that wait for them hear of their end, and of nothing else.
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -16,6 +15,7 @@
 #include "store/handshake.h"
 #include "store/socket.h"
 #include "tests/store/child_process.h"
+#include "tests/store/listening_socket.h"
 #include "tests/store/temporary_directory.h"
 #include "tutti/store.h"
 
@@ -287,16 +287,12 @@ TEST(TcpStoreTest, ARankThatHasEndedWithoutHavingJoinedIsGone) {
 
 // The test is the server, which hears from the client before the fork, and refuses the client after it.
 TEST(TcpStoreTest, AChildThatIsForkedDuringTheHandshakeDoesNotKeepTheConnection) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::listen(listener.get(), 8), 0);  // without bind: at any port, of all addresses
-  sockaddr_in address{};
-  socklen_t bytes = sizeof(address);
-  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  std::thread client([port = ntohs(address.sin_port)] {
-    const absl::Status status = ConnectTcpStore(absl::StrCat("127.0.0.1:", port), {{}, "job", 1}, 0, Soon()).status();
+  const ListeningSocket listener;
+  std::thread client([&] {
+    const absl::Status status = ConnectTcpStore(listener.address, {{}, "job", 1}, 0, Soon()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   });
-  const UniqueFd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const UniqueFd connection(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const std::int64_t end_ns = NanosAt(Soon());
   EXPECT_TRUE(ReceiveExactly(connection.get(), kClientHelloBytes, end_ns).ok());
   ChildProcess child([](const auto&) { ::pause(); });

@@ -1,6 +1,4 @@
 // Whatever strangers, liars and slow clients send to its port, the server stays up and serves the ranks of its job.
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <random>
 #include <thread>
@@ -12,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "store/byte_order.h"
 #include "tests/harness/stopped_clock.h"
+#include "tests/store/listening_socket.h"
 #include "tests/store/raw_store_client.h"
 #include "tutti/store.h"
 
@@ -246,15 +245,10 @@ TEST(TcpStoreTest, ALostServerIsUnavailableForThoseWhoWaitAndThoseWhoCome) {
 }
 
 TEST(TcpStoreTest, AServerThatSaysNothingIsGivenUpInTimeWhateverTheSystemsClockShows) {
-  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::listen(silent.get(), 8), 0);  // without bind: at any port, of all addresses
-  sockaddr_in address{};
-  socklen_t bytes = sizeof(address);
-  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  const ListeningSocket silent;
   const StoppedClock stopped;
-  absl::Status status = ConnectTcpStore(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), {{}, "job", 1}, 0,
-                                        absl::Now() + absl::Milliseconds(200))
-                            .status();
+  absl::Status status =
+      ConnectTcpStore(silent.address, {{}, "job", 1}, 0, absl::Now() + absl::Milliseconds(200)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
 }

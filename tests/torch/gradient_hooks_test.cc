@@ -199,7 +199,7 @@ TEST(UndefinedGradients, AreZero) {
         EXPECT_TRUE(net.right->weight.grad().equal(torch::full({2, 4}, expected))) << learning;
         replicas.Step(optimizer);
       }
-      // What is accumulated already is exchanged.
+      // The gradients that have been accumulated are exchanged.
       optimizer.zero_grad();
       {
         const DataParallel::NoSync no_sync(replicas);

@@ -26,17 +26,21 @@ std::string AverageOf(absl::Span<const BenchRow> rows, const std::string& librar
                       library == "nccl" ? " (raw NCCL)" : "");
 }
 
-std::string Verdict(absl::Span<const BenchRow> rows) {
+// The wrong elements of the rows that were checked.
+std::int64_t WrongElements(absl::Span<const BenchRow> rows) {
   std::int64_t wrong = 0;
-  bool checked = true;
-  bool exact = true;
-  for (const BenchRow& row : rows) {
-    checked = checked && row.wrong >= 0;
-    wrong += std::max<std::int64_t>(row.wrong, 0);
-    exact = exact && row.codec.empty();
-  }
-  if (wrong > 0) return absl::StrCat("# WRONG: ", wrong, " elements");
-  if (!checked) return "# results were not checked";
+  for (const BenchRow& row : rows) wrong += std::max<std::int64_t>(row.wrong, 0);
+  return wrong;
+}
+
+bool AllAreChecked(absl::Span<const BenchRow> rows) {
+  return absl::c_all_of(rows, [](const BenchRow& row) { return row.wrong >= 0; });
+}
+
+std::string Verdict(absl::Span<const BenchRow> rows) {
+  if (const std::int64_t wrong = WrongElements(rows); wrong > 0) return absl::StrCat("# WRONG: ", wrong, " elements");
+  if (!AllAreChecked(rows)) return "# results were not checked";
+  const bool exact = absl::c_all_of(rows, [](const BenchRow& row) { return row.codec.empty(); });
   return exact ? "# every result was right"
                : "# every result was right, or equal on all ranks where a codec encoded it";
 }
@@ -94,11 +98,9 @@ std::string NoteOnProcessors(absl::Span<const BenchRow> rows) {
 }  // namespace
 
 std::string DoubtOn(absl::Span<const BenchRow> rows) {
-  std::int64_t wrong = 0;
-  for (const BenchRow& row : rows) wrong += std::max<std::int64_t>(row.wrong, 0);
+  const std::int64_t wrong = WrongElements(rows);
   if (wrong > 0) return absl::StrCat("results were wrong (", wrong, wrong == 1 ? " element)" : " elements)");
-  const bool checked = absl::c_all_of(rows, [](const BenchRow& row) { return row.wrong >= 0; });
-  return checked ? "" : "results were not checked";
+  return AllAreChecked(rows) ? "" : "results were not checked";
 }
 
 std::string Microseconds(double microseconds) {

@@ -28,7 +28,7 @@ std::string LatencyLines(const BenchRow& row, const BenchAbout& about);
 // `may_bind` whether ranks shared a processor.
 std::string TableFooting(absl::Span<const BenchRow> rows, bool may_bind);
 
-// What is amiss with the results of the rows: "results were wrong (3 elements)" or "results were not checked"; "" where
+// The doubt about the results of the rows: "results were wrong (3 elements)" or "results were not checked"; "" where
 // every result was right.
 std::string DoubtOn(absl::Span<const BenchRow> rows);
 

@@ -172,8 +172,8 @@ class ProcessGroupTutti : public ::c10d::Backend {
   Calls::Prepared Message(Collective direction, const at::Tensor& memory, Rank peer, int tag) const;
 
   const c10::intrusive_ptr<::c10d::Store> store_;
-  // Of this group among those that this rank has made with the store: equal on all ranks that have made all of them
-  // together.
+  // The number of this group among the groups that this rank has made with the store: equal on all ranks that have
+  // made all those groups together.
   const std::int64_t number_;
   const Request request_;
   std::shared_ptr<const std::string> place_;  // what error texts say of the group
