@@ -254,8 +254,9 @@ TEST_P(CollectiveCountsSlow, AreWithinTheirBounds) {
   if (path == Path::kMessages) options.mapping = CommunicatorOptions::Mapping::kNever;
   // Between nodes the choice depends on the link as it was measured, also by ranks that wait for a processor.
   if (path == Path::kWires) {
-    options.schedules = "all_gather=ring,all_reduce=halving_doubling,all_to_all=pairwise,broadcast=binomial,"
-                        "reduce_scatter=ring";
+    options.schedules =
+        "all_gather=ring,all_reduce=halving_doubling,all_to_all=pairwise,broadcast=binomial,"
+        "reduce_scatter=ring";
   }
   ProcessWorld ranks(
       size, options, [&](Communicator& comm, const ProcessWorld::Report& report) { CallAll(comm, report, is_traced); },
