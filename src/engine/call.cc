@@ -45,7 +45,10 @@ void Call::Release() {
   if (LetGo()) delete this;
 }
 
-void Call::FreeLater() { engine_->FreeLater(this); }
+void Call::DeleteOnDriver() {
+  if (program_->stream_order != nullptr) return engine_->FreeLater(this);
+  delete this;
+}
 
 absl::Status Call::SetBuffers(const void* in, void* out, void* state) {
   in_ = in;
@@ -126,12 +129,7 @@ void Call::Finish(const absl::Status& status) {
   engine_keeps_ = false;  // before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
-  if (!LetGo()) return;
-  if (program_->stream_order == nullptr) {
-    delete this;
-  } else {
-    FreeLater();
-  }
+  if (LetGo()) DeleteOnDriver();
 }
 
 absl::Status Call::ResultOf(std::uint32_t run) const {

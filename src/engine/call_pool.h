@@ -23,10 +23,7 @@ class UnusedCalls {
 
   explicit UnusedCalls(Owner owner = Owner::kCaller) : owner_(owner) {}
   ~UnusedCalls() {
-    for (Call* const call : calls_) {
-      const bool on_device = call->program().stream_order != nullptr;
-      on_device&& owner_ == Owner::kPerhapsDriver ? call->FreeLater() : delete call;
-    }
+    for (Call* const call : calls_) owner_ == Owner::kPerhapsDriver ? call->DeleteOnDriver() : delete call;
   }
   UnusedCalls(const UnusedCalls&) = delete;
   UnusedCalls& operator=(const UnusedCalls&) = delete;

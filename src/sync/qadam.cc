@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -156,6 +157,12 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
     return absl::FailedPreconditionError(absl::StrCat("QAdam needs a strategy with the option ", option, ", which ",
                                                       strategy->algorithm->name, " has not"));
   }
+  std::int64_t warmup_steps = 0;
+  if (const absl::string_view given = strategy->option("warmup_steps"); !absl::SimpleAtoi(given, &warmup_steps)) {
+    return absl::FailedPreconditionError(absl::StrCat("QAdam needs the option warmup_steps of ",
+                                                      strategy->algorithm->name, " as a whole number, but it is '",
+                                                      given, "'"));
+  }
   absl::Status mistake;
   if (synchronizer.momentum_source() != nullptr) {
     mistake = absl::FailedPreconditionError("the synchronizer has a QAdam already");
@@ -168,7 +175,7 @@ absl::StatusOr<std::unique_ptr<QAdam>> QAdam::Create(Synchronizer& synchronizer,
   }
   mistake.Update(optimizer->Allocate());
   if (absl::Status agreed = synchronizer.Agree(fields, mistake); !agreed.ok()) return agreed;
-  optimizer->warmup_steps_ = strategy->integer("warmup_steps");
+  optimizer->warmup_steps_ = warmup_steps;
   optimizer->freezes_by_variance_ = strategy->option("freeze") == "variance";
   synchronizer.set_momentum_source(optimizer.get());
   return optimizer;

@@ -105,16 +105,29 @@ constinit const Algorithm kMomentum = {.name = "mine",
                                        .supports = Supports,
                                        .build = Build,
                                        .optimizer = "Mine"};
-constinit const Algorithm* const kAlgorithms[] = {&kMomentum};
 
-// Makes a QAdam for the strategy `mine`, in a process that has the algorithm; exits with the error.
-[[noreturn]] void MakeQAdamForMine() {
+absl::Status AnyText(const AlgorithmOption& /*option*/, absl::string_view /*value*/) { return absl::OkStatus(); }
+constinit const AlgorithmOption kOddOptions[] = {{"warmup_steps", "soon", "any text", "no number", AnyText},
+                                                 {"freeze", "steps", "any text", "as of qadam", AnyText}};
+constinit const Algorithm kOdd = {.name = "odd",
+                                  .summary = "",
+                                  .cost = "",
+                                  .exchanges = Exchanges::kMomentum,
+                                  .phase = Phase::kBackward,
+                                  .options = kOddOptions,
+                                  .supports = Supports,
+                                  .build = Build,
+                                  .optimizer = "Odd"};
+constinit const Algorithm* const kAlgorithms[] = {&kMomentum, &kOdd};
+
+// Makes a QAdam for `strategy`, in a process that has kAlgorithms; exits with the error.
+[[noreturn]] void MakeQAdamFor(const std::string& strategy) {
   std::string said =
       RegisterExtension({.name = "tests", .tutti_version = Version(), .algorithms = kAlgorithms}).ToString();
   RunWorld(1, [&](Communicator& world) {
     std::vector<float> weights(5, 0);
     const auto synchronizer = Synchronizer::Create(
-        world, {{.name = "w", .count = 5, .shape = "5", .weights = weights.data()}}, {.strategy = "mine"});
+        world, {{.name = "w", .count = 5, .shape = "5", .weights = weights.data()}}, {.strategy = strategy});
     const absl::Status made =
         QAdam::Create(**synchronizer, {{.data = weights.data(), .group = 0}}, {{.lr = 0.1}}).status();
     absl::StrAppend(&said, ", ", made.ToString());
@@ -124,8 +137,11 @@ constinit const Algorithm* const kAlgorithms[] = {&kMomentum};
 }
 
 TEST(RecordOfAlgorithmDeathTest, QAdamNeedsItsOptions) {
-  EXPECT_EXIT(MakeQAdamForMine(), testing::ExitedWithCode(3),
+  EXPECT_EXIT(MakeQAdamFor("mine"), testing::ExitedWithCode(3),
               "OK, FAILED_PRECONDITION: QAdam needs a strategy with the option warmup_steps, which mine has not");
+  EXPECT_EXIT(
+      MakeQAdamFor("odd"), testing::ExitedWithCode(3),
+      "OK, FAILED_PRECONDITION: QAdam needs the option warmup_steps of odd as a whole number, but it is 'soon'");
 }
 
 }  // namespace
