@@ -4,15 +4,44 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 namespace tutti {
+
+// Whether polls pay: while most of the last ones met their message in time. Where they do not, one is tried now and
+// then, more seldom with each one in vain.
+class PollsInTime {
+ public:
+  // Called as a wait begins: whether to poll in it.
+  bool Pay() { return share_met_ >= kEnough || --waits_until_try_ <= 0; }
+
+  // Called as a wait with a poll ends.
+  void Count(bool met) {
+    share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
+    waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
+    waits_until_try_ = waits_between_tries_;
+  }
+
+ private:
+  static constexpr float kMemory = 8;     // about so many polled waits are remembered
+  static constexpr float kEnough = 0.5F;  // the share of met messages from which on polls pay
+  static constexpr int kMostBetweenTries = 1024;
+
+  float share_met_ = 1;  // of the last polled waits
+  int waits_between_tries_ = 1;
+  int waits_until_try_ = 1;
+};
 
 // A poll costs less than to go to sleep and to be woken, where a message comes soon, and the thread gives its core away
 // between two polls (sched_yield), so that a peer or the kernel, for which the thread waits, may use this core. But
 // where other programs keep the cores busy, a thread that has given its core away gets it back late, while one that
-// sleeps is woken at once. So a thread polls only while most of its last polls met their message in time. A thread that
-// sleeps tries a poll now and then, more seldom with each one in vain: how long a wait lasts that was slept through
-// tells nothing, because polls would have made it longer where the peer needs this core.
+// sleeps is woken at once. So a thread polls only while polls meet their messages in time.
+//
+// On a link with a long way, waits are long, and often equally long. A thread that sleeps through such a wait sets its
+// alarm shortly before the message is due, and polls from then on: the processor, which may have gone to sleep, too, is
+// awake when the message comes. How long waits last that are shorter than a poll tells nothing, because polls would
+// have made them longer where the peer needs this core.
 class MessageWait {
  public:
   // How long a wait polls. To sleep until a message comes, which is to prepare all sockets for it, to be woken, on
@@ -20,41 +49,75 @@ class MessageWait {
   // cores, a message that is under way takes several times as long. Not measured anew: two threads that share a core
   // wake each other in 2 µs, and one that waits for a busy core runs milliseconds later.
   static constexpr std::int64_t kPollNanos = 200'000;
+  // How long before the message is due the alarm is set: the kernel may be 50 µs late, and so may the processor.
+  static constexpr std::int64_t kAlarmBeforeNanos = 120'000;
+  // The waits for which an alarm is set: longer ones than a poll, and those of which 50 µs are more than 2 %.
+  static constexpr std::int64_t kLeastDueNanos = kPollNanos + kAlarmBeforeNanos;
+  static constexpr std::int64_t kMostDueNanos = 2'500'000;
 
-  // Called after a poll that found nothing, with the time; false when the thread had better sleep.
+  // Called after a poll that found nothing, with the time; false when the thread had better sleep, until alarm_ns().
   bool PollsOn(std::int64_t now_ns) {
-    if (!is_waiting()) {
-      began_ns_ = now_ns;
-      polls_ = share_met_ >= kEnough || --waits_until_try_ <= 0;
-    }
-    return polls_ && now_ns - began_ns_ < kPollNanos;
+    if (!is_waiting()) Begin(now_ns);
+    return polls_at_once_ ? now_ns - began_ns_ < kPollNanos : IsAlarmOn(now_ns);
   }
+
+  // When a thread that sleeps is to poll again, though nothing has woken it; a time that never comes: there is no such
+  // time.
+  std::int64_t alarm_ns(std::int64_t now_ns) const { return now_ns < alarm_ns_ ? alarm_ns_ : kNever; }
 
   // Whether a wait has begun and not ended.
   bool is_waiting() const { return began_ns_ != kNotWaiting; }
 
   // Called after a poll that found something, with the time: the wait, if there was one, has ended.
   void Ended(std::int64_t now_ns) {
-    const std::int64_t began_ns = began_ns_;
-    began_ns_ = kNotWaiting;
-    if (began_ns == kNotWaiting || !polls_) return;
-    const bool met = now_ns - began_ns < kPollNanos;
-    share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
-    waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
-    waits_until_try_ = waits_between_tries_;
+    if (!is_waiting()) return;
+    const std::int64_t waited = now_ns - std::exchange(began_ns_, kNotWaiting);
+    if (polls_at_once_) return at_once_.Count(waited < kPollNanos);
+    if (alarm_ns_ != kNever) after_alarm_.Count(IsAlarmOn(now_ns));
+    alarm_ns_ = kNever;
+    shortest_.Add(waited);
   }
 
  private:
   static constexpr std::int64_t kNotWaiting = -1;
-  static constexpr float kMemory = 8;     // about so many polled waits are remembered
-  static constexpr float kEnough = 0.5F;  // the share of met messages from which on polls pay
-  static constexpr int kMostBetweenTries = 1024;
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+  // The shortest of the last waits, at least kWaits of them; 0 before there were so many.
+  class Shortest {
+   public:
+    void Add(std::int64_t nanos) {
+      lately_ = std::min(lately_, nanos);
+      if (++waits_ < kWaits) return;
+      waits_ = 0;
+      before_ = std::exchange(lately_, kNever);
+    }
+    std::int64_t nanos() const { return std::min(before_, lately_); }
+
+   private:
+    static constexpr int kWaits = 8;
+
+    int waits_ = 0;
+    std::int64_t lately_ = kNever;
+    std::int64_t before_ = 0;  // in the kWaits waits before
+  };
+
+  void Begin(std::int64_t now_ns) {
+    began_ns_ = now_ns;
+    alarm_ns_ = kNever;
+    polls_at_once_ = at_once_.Pay();
+    const std::int64_t due = shortest_.nanos();
+    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !after_alarm_.Pay()) return;
+    alarm_ns_ = now_ns + due - kAlarmBeforeNanos;
+  }
+
+  bool IsAlarmOn(std::int64_t now_ns) const { return now_ns >= alarm_ns_ && now_ns - alarm_ns_ < kPollNanos; }
 
   std::int64_t began_ns_ = kNotWaiting;
-  bool polls_ = false;   // in this wait
-  float share_met_ = 1;  // of the last polled waits
-  int waits_between_tries_ = 1;
-  int waits_until_try_ = 1;
+  bool polls_at_once_ = false;      // in this wait
+  std::int64_t alarm_ns_ = kNever;  // in this wait
+  PollsInTime at_once_;
+  PollsInTime after_alarm_;
+  Shortest shortest_;  // of the waits without polls at once
 };
 
 }  // namespace tutti

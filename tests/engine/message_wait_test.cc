@@ -2,23 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
 
 constexpr std::int64_t kShort = 8'000;     // less than a sleep costs
-constexpr std::int64_t kLong = 1'000'000;  // more
+constexpr std::int64_t kLong = 5'000'000;  // more, by so much that no alarm is worth it
+constexpr std::int64_t kWay = 1'000'000;   // long, but a sleep takes a good part of it
 
 // A thread that polls as MessageWait tells it to, at times that the test chooses.
 class Waiter {
  public:
-  // Waits for a message that comes `after` nanoseconds from now; returns whether the thread sleeps for it. A thread
-  // that sleeps runs again 20 µs after the message has come.
+  // Waits for a message that comes `after` nanoseconds from now; returns whether the thread sleeps until it comes. A
+  // thread that sleeps runs again 20 µs after the message has come, or after its alarm.
   bool SleepsUntil(std::int64_t after) {
     const std::int64_t comes = now_ + after;
     bool sleeps = false;
-    while (now_ < comes && !sleeps) {
+    while (now_ < comes) {
       sleeps = !wait_.PollsOn(now_);
-      now_ = sleeps ? comes + 20'000 : now_ + 1000;
+      if (sleeps) {
+        now_ = std::min(comes, wait_.alarm_ns(now_)) + 20'000;
+      } else {
+        now_ += 1000;
+        polled_ += 1000;
+      }
     }
     wait_.Ended(now_);
     return sleeps;
@@ -41,10 +49,12 @@ class Waiter {
   }
   MessageWait& wait() { return wait_; }
   std::int64_t now() const { return now_; }
+  std::int64_t polled() const { return polled_; }  // nanoseconds in all
 
  private:
   MessageWait wait_;
   std::int64_t now_ = 123;
+  std::int64_t polled_ = 0;
 };
 
 TEST(MessageWaitTest, ShortWaitsArePolled) {
@@ -98,6 +108,48 @@ TEST(MessageWaitTest, WhatComesAtOnceIsNoWait) {
   waiter.CountSlept(100, kLong);
   for (int i = 0; i < 100; ++i) waiter.Compute(kLong);
   EXPECT_FALSE(waiter.TriesFor(kLong) && waiter.TriesFor(kLong));
+}
+
+TEST(MessageWaitTest, AThreadPollsWhenAMessageOfAKnownWayIsDue) {
+  Waiter waiter;
+  waiter.CountSlept(40, kWay);
+  const std::int64_t before = waiter.polled();
+  EXPECT_LE(waiter.CountSlept(100, kWay), 1);  // one tries polls at once
+  EXPECT_LE((waiter.polled() - before) / 100, MessageWait::kAlarmBeforeNanos);
+}
+
+TEST(MessageWaitTest, AMessageThatComesBeforeItIsDueEndsTheSleep) {
+  Waiter waiter;
+  waiter.CountSlept(40, kWay);
+  const std::int64_t before = waiter.now();
+  EXPECT_TRUE(waiter.SleepsUntil(kWay / 2));
+  EXPECT_EQ(waiter.now() - before, kWay / 2 + 20'000);
+}
+
+TEST(MessageWaitTest, AThreadThatHasPolledInVainSleepsUntilTheMessageComes) {
+  Waiter waiter;
+  waiter.CountSlept(40, kWay);
+  const std::int64_t before = waiter.polled();
+  EXPECT_TRUE(waiter.SleepsUntil(20 * kWay));
+  EXPECT_LE(waiter.polled() - before, MessageWait::kPollNanos);
+}
+
+// Waits of a way that is never the same: few messages come while the thread polls for them.
+TEST(MessageWaitTest, AlarmsInVainBecomeSeldom) {
+  Waiter waiter;
+  const auto wait = [&](int i) { return waiter.SleepsUntil(kWay / 2 + i % 8 * 2 * MessageWait::kPollNanos); };
+  for (int i = 0; i < 4000; ++i) wait(i);
+  const std::int64_t before = waiter.polled();
+  for (int i = 0; i < 800; ++i) wait(i);
+  EXPECT_LE((waiter.polled() - before) / 800, MessageWait::kPollNanos / 10);
+}
+
+TEST(MessageWaitTest, NoAlarmIsSetWhereAWakeUpIsLittle) {
+  Waiter waiter;
+  waiter.CountSlept(2000, kLong);
+  const std::int64_t before = waiter.polled();
+  EXPECT_EQ(waiter.CountSlept(200, kLong), 200);
+  EXPECT_LE(waiter.polled() - before, MessageWait::kPollNanos);
 }
 
 }  // namespace
