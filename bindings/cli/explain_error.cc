@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bindings/cli/nearest.h"
 
 namespace tutti::cli {
@@ -41,6 +42,15 @@ std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
   return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
 }
 
+// Names all required flags that are missing, where CLI11 names the first one.
+std::string ExplainMissing(const CLI::App& app, const CLI::ParseError& error) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_required() && option->empty()) missing.push_back(option->get_name());
+  }
+  return missing.size() < 2 ? error.what() : absl::StrCat(absl::StrJoin(missing, ", "), " are required");
+}
+
 // The first word of the command line that was not understood. A flag counts before other words, because the word behind
 // a flag may be the flag's value. Where no command was recognized, a first word that is no flag was meant as a command,
 // and the flags belong to that command.
@@ -60,10 +70,11 @@ std::string FirstExtra(const CLI::App& app) {
 std::string ExplainError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& innermost = Innermost(app);
   const std::string extra = FirstExtra(app);
+  const bool is_missing = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+  std::string what = is_missing ? ExplainMissing(innermost, error) : error.what();
   // A mistyped flag may leave a required flag missing: the user must hear of the mistyped flag.
-  const bool about_extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
-                           error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
-  const std::string what = about_extra && !extra.empty() ? ExplainExtra(innermost, extra) : error.what();
+  const bool is_extra = is_missing || error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (is_extra && !extra.empty()) what = ExplainExtra(innermost, extra);
   return absl::StrCat(PathOf(innermost), ": ", what, "\nSee: ", PathOf(innermost), " --help");
 }
 

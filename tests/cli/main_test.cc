@@ -37,6 +37,7 @@ TEST(MainTest, SaysWhatWouldBeRight) {
       {"--verison", "no flag '--verison'; did you mean --version?"},
       {"launch -- true", "--ranks is required"},
       {"launch -n 2", "command is required"},
+      {"advise --ranks 4", "--parameters, --step-ms are required"},
       {"launch -n two -- true", "two"},
       {"launch --rank 2 -- true", "did you mean --ranks?"},
       {"docs algorithm", "page: 'algorithm' is not known; did you mean algorithms?"},

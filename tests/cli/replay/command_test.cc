@@ -189,7 +189,7 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
     EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
   };
   expect("replay" + Files(), "strategy is required");
-  expect("replay bytegrad --lr 1", "is required");
+  expect("replay bytegrad --lr 1", "--gradients, --weights, --out are required");
   expect("replay bytegard" + Files(), "bytegrad");
   expect("replay bytegrad:blok=1" + Files(), "block");
   expect("replay bytegrad" + Files() + "--optimizer lamb", "sgd");
