@@ -31,6 +31,17 @@ double MessageSeconds(double least, double one_message_s, const LinkNanos& nanos
   return std::clamp(others_s / (2.0 * (nanos.peers - 1)), least, most);
 }
 
+// The same where ranks wait for each other's processors, in calls as in the crowd, because hosts share them: a message
+// to each of several peers then takes longer than as many messages of two ranks alone, one after the other. 0:
+// elsewhere.
+double CrowdedMessageSeconds(double one_message_s, const LinkNanos& nanos) {
+  constexpr double kMostRanksOfAProcessor = 4;
+  if (nanos.peers < 2) return 0;
+  const double alone_s = one_message_s / 2;
+  const double in_crowd_s = static_cast<double>(nanos.crowd) * 1e-9 / (2.0 * nanos.peers);
+  return in_crowd_s > alone_s ? std::min(in_crowd_s, kMostRanksOfAProcessor * alone_s) : 0;
+}
+
 }  // namespace
 
 LinkModel FitLink(const LinkModel& standard, double step_s, const LinkNanos& nanos, bool between_nodes) {
@@ -48,6 +59,7 @@ LinkModel FitLink(const LinkModel& standard, double step_s, const LinkNanos& nan
     fit.latency_s *= slower;
     fit.message_s *= slower;
   }
+  if (between_nodes) fit.message_s = std::max(fit.message_s, CrowdedMessageSeconds(message_s, nanos));
   if (between_nodes && narrower > 1) {
     fit.bytes_per_s = 1 / (1 / link.bytes_per_s + byte_s - PredictedPerByte(link));
   } else {

@@ -38,15 +38,28 @@ TEST(LinkFitTest, MessagesAtOnceTellWhatProcessorsSpend) {
   ExpectPredictsWhatWasMeasured(after, nanos, 0);
   EXPECT_NEAR(after.message_s, 10e-6, 1e-9);
   EXPECT_NEAR(after.latency_s, 20e-6, 1e-9);
-  // Processors are no faster than the model's, and take no longer than the whole message.
+  // Processors are no faster than the model's.
   nanos.crowd = 40'000;
   EXPECT_EQ(FitLink(before, 0, nanos, true).message_s, before.message_s);
-  nanos.crowd = 10'000'000;
+  // Three messages one after the other, in which the processors do all: the whole message is theirs.
+  nanos.crowd = 120'000;
   EXPECT_NEAR(FitLink(before, 0, nanos, true).message_s, 20e-6, 1e-6);
   ExpectPredictsWhatWasMeasured(FitLink(before, 0, nanos, true), nanos, 0);
   // One peer tells nothing.
   nanos.peers = 1;
   EXPECT_EQ(FitLink(before, 0, nanos, true).message_s, before.message_s);
+}
+
+// Two ranks alone take 40 µs for a message, and three messages to and from each of four ranks take 240 µs, not 120.
+TEST(LinkFitTest, RanksThatShareProcessorsWaitForThem) {
+  const LinkModel before = DefaultCostModel().between_nodes;
+  LinkNanos nanos{.trip = 80'000, .exchange = 8 * kLong, .bytes = kLong, .crowd = 240'000, .peers = 3};
+  const LinkModel after = FitLink(before, 0, nanos, /*between_nodes=*/true);
+  EXPECT_NEAR(after.message_s, 40e-6, 1e-9);
+  EXPECT_NEAR(Predicted(after, nanos.bytes) - Predicted(after, 0), static_cast<double>(nanos.exchange), 10);
+  // A rank that was stopped meanwhile does not make every message take seconds.
+  nanos.crowd = 10'000'000'000;
+  EXPECT_NEAR(FitLink(before, 0, nanos, true).message_s, 80e-6, 1e-9);
 }
 
 TEST(LinkFitTest, AFasterNetworkHasFasterEnds) {
