@@ -45,7 +45,7 @@ void Call::Release() {
   if (LetGo()) delete this;
 }
 
-void Call::DeleteOnDriver() {
+void Call::DeleteFromAnyThread() {
   if (program_->stream_order != nullptr) return engine_->FreeLater(this);
   delete this;
 }
@@ -129,7 +129,7 @@ void Call::Finish(const absl::Status& status) {
   engine_keeps_ = false;  // before the next run may begin
   end_.Pass();
   if (has_listeners_.load(std::memory_order_seq_cst)) TellListeners();
-  if (LetGo()) DeleteOnDriver();
+  if (LetGo()) DeleteFromAnyThread();
 }
 
 absl::Status Call::ResultOf(std::uint32_t run) const {

@@ -41,9 +41,9 @@ class Call {
     references_.fetch_add(1, std::memory_order_relaxed);
   }
   void Release();
-  // Deletes the call, which nobody uses any more, on a thread that may be the driver: a call of a device some time
-  // later (Engine::FreeLater), any other at once.
-  void DeleteOnDriver();
+  // Deletes the call, which nobody uses any more; called by any thread, perhaps the driver: another thread deletes a
+  // call of a device, some time later (Engine::FreeLater).
+  void DeleteFromAnyThread();
   // From now on `pool` takes the call back whenever its last reference goes.
   void ReturnTo(std::shared_ptr<CallPool> pool) { pool_ = std::move(pool); }
   CallPool* pool() const { return pool_.get(); }

@@ -23,7 +23,7 @@ class UnusedCalls {
 
   explicit UnusedCalls(Owner owner = Owner::kCaller) : owner_(owner) {}
   ~UnusedCalls() {
-    for (Call* const call : calls_) owner_ == Owner::kPerhapsDriver ? call->DeleteOnDriver() : delete call;
+    for (Call* const call : calls_) owner_ == Owner::kPerhapsDriver ? call->DeleteFromAnyThread() : delete call;
   }
   UnusedCalls(const UnusedCalls&) = delete;
   UnusedCalls& operator=(const UnusedCalls&) = delete;

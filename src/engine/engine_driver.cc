@@ -181,7 +181,8 @@ void Engine::Rest(std::int64_t end_ns) {
     thread_time_.BeforeSleep();
     const bool messages = executor_->waits_for_messages();
     const bool device = executor_->polls_device();
-    const absl::Duration alarm = absl::Nanoseconds(message_wait_.alarm_ns(now_ns) - now_ns);
+    const absl::Duration alarm =
+        std::max(absl::Nanoseconds(message_wait_.alarm_ns(now_ns) - now_ns), absl::ZeroDuration());
     const absl::Duration longest = std::min({slice, alarm, device ? kDeviceSlice : slice});
     if (executor_->all_in_background() && (messages || device)) {
       FutexWait(presence_.doorbell, doorbell, kNap);

@@ -11,13 +11,17 @@ namespace tutti {
 
 // Whether polls pay: while most of the last ones met their message in time. Where they do not, one is tried now and
 // then, more seldom with each one in vain.
-class PollsInTime {
+class PollHistory {
  public:
-  // Called as a wait begins: whether to poll in it.
-  bool Pay() { return share_met_ >= kEnough || --waits_until_try_ <= 0; }
+  // Called once as a wait begins; true when the wait is to have polls.
+  bool BeginWait() {
+    if (share_met_ >= kEnough) return true;
+    if (waits_until_try_ > 0) --waits_until_try_;
+    return waits_until_try_ == 0;
+  }
 
-  // Called as a wait with a poll ends.
-  void Count(bool met) {
+  // Called as a wait that had polls ends: whether its message came in time, while the thread polled.
+  void EndWait(bool met) {
     share_met_ += ((met ? 1.0F : 0.0F) - share_met_) / kMemory;
     waits_between_tries_ = met ? 1 : std::min(2 * waits_between_tries_, kMostBetweenTries);
     waits_until_try_ = waits_between_tries_;
@@ -38,10 +42,10 @@ class PollsInTime {
 // where other programs keep the cores busy, a thread that has given its core away gets it back late, while one that
 // sleeps is woken at once. So a thread polls only while polls meet their messages in time.
 //
-// On a link with a long way, waits are long, and often equally long. A thread that sleeps through such a wait sets its
-// alarm shortly before the message is due, and polls from then on: the processor, which may have gone to sleep, too, is
-// awake when the message comes. How long waits last that are shorter than a poll tells nothing, because polls would
-// have made them longer where the peer needs this core.
+// On a link with a long way, waits are long, and often equally long. A thread that sleeps in such a wait sets an alarm
+// for a time shortly before the message is due, and polls from then on: the processor, which may have gone to sleep,
+// too, is awake when the message comes. Where a thread sleeps and its waits are shorter, no alarm is set, and nothing
+// is concluded from their length: polls would make these waits longer where the peer needs this core.
 class MessageWait {
  public:
   // How long a wait polls. To sleep until a message comes, which is to prepare all sockets for it, to be woken, on
@@ -49,21 +53,24 @@ class MessageWait {
   // cores, a message that is under way takes several times as long. Not measured anew: two threads that share a core
   // wake each other in 2 µs, and one that waits for a busy core runs milliseconds later.
   static constexpr std::int64_t kPollNanos = 200'000;
-  // How long before the message is due the alarm is set: the kernel may be 50 µs late, and so may the processor.
+  // How long before the message is due the alarm rings: the kernel may be 50 µs late, and so may the processor.
   static constexpr std::int64_t kAlarmBeforeNanos = 120'000;
-  // The waits for which an alarm is set: longer ones than a poll, and those of which 50 µs are more than 2 %.
+  // A wait gets an alarm where a message is due so late that the alarm rings after 200 µs of sleep, and so early that
+  // the 50 µs of a wake-up are at least 2 % of the wait.
   static constexpr std::int64_t kLeastDueNanos = kPollNanos + kAlarmBeforeNanos;
   static constexpr std::int64_t kMostDueNanos = 2'500'000;
 
   // Called after a poll that found nothing, with the time; false when the thread had better sleep, until alarm_ns().
   bool PollsOn(std::int64_t now_ns) {
     if (!is_waiting()) Begin(now_ns);
-    return polls_at_once_ ? now_ns - began_ns_ < kPollNanos : IsAlarmOn(now_ns);
+    return polls_at_once_ ? now_ns - began_ns_ < kPollNanos : AlarmHasRung(now_ns);
   }
 
-  // When a thread that sleeps is to poll again, though nothing has woken it; a time that never comes: there is no such
-  // time.
-  std::int64_t alarm_ns(std::int64_t now_ns) const { return now_ns < alarm_ns_ ? alarm_ns_ : kNever; }
+  // When a thread that sleeps is to poll though nothing has woken it; the largest integer: never. A time that has just
+  // passed means at once.
+  std::int64_t alarm_ns(std::int64_t now_ns) const {
+    return now_ns < alarm_ns_ || AlarmHasRung(now_ns) ? alarm_ns_ : kNever;
+  }
 
   // Whether a wait has begun and not ended.
   bool is_waiting() const { return began_ns_ != kNotWaiting; }
@@ -72,8 +79,9 @@ class MessageWait {
   void Ended(std::int64_t now_ns) {
     if (!is_waiting()) return;
     const std::int64_t waited = now_ns - std::exchange(began_ns_, kNotWaiting);
-    if (polls_at_once_) return at_once_.Count(waited < kPollNanos);
-    if (alarm_ns_ != kNever) after_alarm_.Count(IsAlarmOn(now_ns));
+    if (polls_at_once_) return at_once_.EndWait(waited < kPollNanos);
+    // A message that came before the alarm has cost no poll.
+    if (now_ns >= alarm_ns_) after_alarm_.EndWait(AlarmHasRung(now_ns));
     alarm_ns_ = kNever;
     shortest_.Add(waited);
   }
@@ -82,7 +90,7 @@ class MessageWait {
   static constexpr std::int64_t kNotWaiting = -1;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-  // The shortest of the last waits, at least kWaits of them; 0 before there were so many.
+  // The shortest of the last kWaits waits or more, less than twice as many; 0 before there were so many.
   class Shortest {
    public:
     void Add(std::int64_t nanos) {
@@ -104,19 +112,20 @@ class MessageWait {
   void Begin(std::int64_t now_ns) {
     began_ns_ = now_ns;
     alarm_ns_ = kNever;
-    polls_at_once_ = at_once_.Pay();
+    polls_at_once_ = at_once_.BeginWait();
     const std::int64_t due = shortest_.nanos();
-    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !after_alarm_.Pay()) return;
+    if (polls_at_once_ || due < kLeastDueNanos || due > kMostDueNanos || !after_alarm_.BeginWait()) return;
     alarm_ns_ = now_ns + due - kAlarmBeforeNanos;
   }
 
-  bool IsAlarmOn(std::int64_t now_ns) const { return now_ns >= alarm_ns_ && now_ns - alarm_ns_ < kPollNanos; }
+  // Whether the alarm has rung, and the polls that follow it last.
+  bool AlarmHasRung(std::int64_t now_ns) const { return now_ns >= alarm_ns_ && now_ns - alarm_ns_ < kPollNanos; }
 
   std::int64_t began_ns_ = kNotWaiting;
   bool polls_at_once_ = false;      // in this wait
   std::int64_t alarm_ns_ = kNever;  // in this wait
-  PollsInTime at_once_;
-  PollsInTime after_alarm_;
+  PollHistory at_once_;
+  PollHistory after_alarm_;
   Shortest shortest_;  // of the waits without polls at once
 };
 

@@ -26,7 +26,7 @@ namespace tutti {
 namespace {
 
 constexpr int kCalls = 20;  // of one kind, which are counted together
-constexpr int kRounds = 3;  // of these calls, the least counts of which are bounded
+constexpr int kRounds = 3;  // of kCalls calls each; the least of their counts is bounded
 constexpr std::int64_t kLong = 4 << 20;
 constexpr std::int64_t kLeastWired = 32 << 10;  // of transports/ucx/messages.cc
 constexpr std::int64_t kWindow = 8 << 20;       // kMostWindow of transports/ucx/wire.h
@@ -57,7 +57,7 @@ std::vector<CollectiveSpec> AllCalls(int size) {
 struct Report {
   std::int64_t allocating = 0;    // calls during which memory was allocated
   std::int64_t wire_bytes = 0;    // Counters::wire_bytes of a call
-  std::int64_t staged_bytes = 0;  // Counters::staged_bytes of a call
+  std::int64_t staged_bytes = 0;  // Counters::staged_bytes of all calls
   // Of the plan of a call:
   std::int64_t sent = 0;         // bytes
   std::int64_t copied = 0;       // bytes, by this rank
@@ -104,7 +104,7 @@ struct Report {
   }
 };
 
-// The phase in which the calls of the kind `call` are made for the time `round`.
+// The phase of round `round` (from 0 on) of the calls of kind `call`.
 int PhaseOf(std::size_t call, int round) { return kFirstPhase + static_cast<int>(call) * kRounds + round; }
 
 // The rank's side: makes every call kCalls times in each of kRounds phases, and reports.
@@ -146,10 +146,11 @@ void CallAll(Communicator& comm, const ProcessWorld::Report& report, const std::
       }
       BeginPhase(kNotCounted);
       counted.allocating = std::min(counted.allocating, allocating);
-      // Of calls of one plan, which does not change.
-      counted.wire_bytes = (comm.counters().wire_bytes - before.wire_bytes) / kCalls;
-      counted.staged_bytes = (comm.counters().staged_bytes - before.staged_bytes) / kCalls;
+      const Counters after = comm.counters();
+      counted.wire_bytes += after.wire_bytes - before.wire_bytes;
+      counted.staged_bytes += after.staged_bytes - before.staged_bytes;
     }
+    counted.wire_bytes /= kRounds * kCalls;
     report(counted.ToLine());
   }
   EXPECT_EQ(comm.Barrier().Wait(), absl::OkStatus());

@@ -1,11 +1,13 @@
-// How a driver sleeps that waits for messages and for signals at once.
+// How a driver sleeps that waits for messages, and for signals at the same time.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/message_wait.h"
 #include "tests/engine/two_ranks.h"
 
 namespace tutti {
@@ -78,6 +80,49 @@ TEST_F(EngineSleep, NoSignalIsMissedWhateverTheMomentAtWhichItComes) {
   std::thread other([&] { run(1); });
   run(0);
   other.join();
+}
+
+std::shared_ptr<const Program> OneMessage(Rank rank) {
+  PlanBuilder b("message", {.collective = Collective::kBarrier}, rank, 2, {});
+  const Ref bytes = b.Scratch(DType::kU8, 1);
+  if (rank == 0) b.Send(1, bytes);
+  if (rank == 1) b.Recv(0, bytes);
+  absl::StatusOr<Plan> plan = std::move(b).Build();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return Compile(*std::move(plan));
+}
+
+// Rank 1 waits for messages that come a little more than 1 ms later each, by the clock of the test.
+TEST(EngineAlarm, ASleepEndsBeforeTheMessageIsDue) {
+  constexpr int kWaits = 60;
+  TwoRanks world(/*mapped=*/false, absl::Hours(10));
+  TestClock::step_ns = 20'000;
+  Call* const calls[] = {Call::Create(OneMessage(0), *world.ranks[0].channel),
+                         Call::Create(OneMessage(1), *world.ranks[1].channel)};
+  const auto run = [&](Rank rank) {
+    Call& call = *calls[rank];
+    EXPECT_EQ(call.Wait(call.Submit(kDrives), false, kNeverNanos), absl::OkStatus());
+  };
+  TestTransport& waiting = *world.ranks[1].transport;
+  std::atomic<int> waits = 0;
+  std::atomic<int> sleeps_before = 0;
+  std::thread waiter([&] {
+    for (int i = 0; i < kWaits; ++i) {
+      sleeps_before = waiting.sleeps.load();
+      ++waits;
+      run(1);
+    }
+  });
+  for (int i = 1; i <= kWaits; ++i) {
+    while (waits < i || waiting.sleeps == sleeps_before) std::this_thread::yield();
+    TestClock::now_ns += 1'000'000;
+    run(0);
+  }
+  waiter.join();
+  // Without an alarm each sleep may last 50 ms.
+  EXPECT_LT(waiting.shortest_sleep_ns, MessageWait::kMostDueNanos);
+  TestClock::step_ns = 0;
+  for (Call* const call : calls) call->Release();
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kShort = 8'000;     // less than a sleep costs
-constexpr std::int64_t kLong = 5'000'000;  // more, by so much that no alarm is worth it
-constexpr std::int64_t kWay = 1'000'000;   // long, but a sleep takes a good part of it
+constexpr std::int64_t kShort = 8'000;      // less than a sleep costs
+constexpr std::int64_t kLong = 5'000'000;   // more, by so much that no alarm is worth it
+constexpr std::int64_t kKnown = 1'000'000;  // long, but short enough for an alarm
 
 // A thread that polls as MessageWait tells it to, at times that the test chooses.
 class Waiter {
@@ -41,7 +42,7 @@ class Waiter {
     now_ += nanos;
     wait_.Ended(now_);  // a poll that finds something at once, which is no wait
   }
-  // How many waits in a row, `after` each, the thread begins with polls that do not end in sleep.
+  // Of `waits` waits in a row, `after` each: in how many the thread was asleep when the message came.
   int CountSlept(int waits, std::int64_t after) {
     int slept = 0;
     for (int i = 0; i < waits; ++i) slept += SleepsUntil(after) ? 1 : 0;
@@ -112,34 +113,46 @@ TEST(MessageWaitTest, WhatComesAtOnceIsNoWait) {
 
 TEST(MessageWaitTest, AThreadPollsWhenAMessageOfAKnownWayIsDue) {
   Waiter waiter;
-  waiter.CountSlept(40, kWay);
+  waiter.CountSlept(40, kKnown);
   const std::int64_t before = waiter.polled();
-  EXPECT_LE(waiter.CountSlept(100, kWay), 1);  // one tries polls at once
+  EXPECT_LE(waiter.CountSlept(100, kKnown), 1);  // one of these waits tries polls at once
   EXPECT_LE((waiter.polled() - before) / 100, MessageWait::kAlarmBeforeNanos);
 }
 
-TEST(MessageWaitTest, AMessageThatComesBeforeItIsDueEndsTheSleep) {
+TEST(MessageWaitTest, AnAlarmEndsWithItsWait) {
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   Waiter waiter;
-  waiter.CountSlept(40, kWay);
-  const std::int64_t before = waiter.now();
-  EXPECT_TRUE(waiter.SleepsUntil(kWay / 2));
-  EXPECT_EQ(waiter.now() - before, kWay / 2 + 20'000);
+  waiter.CountSlept(40, kKnown);
+  const std::int64_t began = waiter.now();
+  MessageWait& wait = waiter.wait();
+  EXPECT_FALSE(wait.PollsOn(began));
+  const std::int64_t alarm = wait.alarm_ns(began);
+  EXPECT_GE(alarm, began + kKnown - MessageWait::kAlarmBeforeNanos);
+  EXPECT_LE(alarm, began + kKnown);
+  EXPECT_EQ(wait.alarm_ns(alarm), alarm);  // at once
+  EXPECT_EQ(wait.alarm_ns(alarm + MessageWait::kPollNanos), kNever);
+  wait.Ended(began + kKnown / 2);
+  EXPECT_EQ(wait.alarm_ns(began + kKnown / 2), kNever);
 }
 
 TEST(MessageWaitTest, AThreadThatHasPolledInVainSleepsUntilTheMessageComes) {
   Waiter waiter;
-  waiter.CountSlept(40, kWay);
+  waiter.CountSlept(40, kKnown);
   const std::int64_t before = waiter.polled();
-  EXPECT_TRUE(waiter.SleepsUntil(20 * kWay));
+  EXPECT_TRUE(waiter.SleepsUntil(20 * kKnown));
+  EXPECT_GT(waiter.polled(), before);
   EXPECT_LE(waiter.polled() - before, MessageWait::kPollNanos);
 }
 
-// Waits of a way that is never the same: few messages come while the thread polls for them.
+// Waits of eight lengths in turn, 0.5 to 3.3 ms: one message of eight comes while the thread would poll for it.
 TEST(MessageWaitTest, AlarmsInVainBecomeSeldom) {
   Waiter waiter;
-  const auto wait = [&](int i) { return waiter.SleepsUntil(kWay / 2 + i % 8 * 2 * MessageWait::kPollNanos); };
+  const auto wait = [&](int i) { return waiter.SleepsUntil(kKnown / 2 + i % 8 * 2 * MessageWait::kPollNanos); };
+  for (int i = 0; i < 20; ++i) wait(i);  // in which polls at once become seldom
+  const std::int64_t at_first = waiter.polled();
   for (int i = 0; i < 4000; ++i) wait(i);
   const std::int64_t before = waiter.polled();
+  EXPECT_GT(before - at_first, 5 * MessageWait::kPollNanos);  // alarms are tried
   for (int i = 0; i < 800; ++i) wait(i);
   EXPECT_LE((waiter.polled() - before) / 800, MessageWait::kPollNanos / 10);
 }

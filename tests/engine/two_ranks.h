@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -44,6 +45,8 @@ class TestTransport final : public ForwardingTransport {
   }
   void Sleep(absl::Time until) override {
     ++sleeps;
+    const std::int64_t ns = absl::ToInt64Nanoseconds(until - absl::Now());
+    if (ns < shortest_sleep_ns) shortest_sleep_ns = ns;
     ForwardingTransport::Sleep(sleeps_until_woken ? absl::InfiniteFuture() : until);
   }
   std::optional<Note> TakeNote() override {
@@ -68,6 +71,7 @@ class TestTransport final : public ForwardingTransport {
   std::function<void()> on_drain;
   bool sleeps_until_woken = false;
   std::atomic<int> sleeps = 0;
+  std::atomic<std::int64_t> shortest_sleep_ns = std::numeric_limits<std::int64_t>::max();  // as asked for
 };
 
 // A program of rank 0 of two, for tests that need any program.
