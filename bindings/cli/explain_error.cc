@@ -42,7 +42,7 @@ std::string ExplainExtra(const CLI::App& app, const std::string& extra) {
   return absl::StrCat(is_flag ? "no flag '" : "no command '", extra, "'", Suggestion(extra, names));
 }
 
-// Names all required flags that are missing, where CLI11 names the first one.
+// Names all required arguments that are missing, where CLI11 names the first one.
 std::string ExplainMissing(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> missing;
   for (const CLI::Option* option : app.get_options()) {

@@ -31,15 +31,18 @@ double MessageSeconds(double least, double one_message_s, const LinkNanos& nanos
   return std::clamp(others_s / (2.0 * (nanos.peers - 1)), least, most);
 }
 
-// The same where ranks wait for each other's processors, in calls as in the crowd, because hosts share them: a message
-// to each of several peers then takes longer than as many messages of two ranks alone, one after the other. 0:
-// elsewhere.
-double CrowdedMessageSeconds(double one_message_s, const LinkNanos& nanos) {
-  constexpr double kMostRanksOfAProcessor = 4;
+// The seconds of a processor that each end of a message takes where ranks stand in line for processors, because their
+// hosts share them, in calls as in the crowd; 0 where ranks do not. A message to each of several peers then takes
+// longer than as many messages of two ranks alone, one after the other.
+double SecondsInCrowd(double one_message_s, const LinkNanos& nanos) {
+  constexpr double kLeastInLine = 0.2;   // of the time
+  constexpr double kMostTimesAlone = 4;  // a rank that was stopped meanwhile must not make every message slow
   if (nanos.peers < 2) return 0;
+  const auto crowd = static_cast<double>(nanos.crowd);
+  if (static_cast<double>(nanos.in_line) < kLeastInLine * crowd) return 0;
   const double alone_s = one_message_s / 2;
-  const double in_crowd_s = static_cast<double>(nanos.crowd) * 1e-9 / (2.0 * nanos.peers);
-  return in_crowd_s > alone_s ? std::min(in_crowd_s, kMostRanksOfAProcessor * alone_s) : 0;
+  const double in_crowd_s = crowd * 1e-9 / (2.0 * nanos.messages);
+  return in_crowd_s > alone_s ? std::min(in_crowd_s, kMostTimesAlone * alone_s) : 0;
 }
 
 }  // namespace
@@ -59,7 +62,7 @@ LinkModel FitLink(const LinkModel& standard, double step_s, const LinkNanos& nan
     fit.latency_s *= slower;
     fit.message_s *= slower;
   }
-  if (between_nodes) fit.message_s = std::max(fit.message_s, CrowdedMessageSeconds(message_s, nanos));
+  if (between_nodes) fit.message_s = std::max(fit.message_s, SecondsInCrowd(message_s, nanos));
   if (between_nodes && narrower > 1) {
     fit.bytes_per_s = 1 / (1 / link.bytes_per_s + byte_s - PredictedPerByte(link));
   } else {

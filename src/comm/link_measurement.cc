@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/processor_line.h"
 #include "comm/link_fit.h"
 #include "comm/link_times.h"
 #include "tutti/selector.h"
@@ -43,6 +43,13 @@ constexpr int kLargestCrowd = 64;
 int RanksOnOtherNodes(const Communicator& world) {
   const std::vector<int>& nodes = world.plan_options().nodes;
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), [&](int node) { return node != nodes[0]; }));
+}
+
+int MostRanksOfANode(const Communicator& world) {
+  const std::vector<int>& nodes = world.plan_options().nodes;
+  std::ptrdiff_t most = 0;
+  for (const int node : nodes) most = std::max(most, std::count(nodes.begin(), nodes.end(), node));
+  return static_cast<int>(most);
 }
 
 // One of the two ranks that measure their link.
@@ -116,28 +123,46 @@ absl::Status TellAll(Communicator& world, absl::Span<std::int64_t> numbers, Rank
       .Wait();
 }
 
-// The nanoseconds in which every rank sends every other rank a few bytes: the mean on rank 0 of a few runs without the
-// slowest ones, in which a rank may have lost its processor. A median would be no guide: in every other run the
-// messages of ranks that are ahead have come already.
-absl::StatusOr<std::int64_t> MeasureCrowd(Communicator& world) {
+// Adds to `nanos` how long every rank sends every other rank a few bytes: the means over all ranks, and over a few runs
+// without the slowest ones, in which a rank may have been stopped. A median would be no guide: in every other run the
+// messages of ranks that are ahead have come already. Nor would one rank be: of ranks that share processors, some have
+// one for themselves for a while.
+absl::Status MeasureCrowd(Communicator& world, LinkNanos& nanos) {
   constexpr int kRuns = 10;
   constexpr int kCounted = 8;
+  // The calls name their schedules, as in TellAll.
   const absl::StatusOr<const Schedule*> pairwise = FindSchedule(Collective::kAllToAll, "pairwise");
   if (!pairwise.ok()) return pairwise.status();
+  const absl::StatusOr<const Schedule*> doubling = FindSchedule(Collective::kAllReduce, "recursive_doubling");
+  if (!doubling.ok()) return doubling.status();
   const std::vector<std::int32_t> in(static_cast<std::size_t>(world.size()));
   std::vector<std::int32_t> out(in.size());
-  std::array<std::int64_t, kRuns> nanos = {};
-  for (std::int64_t& run : nanos) {
+  const ProcessorLine line;                                       // of this thread, which drives its calls
+  std::array<std::pair<std::int64_t, std::int64_t>, kRuns> runs;  // nanoseconds, and those of them in line
+  for (auto& [time, in_line] : runs) {
+    const std::int64_t line_before = line.Nanos();
     const std::int64_t start = MonotonicNanos();
-    const absl::Status status =
+    absl::Status status =
         world.AllToAll(in.data(), out.data(), 1, DType::kI32, {.schedule = *pairwise, .caller_drives = true}).Wait();
     if (!status.ok()) return status;
-    run = MonotonicNanos() - start;
+    time = MonotonicNanos() - start;
+    in_line = line.Nanos() - line_before;
   }
-  std::sort(nanos.begin(), nanos.end());
-  std::int64_t mean = std::accumulate(nanos.begin(), nanos.begin() + kCounted, std::int64_t{0}) / kCounted;
-  if (absl::Status status = TellAll(world, {&mean, 1}, /*from=*/0); !status.ok()) return status;
-  return mean;
+  std::sort(runs.begin(), runs.end());
+  std::array<std::int64_t, 2> means = {};
+  for (int run = 0; run < kCounted; ++run) {
+    means[0] += runs[run].first / kCounted;
+    means[1] += runs[run].second / kCounted;
+  }
+  if (absl::Status status =
+          world.AllReduce(means.data(), means.data(), 2, DType::kI64, ReduceOp::kSum, {.schedule = *doubling}).Wait();
+      !status.ok()) {
+    return status;
+  }
+  nanos.crowd = means[0] / world.size();
+  nanos.in_line = means[1] / world.size();
+  nanos.messages = world.size() - 1;
+  return absl::OkStatus();
 }
 
 // All ranks of the world end with what the pair measured.
@@ -170,10 +195,10 @@ absl::StatusOr<CostModel> MeasureLinks(Communicator& world, const CostModel& mod
     if (!nanos.ok()) return nanos.status();
     const int peers = RanksOnOtherNodes(world);
     if (between && peers > 1 && world.size() <= kLargestCrowd) {  // one peer would tell nothing: FitLink
-      const absl::StatusOr<std::int64_t> crowd = MeasureCrowd(world);
-      if (!crowd.ok()) return crowd.status();
-      nanos->crowd = *crowd;
+      if (absl::Status status = MeasureCrowd(world, *nanos); !status.ok()) return status;
       nanos->peers = peers;
+      // The model itself lets the ranks of a node take turns on the node's processors.
+      if (model.cores_per_node > 0 && MostRanksOfANode(world) > model.cores_per_node) nanos->in_line = 0;
     }
     LinkModel& link = between ? measured.between_nodes : measured.within_node;
     link = FitLink(link, model.step_s, *nanos, between);

@@ -16,8 +16,12 @@ struct LinkNanos {
   std::int64_t trip = 0;      // a few bytes there and back
   std::int64_t exchange = 0;  // `bytes` in both directions at once, beyond a trip
   std::int64_t bytes = 0;
-  std::int64_t crowd = 0;  // a few bytes to and from `peers` ranks of other nodes at once, while all ranks do so
-  int peers = 0;           // 0: not measured
+  // A few bytes to and from all other ranks, `messages` of them, at once, while all ranks do so, and for how long of
+  // that time a rank stood in line for a processor; `peers` of the other ranks are on other nodes than rank 0.
+  std::int64_t crowd = 0;
+  std::int64_t in_line = 0;
+  int messages = 0;
+  int peers = 0;  // 0: not measured
 };
 
 // `exchange(bytes)` tells the peer `bytes`, lets both send so many bytes at once, and returns the nanoseconds until

@@ -51,14 +51,17 @@ TEST(LinkFitTest, MessagesAtOnceTellWhatProcessorsSpend) {
 }
 
 // Two ranks alone take 40 µs for a message, and three messages to and from each of four ranks take 240 µs, not 120.
-TEST(LinkFitTest, RanksThatShareProcessorsWaitForThem) {
+TEST(LinkFitTest, RanksThatShareProcessorsStandInLineForThem) {
   const LinkModel before = DefaultCostModel().between_nodes;
-  LinkNanos nanos{.trip = 80'000, .exchange = 8 * kLong, .bytes = kLong, .crowd = 240'000, .peers = 3};
+  LinkNanos nanos{.trip = 80'000, .exchange = 8 * kLong, .bytes = kLong, .crowd = 240'000, .messages = 3, .peers = 3};
+  // On hosts with processors of their own, one of which is further away.
+  EXPECT_NEAR(FitLink(before, 0, nanos, /*between_nodes=*/true).message_s, 20e-6, 1e-6);
+  nanos.in_line = 100'000;
   const LinkModel after = FitLink(before, 0, nanos, /*between_nodes=*/true);
   EXPECT_NEAR(after.message_s, 40e-6, 1e-9);
   EXPECT_NEAR(Predicted(after, nanos.bytes) - Predicted(after, 0), static_cast<double>(nanos.exchange), 10);
   // A rank that was stopped meanwhile does not make every message take seconds.
-  nanos.crowd = 10'000'000'000;
+  nanos.crowd = nanos.in_line = 10'000'000'000;
   EXPECT_NEAR(FitLink(before, 0, nanos, true).message_s, 80e-6, 1e-9);
 }
 

@@ -92,7 +92,7 @@ std::shared_ptr<const Program> OneMessage(Rank rank) {
   return Compile(*std::move(plan));
 }
 
-// Rank 1 waits for messages that come a little more than 1 ms later each, by the clock of the test.
+// Each message comes a little more than 1 ms after rank 1 has begun to wait for the message, by the clock of the test.
 TEST(EngineAlarm, ASleepEndsBeforeTheMessageIsDue) {
   constexpr int kWaits = 60;
   TwoRanks world(/*mapped=*/false, absl::Hours(10));

@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/processor_line.h"
 #include "bindings/cli/bench/percentile.h"
 #include "bindings/cli/bench/places.h"
+#include "bindings/cli/bench/wanted_processor.h"
 #include "bindings/cli/median.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"
@@ -106,7 +108,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   }
   const std::byte* const in = memory_.input(traffic_);
   std::byte* const out = memory_.output(traffic_);
-  const std::int64_t in_line = line_.has_value() ? line_->Nanos() : 0;
+  const std::int64_t in_line = line_ != nullptr ? line_->Nanos() : 0;
   const std::int64_t start = Now();
   for (int i = 0; i < measured.window; ++i) {
     if (absl::Status made = measured.caller->Enqueue(in, out); !made.ok()) return made;
@@ -115,7 +117,7 @@ absl::Status BenchRank::TimeWindow(Measured& measured) {
   if (absl::Status ended = measured.caller->Wait(); !ended.ok()) return ended;
   measured.times.push_back(Now() - start);
   measured.host_times.push_back(made - start);
-  if (line_.has_value()) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
+  if (line_ != nullptr) measured.in_line.push_back(in_line < 0 ? kUnknown : line_->Nanos() - in_line);
   return absl::OkStatus();
 }
 
@@ -186,7 +188,7 @@ absl::Status BenchRank::TimeCalls() {
     if (status.ok()) status = ReduceOverRanks(one.times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = ReduceOverRanks(one.host_times, DType::kI64, ReduceOp::kMax);
     if (status.ok()) status = GatherLongest(one, own);
-    if (status.ok() && line_.has_value()) status = GatherInLine(one);
+    if (status.ok() && line_ != nullptr) status = GatherInLine(one);
   }
   return status;
 }
@@ -315,7 +317,7 @@ absl::Status BenchRank::CheckAll() {
 absl::StatusOr<std::vector<BenchRow>> BenchRank::Measure(absl::Span<BenchCaller* const> callers) {
   measured_.clear();
   line_.reset();
-  if (options_.latency && !options_.on_device()) line_.emplace();
+  if (options_.latency && !options_.on_device()) line_ = std::make_shared<const ProcessorLine>();
   for (BenchCaller* const caller : callers) {
     const bool in_windows = options_.on_device() && !options_.rewrite;  // a rewritten input serves one call
     measured_.push_back({.caller = caller, .window = in_windows ? caller->most_calls() : 1});

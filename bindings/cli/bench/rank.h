@@ -3,6 +3,7 @@
 #define TUTTI_BINDINGS_CLI_BENCH_RANK_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,13 @@
 #include "bindings/cli/bench/caller.h"
 #include "bindings/cli/bench/memory.h"
 #include "bindings/cli/bench/options.h"
-#include "bindings/cli/bench/processor_line.h"
 #include "bindings/cli/pattern.h"
 #include "bindings/cli/traffic.h"
 #include "tutti/communicator.h"
+
+namespace tutti {
+class ProcessorLine;
+}
 
 namespace tutti::cli {
 
@@ -98,7 +102,7 @@ class BenchRank {
   const CallOptions& call_;
   const std::int64_t element_;
   std::vector<Measured> measured_;
-  std::optional<ProcessorLine> line_;  // of this rank's thread; nullopt where nothing is to be told of it
+  std::shared_ptr<const ProcessorLine> line_;  // of this rank's thread; null where nothing is to be told of it
   // What this rank, and then all ranks together, used in the windows that were timed last: see UsedSoFar.
   std::vector<std::int64_t> used_ = {0, 0, 0, 0};
 };

@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bindings/cli/bench/processor_line.h"
+#include "bindings/cli/bench/wanted_processor.h"
 
 namespace tutti::cli {
 namespace {

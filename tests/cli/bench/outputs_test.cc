@@ -14,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "bindings/cli/bench/processor_line.h"
+#include "base/processor_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

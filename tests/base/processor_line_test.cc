@@ -1,4 +1,4 @@
-#include "bindings/cli/bench/processor_line.h"
+#include "base/processor_line.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti::cli {
+namespace tutti {
 namespace {
 
 // Whether the thread has been bound to the processor on which the caller runs.
@@ -42,4 +42,4 @@ TEST(ProcessorLineTest, GrowsWhileAnotherThreadHasTheProcessor) {
 }
 
 }  // namespace
-}  // namespace tutti::cli
+}  // namespace tutti

@@ -1,16 +1,10 @@
 // How long a thread has stood in line for a processor: it could run, and other threads ran instead.
-#ifndef TUTTI_BINDINGS_CLI_BENCH_PROCESSOR_LINE_H_
-#define TUTTI_BINDINGS_CLI_BENCH_PROCESSOR_LINE_H_
+#ifndef TUTTI_BASE_PROCESSOR_LINE_H_
+#define TUTTI_BASE_PROCESSOR_LINE_H_
 
 #include <cstdint>
 
-namespace tutti::cli {
-
-// Whether a call was long for want of a processor: a rank stood in line for half of what the call took beyond the
-// median of the calls, or longer.
-inline bool WantedProcessor(double in_line, double time, double median) {
-  return in_line > 0 && time > median && 2 * in_line >= time - median;
-}
+namespace tutti {
 
 class ProcessorLine {
  public:
@@ -28,6 +22,6 @@ class ProcessorLine {
   const int file_;
 };
 
-}  // namespace tutti::cli
+}  // namespace tutti
 
-#endif  // TUTTI_BINDINGS_CLI_BENCH_PROCESSOR_LINE_H_
+#endif  // TUTTI_BASE_PROCESSOR_LINE_H_

@@ -1,4 +1,4 @@
-#include "bindings/cli/bench/processor_line.h"
+#include "base/processor_line.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace tutti::cli {
+namespace tutti {
 
 ProcessorLine::ProcessorLine() : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 ProcessorLine::~ProcessorLine() {
@@ -32,4 +32,4 @@ std::int64_t ProcessorLine::Nanos() const {
   return counts ? nanos : -1;
 }
 
-}  // namespace tutti::cli
+}  // namespace tutti
