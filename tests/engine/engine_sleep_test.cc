@@ -15,9 +15,15 @@ namespace {
 
 constexpr CallOptions kDrives = {.caller_drives = true};
 
+std::shared_ptr<const Program> ProgramOf(PlanBuilder b) {
+  absl::StatusOr<Plan> plan = std::move(b).Build();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return Compile(*std::move(plan));
+}
+
 // Two turns, in which one rank waits for a message and for a signal at once. The message is sent only when that rank
 // has answered the signal.
-std::shared_ptr<const Program> ProgramOf(Rank rank) {
+std::shared_ptr<const Program> TwoTurns(Rank rank) {
   PlanBuilder b("turns", {.collective = Collective::kBarrier}, rank, 2, {.peers_mapped = true});
   const Ref mine = b.Scratch(DType::kU8, 1);
   const Ref early = b.Scratch(DType::kU8, 1);
@@ -32,9 +38,7 @@ std::shared_ptr<const Program> ProgramOf(Rank rank) {
       b.Send(1 - rank, mine);
     }
   }
-  absl::StatusOr<Plan> plan = std::move(b).Build();
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return Compile(*std::move(plan));
+  return ProgramOf(std::move(b));
 }
 
 class EngineSleep : public testing::Test {
@@ -50,7 +54,7 @@ class EngineSleep : public testing::Test {
     for (const Rank rank : {0, 1}) {
       // A sleep that nobody ends makes the test hang.
       world_.ranks[rank].transport->sleeps_until_woken = true;
-      calls_.push_back(Call::Create(ProgramOf(rank), *world_.ranks[rank].channel));
+      calls_.push_back(Call::Create(TwoTurns(rank), *world_.ranks[rank].channel));
     }
   }
   absl::Status Run(Rank rank) {
@@ -87,9 +91,7 @@ std::shared_ptr<const Program> OneMessage(Rank rank) {
   const Ref bytes = b.Scratch(DType::kU8, 1);
   if (rank == 0) b.Send(1, bytes);
   if (rank == 1) b.Recv(0, bytes);
-  absl::StatusOr<Plan> plan = std::move(b).Build();
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return Compile(*std::move(plan));
+  return ProgramOf(std::move(b));
 }
 
 // Each message comes a little more than 1 ms after rank 1 has begun to wait for the message, by the clock of the test.

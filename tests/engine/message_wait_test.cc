@@ -42,7 +42,8 @@ class Waiter {
     now_ += nanos;
     wait_.Ended(now_);  // a poll that finds something at once, which is no wait
   }
-  // Of `waits` waits in a row, `after` each: in how many the thread was asleep when the message came.
+  // The number of waits, of `waits` in a row that last `after` each, in which the thread was asleep when the message
+  // came.
   int CountSlept(int waits, std::int64_t after) {
     int slept = 0;
     for (int i = 0; i < waits; ++i) slept += SleepsUntil(after) ? 1 : 0;

@@ -96,29 +96,25 @@ TEST(RecordOfAlgorithm, AnAlgorithmWithoutRoundsIsAnErrorOnAllRanks) {
   });
 }
 
-constinit const Algorithm kMomentum = {.name = "mine",
-                                       .summary = "",
-                                       .cost = "",
-                                       .exchanges = Exchanges::kMomentum,
-                                       .phase = Phase::kBackward,
-                                       .options = {},
-                                       .supports = Supports,
-                                       .build = Build,
-                                       .optimizer = "Mine"};
+constexpr Algorithm Momentum(absl::string_view name, absl::string_view optimizer,
+                             absl::Span<const AlgorithmOption> options) {
+  return {.name = name,
+          .summary = "",
+          .cost = "",
+          .exchanges = Exchanges::kMomentum,
+          .phase = Phase::kBackward,
+          .options = options,
+          .supports = Supports,
+          .build = Build,
+          .optimizer = optimizer};
+}
 
 absl::Status AnyText(const AlgorithmOption& /*option*/, absl::string_view /*value*/) { return absl::OkStatus(); }
 constinit const AlgorithmOption kOddOptions[] = {{"warmup_steps", "soon", "any text", "no number", AnyText},
                                                  {"freeze", "steps", "any text", "as of qadam", AnyText}};
-constinit const Algorithm kOdd = {.name = "odd",
-                                  .summary = "",
-                                  .cost = "",
-                                  .exchanges = Exchanges::kMomentum,
-                                  .phase = Phase::kBackward,
-                                  .options = kOddOptions,
-                                  .supports = Supports,
-                                  .build = Build,
-                                  .optimizer = "Odd"};
-constinit const Algorithm* const kAlgorithms[] = {&kMomentum, &kOdd};
+constinit const Algorithm kWithoutOptions = Momentum("mine", "Mine", {});
+constinit const Algorithm kWithOddOptions = Momentum("odd", "Odd", kOddOptions);
+constinit const Algorithm* const kAlgorithms[] = {&kWithoutOptions, &kWithOddOptions};
 
 // Makes a QAdam for `strategy`, in a process that has kAlgorithms; exits with the error.
 [[noreturn]] void MakeQAdamFor(const std::string& strategy) {
