@@ -47,6 +47,19 @@ bool HasAny(const Residuals& residuals, const BucketContents& contents) {
   });
 }
 
+// The residual `state` of a world of `saved_size` ranks, as a world of `size` ranks would have it: what was held back
+// of an average over all ranks is held back of an average over `size` ranks. `name` is the residual's.
+Residual InWorldOf(int size, int saved_size, const CheckpointState& state, std::string name) {
+  Residual residual = {std::move(name), state.first_element, state.divisor,
+                       std::vector<float>(state.bytes.size() / sizeof(float))};
+  if (!residual.values.empty()) std::memcpy(residual.values.data(), state.bytes.data(), state.bytes.size());
+  if (state.divisor != saved_size || state.divisor == 1) return residual;
+  const double share = static_cast<double>(size) / static_cast<double>(saved_size);
+  for (float& value : residual.values) value = static_cast<float>(value * share);
+  residual.divisor = size;
+  return residual;
+}
+
 absl::Span<float> ValuesOf(const StatesOnHost& states, const StateRange& state) {
   return {reinterpret_cast<float*>(states.AddressOf(state)), static_cast<std::size_t>(state.range.count())};
 }
@@ -165,12 +178,9 @@ absl::StatusOr<Residuals> TakeOver(const std::vector<Checkpoint>& checkpoints, c
           return misfit("parameter ", key, " has ", bucket.count, " elements, of other ranks ", count);
         }
         if (!mine) continue;
-        Residual residual = {state.name.substr(end + 1), state.first_element, state.divisor,
-                             std::vector<float>(state.bytes.size() / sizeof(float))};
-        if (!residual.values.empty()) std::memcpy(residual.values.data(), state.bytes.data(), state.bytes.size());
         ParameterResiduals& of = residuals[key];
         of.count = bucket.count;
-        of.residuals.push_back(std::move(residual));
+        of.residuals.push_back(InWorldOf(owner.size, checkpoint.owner.size, state, state.name.substr(end + 1)));
       }
     }
   }
