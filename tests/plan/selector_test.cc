@@ -223,6 +223,9 @@ TEST(SelectorTest, FewBytesTravelAtOnceWhereTheWayIsLong) {
   EXPECT_EQ(chosen(Collective::kAllReduce, 4, 500e-6, 10e-6), "one_shot");
   EXPECT_EQ(chosen(Collective::kReduceScatter, 64, 500e-6, 10e-6), "pairwise");
   EXPECT_EQ(chosen(Collective::kAllGather, 64, 500e-6, 10e-6), "pairwise");
+  EXPECT_EQ(chosen(Collective::kBroadcast, 64, 500e-6, 10e-6), "linear");
+  EXPECT_EQ(chosen(Collective::kReduce, 64, 500e-6, 10e-6), "linear");
+  EXPECT_EQ(chosen(Collective::kBarrier, 0, 500e-6, 10e-6), "pairwise");
   EXPECT_EQ(chosen(Collective::kAllReduce, 4, 10e-6, 20e-6), "recursive_doubling");
   EXPECT_NE(chosen(Collective::kAllReduce, 1 << 20, 500e-6, 10e-6), "one_shot");
 }

@@ -301,6 +301,43 @@ TEST(ReduceBinomial, EveryRankButTheRootSendsOnce) {
 }
 
 // Every rank passes the buffer on once, in pieces, and waits for no more than a piece before it begins.
+// Schedules that wait only once for the way from node to node: no rank sends what has come from another.
+TEST(Linear, OnlyTheRootOrTheOthersSend) {
+  for (const Rank root : {0, 3}) {
+    for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {
+      CollectiveSpec spec = SpecOf(collective, 100);
+      spec.root = root;
+      spec.dtype = DType::kBF16;  // of which sums travel as inputs, not as wider partials
+      const std::vector<Plan> plans = PlansOf(spec, "linear", 5);
+      ASSERT_EQ(plans.size(), 5);
+      for (const Plan& plan : plans) {
+        const bool sends_all = collective == Collective::kBroadcast;
+        const std::int64_t at_root = plan.rank == root ? 4 : 0;
+        const std::int64_t elsewhere = plan.rank == root ? 0 : 1;
+        EXPECT_EQ(StepsOf(plan, StepKind::kSend), sends_all ? at_root : elsewhere) << root << " " << plan.rank;
+        EXPECT_EQ(StepsOf(plan, StepKind::kRecv), sends_all ? elsewhere : at_root) << root << " " << plan.rank;
+        EXPECT_EQ(WireBytes(plan), StepsOf(plan, StepKind::kSend) * 100 * SizeOf(DType::kBF16));
+      }
+    }
+  }
+}
+
+TEST(ReduceLinear, NeedsEightSegmentsOfScratchForEachPeerHoweverLongTheBuffer) {
+  const CollectiveSpec spec = SpecOf(Collective::kReduce, std::int64_t{256} << 20);
+  const absl::StatusOr<const Schedule*> linear = FindSchedule(Collective::kReduce, "linear");
+  ASSERT_TRUE(linear.ok());
+  const absl::StatusOr<Plan> plan = BuildPlan(**linear, spec, 0, 4, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->scratch_bytes, 3 * 8 * PlanOptions().segment_bytes);
+}
+
+TEST(BarrierPairwise, SendsATokenToEveryOtherRank) {
+  for (const Plan& plan : PlansOf(SpecOf(Collective::kBarrier, 0), "pairwise", 5)) {
+    EXPECT_EQ(StepsOf(plan, StepKind::kSend), 4);
+    EXPECT_EQ(WireBytes(plan), 4);
+  }
+}
+
 TEST(Chains, SendEveryByteOnceInPieces) {
   constexpr std::int64_t kCount = 1 << 20;
   for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {

@@ -35,30 +35,48 @@ inline void ExchangePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, co
   SendPairwise(b, leaving, [&](Rank from) { return arriving[from]; });
 }
 
-// Sends leaving[q] to every rank q, and combines what all ranks sent this rank, in rank order, into `result`;
-// leaving[0] is the longest. Long ones travel slice after slice: a slice is reduced while the next ones are on their
-// way.
-inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, const Ref& result) {
+// Calls `visit` with the first element and the length of each slice, in turn, of `count` elements that travel slice
+// after slice: a slice is reduced while the next ones are on their way.
+inline void ForEachSlice(const PlanBuilder& b, std::int64_t count,
+                         absl::FunctionRef<void(std::int64_t, std::int64_t)> visit) {
+  const std::int64_t slice = ElementsPerSegment(b, b.in().dtype);
+  for (std::int64_t begin = 0; begin < count; begin += slice) visit(begin, std::min(slice, count - begin));
+}
+
+// Combines own[this rank] and what arrives from all other ranks, in rank order, into `result`, slice after slice.
+// `exchange` gets the slices of `own`, of which own[0] is the longest, and the function that says where what a rank
+// sends arrives.
+inline void ReduceArrivals(
+    PlanBuilder& b, const std::vector<Ref>& own, const Ref& result,
+    absl::FunctionRef<void(const std::vector<Ref>& slices, absl::FunctionRef<Ref(Rank)> arriving)> exchange) {
   // For each sender, scratch for as many slices as are on the wire or being reduced at a time, used in turn.
   constexpr std::int64_t kMostPlaces = 8;
   const DType dtype = b.in().dtype;
-  const std::int64_t longest = leaving[0].count();
+  const std::int64_t longest = own[0].count();
   if (longest == 0) return;
   const std::int64_t slice = std::min(ElementsPerSegment(b, dtype), longest);
   const std::int64_t places = std::min((longest + slice - 1) / slice, kMostPlaces);
-  std::vector<Ref> arrivals(leaving.size());
+  std::vector<Ref> arrivals(own.size());
   for (Rank from = 0; from < b.size(); ++from) {
     if (from != b.rank()) arrivals[from] = b.Scratch(dtype, places * slice);
   }
-  for (std::int64_t i = 0; i * slice < longest; ++i) {
-    const std::vector<Ref> slices = SlicesOf(leaving, i * slice, slice);
-    const Ref reduced = SliceOf(result, i * slice, slice);
+  ForEachSlice(b, longest, [&](std::int64_t begin, std::int64_t) {
+    const std::vector<Ref> slices = SlicesOf(own, begin, slice);
+    const Ref reduced = SliceOf(result, begin, slice);
     std::vector<Ref> operands = slices;
-    SendPairwise(b, slices, [&](Rank from) {
-      return operands[from] = arrivals[from].Elements(i % places * slice, reduced.count());
+    exchange(slices, [&](Rank from) {
+      return operands[from] = arrivals[from].Elements(begin / slice % places * slice, reduced.count());
     });
     b.Reduce(reduced, operands, b.spec().op);
-  }
+  });
+}
+
+// Sends leaving[q] to every rank q, and combines what all ranks sent this rank, in rank order, into `result`;
+// leaving[0] is the longest. Long ones travel slice after slice.
+inline void ReducePairwise(PlanBuilder& b, const std::vector<Ref>& leaving, const Ref& result) {
+  ReduceArrivals(b, leaving, result, [&](const std::vector<Ref>& slices, absl::FunctionRef<Ref(Rank)> arriving) {
+    SendPairwise(b, slices, arriving);
+  });
 }
 
 // Sending to all ranks at once is chosen between nodes only, where messages are long on their way, and in worlds of few
