@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "bindings/cli/median.h"
+#include "base/median.h"
 
 namespace tutti::gpu {
 
@@ -28,7 +28,7 @@ class Series {
   }
   void Clear() { seconds_.clear(); }
 
-  double Median() const { return seconds_.empty() ? 0 : cli::MedianOf(seconds_); }
+  double Median() const { return seconds_.empty() ? 0 : MedianOf(seconds_); }
   double Quantile(double share) const {
     if (seconds_.empty()) return 0;
     std::vector<double> sorted = seconds_;

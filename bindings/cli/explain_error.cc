@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bindings/cli/nearest.h"
+#include "bindings/cli/suggestion.h"
 
 namespace tutti::cli {
 namespace {

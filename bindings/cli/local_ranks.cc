@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bindings/cli/sizes.h"
+#include "base/config.h"
 #include "tutti/bootstrap.h"
-#include "tutti/config.h"
 #include "tutti/store.h"
 #include "tutti/transport.h"
 
@@ -26,21 +25,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Join(const Bootstrap& bootstrap, c
   return Communicator::Create(bootstrap, *std::move(transport), options);
 }
 
-// The region of a rank, as TUTTI_ARENA_BYTES says; Communicator::Create reads the variable only for a transport of its
-// own making.
-absl::StatusOr<TransportOptions> RegionOfEnvironment() {
-  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
-  if (!entries.ok()) return entries.status();
-  TransportOptions region;
-  for (const ConfigEntry& entry : *entries) {
-    if (entry.name != "TUTTI_ARENA_BYTES") continue;
-    const absl::StatusOr<std::int64_t> bytes = ParseBytes(entry.value);
-    if (!bytes.ok()) return bytes.status();
-    region.region_bytes = *bytes;
-  }
-  return region;
-}
-
 // How far an error may be from its cause: a rank that returns an error leaves, so that calls of its peers are
 // Unavailable, and calls that those peers then abort are Aborted.
 int DistanceFromCause(const absl::Status& error) {
@@ -53,8 +37,10 @@ int DistanceFromCause(const absl::Status& error) {
 absl::Status RunLocalRanks(int ranks, absl::string_view transport,
                            const std::function<CommunicatorOptions(Rank)>& options_of,
                            const std::function<absl::Status(Communicator&)>& body) {
-  const absl::StatusOr<TransportOptions> region = RegionOfEnvironment();
-  if (!region.ok()) return region.status();
+  const absl::StatusOr<Config> config = ParseConfig(ProcessEnvironment());
+  if (!config.ok()) return config.status();
+  // Communicator::Create reads TUTTI_ARENA_BYTES only for a transport of its own making.
+  const TransportOptions region{.region_bytes = config->arena_bytes};
   const std::shared_ptr<InprocHub> hub = transport == "inproc" ? MakeInprocHub(ranks) : nullptr;
   const std::shared_ptr<Store> store = MakeMemoryStore();
   std::vector<absl::Status> results(static_cast<std::size_t>(ranks));
@@ -74,7 +60,7 @@ absl::Status RunLocalRanks(int ranks, absl::string_view transport,
                               .job_id = "threads",
                               .launcher = "single"};
       const absl::StatusOr<std::unique_ptr<Communicator>> communicator =
-          Join({identity, store}, hub, *region, options_of(rank));
+          Join({identity, store}, hub, region, options_of(rank));
       results[static_cast<std::size_t>(rank)] = communicator.ok() ? body(**communicator) : communicator.status();
     };
     try {

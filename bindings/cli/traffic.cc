@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bindings/cli/nearest.h"
+#include "bindings/cli/suggestion.h"
 
 namespace tutti::cli {
 namespace {

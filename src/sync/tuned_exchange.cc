@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "sync/agreement.h"
 
 namespace tutti {

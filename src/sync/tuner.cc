@@ -65,10 +65,4 @@ void Tuner::EndChanges() {
   stage_ = best_.tuning == start_.tuning ? Stage::kDone : Stage::kStartAgain;
 }
 
-double MedianOf(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  const std::size_t half = times.size() / 2;
-  return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
-}
-
 }  // namespace tutti

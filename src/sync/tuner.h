@@ -58,9 +58,6 @@ class Tuner {
   TuningTrial best_;
 };
 
-// The median of `times`, of which there is at least one.
-double MedianOf(std::vector<double> times);
-
 }  // namespace tutti
 
 #endif  // TUTTI_SYNC_TUNER_H_

@@ -94,11 +94,5 @@ TEST(Tuner, EndsAfterTheStartWithoutChanges) {
   EXPECT_EQ(tuner.trials().size(), 1);
 }
 
-TEST(Tuner, MediansLeaveOutOutliers) {
-  EXPECT_EQ(MedianOf({3}), 3);
-  EXPECT_EQ(MedianOf({9, 1, 2}), 2);
-  EXPECT_EQ(MedianOf({4, 100, 2, 1}), 3);
-}
-
 }  // namespace
 }  // namespace tutti

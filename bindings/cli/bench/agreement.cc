@@ -3,13 +3,11 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "base/config.h"
 #include "bindings/cli/sizes.h"
-#include "tutti/config.h"
 
 namespace tutti::cli {
 namespace {
@@ -19,17 +17,6 @@ std::string Given(bool given) { return given ? "yes" : "no"; }
 template <typename Values>
 std::string NamesOf(const Values& values) {
   return absl::StrJoin(values, ",", [](std::string* out, auto value) { absl::StrAppend(out, Name(value)); });
-}
-
-// TUTTI_TIMEOUT as it is in force; ranks have no communicator yet that knows it.
-absl::StatusOr<absl::Duration> Timeout() {
-  const absl::StatusOr<std::vector<ConfigEntry>> entries = EffectiveConfig();
-  if (!entries.ok()) return entries.status();
-  double seconds = 0;
-  for (const ConfigEntry& entry : *entries) {
-    if (entry.name == "TUTTI_TIMEOUT" && absl::SimpleAtod(entry.value, &seconds)) return absl::Seconds(seconds);
-  }
-  return absl::InternalError("the configuration has no TUTTI_TIMEOUT in seconds");
 }
 
 }  // namespace
@@ -64,10 +51,10 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(const BenchFlags& flag
 }
 
 absl::Status CheckAgreementOnFlags(const Bootstrap& bootstrap, const BenchFlags& flags) {
-  const absl::StatusOr<absl::Duration> timeout = Timeout();
-  if (!timeout.ok()) return timeout.status();
+  const absl::StatusOr<Config> config = ParseConfig(ProcessEnvironment());
+  if (!config.ok()) return config.status();
   absl::Status agreed = CheckAgreement(*bootstrap.store, "tutti bench", bootstrap.identity.rank,
-                                       bootstrap.identity.size, FieldsOf(flags), absl::Now() + *timeout);
+                                       bootstrap.identity.size, FieldsOf(flags), absl::Now() + config->timeout);
   if (!absl::IsInvalidArgument(agreed)) return WithHintOnRefusal(std::move(agreed));
   return absl::InvalidArgumentError(absl::StrCat("tutti bench was started with different arguments: ", agreed.message(),
                                                  "; give all ranks the same arguments (only files may differ)"));

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/median.h"
 #include "base/processor_line.h"
 #include "bindings/cli/bench/percentile.h"
 #include "bindings/cli/bench/places.h"
 #include "bindings/cli/bench/wanted_processor.h"
-#include "bindings/cli/median.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"
 

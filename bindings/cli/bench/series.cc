@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/median.h"
 #include "bindings/cli/bench/places.h"
-#include "bindings/cli/median.h"
 
 namespace tutti::cli {
 namespace {

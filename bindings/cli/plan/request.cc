@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "bindings/cli/nearest.h"
+#include "bindings/cli/suggestion.h"
 #include "tutti/algorithm.h"
 #include "tutti/schedule.h"
 #include "tutti/selector.h"

@@ -1,8 +1,8 @@
-#include "bindings/cli/median.h"
+#include "base/median.h"
 
 #include "gtest/gtest.h"
 
-namespace tutti::cli {
+namespace tutti {
 namespace {
 
 TEST(MedianTest, IsTheMiddleOrTheMeanOfTheTwoInTheMiddle) {
@@ -13,4 +13,4 @@ TEST(MedianTest, IsTheMiddleOrTheMeanOfTheTwoInTheMiddle) {
 }
 
 }  // namespace
-}  // namespace tutti::cli
+}  // namespace tutti

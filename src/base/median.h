@@ -1,12 +1,12 @@
-// The median by which measured times are told.
-#ifndef TUTTI_BINDINGS_CLI_MEDIAN_H_
-#define TUTTI_BINDINGS_CLI_MEDIAN_H_
+// The median, by which measured times are told where a few of them may be far too long.
+#ifndef TUTTI_BASE_MEDIAN_H_
+#define TUTTI_BASE_MEDIAN_H_
 
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
-namespace tutti::cli {
+namespace tutti {
 
 // The median of `values`, of which there is at least one: of an even number of values, the mean of the two in the
 // middle.
@@ -16,6 +16,6 @@ inline double MedianOf(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-}  // namespace tutti::cli
+}  // namespace tutti
 
-#endif  // TUTTI_BINDINGS_CLI_MEDIAN_H_
+#endif  // TUTTI_BASE_MEDIAN_H_
