@@ -15,6 +15,9 @@
 //   m ← average of all m_r
 //   x ← x - lr/(1 - beta1^t) · m / (√v̂ + eps)
 //
+// t counts the steps of each parameter that have changed the parameter, as torch's Adam counts, and w is its t when the
+// warm-up ends: a parameter that is left untouched in a step (QAdam::Step) does not count that step.
+//
 // m and v are f32; every operation is rounded to f32 by itself, in the order written, and 16-bit weights once more. All
 // ranks end every step with equal bits.
 //
@@ -53,7 +56,8 @@ inline constexpr int kQAdamCompressed = 1;
 // In a step, every rank makes the calls of Synchronizer up to FinishBackward, and then calls Step in place of an
 // optimizer. After the warm-up GradientView(i) holds momentum once FinishBackward has returned: what is done to
 // gradients between the two calls (clipping) is then done to momentum, and gradients must be zeroed before the next
-// backward adds to them. All ranks may leave out the call of Step together; the step then counts for nothing.
+// backward adds to them. All ranks may leave out the call of Step together: weights, m, v and t then are as they were
+// before the backward, and residuals of error feedback are those that the exchange of this backward has left.
 //
 // Not thread-safe, but for ReplaceGradient.
 class QAdam final : public MomentumSource {
@@ -96,10 +100,10 @@ class QAdam final : public MomentumSource {
   // Tells that the weights of parameter `i` have moved to `data`. Between steps only.
   void SetWeights(int i, void* data) { weights_[i].data = data; }
 
-  std::int64_t step() const { return step_; }  // t: steps taken, those before the state was saved included
+  std::int64_t step() const { return step_; }  // steps taken, those before the state was saved included
   bool frozen() const { return frozen_; }      // the warm-up is over
 
-  // The state m, v, t and the phase, bit for bit; equal on all ranks. Between steps only. Empty, which LoadState
+  // The state m, v, every t and the phase, bit for bit; equal on all ranks. Between steps only. Empty, which LoadState
   // refuses, when m and v cannot be read from a GPU.
   std::string SaveState() const;
   // Loads what SaveState returned for the same parameters, with any number of ranks; all ranks must load it.
@@ -124,6 +128,8 @@ class QAdam final : public MomentumSource {
   absl::StatusOr<absl::Span<float>> OnHost(float* moments, std::vector<float>& copy) const;
   void UpdateWeights(int i);
   absl::Status EndStepOfWarmUp();
+  // 1 - beta2^t of parameter `i`, by which its v is divided; 1 before the first step that changes the parameter.
+  double VarianceCorrection(std::size_t i) const;
   absl::StatusOr<bool> VarianceSettled();
   std::int64_t Period() const;
   absl::StatusOr<double> VarianceNorm() const;
@@ -144,6 +150,7 @@ class QAdam final : public MomentumSource {
   float* m_ = nullptr;
   float* v_ = nullptr;
   std::int64_t step_ = 0;
+  std::vector<std::int64_t> changes_;  // of each parameter: t, the steps that have changed the parameter
   bool frozen_ = false;
   double last_norm_ = 0;  // norm of v, when VarianceSettled last computed it
 

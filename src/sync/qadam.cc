@@ -24,7 +24,7 @@ namespace {
 constexpr double kSettledRatio = 0.96;       // ratio of the norms of v, a period apart, from which v counts as settled
 constexpr double kVarianceFloor = 1e-4;      // the floor of the variance, as a multiple of the mean of v
 constexpr std::int64_t kMagic = 0x51545554;  // "TUTQ"
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 // The shortest text that reads back as exactly `value`.
 std::string Exactly(double value) {
@@ -117,6 +117,7 @@ QAdam::QAdam(Synchronizer& synchronizer, std::vector<Weights> weights, std::vect
     gradients_.push_back(synchronizer_.GradientView(static_cast<int>(gradients_.size())));
     elements_ += parameter.count;
   }
+  changes_.resize(ranges_.size());
 }
 
 BucketMemory& QAdam::memory() const { return *synchronizer_.impl_->context.memory; }
@@ -202,7 +203,8 @@ absl::StatusOr<int> QAdam::BeginBackward() {
 void QAdam::ReplaceGradient(int i, void* stream) {
   if (!frozen_) return;
   memory().BlendIntoMomentum(stream, synchronizer_.parameters()[i].dtype, gradients_[i].get(), weights_[i].data,
-                             m_ + ranges_[i].begin, ranges_[i].count, FactorsOf(groups_[weights_[i].group], step_ + 1));
+                             m_ + ranges_[i].begin, ranges_[i].count,
+                             FactorsOf(groups_[weights_[i].group], changes_[i] + 1));
 }
 
 absl::Status QAdam::Step(absl::Span<const int> untouched) {
@@ -221,7 +223,7 @@ absl::Status QAdam::Step(absl::Span<const int> untouched) {
 
 void QAdam::UpdateWeights(int i) {
   const DType dtype = synchronizer_.parameters()[i].dtype;
-  const kernels::AdamFactors factors = FactorsOf(groups_[weights_[i].group], step_);
+  const kernels::AdamFactors factors = FactorsOf(groups_[weights_[i].group], ++changes_[i]);
   float* const m = m_ + ranges_[i].begin;
   float* const v = v_ + ranges_[i].begin;
   if (frozen_) {
@@ -246,6 +248,11 @@ std::int64_t QAdam::Period() const {
   return std::llround(1 / (1 - beta2));
 }
 
+double QAdam::VarianceCorrection(std::size_t i) const {
+  if (changes_[i] == 0) return 1;
+  return 1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(changes_[i]));
+}
+
 absl::StatusOr<double> QAdam::VarianceNorm() const {
   std::vector<float> copy;
   const absl::StatusOr<absl::Span<float>> v = OnHost(v_, copy);
@@ -254,7 +261,7 @@ absl::StatusOr<double> QAdam::VarianceNorm() const {
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     double sum = 0;
     for (std::int64_t k = 0; k < ranges_[i].count; ++k) sum += (*v)[static_cast<std::size_t>(ranges_[i].begin + k)];
-    norm += sum / (1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_)));
+    norm += sum / VarianceCorrection(i);
   }
   return norm;
 }
@@ -282,7 +289,7 @@ absl::Status QAdam::Freeze() {
   const absl::StatusOr<absl::Span<float>> variance = OnHost(v_, copy);
   if (!variance.ok()) return variance.status();
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    const double correction = 1 - std::pow(groups_[weights_[i].group].beta2, static_cast<double>(step_));
+    const double correction = VarianceCorrection(i);
     const auto begin = variance->begin() + ranges_[i].begin;
     const auto end = begin + ranges_[i].count;
     double sum = 0;
@@ -316,10 +323,11 @@ std::string QAdam::SaveState() const {
   writer.Number(frozen_ ? 1 : 0);
   writer.Number(std::bit_cast<std::int64_t>(last_norm_));
   writer.Number(static_cast<std::int64_t>(ranges_.size()));
-  for (const Range& range : ranges_) {
-    const std::int64_t bytes = range.count * static_cast<std::int64_t>(sizeof(float));
-    writer.Bytes(m->data() + range.begin, bytes);
-    writer.Bytes(v->data() + range.begin, bytes);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const std::int64_t bytes = ranges_[i].count * static_cast<std::int64_t>(sizeof(float));
+    writer.Number(changes_[i]);
+    writer.Bytes(m->data() + ranges_[i].begin, bytes);
+    writer.Bytes(v->data() + ranges_[i].begin, bytes);
   }
   return writer.Take();
 }
@@ -345,8 +353,14 @@ absl::Status QAdam::LoadState(const std::string& state) {
     return absl::InvalidArgumentError(
         absl::StrCat("the state has ", parameters, " parameters, expected ", ranges_.size()));
   }
+  std::vector<std::int64_t> changes;
   std::vector<absl::string_view> tensors;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    changes.push_back(reader.Number());
+    if (!reader.overrun() && (changes[i] < 0 || changes[i] > step)) {
+      return absl::InvalidArgumentError(absl::StrCat("the state is damaged: ", changes[i], " steps have changed ",
+                                                     synchronizer_.parameters()[i].name, ", must be 0 to ", step));
+    }
     const auto expected = static_cast<std::size_t>(ranges_[i].count) * sizeof(float);
     for (int tensor = 0; tensor < 2; ++tensor) {
       tensors.push_back(reader.Bytes());
@@ -370,6 +384,7 @@ absl::Status QAdam::LoadState(const std::string& state) {
     }
   }
   step_ = step;
+  changes_ = std::move(changes);
   frozen_ = frozen != 0;
   last_norm_ = last_norm;
   stepping_ = false;

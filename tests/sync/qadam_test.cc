@@ -277,6 +277,52 @@ TEST(QAdam, UnusedParametersGoOnWithTheirMomentum) {
   });
 }
 
+// As in torch's Adam, the steps of a parameter begin with its first gradient.
+TEST(QAdam, AParameterThatIsUsedLateBeginsAsAdamBegins) {
+  constexpr int kFirst = 9;  // the step in which c is used first
+  const std::vector<int> all = {};
+  const std::vector<int> without_c = {2};
+  const std::vector<Tensors> expected = ReferenceWeights(2, false, SomeGradient);
+  const std::vector<Tensors> expected_late = ReferenceWeights(
+      2, false, [](Rank rank, int step, int i, std::int64_t k) { return SomeGradient(rank, step + kFirst - 1, i, k); });
+  RunWorld(2, [&](Communicator& world) {
+    Trainer trainer(world, Options("", /*allow_unused=*/true));
+    for (int step = 1; step <= kWarmUp; ++step) {
+      ASSERT_EQ(trainer.Backward(step, SomeGradient, step < kFirst ? 2 : 3), absl::OkStatus());
+      ASSERT_EQ(trainer.qadam->Step(step < kFirst ? without_c : all), absl::OkStatus());
+      trainer.synchronizer->ZeroGradients();
+      for (const int i : {0, 1}) ASSERT_EQ(trainer.weights[i], expected[step - 1][i]) << "step " << step;
+      const std::vector<float> c = step < kFirst ? InitialWeights()[2] : expected_late[step - kFirst][2];
+      ASSERT_EQ(trainer.weights[2], c) << "step " << step;
+    }
+  });
+}
+
+// The gradient is always 1, so every step moves an element by lr, before and after the warm-up; c is used in every
+// fourth step only.
+TEST(QAdam, AParameterThatIsUsedSeldomMovesByTheLearningRate) {
+  const auto one = [](Rank, int, int, std::int64_t) { return 1.0f; };
+  const std::vector<int> all = {};
+  const std::vector<int> without_c = {2};
+  RunWorld(2, [&](Communicator& world) {
+    const QAdam::Group group{.lr = 0.01};
+    Trainer trainer(world, Options("", /*allow_unused=*/true), {group, group});
+    for (int step = 1; step <= kSteps; ++step) {
+      const bool uses_c = step % 4 == 0;
+      const float before = trainer.weights[2][0];
+      ASSERT_EQ(trainer.Backward(step, one, uses_c ? 3 : 2), absl::OkStatus());
+      ASSERT_EQ(trainer.qadam->Step(uses_c ? all : without_c), absl::OkStatus());
+      trainer.synchronizer->ZeroGradients();
+      EXPECT_NEAR(before - trainer.weights[2][0], uses_c ? group.lr : 0, 1e-3 * group.lr) << "step " << step;
+      if (step == kSteps / 2) {
+        const std::string state = trainer.qadam->SaveState();
+        ASSERT_EQ(trainer.qadam->LoadState(state), absl::OkStatus());
+        EXPECT_EQ(trainer.qadam->SaveState(), state);
+      }
+    }
+  });
+}
+
 TEST(QAdam, ElementsWithoutVarianceMoveNoFurtherThanTheFloorAllows) {
   RunWorld(2, [&](Communicator& world) {
     Trainer trainer(world, Options(), {{}, {}});
@@ -518,7 +564,8 @@ TEST(QAdam, RefusesStatesOfAnotherModelAndDamagedOnes) {
     EXPECT_THAT(error(""), HasSubstr("the state of 0 bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error("x" + state), HasSubstr("bytes was not made by QAdam::SaveState"));
     EXPECT_THAT(error(state + "x"), HasSubstr("damaged"));
-    for (const std::size_t field : {std::size_t{2}, std::size_t{3}}) {  // the fields `step` and `frozen`
+    // The fields `step`, `frozen` and, of the first parameter, `changes`.
+    for (const std::size_t field : {std::size_t{2}, std::size_t{3}, std::size_t{6}}) {
       std::string damaged = state;
       damaged[field * sizeof(std::int64_t) + 7] = '\xff';
       EXPECT_THAT(error(damaged), HasSubstr("damaged"));
