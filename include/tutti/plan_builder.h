@@ -187,6 +187,7 @@ class PlanBuilder {
   // The world rank of the member at position `place` of the group for which steps are being written.
   Rank WorldRank(Rank place) const { return group_.empty() ? place : group_[place]; }
   bool CheckPeer(StepKind kind, Rank peer);
+  bool CheckSignal();
   bool CheckMapped(StepKind kind);
   bool CheckMapped(StepKind kind, Rank peer);
   bool CheckRef(StepKind kind, absl::string_view field, Ref& ref, bool written);

@@ -78,7 +78,9 @@ class Work {
   // callback after the other and holds no lock; or at once on this thread, when the call has ended already. A Work may
   // have several callbacks, which run in the order in which they were given. A callback may submit calls, wait for
   // them, and drop the last reference to the communicator. A callback that blocks for more than a millisecond or so
-  // holds up no other: later callbacks then run on another thread. Allocates.
+  // holds up no other: later callbacks then run on another thread. Where the system starts no more threads, OnDone
+  // waits for the call and calls `callback` on this thread. In a forked child a call of the parent that has not ended
+  // is told as FailedPrecondition, at once. Allocates.
   void OnDone(std::function<void(const absl::Status&)> callback);
 
   // Declares that somebody waits for this call elsewhere, for example for a future that a callback completes: until the

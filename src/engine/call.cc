@@ -148,8 +148,9 @@ absl::Status Call::ResultOf(std::uint32_t run) const {
 
 void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> callback) {
   if (done(run)) return callback(ResultOf(run));
+  if (in_forked_child()) return callback(NotInForkedChild(engine_->options().rank));
   awaited_run_.store(run, std::memory_order_relaxed);
-  engine_->callbacks().Start();
+  if (!engine_->callbacks().Start()) return callback(Wait(run, /*output_only=*/false, kNeverNanos));
   {
     const MutexLock lock(mutex_);
     callbacks_.push_back({run, std::move(callback)});
@@ -159,6 +160,7 @@ void Call::OnDone(std::uint32_t run, std::function<void(const absl::Status&)> ca
 }
 
 void Call::AwaitElsewhere(std::uint32_t run) {
+  if (in_forked_child()) return;
   awaited_run_.store(run, std::memory_order_relaxed);
   if (!done(run)) CallbackThreads::MayBlock();  // perhaps a callback waits, for a later callback
   {

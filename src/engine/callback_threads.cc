@@ -22,14 +22,22 @@ constexpr std::int64_t kPatienceNs = 1'000'000;
 // that have blocked; each of them stands by afterwards, or ends when another one does.
 class CallbackThreads::Crew : public std::enable_shared_from_this<CallbackThreads::Crew> {
  public:
-  void Start() {
+  bool Start() {
     const MutexLock lock(mutex_);
-    if (threads_ == 0 && !ends_) Recruit();
+    if (threads_ > 0 || ends_) return true;
+    try {
+      Recruit();
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
   }
 
-  void Run(std::function<void()> function) {
+  // Takes `function` out and queues it; leaves `function` as it is where the threads have ended.
+  void Queue(std::function<void()>& function) {
     const MutexLock lock(mutex_);
-    functions_.push_back(std::move(function));
+    if (ends_ && threads_ == 0) return;
+    functions_.push_back(std::exchange(function, nullptr));
     if (busy_since_ns_ == 0) return work_.NotifyOne();
     CallStandby();
   }
@@ -156,8 +164,11 @@ thread_local CallbackThreads::Crew* CallbackThreads::Crew::of_this_thread = null
 
 CallbackThreads::CallbackThreads() : crew_(std::make_shared<Crew>()) {}
 CallbackThreads::~CallbackThreads() { crew_->Stop(); }
-void CallbackThreads::Start() { crew_->Start(); }
-void CallbackThreads::Run(std::function<void()> function) { crew_->Run(std::move(function)); }
+bool CallbackThreads::Start() { return crew_->Start(); }
+void CallbackThreads::Run(std::function<void()> function) {
+  crew_->Queue(function);
+  if (function != nullptr) function();
+}
 void CallbackThreads::MayBlock() {
   if (Crew::of_this_thread != nullptr) Crew::of_this_thread->StepAside();
 }

@@ -17,9 +17,9 @@ class CallbackThreads {
   CallbackThreads(const CallbackThreads&) = delete;
   CallbackThreads& operator=(const CallbackThreads&) = delete;
 
-  // Starts the first thread, which Run needs. Throws std::system_error when the system starts no more threads.
-  void Start();
-  // Queues `function` and returns at once.
+  // Starts the first thread, which Run needs before Stop. False when the system starts no more threads.
+  bool Start();
+  // Queues `function` and returns at once. Once Stop has ended the threads, `function` runs on the calling thread.
   void Run(std::function<void()> function);
   // Says, on a thread of any CallbackThreads, that the function which runs there may block; does nothing elsewhere.
   static void MayBlock();

@@ -1,6 +1,7 @@
 #include "engine/channel.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,7 +59,10 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
 
 Channel::~Channel() {
   std::array<std::uint64_t, kLanes> runs{};
-  for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = lanes_[lane].runs;
+  // Runs on streams have no lane in which peers tell that they have completed them: the block serves no other channel
+  // before these peers have closed theirs.
+  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t lane = 0; lane < kLanes; ++lane) runs[lane] = on_device() != nullptr ? kNever : lanes_[lane].runs;
   blocks_->Close(control_, borrowers_, runs);
   ring_ = kAwaitsNews;
   RingSleepers();
@@ -190,9 +194,11 @@ void Channel::Signal(Run& run) {
   Ticket& ticket = run.ticket;
   Announcement& mine = HalfOf(*control_, ticket);
   if (ticket.signals == 0) {
+    // A buffer that was lent as the run began stays lent: it is still in its place, though the arena may have withdrawn
+    // its block meanwhile, because another group has failed that has a part of the same block.
     const auto offset_of = [&](Space space) {
       const std::byte* base = run.bases[static_cast<std::size_t>(space)];
-      return arena_->Contains(base) ? arena_->OffsetOf(base) : Announcement::kNotLent;
+      return arena_->IsInRegion(base) ? arena_->OffsetOf(base) : Announcement::kNotLent;
     };
     const CallIdentity& identity = ticket.identity;
     // A rank in place has only an output, and where a collective has a root, other ranks may have only an input or only
@@ -385,7 +391,7 @@ void Channel::Retire(Run& run, bool lends_scratch) {
   if (ticket.lane < 0) return;
   control_->lanes[static_cast<std::size_t>(ticket.lane)].completed.store(ticket.lane_run, std::memory_order_release);
   // Where ring_ is kAwaitsNews, peers that await completions are rung already.
-  if (run.program.uses_lane && ring_ == kAwake) ring_ = kAwaitsCompletions;
+  if (!neighbours_.empty() && ring_ == kAwake) ring_ = kAwaitsCompletions;
   if (lends_scratch) {
     ticket.lent_lane = ticket.lane;
     ticket.lent_run = ticket.lane_run;
@@ -503,6 +509,11 @@ bool Channel::HasLeftWithout(const Run& run, Rank peer) const {
   return (told && !engine_.transport().IsReceivingFrom(p.world_rank)) || engine_.transport().HasLeft(p.world_rank);
 }
 
+bool Channel::maps_all_peers() const {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [this](const Peer& p) { return &p == &peer(rank_) || p.control != nullptr; });
+}
+
 bool Channel::HasLeft(Rank peer) const {
   const Peer& p = this->peer(peer);
   const bool closed = p.control != nullptr && p.control->generation.load(std::memory_order_acquire) > p.generation;
@@ -547,9 +558,9 @@ std::optional<Rank> Channel::HasNotCalled(const Ticket& ticket, Rank preferred) 
 // other until the difference is found or the time is up, instead of taking one another's messages for their own.
 //
 // Messages of one number that are not under way at the same time are matched in the order of the calls. Messages that
-// are under way at the same time belong to at most kLanes calls, of fewer than 2^18 messages between two ranks each,
-// and so have different numbers: PlanBuilder cuts a buffer into at most 2^16 segments, and no schedule sends one rank
-// much more than two buffers.
+// are under way at the same time belong to at most kLanes calls, of at most kMostMessagesToAPeer messages between two
+// ranks each, and so have different numbers: PlanBuilder cuts a buffer into at most 2^16 segments, and no schedule
+// sends one rank much more than two buffers; plans that are bound are checked.
 std::uint64_t Channel::TagOf(const Run& run, const Instruction& message) const {
   const bool sends = message.kind == StepKind::kSend;
   const std::uint64_t channel = std::uint64_t{peer(sends ? message.peer : rank_).channel} << kGroupShift;

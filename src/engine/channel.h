@@ -167,6 +167,8 @@ class Channel {
   // The number that this rank has given the group.
   std::uint32_t number() const { return peer(rank_).channel; }
   const Peer& peer(Rank rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  // Whether this rank maps the memory of all others: all are on its node.
+  bool maps_all_peers() const;
 
  private:
   struct Lane {

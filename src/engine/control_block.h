@@ -7,7 +7,8 @@
 //   only ever used for control blocks, and nothing in it is set back while a peer may wait for it.
 //   A block serves one channel at a time. The block's owner closes it when the channel ends, and opens it for another
 //   channel when every peer of the old one has completed all runs that the owner has, or has closed its own block: such
-//   a peer reads nothing of the block any more but `generation` and `completed`.
+//   a peer reads nothing of the block any more but `generation` and `completed`. After a channel for GPUs, whose runs
+//   on streams peers do not tell as completed, every peer must have closed its own block.
 #ifndef TUTTI_ENGINE_CONTROL_BLOCK_H_
 #define TUTTI_ENGINE_CONTROL_BLOCK_H_
 
@@ -15,6 +16,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "plan/limits.h"
 
 namespace tutti {
 
@@ -49,6 +52,7 @@ static_assert(sizeof(Announcement) == 64);
 // In place of the number of signals: the owner takes no further step of this run, which ends on every rank with an
 // error of its own while the group goes on.
 inline constexpr std::uint64_t kRefused = 0xffff;
+static_assert(kMostSignals < kRefused);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Runs alternate between two halves of their lane: a peer may still read the announcement and the scratch of run i

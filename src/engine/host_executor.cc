@@ -186,6 +186,10 @@ Executor::Polled HostExecutor::EndIfComplete(HostRun& run) {
   // A peer that has given the channel up may have used its memory for something else before the steps read it.
   if (run.channel.peer_failed()) return Polled::kNothing;
   if (absl::Status status = CheckPeersUnlessAwaited(run); !status.ok()) return Fail(run, std::move(status));
+  // Ranks of other nodes cannot read the refusal, and would wait for messages that do not come.
+  if (run.refusal_told_ && !run.program.messages.empty() && !run.channel.maps_all_peers()) {
+    return Fail(run, std::exchange(run.refusal, absl::OkStatus()));
+  }
   Conclude(run);
   return Polled::kMoved;
 }

@@ -141,7 +141,7 @@ class Run {
   // Addresses of the spaces of this rank and, once a peer's announcement has been read, of that peer: see BaseOf.
   std::vector<std::byte*> bases;
   // Not OK: the run has been refused. The run then ends with this error on this rank and with an error on all other
-  // ranks, and the group goes on.
+  // ranks, and the group goes on, unless ranks of other nodes wait for messages of the run.
   absl::Status refusal;
   Ticket ticket;
   Watch watch;

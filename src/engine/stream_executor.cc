@@ -276,6 +276,10 @@ absl::Status StreamExecutor::MarkEnd(StreamRun& run) {
 Executor::Polled StreamExecutor::EndIfCaptured(const StreamRun& run) {
   if (run.channel.peer_failed()) return Polled::kNothing;
   if (absl::Status calls = run.channel.CompareCalls(run); !calls.ok()) return Fail(run, std::move(calls));
+  // A peer that has closed its channel counts as one that has called, unless it is asked.
+  if (!run.program.point_to_point) {
+    if (absl::Status left = run.channel.CheckNobodyLeftWithout(run); !left.ok()) return Fail(run, std::move(left));
+  }
   const bool all_have_called =
       run.program.point_to_point || !run.channel.HasNotCalled(run.ticket, run.channel.rank()).has_value();
   return all_have_called ? Polled::kMoved : Polled::kNothing;

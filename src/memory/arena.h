@@ -52,9 +52,10 @@ class Arena final : public MemorySource, public std::enable_shared_from_this<Are
   std::int64_t bytes() const { return region_.bytes; }
   // Whether `data` is memory of this arena, which peers on the node map.
   bool Contains(const void* data) const {
-    const bool inside = data >= region_.base && data < region_.base + region_.bytes;
-    return inside && !(has_withdrawn() && IsWithdrawn(OffsetOf(data)));
+    return IsInRegion(data) && !(has_withdrawn() && IsWithdrawn(OffsetOf(data)));
   }
+  // Whether `data` lies in the region, be it in a block that was withdrawn.
+  bool IsInRegion(const void* data) const { return data >= region_.base && data < region_.base + region_.bytes; }
   // Whether any block was withdrawn. Until then, what Contains says of an address never changes.
   bool has_withdrawn() const { return has_withdrawn_.load(std::memory_order_acquire); }
   std::int64_t OffsetOf(const void* data) const { return static_cast<const std::byte*>(data) - region_.base; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "plan/limits.h"
 #include "plan/native_ranges.h"
 #include "plan/spaces.h"
 #include "plan/writers.h"
@@ -55,7 +56,8 @@ class Former {
                                                         " must have 1 step, but has ", plan.steps.size()));
     }
     std::uint32_t signals = 0;
-    std::vector<std::uint32_t> natives(plan.groups.size() + 1);  // by group
+    std::vector<std::uint32_t> sends(static_cast<std::size_t>(std::max(plan.size, 0)));  // by peer
+    std::vector<std::uint32_t> natives(plan.groups.size() + 1);                          // by group
     for (StepId id = 0; id < plan.steps.size(); ++id) {
       const Step& step = plan.steps[id];
       std::string what = Pools(plan, step, id);
@@ -65,6 +67,12 @@ class Former {
       if (what.empty() && step.kind == StepKind::kSignal && step.ordinal != ++signals) {
         what = absl::StrCat("ordinal ", step.ordinal, " of a signal must be ", signals,
                             ": the signals of a rank are numbered 1, 2, … in the order of its steps");
+      }
+      if (what.empty() && signals > kMostSignals) {
+        what = absl::StrCat("a rank makes at most ", kMostSignals, " signals in a run of a plan");
+      }
+      if (what.empty() && step.kind == StepKind::kSend && ++sends[step.peer] > kMostMessagesToAPeer) {
+        what = absl::StrCat("a rank sends at most ", kMostMessagesToAPeer, " messages to one peer in a run of a plan");
       }
       if (what.empty() && step.kind == StepKind::kNative && step.ordinal != natives[step.group]++) {
         what = absl::StrCat("ordinal ", step.ordinal, " of a native step must be ", natives[step.group] - 1,

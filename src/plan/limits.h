@@ -9,6 +9,12 @@ namespace tutti {
 // address. Sums of a few sizes below this limit do not overflow.
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 47;
 
+// The most signals that a rank may make in one run of a plan: a signal and its number share a word.
+inline constexpr std::uint32_t kMostSignals = 65'534;
+
+// The most messages that a rank may send to one other in one run of a plan: the numbers of messages under way differ.
+inline constexpr std::uint32_t kMostMessagesToAPeer = (1U << 18) - 1;
+
 }  // namespace tutti
 
 #endif  // TUTTI_PLAN_LIMITS_H_

@@ -305,13 +305,20 @@ void PlanBuilder::Recv(Rank from, const Ref& dst) {
   AppendSegments({.kind = StepKind::kRecv, .peer = WorldRank(from)}, {&to, 1}, {});
 }
 
+bool PlanBuilder::CheckSignal() {
+  if (!CheckMapped(StepKind::kSignal)) return false;
+  if (signals_ < kMostSignals) return true;
+  Fail(absl::StrCat("signal: a rank makes at most ", kMostSignals, " signals in a run of a plan"));
+  return false;
+}
+
 void PlanBuilder::Signal() {
-  if (!CheckMapped(StepKind::kSignal)) return;
+  if (!CheckSignal()) return;
   Append({.kind = StepKind::kSignal, .ordinal = ++signals_}, {}, {});
 }
 
 void PlanBuilder::SignalAfter(absl::Span<const Ref> touched) {
-  if (!CheckMapped(StepKind::kSignal)) return;
+  if (!CheckSignal()) return;
   std::vector<Ref> refs(touched.begin(), touched.end());
   for (std::size_t i = 0; i < refs.size(); ++i) {
     if (!CheckRef(StepKind::kSignal, absl::StrCat("touched[", i, "]"), refs[i], false)) return;

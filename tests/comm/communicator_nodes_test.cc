@@ -81,6 +81,30 @@ TEST_P(NodesTest, CallsThatFollowEachOtherDoNotMix) {
   });
 }
 
+// Ranks of the node read that a rank has no memory for the call. Those of other nodes, which wait for messages, hear of
+// it as of an error of the group.
+TEST(WantOfMemoryTest, OnOneRankEndsACallBetweenNodesOnAll) {
+  for (const std::string& transport : WorldTransports()) {
+    RunWorld(4, {.transport = transport, .region_bytes = 16 << 20, .ranks_per_node = 2}, [](Communicator& comm) {
+      std::vector<Buffer> hog;
+      for (std::int64_t bytes = 8 << 20; comm.rank() == 1 && bytes >= 4096; bytes /= 2) {
+        for (absl::StatusOr<Buffer> more = comm.Allocate(bytes); more.ok(); more = comm.Allocate(bytes)) {
+          hog.push_back(*std::move(more));
+        }
+      }
+      std::vector<float> values(500'000, 1);
+      const CallOptions hierarchical{.schedule = *FindSchedule(Collective::kAllReduce, "hierarchical")};
+      const auto sum = [&] {
+        return comm.AllReduce(values.data(), values.data(), 500'000, DType::kF32, ReduceOp::kSum, hierarchical).Wait();
+      };
+      const absl::Status status = sum();
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << "rank " << comm.rank() << ": " << status;
+      EXPECT_EQ(sum(), comm.status());
+      EXPECT_EQ(comm.status().code(), absl::StatusCode::kResourceExhausted) << comm.status();
+    });
+  }
+}
+
 TEST(PlansForNodesTest, AreRefusedWhereTheyMapARankOnAnotherNode) {
   RunWorld(4, {.ranks_per_node = 2}, [](Communicator& comm) {
     const CollectiveSpec spec{.count = 64};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <latch>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -183,6 +184,27 @@ TEST(CudaGraphsTest, ARankThatDoesNotCaptureIsNamed) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
     });
   }
+}
+
+TEST(CudaGraphsTest, ARankThatHasLeftWithoutCapturingIsNamed) {
+  RunWorld(2, OnDevices(), [&](Communicator& comm) {
+    const Stream stream(comm.rank());
+    const FakeMemory memory(comm.rank(), kCount * 4);
+    absl::StatusOr<std::unique_ptr<Communicator>> group = comm.Split(0, comm.rank());
+    ASSERT_TRUE(group.ok()) << group.status();
+    ASSERT_EQ(AllReduce(**group, memory, stream.get(), "native").Wait(), absl::OkStatus());
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    if (comm.rank() == 1) group->reset();
+    ASSERT_EQ(comm.Barrier().Wait(), absl::OkStatus());
+    if (comm.rank() == 1) return;
+    FakeCuda::BeginCapture(stream.get());
+    const absl::Status status = AllReduce(**group, memory, stream.get(), "native").Wait();
+    FakeGraph graph;
+    EXPECT_NE(FakeCuda::EndCapture(stream.get(), &graph), kCudaSuccess)
+        << "no stream of the capture waits for the call";
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 has left"));
+  });
 }
 
 TEST(CudaGraphsTest, AWaitOutsideOfTheCaptureIsRefused) {

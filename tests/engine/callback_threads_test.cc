@@ -34,7 +34,7 @@ TEST(CallbackThreadsTest, RunsFunctionsInTheirOrderAndOneAfterTheOther) {
   constexpr int kTries = 100;
   for (int tries = 0; tries < kTries; ++tries) {
     CallbackThreads threads;
-    threads.Start();
+    ASSERT_TRUE(threads.Start());
     std::mutex mutex;
     std::vector<int> order;
     std::set<std::thread::id> ran_on;
@@ -65,7 +65,7 @@ TEST(CallbackThreadsTest, AFunctionMayWaitForALaterOne) {
   for (const bool says_so : {false, true}) {
     std::vector<Event> ran(kFunctions + 1);
     CallbackThreads threads;
-    threads.Start();
+    ASSERT_TRUE(threads.Start());
     for (int i = 0; i < kFunctions; ++i) {
       threads.Run([&ran, i, says_so] {
         if (says_so) CallbackThreads::MayBlock();
@@ -82,7 +82,7 @@ TEST(CallbackThreadsTest, AFunctionThatHasBlockedLongMayWaitForOneThatComesAfter
   Event begun;
   Event later;
   CallbackThreads threads;
-  threads.Start();
+  ASSERT_TRUE(threads.Start());
   threads.Run([&] {
     begun.Notify();
     later.Wait();
@@ -96,7 +96,7 @@ TEST(CallbackThreadsTest, AFunctionMayQueueAnotherOneAndWaitForIt) {
   std::atomic<int> depth = 0;
   Event outer;
   CallbackThreads threads;
-  threads.Start();
+  ASSERT_TRUE(threads.Start());
   std::function<void()> nest = [&] {
     if (++depth == 50) return;
     const auto inner = std::make_shared<Event>();
@@ -118,7 +118,7 @@ TEST(CallbackThreadsTest, AFunctionMayQueueAnotherOneAndWaitForIt) {
 TEST(CallbackThreadsTest, StopRunsWhatIsQueuedAlsoBehindAFunctionThatWaitsForIt) {
   Event last;
   CallbackThreads threads;
-  threads.Start();
+  ASSERT_TRUE(threads.Start());
   bool first_ended = false;
   threads.Run([&] {
     last.Wait();
@@ -135,7 +135,7 @@ TEST(CallbackThreadsTest, AFunctionMayStopAndDestroyItsOwnThreads) {
     Event first;
     Event second;
     auto threads = std::make_unique<CallbackThreads>();
-    threads->Start();
+    ASSERT_TRUE(threads->Start());
     CallbackThreads& all = *threads;
     all.Run([&] {
       queued.Wait();
@@ -149,10 +149,20 @@ TEST(CallbackThreadsTest, AFunctionMayStopAndDestroyItsOwnThreads) {
   }
 }
 
+TEST(CallbackThreadsTest, AFunctionThatComesAfterTheEndRunsAtOnce) {
+  CallbackThreads threads;
+  ASSERT_TRUE(threads.Start());
+  threads.Stop();
+  EXPECT_TRUE(threads.Start());  // there is nothing to start any more
+  std::thread::id ran_on;
+  threads.Run([&] { ran_on = std::this_thread::get_id(); });
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+}
+
 // Many threads queue functions some of which block for a while.
 TEST(CallbackThreadsTest, EveryFunctionRunsOnce) {
   CallbackThreads threads;
-  threads.Start();
+  ASSERT_TRUE(threads.Start());
   std::atomic<int> runs = 0;
   std::vector<std::thread> callers;
   constexpr int kCallers = 4;

@@ -34,6 +34,17 @@ std::vector<StepId> Deps(const Plan& plan, StepId step) {
   return {deps.begin(), deps.end()};
 }
 
+// A signal shares a word with the number of its run.
+TEST(PlanBuilderTest, RefusesMoreSignalsThanAWordHolds) {
+  for (const int more : {0, 1}) {
+    PlanBuilder b = Builder();
+    for (int i = 0; i < 65'534 + more; ++i) b.Signal();
+    const absl::StatusOr<Plan> plan = std::move(b).Build();
+    EXPECT_EQ(plan.ok(), more == 0) << plan.status();
+    if (more > 0) EXPECT_THAT(std::string(plan.status().message()), HasSubstr("at most 65534 signals"));
+  }
+}
+
 TEST(ChunkOfTest, CoversEveryElementOnceAndNearlyEqually) {
   for (std::int64_t count : {0, 1, 6, 7, 8, 97}) {
     std::int64_t at = 0;

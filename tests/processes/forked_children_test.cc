@@ -83,5 +83,33 @@ TEST(ForkedChildrenTest, AreToldThatTheCommunicatorIsNotTheirs) {
       "not to a forked child");
 }
 
+// A call of the parent that is under way at the fork never ends in the child.
+TEST(ForkedChildrenTest, AreToldOfCallsOfTheirParentAtOnce) {
+  const ProcessWorld::Body body = [](Communicator& world, const ProcessWorld::Report& report) {
+    float number = 1;
+    if (world.rank() == 1) {
+      absl::Status status = world.Recv(&number, 1, DType::kF32, 0).Wait();
+      status.Update(world.Send(&number, 1, DType::kF32, 0).Wait());
+      return report(status.ok() ? "sent" : status.ToString());
+    }
+    Work received = world.Recv(&number, 1, DType::kF32, 1);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      received.AwaitElsewhere();
+      received.OnDone([&](const absl::Status& status) { report(status.ToString()); });
+      _exit(0);
+    }
+    int how = 0;
+    waitpid(pid, &how, 0);
+    absl::Status status = world.Send(&number, 1, DType::kF32, 1).Wait();
+    status.Update(received.Wait());
+    report(status.ok() ? absl::StrCat("child ended with ", how) : status.ToString());
+  };
+  ProcessWorld world(2, {.timeout = absl::Minutes(1)}, body);
+  EXPECT_THAT(world.NextLine(0), HasSubstr("not to a forked child"));
+  EXPECT_EQ(world.NextLine(0), "child ended with 0");
+  EXPECT_EQ(world.NextLine(1), "sent");
+}
+
 }  // namespace
 }  // namespace tutti
