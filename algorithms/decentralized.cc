@@ -5,6 +5,7 @@
 // After Bagua's Decentralized (Lian et al., 2017, https://arxiv.org/abs/1705.09056).
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;
 
-absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
+absl::StatusOr<Matrix> ParseRows(absl::string_view text) {
   Matrix matrix;
   for (const absl::string_view row : absl::StrSplit(text, '/')) {
     matrix.emplace_back();
@@ -35,10 +36,24 @@ absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
   return matrix;
 }
 
+// The mixing matrix that `text` says. Each row is divided by its sum, because numbers are written with few digits: rows
+// of 0.3333333 would shrink the weights by a ten-millionth in every exchange.
+absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
+  absl::StatusOr<Matrix> matrix = ParseRows(text);
+  if (!matrix.ok()) return matrix;
+  if (absl::Status written = CheckMixingMatrix(*matrix); !written.ok()) return written;
+  for (std::vector<double>& row : *matrix) {
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    for (double& entry : row) entry /= sum;
+  }
+  if (absl::Status divided = CheckMixingMatrix(*matrix); !divided.ok()) {
+    return absl::Status(divided.code(), absl::StrCat(divided.message(), ", after each row is divided by its sum"));
+  }
+  return matrix;
+}
+
 absl::Status CheckMatrix(const AlgorithmOption& /*option*/, absl::string_view value) {
-  if (value.empty()) return absl::OkStatus();
-  const absl::StatusOr<Matrix> matrix = ParseMatrix(value);
-  return matrix.ok() ? CheckMixingMatrix(*matrix) : matrix.status();
+  return value.empty() ? absl::OkStatus() : ParseMatrix(value).status();
 }
 
 constexpr AlgorithmOption kOptions[] = {
