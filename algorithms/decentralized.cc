@@ -5,6 +5,7 @@
 // After Bagua's Decentralized (Lian et al., 2017, https://arxiv.org/abs/1705.09056).
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
 #include "tutti/peer_selection.h"
@@ -123,7 +125,14 @@ class Mixes {
   Matrix matrix_;  // empty: the peer selection's
 };
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& /*plan*/) {
+bool HaveEquallyManyRanks(absl::Span<const int> nodes) {
+  std::map<int, int> ranks;
+  for (const int node : nodes) ++ranks[node];
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const auto& node) { return node.second == ranks.begin()->second; });
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
   if (!strategy.option("matrix").empty()) {
     if (strategy.option("peer_selection_mode") != "all") {
@@ -134,6 +143,12 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
     if (rows != static_cast<std::size_t>(size)) {
       return absl::InvalidArgumentError(
           absl::StrCat("option matrix has ", rows, " rows; a world of ", size, " needs ", size));
+    }
+    // A matrix of equal shares makes an average of all ranks, in which larger nodes would count more than it says.
+    if (strategy.flag("hierarchical") && !HaveEquallyManyRanks(plan.nodes)) {
+      return absl::UnimplementedError(
+          "option matrix mixes the averages of nodes, which then must have equally many ranks; use "
+          "hierarchical=false");
     }
   }
   return absl::OkStatus();
