@@ -5,6 +5,8 @@
 // After Bagua's Decentralized (Lian et al., 2017, https://arxiv.org/abs/1705.09056).
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "tutti/algorithm.h"
 #include "tutti/bucket_support.h"
 #include "tutti/peer_selection.h"
@@ -22,7 +25,7 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;
 
-absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
+absl::StatusOr<Matrix> ParseRows(absl::string_view text) {
   Matrix matrix;
   for (const absl::string_view row : absl::StrSplit(text, '/')) {
     matrix.emplace_back();
@@ -35,10 +38,24 @@ absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
   return matrix;
 }
 
+// The mixing matrix that `text` says. Each row is divided by its sum, because numbers are written with few digits: rows
+// of 0.3333333 would shrink the weights by a ten-millionth in every exchange.
+absl::StatusOr<Matrix> ParseMatrix(absl::string_view text) {
+  absl::StatusOr<Matrix> matrix = ParseRows(text);
+  if (!matrix.ok()) return matrix;
+  if (absl::Status written = CheckMixingMatrix(*matrix); !written.ok()) return written;
+  for (std::vector<double>& row : *matrix) {
+    const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+    for (double& entry : row) entry /= sum;
+  }
+  if (absl::Status divided = CheckMixingMatrix(*matrix); !divided.ok()) {
+    return absl::Status(divided.code(), absl::StrCat(divided.message(), ", after each row is divided by its sum"));
+  }
+  return matrix;
+}
+
 absl::Status CheckMatrix(const AlgorithmOption& /*option*/, absl::string_view value) {
-  if (value.empty()) return absl::OkStatus();
-  const absl::StatusOr<Matrix> matrix = ParseMatrix(value);
-  return matrix.ok() ? CheckMixingMatrix(*matrix) : matrix.status();
+  return value.empty() ? absl::OkStatus() : ParseMatrix(value).status();
 }
 
 constexpr AlgorithmOption kOptions[] = {
@@ -108,7 +125,14 @@ class Mixes {
   Matrix matrix_;  // empty: the peer selection's
 };
 
-absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& /*plan*/) {
+bool HaveEquallyManyRanks(absl::Span<const int> nodes) {
+  std::map<int, int> ranks;
+  for (const int node : nodes) ++ranks[node];
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const auto& node) { return node.second == ranks.begin()->second; });
+}
+
+absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, int size, const PlanOptions& plan) {
   if (absl::Status valid = CheckAveragedWeights(bucket.dtype); !valid.ok()) return valid;
   if (!strategy.option("matrix").empty()) {
     if (strategy.option("peer_selection_mode") != "all") {
@@ -119,6 +143,12 @@ absl::Status Supports(const Strategy& strategy, const CollectiveSpec& bucket, in
     if (rows != static_cast<std::size_t>(size)) {
       return absl::InvalidArgumentError(
           absl::StrCat("option matrix has ", rows, " rows; a world of ", size, " needs ", size));
+    }
+    // A matrix of equal shares makes an average of all ranks, in which larger nodes would count more than it says.
+    if (strategy.flag("hierarchical") && !HaveEquallyManyRanks(plan.nodes)) {
+      return absl::UnimplementedError(
+          "option matrix mixes the averages of nodes, which then must have equally many ranks; use "
+          "hierarchical=false");
     }
   }
   return absl::OkStatus();

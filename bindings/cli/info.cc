@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "bindings/cli/command.h"
+#include "bindings/cli/processors.h"
 #include "tutti/algorithm.h"
 #include "tutti/bootstrap.h"
 #include "tutti/codec.h"
@@ -24,14 +25,6 @@
 
 namespace tutti::cli {
 namespace {
-
-std::string ProcessorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  return "unknown processor";
-}
 
 std::string NetworkDevices() {
   std::set<std::string> names;
@@ -88,7 +81,8 @@ void PrintBuild() {
   if (ucx.ok()) Line("ucx", "processes: shared memory on one node, TCP between nodes");
   Heading("Devices");
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  Line("processor", absl::StrFormat("%d × %s", std::thread::hardware_concurrency(), ProcessorName()));
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  Line("processor", absl::StrFormat("%d × %s", std::thread::hardware_concurrency(), ProcessorName(cpuinfo)));
   Line("memory", Gibibytes(memory));
   Line("network", NetworkDevices());
   PrintGpus(cuda);

@@ -3,10 +3,24 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace tutti::cli {
+
+std::string ProcessorName(std::istream& cpuinfo) {
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    const absl::string_view name = absl::StripAsciiWhitespace(parts.second);
+    if (absl::StartsWith(parts.first, "model name") && !name.empty()) return std::string(name);
+  }
+  return "unknown processor";
+}
 
 absl::StatusOr<std::vector<cpu_set_t>> SharesOfProcessors(int ranks) {
   cpu_set_t all;

@@ -1,9 +1,11 @@
-// The processors that --bind gives to the ranks of this machine.
+// The processors of this machine: their name, and the shares of them that --bind gives to ranks.
 #ifndef TUTTI_BINDINGS_CLI_PROCESSORS_H_
 #define TUTTI_BINDINGS_CLI_PROCESSORS_H_
 
 #include <sched.h>
 
+#include <istream>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,6 +13,10 @@
 #include "tutti/dtype.h"
 
 namespace tutti::cli {
+
+// The first name of a processor in `cpuinfo`, which has the text of /proc/cpuinfo; "unknown processor" where there is
+// none.
+std::string ProcessorName(std::istream& cpuinfo);
 
 // The processors of each of `ranks` ranks: equal shares of those on which this process may run, in the order of their
 // numbers. FailedPrecondition where there are fewer processors than ranks.

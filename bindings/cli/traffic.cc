@@ -117,11 +117,13 @@ double Traffic::bus_factor() const {
 
 absl::Status CheckFlags(Collective collective, absl::Span<const std::string> given) {
   for (const std::string& flag : given) {
-    const bool rootless = flag == "--root" && !HasRoot(collective);
-    const bool reduces_nothing = flag == "--op" && !Reduces(collective);
-    if (!rootless && !reduces_nothing) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, ": ", Name(collective), rootless ? " has no root" : " reduces nothing", "; leave ", flag, " out"));
+    absl::string_view lacks;
+    // The root in the spec of a message is its other end, which is given.
+    if (flag == "--root" && (!HasRoot(collective) || IsPointToPoint(collective))) lacks = "has no root";
+    if (flag == "--op" && !Reduces(collective)) lacks = "reduces nothing";
+    if (flag == "--in-place" && !HasInPlaceForm(collective)) lacks = "has no in-place form";
+    if (lacks.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", Name(collective), " ", lacks, "; leave ", flag, " out"));
   }
   return absl::OkStatus();
 }

@@ -63,8 +63,8 @@ struct Traffic {
   double bus_factor() const;
 };
 
-// InvalidArgument when `given`, flags as the user wrote them, has --root or --op although `collective` has no root or
-// reduces nothing: what such a flag says would be ignored.
+// InvalidArgument when `given`, flags as the user wrote them, has --root, --op or --in-place although `collective` has
+// no root, reduces nothing or has no in-place form: what such a flag says would be ignored.
 absl::Status CheckFlags(Collective collective, absl::Span<const std::string> given);
 
 // The traffic of `count` elements as CollectiveSpec counts them or, when `count` is negative, of about `bytes` in the

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/registry.h"
 
@@ -99,13 +100,13 @@ absl::Status CheckMixingMatrix(absl::Span<const std::vector<double>> matrix) {
     const double sum = std::accumulate(row.begin(), row.end(), 0.0);
     if (std::abs(sum - 1) > kRounding) {
       return absl::InvalidArgumentError(
-          absl::StrCat("matrix: row ", r, " sums to ", sum, ", must be 1 to within 1e-6"));
+          absl::StrFormat("matrix: row %d sums to %.9g, must be 1 to within 1e-6", r, sum));
     }
   }
   for (std::size_t c = 0; c < columns.size(); ++c) {
     if (std::abs(columns[c] - 1) <= kRounding) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("matrix: column ", c, " sums to ", columns[c], ", must be 1 to within 1e-6"));
+        absl::StrFormat("matrix: column %d sums to %.9g, must be 1 to within 1e-6", c, columns[c]));
   }
   const std::vector<int> distances = DistancesFrom0(matrix);
   for (std::size_t r = 0; r < distances.size(); ++r) {

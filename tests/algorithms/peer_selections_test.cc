@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,19 @@ TEST(PeerSelections, GraphsOfTheLiterature) {
   }
 }
 
+// What the writer of the matrix left out by rounding neither shrinks nor grows weights.
+TEST(PeerSelections, RowsOfAMatrixAreDividedByTheirSums) {
+  const std::string setting =
+      "matrix=0.3333333 0.3333333 0.3333333 0/0.3333333 0.3333333 0 0.3333333/"
+      "0.3333333 0 0.3333333 0.3333333/0 0.3333333 0.3333333 0.3333333";
+  const Strategy strategy = *ParseStrategy("decentralized:" + setting);
+  EXPECT_THAT(strategy.ToString(), HasSubstr(setting));
+  for (Rank rank = 0; rank < 4; ++rank) {
+    const std::vector<double> row = MixingOf(strategy, 0, rank, 4);
+    EXPECT_NEAR(std::accumulate(row.begin(), row.end(), 0.0), 1, 1e-15) << rank;
+  }
+}
+
 TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
   EXPECT_THAT(std::string(FindPeerSelection("star").status().message()), HasSubstr("shift_one"));
   const absl::Status unknown = ParseStrategy("decentralized:peer_selection_mode=star").status();
@@ -117,6 +131,10 @@ TEST(PeerSelections, UnknownNamesAndBadMatricesSayWhatIsValid) {
       {"1.5 -0.5/-0.5 1.5", "must be a number from 0 on"},
       {"1 0/0 1", "ranks 0 and 1 never hear of each other"},
       {"0.5 x/0.5 0.5", "'x' is not a number"},
+      {"0.5 0.500005/0.5 0.5", "row 0 sums to 1.000005, must be 1 to within 1e-6"},
+      // Each sum of what is written is within 1e-6. Column 0 is not, once the rows are divided by their sums.
+      {"0.8 0.0999995 0.0999996/0.1000005 0.8 0.1/0.1000004 0.1 0.8",
+       "column 0 sums to 1.00000153, must be 1 to within 1e-6, after each row is divided by its sum"},
   };
   for (const auto& [matrix, message] : wrong) {
     const absl::Status status = ParseStrategy(std::string("decentralized:matrix=") + matrix).status();

@@ -1,6 +1,8 @@
 #include "bindings/cli/processors.h"
 
 #include <algorithm>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,6 +17,18 @@ namespace {
 int Processors() {
   cpu_set_t all;
   return ::sched_getaffinity(0, sizeof(all), &all) == 0 ? CPU_COUNT(&all) : 0;
+}
+
+TEST(ProcessorsTest, TheNameIsThatOfTheFirstProcessorThatHasOne) {
+  const auto name_in = [](const std::string& text) {
+    std::istringstream cpuinfo(text);
+    return ProcessorName(cpuinfo);
+  };
+  EXPECT_EQ(name_in("processor\t: 0\nmodel name\t: Fast: 3 GHz\nmodel name\t: Slow\n"), "Fast: 3 GHz");
+  EXPECT_EQ(name_in("model name\t:\nmodel name\t: Slow\n"), "Slow");
+  for (const char* unnamed : {"", "model name", "model name\t:", "model name\t: ", "processor: 0\n"}) {
+    EXPECT_EQ(name_in(unnamed), "unknown processor") << unnamed;
+  }
 }
 
 TEST(ProcessorsTest, EveryProcessorIsInOneShare) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -72,12 +73,22 @@ TEST(BetweenNodes, RanksOfANodeEndWithOneMix) {
 
 // With unequal nodes a rank of a small node would count more than a rank of a large node.
 TEST(BetweenNodes, MixingNeedsNodesOfEquallyManyRanks) {
-  for (const char* strategy : {"low_precision_decentralized", "decentralized:peer_selection_mode=ring"}) {
-    const absl::Status status = PlanOf(strategy, 0, {0, 0, 1, 2, 3}).status();
+  const std::pair<const char*, std::vector<int>> uneven[] = {
+      {"low_precision_decentralized", {0, 0, 1, 2, 3}},
+      {"decentralized:peer_selection_mode=ring", {0, 0, 1, 2, 3}},
+      {"decentralized:matrix=0.5 0.5/0.5 0.5", {0, 0, 0, 1}},
+      {"decentralized:matrix=0.75 0.25/0.25 0.75", {0, 1, 1, 1}},
+  };
+  for (const auto& [strategy, nodes] : uneven) {
+    const absl::Status status = PlanOf(strategy, 0, nodes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("equally many ranks; use hierarchical=false"));
   }
-  EXPECT_TRUE(PlanOf("decentralized", 0, {0, 0, 1}).ok());  // the average of all ranks needs no equal nodes
+  // The average of all ranks needs no equal nodes.
+  EXPECT_TRUE(PlanOf("decentralized", 0, {0, 0, 1}).ok());
+  EXPECT_TRUE(PlanOf("decentralized:peer_selection_mode=ring", 0, {0, 0, 1, 2}).ok());
+  EXPECT_TRUE(PlanOf("decentralized:matrix=0.5 0.5/0.5 0.5", 0, {0, 1, 0, 1}).ok());
+  EXPECT_TRUE(PlanOf("decentralized:hierarchical=false,matrix=0.4 0.3 0.3/0.3 0.4 0.3/0.3 0.3 0.4", 0, {0, 0, 1}).ok());
 }
 
 TEST(BetweenNodes, ACastUnderAScheduleIsRefused) {

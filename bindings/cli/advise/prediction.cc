@@ -18,6 +18,8 @@ namespace {
 constexpr double kBackwardShare = 2.0 / 3;
 // Rounds of a strategy differ in the peers, and hardly in time: a mean over this many is taken for that of all.
 constexpr int kMostRounds = 4;
+// A step of a training applies the average of a background round or takes the snapshot for the next round, not both.
+constexpr double kMostBackgroundRoundsPerStep = 0.5;
 
 // The machine on which all computing takes `times` as long.
 CostModel WithSlowerMemory(CostModel model, double times) {
@@ -228,7 +230,7 @@ class StepPredictor {
   StepPrediction InBackground() const {
     const BackgroundRounds rounds = strategy_.algorithm->background(strategy_);
     const double round_s = absl::ToDoubleSeconds(rounds.interval) + total_.seconds;
-    const double rounds_per_step = std::min(training_.step_s / round_s, 1.0);
+    const double rounds_per_step = std::min(training_.step_s / round_s, kMostBackgroundRoundsPerStep);
     // A snapshot is a copy, and what is learnt of it one more.
     const double exposed_s = (2 * CopySeconds() + Taken(total_.processor_s)) * rounds_per_step;
     return {.wire_bytes = static_cast<std::int64_t>(total_.wire_bytes * rounds_per_step),

@@ -29,6 +29,7 @@
 #include "bindings/cli/local_ranks.h"
 #include "bindings/cli/processors.h"
 #include "bindings/cli/sizes.h"
+#include "bindings/cli/write_file.h"
 #include "tutti/bootstrap.h"
 #include "tutti/communicator.h"
 #include "tutti/cost_model.h"
@@ -273,6 +274,13 @@ absl::StatusOr<int> Bench(BenchJob& job, bool ranks_given) {
 }
 
 absl::StatusOr<int> CompareEarlier(const BenchOutputs& outputs) {
+  for (const NamedFile& file :
+       {NamedFile{"--json", outputs.json}, NamedFile{"--jsonl", outputs.jsonl}, NamedFile{"--csv", outputs.csv}}) {
+    if (file.path.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.flag, " ", file.path, ": nothing is measured without a collective, so there are no rows to ",
+                     "write; name a collective, or leave ", file.flag, " out"));
+  }
   const absl::StatusOr<std::vector<BenchRecord>> records = CheckOutputs(outputs);
   if (!records.ok()) return records.status();
   if (absl::Status compared = CompareRecords(outputs, *records); !compared.ok()) return compared;

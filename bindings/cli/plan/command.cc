@@ -296,7 +296,12 @@ void AddPlan(CLI::App& app, Invocation& invocation) {
   AddFlags(*plan, *flags);
   plan->footer("Example: tutti plan all_reduce:ring --ranks 8 --bytes 1M --verify --draw ring.svg");
   plan->callback([plan, flags, &invocation] {
-    flags->request.for_collectives = GivenAmong(*plan, {"--op", "--root", "--in-place"});
+    PlanRequest& request = flags->request;
+    request.for_collectives = GivenAmong(*plan, {"--op", "--root"});
+    if (plan->count("--in-place") > 0) {  // counts --out-of-place, too
+      request.for_collectives.emplace_back(request.traffic.in_place ? "--in-place" : "--out-of-place");
+    }
+    request.step_given = plan->count("--step") > 0;
     invocation.action = [flags] { return ShowPlan(*flags); };
   });
 }

@@ -124,6 +124,11 @@ absl::StatusOr<PlanFamily> Resolve(const PlanRequest& request) {
         absl::StrCat("no collective or algorithm '", parts.first, "'", Suggestion(parts.first, NamesOfAll())));
   }
   if (absl::Status used = CheckFlags(*collective, request.for_collectives); !used.ok()) return used;
+  if (request.step_given) {
+    return absl::InvalidArgumentError(absl::StrCat("--step: ", Name(*collective),
+                                                   " has the same plan in every step; leave --step out, or name a "
+                                                   "strategy"));
+  }
   if (*collective == Collective::kSend || *collective == Collective::kRecv) {
     return ResolveMessage(request, parts.second);
   }

@@ -23,6 +23,7 @@ struct PlanRequest {
   std::int64_t step = 0;    // the optimizer step; an algorithm may have several plans
   TrafficOptions traffic;
   std::vector<std::string> for_collectives;  // names of the given flags that mean nothing to a strategy
+  bool step_given = false;                   // whether the user has given `step`, which means nothing to a collective
   PlanOptions options = {.segment_bytes = 256 << 10, .peers_mapped = true};
 };
 

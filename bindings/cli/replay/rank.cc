@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "bindings/cli/flags.h"
+#include "bindings/cli/local_ranks.h"
 #include "bindings/cli/replay/optimizer.h"
 #include "tutti/algorithm.h"
 #include "tutti/synchronizer.h"
@@ -36,10 +36,10 @@ absl::StatusOr<ReplayShape> ShapeOfReplay(const ReplayOptions& options, const Ar
   }
   const std::int64_t ranks = gradients.shape[1];
   const std::int64_t count = gradients.shape[2];
-  if (ranks < 1 || ranks > kMaxRanks) {
-    return absl::InvalidArgumentError(absl::StrCat(options.gradients_file, " has gradients of ", ranks,
-                                                   " ranks (its shape is ", gradients.ShapeText(),
-                                                   ", [steps, ranks, n]); needed are 1…", kMaxRanks));
+  if (ranks < 1 || ranks > kMaxLocalRanks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.gradients_file, " has gradients of ", ranks, " ranks (its shape is ", gradients.ShapeText(),
+        ", [steps, ranks, n]); needed are 1…", kMaxLocalRanks, ", because ranks are threads of this process"));
   }
   if (weights.shape != std::vector{count} && weights.shape != std::vector{ranks, count}) {
     return absl::InvalidArgumentError(absl::StrCat(options.weights_file, " has shape ", weights.ShapeText(), "; to ",

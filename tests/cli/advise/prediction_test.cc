@@ -102,6 +102,15 @@ TEST(AdvisePredictionTest, RoundsInTheBackgroundAreRare) {
   EXPECT_LT(rare.step_s, training.step_s * 1.01);
 }
 
+// A step applies an average or takes a snapshot, so that there are two steps to a round at least.
+TEST(AdvisePredictionTest, RoundsInTheBackgroundTakeTwoSteps) {
+  AdvisedTraining training = OnLink(1e12);
+  training.step_s = 1;
+  const StepPrediction each = Predict("decentralized", training);
+  const StepPrediction background = Predict("async:sync_interval_ms=1", training);
+  EXPECT_EQ(background.wire_bytes, each.wire_bytes / 2);
+}
+
 TEST(AdvisePredictionTest, BusyProcessorsMakeCommunicationCostTraining) {
   AdvisedTraining idle = OnLink(1e9);
   AdvisedTraining busy = idle;

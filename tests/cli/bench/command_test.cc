@@ -392,6 +392,7 @@ TEST(BenchTest, RefusesBeforeItStartsRanks) {
        "(--messages); valid: halving_doubling, one_shot, recursive_doubling, ring"},
       {"bench all_reduce --ranks 200 --dtype i8", "i8"},
       {"bench all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
+      {"bench send_recv --root 1", "--root: send has no root; leave --root out"},
       {"bench send_recv --op max", "--op: send reduces nothing; leave --op out"},
       {"bench all_reduce --ranks 1025 --transport inproc", "--transport inproc starts threads of this process"},
       {"bench all_reduce --dtype f8e4m3fn", "op sum is not defined for f8e4m3fn, which can be moved"},

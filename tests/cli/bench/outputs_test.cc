@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/processor_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -193,6 +194,19 @@ TEST(BenchOutputsTest, ComparesWithAnEarlierRunAndDrawsBoth) {
   ASSERT_EQ(alone.exit_code, 0) << alone.err;
   EXPECT_THAT(alone.out, HasSubstr("# B takes "));
   EXPECT_EQ(later.Read(), plot.Read());
+}
+
+TEST(BenchOutputsTest, WithoutACollectiveThereAreNoRowsToWrite) {
+  const ScratchFile earlier("-earlier.json"), rows("-rows.txt");
+  ASSERT_EQ(RunTutti("bench all_reduce -b 4 -e 4 --json " + earlier.path() + kQuick).exit_code, 0);
+  for (const char* flag : {"--json", "--jsonl", "--csv"}) {
+    const std::string given = absl::StrCat(flag, " ", rows.path());
+    const CommandRun run = RunTutti(absl::StrCat("bench ", given, " --compare ", earlier.path(), " ", earlier.path()));
+    EXPECT_EQ(run.exit_code, 2) << flag;
+    EXPECT_EQ(run.out, "") << flag;
+    EXPECT_THAT(run.err, HasSubstr(given + ": nothing is measured without a collective")) << flag;
+    EXPECT_FALSE(std::filesystem::exists(rows.path())) << flag;
+  }
 }
 
 TEST(BenchOutputsTest, RefusesFilesBeforeItMeasures) {

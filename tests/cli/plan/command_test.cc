@@ -315,7 +315,8 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan all_reduce:rings", "ring"},
       {"plan bytegrad:blok=1", "block"},
       {"plan bytegrad --op max --root 1", "--op, --root: bytegrad decides that itself; leave it out"},
-      {"plan bytegrad --out-of-place", "--in-place: bytegrad decides that itself"},
+      {"plan bytegrad --out-of-place", "--out-of-place: bytegrad decides that itself"},
+      {"plan bytegrad --in-place", "--in-place: bytegrad decides that itself"},
       {"plan bytegrad:", "an option is empty"},
       {"plan decentralized:communication_interval=7 --step 15", "; the next step that does is --step 21\n"},
       {"plan decentralized:communication_interval=1000000 --step 1", ", nor does one of the 99999 steps after it\n"},
@@ -330,6 +331,13 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
       {"plan send --ranks 1", "at least 2"},
       {"plan broadcast --root 5", "root 5"},
       {"plan all_reduce --root 1", "--root: all_reduce has no root; leave --root out"},
+      {"plan send --root 1", "--root: send has no root; leave --root out"},
+      {"plan recv --root 0", "--root: recv has no root; leave --root out"},
+      {"plan all_to_all --in-place", "--in-place: all_to_all has no in-place form; leave --in-place out"},
+      {"plan barrier --in-place", "--in-place: barrier has no in-place form; leave --in-place out"},
+      {"plan all_reduce:ring --step 5",
+       "--step: all_reduce has the same plan in every step; leave --step out, or name a strategy"},
+      {"plan send --step 0", "--step: send has the same plan in every step"},
       {"plan all_gather:ring --op max", "--op: all_gather reduces nothing; leave --op out"},
   };
   for (const auto& [arguments, answer] : mistakes) {
@@ -337,6 +345,11 @@ TEST(PlanTest, SaysWhatWouldBeRight) {
     EXPECT_EQ(run.exit_code, 2) << arguments;
     EXPECT_THAT(run.err, HasSubstr(answer)) << arguments;
   }
+}
+
+// all_to_all is out of place in any case, so that the flag says what is true.
+TEST(PlanTest, OutOfPlaceIsNoMistakeWhereThereIsNoOtherForm) {
+  EXPECT_EQ(RunTutti("plan all_to_all --out-of-place").exit_code, 0);
 }
 
 }  // namespace

@@ -211,6 +211,9 @@ TEST_F(ReplayTest, SaysWhatWouldBeRight) {
   gradients_ = {.shape = {1, 0, 5}, .values = {}};
   Write();
   expect("replay bytegrad" + Files(), "gradients of 0 ranks");
+  gradients_ = {.shape = {1, 1025, 1}, .values = std::vector<float>(1025)};
+  Write();
+  expect("replay bytegrad" + Files(), "needed are 1…1024, because ranks are threads of this process");
   gradients_ = {.shape = {1, 2, 2}, .values = {1, 2, 3, 4}};
   Write();
   expect("replay bytegrad" + Files(), "has shape (1000,); to ");
