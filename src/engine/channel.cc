@@ -16,11 +16,13 @@ namespace tutti {
 namespace {
 
 // The peers that map this rank's memory.
-std::shared_ptr<const Borrowers> BorrowersAmong(const std::vector<Channel::Peer>& peers, Rank rank) {
+std::shared_ptr<const Borrowers> BorrowersAmong(const Engine& engine, const std::vector<Channel::Peer>& peers,
+                                                Rank rank) {
   auto borrowers = std::make_shared<Borrowers>();
   for (Rank peer = 0; peer < static_cast<Rank>(peers.size()); ++peer) {
     const Channel::Peer& p = peers[static_cast<std::size_t>(peer)];
-    if (peer != rank && p.control != nullptr) borrowers->push_back({p.control, p.generation});
+    if (peer == rank || p.control == nullptr) continue;
+    borrowers->push_back({p.control, p.generation, engine.ended(p.world_rank)});
   }
   return borrowers;
 }
@@ -40,7 +42,7 @@ Channel::Channel(Engine& engine, std::shared_ptr<Arena> arena, std::shared_ptr<L
       blocks_(std::move(blocks)),
       rank_(rank),
       peers_(std::move(peers)),
-      borrowers_(BorrowersAmong(peers_, rank)),
+      borrowers_(BorrowersAmong(engine, peers_, rank)),
       control_(peer(rank).control),
       generation_(peer(rank).generation & 0xffffffff),
       left_(peers_.size()),

@@ -380,6 +380,7 @@ void Engine::GiveNumberBack(std::uint32_t number, std::vector<Rank> away) {
 void Engine::Open(Channel& channel) {
   ClaimDriver();
   channels_.push_back(&channel);
+  SeeWhoHasEnded();
   const absl::Span<const Loss> losses = transport_->Check();
   for (std::size_t i = 0; i < losses_seen_; ++i) {
     if (channel.RankOf(losses[i].peer).has_value()) Fail(channel, losses[i].cause);

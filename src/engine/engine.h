@@ -134,6 +134,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // memory of a device is freed when all work of the device has ended, and such work may wait for the driver.
   void FreeLater(Call* call);
 
+  // Whether a rank of the world has ended, as far as this rank had seen when it last lost a rank or opened a channel:
+  // see Transport::HasEnded. Outlives the engine.
+  std::shared_ptr<const std::atomic<bool>> ended(Rank world_rank) const {
+    return {ended_, &(*ended_)[static_cast<std::size_t>(world_rank)]};
+  }
   CallbackThreads& callbacks() { return callbacks_; }
   // Counted by the driver, read by any thread: see Executor.
   std::int64_t calls() const TUTTI_NO_THREAD_SAFETY_ANALYSIS { return executor_->calls(); }
@@ -238,6 +243,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void FailWhatPeersGaveUp() TUTTI_REQUIRES(seat_);
   // Takes in the peers that the transport has lost, and what peers have told.
   void TakeInNews() TUTTI_REQUIRES(seat_);
+  // Looks which lost ranks have ended: ended().
+  void SeeWhoHasEnded() TUTTI_REQUIRES(seat_);
   void TakeInNote(const Note& note) TUTTI_REQUIRES(seat_);
   // Ends the failures whose memory is back; true when there were any.
   bool EndFailures() TUTTI_REQUIRES(seat_);
@@ -277,8 +284,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<Executor> executor_ TUTTI_PT_GUARDED_BY(seat_);
   std::vector<Channel*> channels_ TUTTI_GUARDED_BY(seat_);  // the open channels
   int failing_ TUTTI_GUARDED_BY(seat_) = 0;                 // channels whose failure is not over
-  std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;     // how many losses of Transport::Check have been handled
-  bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;       // whether the channel with the number 0 is closed
+  const std::shared_ptr<std::vector<std::atomic<bool>>> ended_ =
+      std::make_shared<std::vector<std::atomic<bool>>>(options_.presence.size());  // by rank of the world
+  std::size_t losses_seen_ TUTTI_GUARDED_BY(seat_) = 0;  // how many losses of Transport::Check have been handled
+  bool world_closed_ TUTTI_GUARDED_BY(seat_) = false;    // whether the channel with the number 0 is closed
   std::int64_t looked_around_ns_ TUTTI_GUARDED_BY(seat_) = 0;
   // Notes about groups that this rank is about to open.
   std::deque<Note> early_notes_ TUTTI_GUARDED_BY(seat_);

@@ -88,6 +88,7 @@ void Engine::TakeInNews() {
   const absl::Span<const Loss> all = transport_->Check();
   const std::vector<Loss> losses(all.begin() + static_cast<std::ptrdiff_t>(losses_seen_), all.end());
   losses_seen_ = all.size();
+  if (!losses.empty()) SeeWhoHasEnded();
   for (const Loss& loss : losses) {
     numbers_.IsLost(loss.peer);
     for (Channel* const channel : channels_) {
@@ -96,6 +97,13 @@ void Engine::TakeInNews() {
   }
   while (const std::optional<Note> note = transport_->TakeNote()) TakeInNote(*note);
   FailWhatPeersGaveUp();
+}
+
+void Engine::SeeWhoHasEnded() {
+  for (const Loss& loss : transport_->Check()) {
+    std::atomic<bool>& ended = (*ended_)[static_cast<std::size_t>(loss.peer)];
+    if (!ended.load() && transport_->HasEnded(loss.peer)) ended.store(true);
+  }
 }
 
 void Engine::TakeInNote(const Note& note) {

@@ -8,6 +8,7 @@
 #define TUTTI_ENGINE_LENT_MEMORY_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -26,14 +27,18 @@ class Arena;
 struct Borrower {
   const ControlBlock* block = nullptr;  // the peer's own block of the same channel
   std::uint64_t generation = 0;         // the generation of `block` while the peer uses it for this channel
+  // Whether the peer has ended (Transport::HasEnded), and so touches no memory any more; null: nobody can tell.
+  std::shared_ptr<const std::atomic<bool>> ended = nullptr;
 
-  // Whether the peer has completed `run` of `lane`, or closed its channel. Any thread.
+  // Whether the peer has completed `run` of `lane`, or HasClosed. Any thread.
   bool HasCompleted(int lane, std::uint64_t run) const {
     // `completed` is read before `generation`: a block that has been opened again counts its runs anew.
     return block->lanes[static_cast<std::size_t>(lane)].completed.load(std::memory_order_seq_cst) >= run || HasClosed();
   }
-  // Whether the peer has closed its channel. Any thread.
-  bool HasClosed() const { return block->generation.load(std::memory_order_seq_cst) != generation; }
+  // Whether the peer has closed its channel, or ended without. Any thread.
+  bool HasClosed() const {
+    return block->generation.load(std::memory_order_seq_cst) != generation || (ended != nullptr && ended->load());
+  }
 };
 using Borrowers = std::vector<Borrower>;
 

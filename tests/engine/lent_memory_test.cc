@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <utility>
@@ -56,6 +57,24 @@ TEST_F(LentMemoryTest, ComesBackWhenAPeerHasLeft) {
   second_->generation = 1;
   lent.Sweep();
   EXPECT_TRUE(HasRoom(4 << 20));
+}
+
+TEST_F(LentMemoryTest, ComesBackWhenAPeerHasEndedWithoutClosing) {
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  const auto borrowers =
+      std::make_shared<const Borrowers>(Borrowers{{first_.get(), 0, ended}, {second_.get(), 0, nullptr}});
+  ControlBlocks blocks(arena_);
+  LentMemory lent;
+  ControlBlock* const block = *blocks.Open();
+  blocks.Close(block, borrowers, {1});
+  lent.KeepUntilClosed(Piece(5 << 20), borrowers);
+  second_->generation = 1;
+  lent.Sweep();
+  EXPECT_FALSE(HasRoom(4 << 20));
+  *ended = true;
+  lent.Sweep();
+  EXPECT_TRUE(HasRoom(4 << 20));
+  EXPECT_EQ(*blocks.Open(), block);
 }
 
 TEST_F(LentMemoryTest, IsSweptWhereMoreIsLent) {
