@@ -39,9 +39,11 @@ struct Identity {
 };
 
 // Asks the launchers' variables in this order: TUTTI_RANK, torchrun (RANK with WORLD_SIZE), Open MPI, PMIx, PMI (MPICH,
-// Intel MPI), Slurm (only inside a step), Horovod. When none of them is set, this process is a world of one rank.
-// InvalidArgument names the variable that is missing or wrong. The error names two variables and their values when RANK
-// or WORLD_SIZE, not set by torchrun, contradicts a launcher later in the list: they may be left from an earlier job.
+// Intel MPI), Slurm (only inside a step), Horovod. Inside a Slurm step PMIx does not count, and PMI only where
+// MPI_LOCALNRANKS is set, because srun may set PMIX_RANK or PMI_RANK, too. When none of the variables is set, this
+// process is a world of one rank. InvalidArgument names the variable that is missing or wrong. The error names two
+// variables and their values when RANK or WORLD_SIZE, set neither by torchrun nor by Ray, contradicts a launcher later
+// in the list, other than a Slurm step of one task: RANK and WORLD_SIZE may be left from an earlier job.
 // Without LOCAL_RANK and LOCAL_WORLD_SIZE (TUTTI_LOCAL_RANK and TUTTI_LOCAL_SIZE beside TUTTI_RANK) all ranks are taken
 // to be on this node, unless a variable names a place where ranks of other nodes can be met (TUTTI_STORE,
 // TUTTI_RENDEZVOUS or, beside RANK, MASTER_ADDR, other than loopback): see Identity::assumes_own_node.
@@ -52,7 +54,8 @@ absl::StatusOr<Identity> IdentityFromEnvironment();
 // torchrun or Ray has set RANK and WORLD_SIZE: either runs inside other launchers' jobs.
 absl::Status CheckOtherLaunchers(Rank rank, int size);
 
-// How a rank reaches ranks of other nodes, unless TUTTI_INTERFACE says so. A world on one node uses loopback.
+// How a rank reaches ranks of other nodes, unless TUTTI_INTERFACE says so. A world on one node uses loopback, unless
+// TUTTI_INTERFACE names another interface.
 struct Route {
   std::string interface = {};  // an interface of this node, by device or address; empty: the one that leads to `host`
   std::string setting = {};    // the variable that names `interface`, for error texts: "GLOO_SOCKET_IFNAME"

@@ -25,11 +25,11 @@
 
 namespace tutti {
 
-// Options of a communicator, equal on all ranks. An option that is not set here comes from the environment
-// (docs/configuration.md).
+// Options of a communicator, equal on all ranks except where a field says otherwise. An option that is not set here
+// comes from the environment (docs/configuration.md).
 struct CommunicatorOptions {
   // Every wait for a peer ends after this long, which is positive, with DeadlineExceeded that names the peer;
-  // TUTTI_TIMEOUT.
+  // TUTTI_TIMEOUT. Ranks may have different timeouts.
   std::optional<absl::Duration> timeout = std::nullopt;
   // Schedules that calls use instead of the selector's choice, "all_reduce=ring,broadcast=binomial"; TUTTI_SCHEDULE.
   std::optional<std::string> schedules = std::nullopt;

@@ -183,7 +183,8 @@ constexpr Variable kVariables[] = {
     Make<&Config::measure_links>(
         "TUTTI_MEASURE_LINKS",
         "Which links are measured at set-up, so that schedules are chosen for them: without it those between nodes, by "
-        "two ranks; 1: those inside a node too; 0: none. What is chosen for measured links, and with it the order of "
+        "two ranks and, in worlds of up to 64 ranks where rank 0 has two or more peers on other nodes, by all ranks at "
+        "once, too; 1: those inside a node too; 0: none. What is chosen for measured links, and with it the order of "
         "sums, may differ from run to run (docs/selection.md). Equal on all ranks."),
     Make<&Config::autotune>("TUTTI_AUTOTUNE",
                             "1: models whose wrapper is not told otherwise (autotune) try in their first steps how "
@@ -289,7 +290,7 @@ std::string ConfigurationMarkdown() {
       &text,
       "\nVariables that other parts of Tutti read: the Python package, the build and the tests. Of a variable "
       "whose name begins\nwith `TUTTI_` and is in neither table, rank 0 says on stderr that it has no effect, "
-      "and which name was probably meant.\n\n| variable | meaning |\n|---|---|\n");
+      "and,\nwhere a name is near, which name was probably meant.\n\n| variable | meaning |\n|---|---|\n");
   for (const OfOthers& variable : kOfOthers) {
     absl::StrAppend(&text, "| `", variable.name, "` | ", variable.doc, " |\n");
   }

@@ -15,8 +15,8 @@
 
 namespace tutti::cli {
 
-// Calls on the memory of a GPU are timed by windows of so many, of which the host waits for the last: as many as a
-// communicator has on its stream at a time.
+// Calls on the memory of a GPU are timed by windows of so many: the host makes the calls of a window, then waits for
+// them.
 inline constexpr int kCallsOfAWindow = 16;
 
 // The calls of one size. What a caller is made of outlives it.
