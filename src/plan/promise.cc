@@ -105,7 +105,8 @@ class Tracer {
         return true;
       }
       case Kind::kRound:
-        if (!IsFloating(spec_.dtype)) return false;  // nothing but floating numbers may be rounded
+        // Floating numbers may be rounded on their way into a combined result; one rank's input arrives as it was.
+        if (!combined_ || !IsFloating(spec_.dtype)) return false;
         return Trace(term(0), coefficient, outermost);
       case Kind::kDecoded:
         return TraceDecoded(value, coefficient, outermost);
@@ -131,7 +132,7 @@ class Tracer {
 
   bool TraceDecoded(const Value& decoded, double coefficient, bool outermost) {
     const ValueRun encoded = EncodedElements(symbols_, decoded);
-    if (encoded.count == 0) return false;
+    if (!combined_ || encoded.count == 0) return false;  // what a codec loses would be missing in one rank's input
     constant = std::min(constant, encoded.count);
     const Symbol& sum = symbols_[encoded.value.symbol];
     if (sum.kind != Kind::kFold || symbols_[sum.terms.back().symbol].kind != Kind::kState) {
