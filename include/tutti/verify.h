@@ -27,10 +27,13 @@ using VerifyProgress = std::function<void(absl::string_view property, double par
 //             a peer touches memory of a rank only after that rank began and, its scratch reads aside, before it ends
 //   values    run on symbols, every element of every output becomes exactly what was promised: every rank's input once,
 //             divided once for avg, 16-bit sums rounded once; nothing uninitialised is used, no step is without effect,
-//             in-place input that is not output is kept. Codecs may stand between, but results that the collective
-//             gives to all ranks must be computed alike everywhere, so that replicas stay bit-equal. Initial state
-//             is an unknown that may not reach the output. The order and the roundings of a native collective are the
-//             transport's own; its ranks get the same bits.
+//             in-place input that is not output is kept. What combines the inputs of ranks may pass through casts
+//             and codecs, whose losses are not judged; what is one rank's input, as in broadcast and all_gather,
+//             arrives as it was (a cast to a wider type and back loses nothing). Results that the collective gives to
+//             all ranks must be computed alike everywhere, so that replicas stay bit-equal. Initial state is an unknown
+//             that may not reach the output, except that a message may end with the residual that becomes what this
+//             message loses. The order and the roundings of a native collective are the transport's own; its ranks get
+//             the same bits.
 //
 // Returns OK, or the first fault as FailedPrecondition (InvalidArgument when `plans` is not one plan per rank) naming
 // rank and step, and, in the plans of an algorithm, the schedule that has written the step. Relies on nothing that the

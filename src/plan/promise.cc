@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -19,6 +20,22 @@ Promise Block(const Ref& out, std::int64_t at, std::int64_t count, Rank source, 
   return {.place = out.Elements(at, count), .source = source, .first = first};
 }
 
+Value TermOf(const Symbols& symbols, const Value& value, std::size_t i) {
+  const Symbol::Term& term = symbols[value.symbol].terms[i];
+  return {term.symbol, term.index + value.index};
+}
+
+// The element that a message holds where `decoded` is decoded, with those after it that lie in one run; none beyond the
+// end of the message.
+ValueRun EncodedElements(const Symbols& symbols, const Value& decoded) {
+  std::int64_t at = decoded.index;
+  for (const Symbol::Term& part : symbols[symbols[decoded.symbol].terms[0].symbol].terms) {
+    if (at < part.count) return {part.count - at, {part.symbol, part.index + at}};
+    at -= part.count;
+  }
+  return {};
+}
+
 // Traces an element back to the inputs from which the element was made.
 class Tracer {
  public:
@@ -29,8 +46,9 @@ class Tracer {
     Rank factor_of = kSelf;  // the rank by whose factor the input was multiplied; kSelf: by none
   };
 
-  Tracer(const Symbols& symbols, const Plan& plan, bool combined)
+  Tracer(const Symbols& symbols, const Residuals& residuals, const Plan& plan, bool combined)
       : symbols_(symbols),
+        residuals_(residuals),
         spec_(plan.spec),
         combined_(combined),
         mixes_(!plan.mixing.empty()),
@@ -40,10 +58,10 @@ class Tracer {
 
   // Traces `value` to its inputs; false when something other than the promised computation stands between. The replica
   // of a rank's weights counts as the input of that rank, or as the average of its node's inputs. A residual counts for
-  // nothing inside a message, because it makes up for what earlier messages lost.
-  bool Trace(const Value& value, double coefficient = 1, bool outermost = true, bool in_message = false) {
+  // nothing where it is the last term of the message whose loss it becomes, and stands nowhere else.
+  bool Trace(const Value& value, double coefficient = 1, bool outermost = true) {
     const Symbol& symbol = symbols_[value.symbol];
-    auto term = [&](std::size_t i) { return Value{symbol.terms[i].symbol, symbol.terms[i].index + value.index}; };
+    auto term = [&](std::size_t i) { return TermOf(symbols_, value, i); };
     switch (symbol.kind) {
       case Kind::kReplica:
         if (mixes_) AddReplica(symbol.rank, value.index, coefficient);
@@ -52,38 +70,34 @@ class Tracer {
         leaves.push_back({symbol.rank, value.index, coefficient});
         return true;
       case Kind::kState:
-        return in_message;
+        misplaces_residual = true;
+        return false;
       case Kind::kCombine:
         if (!combined_ || !sums_ || symbol.finite) return false;
         for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
-          if (!Trace(term(i), coefficient * symbol.coefficients[i].value(), false, in_message)) return false;
+          if (!Trace(term(i), coefficient * symbol.coefficients[i].value(), false)) return false;
         }
         return true;
-      case Kind::kFold: {
-        if (!combined_ || symbol.op != (sums_ ? ReduceOp::kSum : spec_.op)) return false;
-        for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
-          if (!Trace(term(i), coefficient, false, in_message)) return false;
-        }
-        return true;
-      }
+      case Kind::kFold:
+        return TraceFold(value, symbol.terms.size(), coefficient);
       // The order of a native sum and the number of its roundings are the transport's: the promise is the sum.
       case Kind::kNative: {
         const bool divides = symbol.divisor != 1;
         const bool may_divide = spec_.op == ReduceOp::kAvg && (outermost || IsFloating(spec_.dtype));
         if (!combined_ || symbol.op != (sums_ ? ReduceOp::kSum : spec_.op) || (divides && !may_divide)) return false;
         for (std::size_t i = 0; i < symbol.terms.size(); ++i) {
-          if (!Trace(term(i), coefficient / symbol.divisor, false, in_message)) return false;
+          if (!Trace(term(i), coefficient / symbol.divisor, false)) return false;
         }
         return true;
       }
       case Kind::kDivide:
         // Integers truncate: only the finished sum may be divided.
         if (!combined_ || spec_.op != ReduceOp::kAvg || (!outermost && !IsFloating(spec_.dtype))) return false;
-        return Trace(term(0), coefficient / symbol.divisor, false, in_message);
+        return Trace(term(0), coefficient / symbol.divisor, false);
       case Kind::kScaled: {
         if (!combined_ || spec_.op != ReduceOp::kPremulSum) return false;
         const std::size_t first = leaves.size();
-        if (!Trace(term(0), coefficient, false, in_message)) return false;
+        if (!Trace(term(0), coefficient, false)) return false;
         for (std::size_t i = first; i < leaves.size(); ++i) {
           if (leaves[i].factor_of != kSelf) return false;  // the input was multiplied twice
           leaves[i].factor_of = symbol.rank;
@@ -91,19 +105,11 @@ class Tracer {
         return true;
       }
       case Kind::kRound:
-        if (!IsFloating(spec_.dtype)) return false;  // nothing but floating numbers may be rounded
-        return Trace(term(0), coefficient, outermost, in_message);
-      case Kind::kDecoded: {
-        std::int64_t at = value.index;
-        for (const Symbol::Term& part : symbols_[symbol.terms[0].symbol].terms) {
-          if (at < part.count) {
-            constant = std::min(constant, part.count - at);
-            return Trace({part.symbol, part.index + at}, coefficient, outermost, true);
-          }
-          at -= part.count;
-        }
-        return false;
-      }
+        // Floating numbers may be rounded on their way into a combined result; one rank's input arrives as it was.
+        if (!combined_ || !IsFloating(spec_.dtype)) return false;
+        return Trace(term(0), coefficient, outermost);
+      case Kind::kDecoded:
+        return TraceDecoded(value, coefficient, outermost);
       default:
         return false;
     }
@@ -112,8 +118,34 @@ class Tracer {
   std::vector<Leaf> leaves;
   // The number of elements, from the traced one on, that are made in the same way.
   std::int64_t constant = std::numeric_limits<std::int64_t>::max();
+  bool misplaces_residual = false;  // a residual stands where none may
 
  private:
+  // Traces the first `terms` terms of a fold.
+  bool TraceFold(const Value& fold, std::size_t terms, double coefficient) {
+    if (!combined_ || symbols_[fold.symbol].op != (sums_ ? ReduceOp::kSum : spec_.op)) return false;
+    for (std::size_t i = 0; i < terms; ++i) {
+      if (!Trace(TermOf(symbols_, fold, i), coefficient, false)) return false;
+    }
+    return true;
+  }
+
+  bool TraceDecoded(const Value& decoded, double coefficient, bool outermost) {
+    const ValueRun encoded = EncodedElements(symbols_, decoded);
+    if (!combined_ || encoded.count == 0) return false;  // what a codec loses would be missing in one rank's input
+    constant = std::min(constant, encoded.count);
+    const Symbol& sum = symbols_[encoded.value.symbol];
+    if (sum.kind != Kind::kFold || symbols_[sum.terms.back().symbol].kind != Kind::kState) {
+      return Trace(encoded.value, coefficient, outermost);
+    }
+    const std::size_t last = sum.terms.size() - 1;
+    const ValueRun left = residuals_.Find(TermOf(symbols_, encoded.value, last));
+    misplaces_residual = left.count == 0 || !(TermOf(symbols_, left.value, 1) == decoded);
+    if (misplaces_residual) return false;
+    constant = std::min(constant, left.count);
+    return TraceFold(encoded.value, last, coefficient);
+  }
+
   void AddReplica(Rank of, std::int64_t index, double coefficient) {
     if (nodes_.empty()) return leaves.push_back({of, index, coefficient});
     const auto ranks = static_cast<double>(std::count(nodes_.begin(), nodes_.end(), nodes_[of]));
@@ -123,6 +155,7 @@ class Tracer {
   }
 
   const Symbols& symbols_;
+  const Residuals& residuals_;
   const CollectiveSpec& spec_;
   bool combined_;  // the promise combines several ranks' inputs
   bool mixes_;
@@ -159,6 +192,18 @@ bool Keeps(const Promise& promise, const Plan& plan, std::int64_t index, std::ve
 }
 
 }  // namespace
+
+void Residuals::Add(const Value& before, const ValueRun& after) { runs_[before.symbol][before.index] = after; }
+
+ValueRun Residuals::Find(const Value& before) const {
+  const auto runs = runs_.find(before.symbol);
+  if (runs == runs_.end()) return {};
+  const auto next = runs->second.upper_bound(before.index);
+  if (next == runs->second.begin()) return {};
+  const auto& [first, run] = *std::prev(next);
+  const std::int64_t skipped = before.index - first;
+  return skipped < run.count ? ValueRun{run.count - skipped, run.value + skipped} : ValueRun{};
+}
 
 bool PromisesReplicas(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kAllGather ||
@@ -221,11 +266,12 @@ std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index)
   return promises;
 }
 
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols) {
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols,
+                   const Residuals& residuals) {
   std::int64_t index = promise.first;
   for (const ValueRun& run : runs) {
     for (std::int64_t k = 0; k < run.count;) {
-      Tracer tracer(symbols, plan, promise.source == Promise::kAll);
+      Tracer tracer(symbols, residuals, plan, promise.source == Promise::kAll);
       const bool traced = tracer.Trace(run.value + k);
       if (!traced || !Keeps(promise, plan, index + k, tracer.leaves)) {
         const std::string expected =
@@ -236,7 +282,10 @@ std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const Va
                 ? absl::StrCat(Name(plan.spec.op), " of element ", index + k, " of all ", plan.size, " ranks")
                 : absl::StrCat("in@", promise.source, "[", index + k, "]");
         return absl::StrCat("element ", index + k - promise.first, " of ", expected, " is expected, found ",
-                            symbols.Describe(run.value + k));
+                            symbols.Describe(run.value + k),
+                            tracer.misplaces_residual
+                                ? "; a residual (state) may only be the last term of the message whose loss it becomes"
+                                : "");
       }
       k += std::min(tracer.constant, run.count - k);
     }
@@ -249,21 +298,16 @@ std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, cons
   const Symbol& difference = symbols[after.symbol];
   const std::vector<Coefficient> minus = {{1, 1}, {-1, 1}};
   if (difference.kind != Kind::kCombine || !difference.finite || difference.coefficients != minus) return 0;
-  const Value value = {difference.terms[0].symbol, difference.terms[0].index + after.index};
-  const Symbol& decoded = symbols[difference.terms[1].symbol];
+  const Value value = TermOf(symbols, after, 0);
+  const Value decoded = TermOf(symbols, after, 1);
   const Symbol& sum = symbols[value.symbol];
-  if (decoded.kind != Kind::kDecoded || sum.kind != Kind::kFold || sum.op != ReduceOp::kSum) return 0;
-  const Symbol::Term& made_up_for = sum.terms.back();
-  if (!(Value{made_up_for.symbol, made_up_for.index + value.index} == before)) return 0;
-  std::int64_t at = difference.terms[1].index + after.index;
-  for (const Symbol::Term& part : symbols[decoded.terms[0].symbol].terms) {
-    if (at >= part.count) {
-      at -= part.count;
-      continue;
-    }
-    return Value{part.symbol, part.index + at} == value ? part.count - at : 0;
+  if (symbols[decoded.symbol].kind != Kind::kDecoded || sum.kind != Kind::kFold || sum.op != ReduceOp::kSum) return 0;
+  const std::size_t last = sum.terms.size() - 1;
+  for (std::size_t i = 0; i <= last; ++i) {
+    if ((TermOf(symbols, value, i) == before) != (i == last)) return 0;
   }
-  return 0;
+  const ValueRun encoded = EncodedElements(symbols, decoded);
+  return encoded.value == value ? encoded.count : 0;
 }
 
 }  // namespace tutti

@@ -3,9 +3,11 @@
 #define TUTTI_PLAN_PROMISE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "plan/contents.h"
 #include "plan/symbols.h"
@@ -22,15 +24,28 @@ struct Promise {
   std::int64_t first = 0;
 };
 
+// What the residuals of all ranks are at the end of the run: differences, as ElementsOfResidual demands.
+class Residuals {
+ public:
+  // The elements that were `before` and the following are `after` now.
+  void Add(const Value& before, const ValueRun& after);
+  // What the residual that was `before` is now, with the elements after it in one run; no elements: no residual.
+  ValueRun Find(const Value& before) const;
+
+ private:
+  absl::flat_hash_map<SymbolId, std::map<std::int64_t, ValueRun>> runs_;  // by value before the run
+};
+
 // All promises to the rank of `plans[index]`, among them that in-place input which is not output keeps its value.
 std::vector<Promise> PromisesTo(absl::Span<const Plan> plans, std::size_t index);
 
 // The reason why `runs`, the contents of promise.place, break the promise of `plan`; empty when they keep it.
-std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols);
+std::string Broken(const Promise& promise, const Plan& plan, absl::Span<const ValueRun> runs, const Symbols& symbols,
+                   const Residuals& residuals);
 
 // The number of elements from `after` on that are the residual which a message leaves behind, where `before` is the
 // residual that the message made up for: (value + before) - decoded(value + before). 0 when element `after` is no such
-// residual.
+// residual, or when `before` is added several times.
 std::int64_t ElementsOfResidual(const Symbols& symbols, const Value& after, const Value& before);
 
 // Whether the collective gives all ranks the same result.

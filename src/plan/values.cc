@@ -273,11 +273,12 @@ class Simulation {
   }
 
   absl::Status CheckPromises() {
+    if (absl::Status status = CheckStates(); !status.ok()) return status;
     for (std::size_t p = 0; p < plans_.size(); ++p) {
       const Plan& plan = plans_[p];
       for (const Promise& promise : PromisesTo(plans_, p)) {
         const std::vector<ValueRun> runs = At(static_cast<int>(p), promise.place).Read(promise.place, error_);
-        const std::string broken = error_.empty() ? Broken(promise, plan, runs, symbols_) : error_;
+        const std::string broken = error_.empty() ? Broken(promise, plan, runs, symbols_, residuals_) : error_;
         if (!broken.empty()) {
           return absl::FailedPreconditionError(
               absl::StrCat("rank ", plan.rank, " ends with ", ToText(promise.place), ": ", broken));
@@ -287,7 +288,6 @@ class Simulation {
       const Ref state{.space = Space::kState, .dtype = DType::kU8, .bytes = plan.state_bytes};
       MarkUsed(At(static_cast<int>(p), state).Pieces());
     }
-    if (absl::Status status = CheckStates(); !status.ok()) return status;
     const bool mixes = !plans_[0].mixing.empty();
     return !mixes && PromisesReplicas(plans_[0].spec.collective) ? CheckOutputs() : absl::OkStatus();
   }
@@ -335,6 +335,7 @@ class Simulation {
         }
         k += alike;
       }
+      residuals_.Add(before, run);
       element += run.count;
     }
     return "";
@@ -396,6 +397,7 @@ class Simulation {
   absl::Span<const Plan> plans_;
   const Order& order_;
   Symbols symbols_;
+  Residuals residuals_;
   std::vector<int> plan_of_rank_;
   std::vector<std::array<Contents, 4>> memory_;
   std::vector<bool> used_;

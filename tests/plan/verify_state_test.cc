@@ -74,14 +74,18 @@ TEST(VerifyMixing, WeightsOfAWorldAreDoublyStochastic) {
               HasSubstr("the weights of rank 0 in the mixing of all sum to 1.5, must be 1"));
 }
 
-// Every rank sends every rank its encoded input and residual; `keep` writes what becomes of the residual.
-void TellAll(PlanBuilder& b, const std::function<void(const Ref& values, const Ref& residual)>& keep) {
+// Writes values ← input + residual, or what else a message is to hold.
+using Adder = std::function<void(const Ref& values, const Ref& residual)>;
+// Writes what becomes of a residual that holds what the message of `values` decodes to.
+using Keeper = std::function<void(const Ref& values, const Ref& residual)>;
+
+// Every rank sends every rank its encoded values and takes the average of all.
+void TellAll(PlanBuilder& b, const Adder& add, const Keeper& keep) {
   const Ref residual = b.Residual("residual", DType::kF32, kCount);
   const Ref values = b.Scratch(DType::kF32, kCount);
-  b.Reduce(values, {b.in(), residual}, ReduceOp::kSum);
-  const std::int64_t bytes = Codec().codec->encoded_bytes(kCount, {});
+  add(values, residual);
   std::vector<Ref> messages;
-  for (Rank rank = 0; rank < b.size(); ++rank) messages.push_back(b.Scratch(DType::kU8, bytes));
+  for (Rank rank = 0; rank < b.size(); ++rank) messages.push_back(b.Message(kCount, Codec()));
   b.Encode(messages[b.rank()], values, Codec());
   b.Decode(residual, messages[b.rank()], Codec());
   keep(values, residual);
@@ -94,40 +98,127 @@ void TellAll(PlanBuilder& b, const std::function<void(const Ref& values, const R
   b.Scale(b.out(), b.out(), b.size());
 }
 
+Adder AddsOnce(PlanBuilder& b) {
+  return [&b](const Ref& values, const Ref& residual) { b.Reduce(values, {b.in(), residual}, ReduceOp::kSum); };
+}
+
+Keeper KeepsWhatIsLost(PlanBuilder& b) {
+  return [&b](const Ref& values, const Ref& residual) { b.Remainder(residual, values, residual); };
+}
+
 TEST(VerifyResidual, IsWhatAMessageLost) {
-  EXPECT_EQ(ErrorOf(3,
-                    [](PlanBuilder& b) {
-                      TellAll(b,
-                              [&](const Ref& values, const Ref& residual) { b.Remainder(residual, values, residual); });
-                    }),
-            "");
+  EXPECT_EQ(ErrorOf(3, [](PlanBuilder& b) { TellAll(b, AddsOnce(b), KeepsWhatIsLost(b)); }), "");
 }
 
 TEST(VerifyResidual, AnythingElseIsAFault) {
   const std::string expected = "ends with the residual residual: ";
-  EXPECT_THAT(ErrorOf(2, [](PlanBuilder& b) { TellAll(b, [](const Ref&, const Ref&) {}); }), HasSubstr(expected));
+  EXPECT_THAT(ErrorOf(2, [](PlanBuilder& b) { TellAll(b, AddsOnce(b), [](const Ref&, const Ref&) {}); }),
+              HasSubstr(expected));
   EXPECT_THAT(ErrorOf(2,
                       [](PlanBuilder& b) {
-                        TellAll(b, [&](const Ref&, const Ref& residual) { b.Remainder(residual, b.in(), residual); });
+                        TellAll(b, AddsOnce(b),
+                                [&](const Ref&, const Ref& residual) { b.Remainder(residual, b.in(), residual); });
                       }),
               HasSubstr(expected));
   // Without `finite` one NaN would stay in the residual for ever.
   EXPECT_THAT(ErrorOf(2,
                       [](PlanBuilder& b) {
-                        TellAll(b, [&](const Ref& values, const Ref& residual) {
+                        TellAll(b, AddsOnce(b), [&](const Ref& values, const Ref& residual) {
                           b.Combine(residual, {values, residual}, {{1, 1}, {-1, 1}});
                         });
                       }),
               HasSubstr(expected));
 }
 
+TEST(VerifyResidual, IsAddedToItsMessageOnce) {
+  const auto error_of = [](const std::function<void(PlanBuilder&, const Ref& values, const Ref& residual)>& add) {
+    return ErrorOf(2, [&](PlanBuilder& b) {
+      TellAll(
+          b, [&](const Ref& values, const Ref& residual) { add(b, values, residual); }, KeepsWhatIsLost(b));
+    });
+  };
+  EXPECT_THAT(error_of([](PlanBuilder& b, const Ref& values, const Ref& residual) {
+                b.Reduce(values, {b.in(), residual, residual}, ReduceOp::kSum);
+              }),
+              HasSubstr("ends with the residual residual: "));
+  for (const double factor : {1, -1, 2}) {
+    EXPECT_THAT(error_of([factor](PlanBuilder& b, const Ref& values, const Ref& residual) {
+                  b.Combine(values, {b.in(), residual}, {{1, 1}, {factor, 1}});
+                  b.Reduce(values, {values, residual}, ReduceOp::kSum);
+                }),
+                HasSubstr("a residual (state) may only be the last term of the message whose loss it becomes"));
+  }
+}
+
+// Every rank sends every rank the two halves of its input in two messages, one after the other. `add` writes the values
+// of a message, given both residuals.
+std::string ErrorOfHalves(
+    const std::function<void(PlanBuilder&, int half, const Ref& values, const std::vector<Ref>& residuals)>& add) {
+  return ErrorOf(2, [&](PlanBuilder& b) {
+    const std::int64_t count = kCount / 2;
+    const std::vector<Ref> residuals = {b.Residual("first", DType::kF32, count),
+                                        b.Residual("second", DType::kF32, count, count)};
+    const std::vector<Ref> values = {b.Scratch(DType::kF32, count), b.Scratch(DType::kF32, count)};
+    for (int half : {0, 1}) add(b, half, values[half], residuals);
+    for (int half : {0, 1}) {
+      const Ref sent = b.Message(count, Codec());
+      const Ref received = b.Message(count, Codec());
+      b.Encode(sent, values[half], Codec());
+      b.Decode(residuals[half], sent, Codec());
+      b.Remainder(residuals[half], values[half], residuals[half]);
+      b.Send(1 - b.rank(), sent);
+      b.Recv(1 - b.rank(), received);
+      const Ref out = b.out().Elements(half * count, count);
+      b.Decode(out, b.rank() == 0 ? sent : received, Codec());
+      b.Decode(out, b.rank() == 0 ? received : sent, Codec(), true);
+      b.Scale(out, out, 2);
+    }
+  });
+}
+
+TEST(VerifyResidual, IsAddedToNoOtherMessage) {
+  const auto in_half = [](PlanBuilder& b, int half) { return b.in().Elements(half * kCount / 2, kCount / 2); };
+  EXPECT_EQ(ErrorOfHalves([&](PlanBuilder& b, int half, const Ref& values, const std::vector<Ref>& residuals) {
+              b.Reduce(values, {in_half(b, half), residuals[half]}, ReduceOp::kSum);
+            }),
+            "");
+  EXPECT_THAT(ErrorOfHalves([&](PlanBuilder& b, int half, const Ref& values, const std::vector<Ref>& residuals) {
+                std::vector<Ref> terms = {in_half(b, half), residuals[half]};
+                if (half == 1) terms.insert(terms.begin() + 1, residuals[0]);
+                b.Reduce(values, terms, ReduceOp::kSum);
+              }),
+              HasSubstr("element 32 of avg of element 32 of all 2 ranks is expected, found "));
+}
+
+// The residual becomes what another message of the same values loses.
+TEST(VerifyResidual, IsWhatTheMessageLostThatWasSent) {
+  EXPECT_THAT(ErrorOf(2,
+                      [](PlanBuilder& b) {
+                        TellAll(b, AddsOnce(b), [&](const Ref& values, const Ref& residual) {
+                          const CodecChoice other = {*FindCodec("fp16"), {}};
+                          const Ref message = b.Message(kCount, other);
+                          b.Encode(message, values, other);
+                          b.Decode(residual, message, other);
+                          b.Remainder(residual, values, residual);
+                        });
+                      }),
+              HasSubstr("may only be the last term of the message whose loss it becomes"));
+}
+
 TEST(VerifyResidual, ReachesTheOutputOnlyThroughACodec) {
   EXPECT_THAT(ErrorOf(1,
                       [](PlanBuilder& b) {
-                        const Ref residual = b.Residual("residual", DType::kF32, kCount);
-                        b.Reduce(b.out(), {b.in(), residual}, ReduceOp::kSum);
+                        const Ref before = b.Scratch(DType::kF32, kCount);
+                        TellAll(
+                            b,
+                            [&](const Ref& values, const Ref& residual) {
+                              b.Copy(before, residual);
+                              b.Reduce(values, {b.in(), residual}, ReduceOp::kSum);
+                            },
+                            KeepsWhatIsLost(b));
+                        b.Reduce(b.out(), {b.out(), before}, ReduceOp::kSum);
                       }),
-              HasSubstr("is expected, found sum(in@0[0], state@0[0])"));
+              HasSubstr("is expected, found sum(decoded(sum(in@0[0], state@0[0])), state@0[0])"));
 }
 
 TEST(VerifyReplica, AllHoldersAgreeWithItsOwner) {

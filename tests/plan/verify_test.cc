@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tutti/codec.h"
 #include "tutti/plan_builder.h"
+#include "tutti/selector.h"
 
 namespace tutti {
 namespace {
@@ -384,45 +386,85 @@ TEST(VerifyTest, TheOwnerOfAChunkMustUseItsDecodedValueToo) {
     return [&codec, owner_decodes](PlanBuilder& b) {
       const Ref message = b.Scratch(DType::kU8, codec.codec->encoded_bytes(b.spec().count, codec.options));
       if (b.rank() == 0) {
-        b.Encode(message, b.in(), codec);
+        const Ref theirs = b.Scratch(DType::kF32, b.spec().count);
+        const Ref sum = b.Scratch(DType::kF32, b.spec().count);
+        b.Recv(1, theirs);
+        b.Reduce(sum, {b.in(), theirs}, ReduceOp::kSum);
+        b.Encode(message, sum, codec);
         b.Send(1, message);
-        owner_decodes ? b.Decode(b.out(), message, codec) : b.Copy(b.out(), b.in());
+        owner_decodes ? b.Decode(b.out(), message, codec) : b.Copy(b.out(), sum);
       } else {
+        b.Send(0, b.in());
         b.Recv(0, message);
         b.Decode(b.out(), message, codec);
       }
     };
   };
-  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 4};
-  EXPECT_EQ(ErrorOf(spec, 2, author(true)), "");
-  EXPECT_THAT(ErrorOf(spec, 2, author(false)), HasSubstr("replicas differ"));
+  EXPECT_EQ(ErrorOf({.count = 4}, 2, author(true)), "");
+  EXPECT_THAT(ErrorOf({.count = 4}, 2, author(false)), HasSubstr("replicas differ"));
 }
 
 TEST(VerifyTest, RoundingAtRandomTwiceDoesNotGiveOneMessage) {
   auto author = [](Rounding rounding) {
     return [rounding](PlanBuilder& b) {
       const CodecChoice codec{*FindCodec("uint8_block"), {.block = 16, .rounding = rounding}};
-      const Ref plain = b.Scratch(DType::kF32, b.spec().count);
       const Ref message = b.Scratch(DType::kU8, codec.codec->encoded_bytes(b.spec().count, codec.options));
-      if (b.rank() == 0) {
-        b.Send(1, b.in());
-        b.Encode(message, b.in(), codec);
-      } else {
-        b.Recv(0, plain);
-        b.Encode(message, plain, codec);
-      }
+      AllToAllThenReduce(b, ReduceOp::kSum);
+      b.Encode(message, b.out(), codec);
       b.Decode(b.out(), message, codec);
     };
   };
-  const CollectiveSpec spec{.collective = Collective::kBroadcast, .count = 40};
-  EXPECT_EQ(ErrorOf(spec, 2, author(Rounding::kNearest)), "");
-  EXPECT_THAT(ErrorOf(spec, 2, author(Rounding::kStochastic)), HasSubstr("replicas differ"));
+  EXPECT_EQ(ErrorOf({.count = 40}, 2, author(Rounding::kNearest)), "");
+  EXPECT_THAT(ErrorOf({.count = 40}, 2, author(Rounding::kStochastic)), HasSubstr("replicas differ"));
+}
+
+// Casts the elements of `ref` to type `by` and back.
+void CastThere(PlanBuilder& b, const Ref& ref, DType by) {
+  const Ref cast = b.Scratch(by, ref.count());
+  b.Copy(cast, ref);
+  b.Copy(ref, cast);
+}
+
+TEST(VerifyTest, NothingOfOneRanksInputMayBeLost) {
+  for (const Collective collective :
+       {Collective::kBroadcast, Collective::kScatter, Collective::kAllGather, Collective::kAllToAll}) {
+    const auto error_by = [&](DType dtype, DType by) {
+      return ErrorOf({.collective = collective, .dtype = dtype, .count = 64}, 2, [&](PlanBuilder& b) {
+        BuildSelected(b);
+        CastThere(b, b.out(), by);
+      });
+    };
+    EXPECT_EQ(error_by(DType::kBF16, DType::kF32), "");
+    EXPECT_EQ(error_by(DType::kF16, DType::kF64), "");
+    EXPECT_THAT(error_by(DType::kF32, DType::kBF16), HasSubstr("of in@0[0] is expected, found bf16(in@0[0])"));
+    const std::string error = ErrorOf({.collective = collective, .count = 64}, 2, [](PlanBuilder& b) {
+      BuildSelected(b);
+      const CodecChoice codec{*FindCodec("uint8_block"), {}};
+      const Ref message = b.Message(b.out().count(), codec);
+      b.Encode(message, b.out(), codec);
+      b.Decode(b.out(), message, codec);
+    });
+    EXPECT_THAT(error, HasSubstr("of in@0[0] is expected, found decoded(in@0[0])"));
+  }
 }
 
 TEST(VerifyTest, InPlaceInputThatIsNotOutputIsKept) {
   EXPECT_THAT(ErrorOf({.collective = Collective::kReduceScatter, .count = 1, .in_place = true}, 1,
                       [](PlanBuilder& b) { b.Scale(b.out(), b.in(), 2); }),
               HasSubstr("rank 0 ends with out[0,4) f32"));
+}
+
+// In place, a rank of a reduce_scatter keeps its input in the blocks of the others.
+TEST(VerifyTest, NothingOfKeptInputMayBeLost) {
+  const auto error_by = [](DType by) {
+    const CollectiveSpec spec{.collective = Collective::kReduceScatter, .count = 4, .in_place = true};
+    return ErrorOf(spec, 2, [&](PlanBuilder& b) {
+      BuildSelected(b);
+      CastThere(b, b.in().Elements((1 - b.rank()) * 4, 4), by);
+    });
+  };
+  EXPECT_EQ(error_by(DType::kF64), "");
+  EXPECT_THAT(error_by(DType::kBF16), HasSubstr("of in@0[4] is expected, found bf16(in@0[4])"));
 }
 
 TEST(VerifyTest, NoStepIsInVain) {
