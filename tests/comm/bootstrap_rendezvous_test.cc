@@ -10,6 +10,8 @@
 #include "gtest/gtest.h"
 #include "store/mac.h"
 #include "store/private_file.h"
+#include "store/tcp_client.h"
+#include "tests/harness/network_namespace.h"
 #include "tests/harness/stopped_clock.h"
 #include "tests/store/child_process.h"
 #include "tests/store/raw_store_client.h"
@@ -217,6 +219,30 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
               absl::StatusCode::kInvalidArgument)
         << address;
   }
+}
+
+// In a new network namespace, where this node has two addresses besides that of loopback.
+TEST(JoinOverNetworkTest, Rank0ListensWhereTheOthersLook) {
+  constexpr const char* kMeeting = "192.0.2.1";
+  constexpr const char* kInterface = "198.51.100.1";
+  const JobSecret secret = RandomJobSecret();
+  const bool has_run = RunInNetworkNamespace([&] {
+    AddLoopbackAddress("lo:1", kMeeting);
+    AddLoopbackAddress("lo:2", kInterface);
+    const auto is_met_at = [&](const std::string& host, const std::string& rendezvous, const std::string& interface) {
+      const auto store = JoinOverNetwork(OnTwoNodes(0), secret, rendezvous + ":29400", interface, SoonNanos());
+      EXPECT_TRUE(store.ok()) << store.status();
+      return TryTcpStore(host + ":29400", StoreKey(OnTwoNodes(1), secret), 1, SoonNanos()).ok();
+    };
+    EXPECT_TRUE(is_met_at(kMeeting, kMeeting, kInterface));
+    EXPECT_TRUE(is_met_at(kMeeting, kMeeting, ""));
+    EXPECT_TRUE(is_met_at(kInterface, "127.0.1.1", kInterface)) << "as Debian calls a machine";
+    const absl::Status status =
+        JoinOverNetwork(OnTwoNodes(0), secret, "192.0.2.1:29400", "127.0.0.1", SoonNanos()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("which is 127.0.0.1:29400 here"));
+  });
+  if (!has_run) GTEST_SKIP() << "making a network namespace needs root";
 }
 
 TEST(RendezvousAddressTest, IsFoundInOrder) {
