@@ -9,7 +9,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -196,8 +195,10 @@ absl::StatusOr<std::shared_ptr<Store>> JoinOverNetwork(const Identity& identity,
   std::string bound;
   absl::StatusOr<std::shared_ptr<Store>> store =
       Serve(job, {.host = *host, .port = static_cast<std::uint16_t>(std::stoi(parts->second))}, bound, end_ns);
-  // Debian's /etc/hosts gives a machine's own name an address that only it can reach.
-  if (store.ok() && absl::StartsWith(bound, "127.") && parts->first != "localhost" && parts->first != "127.0.0.1") {
+  // Debian's /etc/hosts gives a machine's own name an address that only the machine can reach.
+  const std::string& named = parts->first;
+  const bool names_loopback = named == "localhost" || named == "127.0.0.1" || named == "::1";
+  if (store.ok() && !names_loopback && IsLoopbackAddress(SplitAddress(bound).value().first)) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank 0 would serve at ", address, ", which is ", bound,
                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE to the interface they can reach"));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "comm/network_interface.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "store/mac.h"
@@ -210,6 +211,13 @@ TEST(JoinOverNetworkTest, ErrorsSayWhatToSet) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("rank 0 would serve at ", elsewhere, ", which is ", here,
                                      " here, where other nodes cannot reach it; set TUTTI_INTERFACE")));
+  if (FindNetworkInterface("::1").ok()) {
+    status = JoinOverNetwork(OnTwoNodes(0), secret, elsewhere, "::1", SoonNanos()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("which is [::1]:"));
+    const std::string loopback = "[::1]" + here.substr(here.find(':'));
+    EXPECT_TRUE(JoinOverNetwork(OnTwoNodes(0), secret, loopback, "", SoonNanos()).ok());
+  }
   auto taken = TcpStoreServer::Start({secret, "x", 1}).value();
   status = JoinOverNetwork(OnTwoNodes(0), secret, taken->address(), "", SoonNanos()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
