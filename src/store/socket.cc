@@ -37,6 +37,16 @@ absl::Status WaitFor(int fd, short events, std::int64_t end_ns) {
   }
 }
 
+// Whether the two ends of a connection are one socket. The kernel connects a socket so when nobody listens at the port
+// and the socket's own port, which the kernel chooses, happens to be that port.
+bool HasMetItself(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_bytes = sizeof(own), peer_bytes = sizeof(peer);
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_bytes) == 0 && own_bytes == peer_bytes &&
+         std::memcmp(&own, &peer, own_bytes) == 0;
+}
+
 absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return Unavailable("socket", errno);
@@ -50,6 +60,7 @@ absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns
   socklen_t length = sizeof(error);
   ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) return Unavailable("connect", error);
+  if (HasMetItself(fd.get())) return absl::UnavailableError("connect: nobody listens, and the socket has met itself");
   return fd;
 }
 
