@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -141,8 +142,16 @@ class TcpStore final : public Store {
 absl::StatusOr<std::shared_ptr<Store>> TryTcpStore(absl::string_view address, const JobKey& job, Rank rank,
                                                    std::int64_t end_ns) {
   absl::StatusOr<ClientLink> link = Authenticate(address, job, rank, std::min(end_ns, NanosIn(kAttemptTimeout)));
-  if (link.ok()) return std::make_shared<TcpStore>(*std::move(link));
-  return absl::Status(link.status().code(), absl::StrCat("store server at ", address, ": ", link.status().message()));
+  absl::Status status = link.status();
+  if (link.ok()) {
+    try {
+      return std::make_shared<TcpStore>(*std::move(link));
+    } catch (const std::system_error& no_thread) {
+      status = absl::ResourceExhaustedError(absl::StrCat("cannot start the thread of the connection of rank ", rank,
+                                                         ": ", no_thread.what(), "; raise the limit (ulimit -u)"));
+    }
+  }
+  return absl::Status(status.code(), absl::StrCat("store server at ", address, ": ", status.message()));
 }
 
 absl::StatusOr<std::shared_ptr<Store>> ConnectTcpStore(absl::string_view address, const JobKey& job, Rank rank,
