@@ -47,8 +47,8 @@ bool HasMetItself(int fd) {
          std::memcmp(&own, &peer, own_bytes) == 0;
 }
 
-absl::StatusOr<UniqueFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
-  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+absl::StatusOr<UnsharedFd> ConnectOne(const addrinfo& address, std::int64_t end_ns) {
+  UnsharedFd fd(UniqueFd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (!fd.valid()) return Unavailable("socket", errno);
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -78,7 +78,7 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_vi
   return std::pair{std::string(host), std::string(address.substr(colon + 1))};
 }
 
-absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
+absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns) {
   auto parts = SplitAddress(address);
   if (!parts.ok()) return parts.status();
   addrinfo hints{};
@@ -93,7 +93,7 @@ absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_
   // An address that does not answer leaves the others their share of the time.
   int addresses = 0;
   for (const addrinfo* next = list; next != nullptr; next = next->ai_next) ++addresses;
-  absl::StatusOr<UniqueFd> fd = absl::UnavailableError("no address");
+  absl::StatusOr<UnsharedFd> fd = absl::UnavailableError("no address");
   for (const addrinfo* next = list; next != nullptr && !fd.ok(); next = next->ai_next) {
     fd = ConnectOne(*next, addresses == 1 ? end_ns : std::min(end_ns, NanosIn(LeftUntil(end_ns) / addresses)));
     --addresses;

@@ -8,15 +8,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/unique_fd.h"
+#include "base/fork.h"
 
 namespace tutti {
 
 // Splits "host:port" or "[v6]:port"; InvalidArgument repeats the text.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAddress(absl::string_view address);
 
-// Connects a non-blocking socket. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
-absl::StatusOr<UniqueFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
+// Connects a non-blocking socket, which no child keeps that is forked meanwhile: the server would take this process for
+// alive after its end. Unavailable: nobody listens there (yet); InvalidArgument: `address` is no address.
+absl::StatusOr<UnsharedFd> ConnectTcp(absl::string_view address, std::int64_t end_ns);
 
 // Sends all of `bytes`; Unavailable when the peer is gone, DeadlineExceeded when the peer does not read.
 absl::Status SendAll(int fd, absl::string_view bytes, std::int64_t end_ns);
