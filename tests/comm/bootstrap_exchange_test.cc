@@ -51,6 +51,17 @@ TEST(ExchangeBlobsTest, LeavesNothingBehindAndTheNameCanBeUsedAgain) {
   }
 }
 
+TEST(ExchangeBlobsTest, ABlobThatIsTooLongIsNamedWithItsRank) {
+  auto store = MakeMemoryStore();
+  const std::string longest(kMaxValueBytes - 1, 'x');
+  const auto blobs = ExchangeBlobs(*store, "x", 0, 1, longest, Soon());
+  ASSERT_TRUE(blobs.ok()) << blobs.status();
+  EXPECT_EQ((*blobs)[0], longest);
+  EXPECT_EQ(ExchangeBlobs(*store, "x", 0, 1, longest + "x", Soon()).status(),
+            absl::InvalidArgumentError("exchange 'x': the blob of rank 0 has 16777216 bytes; at most 16777215 are "
+                                       "allowed"));
+}
+
 TEST(ExchangeBlobsTest, NamesTheRanksThatAreMissing) {
   auto store = MakeMemoryStore();
   ASSERT_TRUE(Contribute(*store, "exchange/x/", 2, "", SoonNanos()).ok());
