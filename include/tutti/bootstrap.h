@@ -81,7 +81,8 @@ JobKey StoreKey(const Identity& identity, const JobSecret& secret);
 //                                          Slurm's first node; needs a job secret
 // Every rank must make equally many calls; each call gets keys of its own. FailedPrecondition in a child process whose
 // parent called this function before the fork. Unavailable names a rank that died or left meanwhile. DeadlineExceeded
-// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given).
+// names the ranks that were not found within `timeout` (TUTTI_TIMEOUT when not given); the look-up of a host's name may
+// last longer, as long as the system's resolver takes (resolv.conf's timeout and attempts).
 absl::StatusOr<Bootstrap> BootstrapFromEnvironment(std::optional<absl::Duration> timeout = std::nullopt);
 
 // Gives every rank the blobs of all ranks, in rank order; a blob has at most kMaxValueBytes - 1 (InvalidArgument).

@@ -1,4 +1,5 @@
-// Blocking use of one TCP connection. Every wait ends at `end_ns` of MonotonicNanos.
+// Blocking use of one TCP connection. Every wait ends at `end_ns` of MonotonicNanos, but for the look-up of a host's
+// name in ConnectTcp, whose bound is the system's: resolv.conf's timeout and attempts.
 #ifndef TUTTI_STORE_SOCKET_H_
 #define TUTTI_STORE_SOCKET_H_
 
